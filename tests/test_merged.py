@@ -83,8 +83,7 @@ def same(sides, deed, *given):
 
 
 @pytest.mark.once
-def test_versions_and_revisions_of_two_machines(sides):
-    """Numbers are unique and the same on both sides; the same content is one version."""
+def test_numbers_of_versions_are_unique_and_the_same_on_both_machines(sides):
     one, other = sides
     one.worker.do("make_model", 1, PROJECT, "NET")
     first = one.artifact("data", "one")
@@ -122,7 +121,7 @@ def test_versions_and_revisions_of_two_machines(sides):
 
 @pytest.mark.once
 @pytest.mark.parametrize("released", [False, True])
-def test_a_run_that_two_machines_claimed(sides, released):
+def test_one_of_two_machines_that_claimed_a_run_has_it(sides, released):
     """One of them has it, on both sides, whatever the other gave back; it is told so."""
     one, other = sides
     at, run = one.run(params={"todo": True})
@@ -244,8 +243,7 @@ def at_random(sides, seed, count):
 
 
 @pytest.mark.once
-def test_some_deeds_of_two_machines(sides):
-    """Whatever was done on which side, and merged when and which way."""
+def test_random_work_on_two_machines_is_the_same_on_both(sides):
     at_random(sides, 1, 25)
 
 
@@ -253,6 +251,5 @@ def test_some_deeds_of_two_machines(sides):
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(30))
-def test_many_deeds_of_two_machines(sides, seed):
-    """The same with other deeds, and more of them."""
+def test_more_random_work_on_two_machines_is_the_same_on_both(sides, seed):
     at_random(sides, seed, 60)

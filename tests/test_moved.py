@@ -94,7 +94,6 @@ def moved(request, folder):
 
 
 def test_checkpoints_are_downloaded_from_the_new_place(folder, moved, monkeypatch):
-    """Whoever recorded the run: it lies in the folder that is read."""
     # Another host has another name, and its reader another uid.
     with monkeypatch.context() as patch:
         patch.setattr("seamark.blobs.contents.are_recorded_by_user", lambda _: False)
@@ -111,7 +110,6 @@ def test_checkpoints_are_downloaded_from_the_new_place(folder, moved, monkeypatc
 
 @pytest.mark.parametrize("moved", [copy], indirect=True)
 def test_the_command_says_where_checkpoints_are_now(folder, moved):
-    """Values stay as they were recorded."""
     place = moved / folder.project / folder.run / "files" / "checkpoints" / "best.ckpt"
     shown = command(moved, "show", folder.run, CHECKPOINT)
     assert shown.exit_code == 0
@@ -165,7 +163,6 @@ NAMES = [
 
 
 def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path):
-    """It is refused where all records are checked, and nothing else suffers."""
     (tmp_path / "secret").write_bytes(b"secret")
     folder = RunFolder(tmp_path / "root", "p", "r1")
     builder = JournalBuilder("evil").assign(lr=0.1)
@@ -221,7 +218,6 @@ def test_only_a_file_of_the_folder_itself_is_opened(tmp_path, kind):
 
 
 def test_odd_references_stop_no_reader(tmp_path):
-    """Such as a URL that is none, or a path with a NUL."""
     folder = RunFolder(tmp_path / "root", "p", "r1")
     builder = JournalBuilder("evil")
     for number, target in enumerate(["file://[x", "\0", "", "/p/r1/", "/p/r1/../../x", "//p/r1/x"]):

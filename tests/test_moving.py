@@ -95,8 +95,7 @@ def command(*words):
     return CliRunner().invoke(app, [*given, "--root", str(ROOT)], prog_name="seamark")
 
 
-def test_what_becomes_of_a_name_that_is_taken(place):
-    """In all four ways, from Python and from the shell; the run itself is whole."""
+def test_a_name_that_is_taken_is_settled_in_four_ways(place):
     first, second, third, last = (record() for _ in range(4))
     (moved,) = seamark.sync(first, place.uri, root=ROOT, conflict="error")
     assert (moved.project, moved.run, moved.name, moved.skipped) == ("team/p", first, "one", False)
@@ -119,8 +118,7 @@ def test_what_becomes_of_a_name_that_is_taken(place):
     assert place.run(last)["loss"].fetch_points().value.tolist() == [3.0, 2.0, 1.0]
 
 
-def test_the_same_run_goes_on(place):
-    """Whatever is to be done about names; both places know when it was moved, and by whom."""
+def test_a_run_that_was_moved_goes_on_and_both_places_note_the_transfer(place):
     run = record()
     seamark.sync(run, place.uri, root=ROOT)
     with seamark.init_run("team/p", with_id=run, root=ROOT, **QUIET) as again:
@@ -136,8 +134,7 @@ def test_the_same_run_goes_on(place):
     assert told["by"] == here(run)["sys/owner"].fetch()
 
 
-def test_a_project_that_is_not_there(place):
-    """It is made, unless that is not wanted."""
+def test_a_missing_project_is_made_unless_that_is_not_wanted(place):
     run = record()
     with pytest.raises(RemoteError, match="there is no project 'team/p' at"):
         seamark.sync(run, place.uri, root=ROOT, make_project=False)
@@ -189,7 +186,7 @@ def versions(place, *, trashed=False):
         return {row["sys/id"] for row in opened.fetch_versions_table(trashed=trashed).to_rows()}
 
 
-def test_what_becomes_of_the_name_of_an_artifact(place):
+def test_the_name_of_an_artifact_is_settled_in_four_ways(place):
     """Versions come to versions; who asks for it hears of another artifact of the name."""
     elsewhere = Path("elsewhere")
     first, second = artifact("first"), artifact("second")
@@ -228,8 +225,7 @@ def test_an_artifact_replaces_another(place):
 
 
 @pytest.mark.parametrize("conflict", CONFLICTS)
-def test_two_bring_an_artifact_of_one_name(root_place, conflict):
-    """Of two at once one is first."""
+def test_two_processes_may_bring_an_artifact_of_one_name(root_place, conflict):
     made = [artifact(root, Path(root)) for root in ("left", "right")]
 
     def bring(one):
@@ -292,7 +288,6 @@ def test_a_folder_without_records_takes_no_name(root_place, kind):
 
 
 def test_a_run_that_begins_is_replaced_by_one_that_comes_later(root_place):
-    """Also if nothing of it has come yet."""
     remote, coming = open_remote(root_place.uri), RunKey("team/p", "coming")
     assert remote.arrive(coming, "one", "replace", make_project=True).others == ()
     options = Settings.of(name="one", conflict="replace", remote=root_place.uri)
@@ -336,7 +331,6 @@ def tell(process, run, conflict):
 
 @pytest.mark.thorough
 def test_two_processes_bring_one_name_to_a_server(place):
-    """As they do to a root."""
     test_two_processes_bring_one_name_at_once(place)
 
 
@@ -361,7 +355,6 @@ def test_two_processes_bring_one_name_at_once(root_place):
 
 @pytest.mark.thorough
 def test_a_transfer_to_a_server_that_is_killed_goes_on(place):
-    """As one to a root."""
     test_a_transfer_that_is_killed_is_not_seen_and_goes_on(place)
 
 
@@ -427,7 +420,6 @@ def test_a_run_on_its_way_is_in_no_list(root_place, monkeypatch):
 
 
 def test_a_trashed_run_stays_in_the_trash(root_place):
-    """There as here; and it stands in nobody's way."""
     trashed, other = record(), record()
     assert command("trash", trashed).exit_code == 0
     seamark.sync(trashed, root_place.uri, root=ROOT)
@@ -437,7 +429,6 @@ def test_a_trashed_run_stays_in_the_trash(root_place):
 
 
 def test_a_run_settles_its_name_as_it_begins(root_place):
-    """In all four ways, and by its project; then it is sent as it goes."""
     given: Any = {"root": ROOT, "remote": root_place.uri, "name": "one", **QUIET}
 
     def begin(**how):
@@ -466,7 +457,6 @@ def test_a_run_settles_its_name_as_it_begins(root_place):
     indirect=["place"],
 )
 def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place, by):
-    """Of its own project and of another, before the run; others stay."""
     made = {}
     for name, project in (("read", "team/p"), ("made", "team/other"), ("other", "team/p")):
         with seamark.init_artifact(name=name, project=project, root=ROOT) as artifact:
@@ -496,8 +486,7 @@ def test_a_run_takes_along_the_artifacts_that_it_read_and_made(place, by):
 @pytest.mark.parametrize(
     ("place", "by"), [("root", "command"), ("server", "python")], indirect=["place"]
 )
-def test_all_comes_in_the_project_that_is_named(place, by):
-    """With its artifacts, and what the run says of them; here all stays where it is."""
+def test_everything_is_moved_into_the_project_that_is_named(place, by):
     with seamark.init_artifact(name="read", project="team/other", root=ROOT) as read:
         read.add_reference("s3://lab/read.tar")
     strange = {"kind": "artifact", "project": "..", "name": "../../x", "id": "../y"}
@@ -551,8 +540,7 @@ def _digest(name, there):
         return None
 
 
-def test_a_folder_takes_along_what_else_a_project_has(tmp_path):
-    """Artifacts, models and versions, also of a folder that is named without a slash."""
+def test_a_moved_folder_brings_artifacts_models_and_versions(tmp_path):
     with seamark.init_artifact(name="digits", project="team/p", root=ROOT) as digits:
         digits.add_reference("s3://lab/digits.tar")
     with seamark.init_model(key="NET", project="team/p", root=ROOT):

@@ -31,7 +31,6 @@ def family():
 
 
 def test_a_part_names_its_run(family):
-    """By its id, and its project where that is another; it can be asked for like any value."""
     whole, parts, away = family
     with seamark.init_run(with_id=parts[0], project="team/x", mode="read-only") as part:
         assert part["sys/parent"].fetch() == whole
@@ -70,8 +69,7 @@ def test_tables_have_aggregates_of_parts(family):
     )
 
 
-def test_queries_ask_what_parts_show(family):
-    """As the columns do: of the parts in the project that is asked, without the trash."""
+def test_queries_ask_for_aggregates_of_parts(family):
     whole, parts, _ = family
 
     def found(query, project="team/x"):
@@ -103,7 +101,6 @@ def test_queries_ask_what_parts_show(family):
 @pytest.mark.parametrize(
     ("parent", "why"), [(3, "got int: 3"), ("a b", "got 'a b'"), ("x/../y", "project 'x/..'")]
 )
-def test_what_is_no_run_is_refused_at_once(parent, why):
-    """And nothing is recorded."""
+def test_a_parent_that_is_no_run_is_refused(parent, why):
     with pytest.raises((errors.ArgumentError, errors.PathError), match=why):
         seamark.init_run(parent=parent)

@@ -48,7 +48,6 @@ def test_others_see_all_loops_while_the_run_lives(clock):
 
 
 def test_after_a_resume_the_pace_is_that_of_this_process(clock):
-    """What was done before counts as done."""
     with seamark.init_run(**QUIET) as run:
         loop = run.progress(range(90, 100), "epoch", start=90)
         assert (loop.total, len(loop), loop.remaining_s) == (100, 10, None)
@@ -63,8 +62,7 @@ def test_after_a_resume_the_pace_is_that_of_this_process(clock):
             len(unknown)
 
 
-def test_loops_that_are_left_early_are_left(clock, capsys):
-    """By break and by what is raised; the next loop stands where they stood."""
+def test_loops_that_are_left_early_end(clock, capsys):
     with seamark.init_run(**QUIET) as run:
         for _ in run.progress(range(5), "a"):
             for _ in run.progress(range(5), "b"):
@@ -83,8 +81,7 @@ def test_loops_that_are_left_early_are_left(clock, capsys):
     ]
 
 
-def test_mistakes_are_refused_and_strangers_told_nothing():
-    """Where they are made; what is no loop in a record is left out."""
+def test_mistakes_are_refused_and_odd_records_are_left_out():
     with seamark.init_run(mode="disabled") as run:
         for given, complaint in (
             (([1], ""), "name: expected what the loop is called"),

@@ -64,15 +64,14 @@ def fails(run, error):
         ({"state": "failed", "error": "boom"}, "error: expected an exception or None, got str"),
     ],
 )
-def test_what_cannot_be_said_is_refused_and_nothing_written(start, given, message):
-    """Groups of states, what is derived, and what has another type."""
+def test_states_that_cannot_be_set_are_refused_and_nothing_is_written(start, given, message):
     run = start()
     with pytest.raises(ArgumentError, match=message):
         run.set_state(**given)
     assert (run.state, run.errors) == ("running", [])
 
 
-def test_a_word_of_ones_own_stands_beside_the_state(start, root):
+def test_a_detail_stands_beside_the_state(start, root):
     """Until another state is said; queries, columns and tables know it, and secrets are hidden."""
     run = start()
     run.set_state("failed", detail="broken")
@@ -99,8 +98,7 @@ def test_a_word_of_ones_own_stands_beside_the_state(start, root):
         run["sys/state_detail"] = "fine"
 
 
-def test_groups_of_states_are_for_asking(start, root):
-    """For ``state=``; a query that takes one for a state is told what to write."""
+def test_groups_of_states_are_for_queries_only(start, root):
     for each in ("failed", "interrupted", "suspended", "completed"):
         start(name=each).set_state(each)
     start(name="created", start=False)
@@ -163,8 +161,7 @@ def test_a_created_run_waits_and_holds_nothing(start):
         *("extend", "keep", "chrono", "set_state"),
     ],
 )
-def test_a_created_run_begins(start, begin):
-    """By what it is told, and by its first point; from then on it is like any other."""
+def test_a_created_run_begins_with_its_first_point_or_when_told(start, begin):
     run = start(start=False)
     run["value"] = 1
     run.fetch()  # whatever is seen a moment after it is written at the end at the latest
@@ -205,8 +202,7 @@ def test_another_process_begins_a_created_run(start, root):
 # --------------------------------------------------------------------- whose it is
 
 
-def test_who_only_adds_changes_neither_state_nor_errors_nor_times(start):
-    """An evaluation that fails is its own affair; one that says a state is told whose it is."""
+def test_a_process_that_only_adds_changes_neither_state_nor_errors_nor_times(start):
     run = start()
     run.log_metrics({"loss": 1.0})
     run.set_state("failed", error=ValueError("diverged"), detail="broken")
@@ -262,7 +258,7 @@ def test_every_error_is_listed_once(start):
     assert state(run) == "failed"
 
 
-def test_what_somebody_else_wrote_there_is_no_error(start):
+def test_texts_of_that_name_are_no_errors(start):
     """A series of texts of that name is a person's own; a damaged record shows what it holds."""
     run = start()
     run["val/errors"].append("too many typos")
@@ -271,8 +267,7 @@ def test_what_somebody_else_wrote_there_is_no_error(start):
     assert [(one.type, one.message) for one in run.errors] == [("", "{["), ("ValueError", "x")]
 
 
-def test_errors_of_all_ranks_and_attempts(start, monkeypatch):
-    """Each with its rank, whichever process ends first; those before a restart stay."""
+def test_errors_of_all_ranks_and_attempts_are_listed(start, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "j")
     for restarts in range(2):

@@ -92,7 +92,6 @@ def check(engines, oracle, property_test, store, run, journals):
 def test_threads_that_fold_one_run_at_once_count_everything_once(
     builder, oracle, property_test, engines, open_store, options
 ):
-    """Who comes too late looks again."""
     journals = history(builder)
     stores = [open_store(**options) for _ in range(3)]
 
@@ -119,7 +118,7 @@ def fold_until(work):
 
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
 @ON_BOTH
-def test_who_saves_while_another_does_learns_of_it(
+def test_saving_while_another_saves_is_a_conflict(
     builder, oracle, property_test, engines, open_store, options, known
 ):
     """Both are in the middle of it: a row that waits, a unique key, or a serialization failure."""
@@ -172,7 +171,6 @@ def wait_for_lock(store, thread):
 
 @ON_POSTGRESQL
 def test_a_deadlock_is_a_conflict(store):
-    """Two who lock two rows crosswise: one of them looks again."""
     with store.database.writing() as connection:
         connection.execute(sa.insert(schema.meta), [{"key": key, "value": ""} for key in "ab"])
     troubles, barrier = [], threading.Barrier(2)
@@ -192,10 +190,7 @@ def test_a_deadlock_is_a_conflict(store):
     assert len(troubles) == 1
 
 
-def test_a_run_that_is_forgotten_while_somebody_saves_it_leaves_nothing(
-    builder, engines, open_store
-):
-    """Either it is gone with everything, or it is there with everything."""
+def test_a_run_that_is_forgotten_while_it_is_saved_leaves_nothing(builder, engines, open_store):
     journals, stores = history(builder), [open_store() for _ in range(2)]
     engines.fold(stores[0], "r", journals, [journal.ends[9] for journal in journals])
     one = folding(engines, stores[0], engines.sources_of(journals))
@@ -221,7 +216,6 @@ def test_a_run_that_is_forgotten_while_somebody_saves_it_leaves_nothing(
 
 
 def test_paths_that_several_add_at_once_have_one_number(open_store):
-    """Whatever the order in which they are wanted."""
     stores = [open_store() for _ in range(4)]
     found = [{} for _ in stores]
 
@@ -238,8 +232,7 @@ def test_paths_that_several_add_at_once_have_one_number(open_store):
     assert len(set(merged.values())) == len(merged)
 
 
-def test_tables_that_several_make_at_once_are_made_once(engines, postgresql, tmp_path):
-    """As when several processes of a server start."""
+def test_tables_that_several_processes_make_at_once_are_made_once(engines, postgresql, tmp_path):
     with engines.fresh_tables("postgresql", tmp_path, postgresql) as url:
         stores = [engines.open_store(url) for _ in range(4)]
         with stores[0].database.writing() as connection:
@@ -250,8 +243,7 @@ def test_tables_that_several_make_at_once_are_made_once(engines, postgresql, tmp
             store.database.engine.dispose()
 
 
-def test_folding_what_was_folded_writes_nothing(builder, engines, store):
-    """So that two who ask all the time do not get into each other's way."""
+def test_folding_again_writes_nothing(builder, engines, store):
     journals = history(builder)
     versions = []
     for _ in range(3):

@@ -68,7 +68,7 @@ QUERIES = [
 ]
 
 
-def test_queries(runs):
+def test_queries_ask_for_crash_reasons_like_any_text(runs):
     """As over any text that some runs have; sorted by it, runs without a reason come last."""
     for query, wanted in QUERIES:
         found = runs.select(Selection(query=query))
@@ -80,8 +80,7 @@ def test_queries(runs):
         assert names[-1] == "r3"
 
 
-def test_columns(runs):
-    """Asked for by name or by a pattern; of runs that did not crash it is not there."""
+def test_columns_show_crash_reasons_of_crashed_runs_only(runs):
     for columns in (["sys/crash_reason"], ["sys/crash*"], None):
         rows = runs.table(Selection(), columns).to_rows()
         found = {row["sys/id"]: row.get("sys/crash_reason") for row in rows}
@@ -90,8 +89,7 @@ def test_columns(runs):
     assert "sys/crash_reason" not in only[0]
 
 
-def test_many_runs_are_asked_for_at_once(runs, store):
-    """One walk finds what many questions do."""
+def test_reasons_and_losses_of_many_runs_are_asked_for_at_once(runs, store):
     refs = [("p", run) for run in (*WANTED, "r3", "gone")]
     with store.database.reading() as connection:
         everything = {
@@ -114,8 +112,7 @@ def test_many_runs_are_asked_for_at_once(runs, store):
         assert load_losses(store, connection, []) == {}
 
 
-def test_who_never_says_that_they_ended_ends_by_falling_silent(engines, builder, store):
-    """Their header says what silence means; they run as long as they are heard of."""
+def test_a_run_whose_header_says_so_ends_by_falling_silent(engines, builder, store):
     journal = builder("n0", t=10**18, host="far", silence="ended", sys_id="SAN-1")
     journal.op("state", state="running")
     engines.fold(store, "quiet", [journal])
@@ -128,7 +125,7 @@ def test_who_never_says_that_they_ended_ends_by_falling_silent(engines, builder,
         assert tables.select(Selection(query='sys/id != "SAN-1"')) == []
 
 
-def test_a_part_that_ended_says_nothing_of_who_went_on(engines, builder, store):
+def test_a_process_that_ended_says_nothing_of_one_that_went_on(engines, builder, store):
     """Its process may live on: what counts is the process that recorded last and did not end."""
 
     def journal(number, **facts):

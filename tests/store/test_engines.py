@@ -92,7 +92,7 @@ def rows(points):
 )
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @pytest.mark.once
-def test_what_is_read_is_what_the_oracle_says(
+def test_everything_that_is_read_agrees_with_the_oracle(
     builder, oracle, property_test, engines, open_store, chunked, data, seed
 ):
     """Whichever of two stores on the same tables folds how much of it."""
@@ -210,7 +210,7 @@ def test_texts_come_back_as_they_were(builder, engines, store):
                 assert tables.select(Selection(query=query)) == [("p", view.name)]
 
 
-def test_what_no_database_takes_is_an_escape_or_counted(builder, engines, store):
+def test_text_that_no_database_takes_is_escaped_or_counted(builder, engines, store):
     """NUL in texts, names, headers and paths, and paths that are too long; the rest is kept."""
     journal = builder(header=False)
     header = {**journal.header, "user": "a\0b\udc80", "note": "\0"}
@@ -236,8 +236,7 @@ def test_what_no_database_takes_is_an_escape_or_counted(builder, engines, store)
     assert errors >= 3
 
 
-def test_asking_for_what_no_database_takes_finds_nothing(builder, engines, store):
-    """No error of a driver reaches whoever asks."""
+def test_asking_for_text_that_no_database_takes_finds_nothing(builder, engines, store):
     _, view = put(store, engines, builder().assign(a=1, b="x").row({"m": 1.0}, 0))
     for path in ("a\0b", "\0", "\ud800", "x" * 100_000):
         assert view.attribute(path) is None
@@ -253,7 +252,6 @@ def test_asking_for_what_no_database_takes_finds_nothing(builder, engines, store
 
 
 def test_times_at_the_ends_of_the_scale_are_kept(builder, engines, store):
-    """A journal with a broken clock does not stop the store."""
     early, late = builder("early", t=-(2**63)), builder("late", t=2**63 - 10)
     early.assign(a=1).row({"m": 1.0}, 0)
     late.assign(a=2).row({"m": 2.0}, 1)
@@ -294,7 +292,6 @@ def test_numbers_of_paths_and_schemas_may_change_their_meaning(
 
 @pytest.mark.once
 def test_thousands_of_attributes_come_and_go(builder, engines, store):
-    """1,000 atoms, 1,000 series in one row, and a namespace that is deleted with all of them."""
     journal = builder()
     journal.op("assign", atoms={f"ns/atoms/{at}": ["int", at] for at in range(1000)})
     journal.row({f"ns/series/{at}": float(at) for at in range(1000)}, 0)
@@ -329,8 +326,7 @@ def test_a_delete_that_comes_late_counts_anew(builder, engines, store, monkeypat
     assert view.curve("m", 1000).count.sum() == value.count
 
 
-def test_families_that_lost_are_told(builder, engines, store):
-    """And come back when the one that won is deleted."""
+def test_families_that_lost_are_named(builder, engines, store):
     journal = builder().row({"a": 1.0}, 0).assign(a=2).texts("a", (0, "x"))
     found, view = put(store, engines, journal)
     assert found["a"].last == "x"
@@ -376,8 +372,7 @@ def test_texts_of_postgresql_are_compared_by_code_point():
         ("", True),
     ],
 )
-def test_a_pattern_means_the_same_everywhere(builder, engines, shared_store, pattern, matches):
-    """Python's words for edges, lines and counts are put into those of PostgreSQL."""
+def test_a_pattern_means_the_same_on_each_engine(builder, engines, shared_store, pattern, matches):
     journal = builder().assign(a="foo bar\nline").op("add", path="s", values=["foo bar\nline"])
     engines.fold(shared_store, "r", [journal])
     tables = engines.Tables(shared_store)
@@ -387,7 +382,6 @@ def test_a_pattern_means_the_same_everywhere(builder, engines, shared_store, pat
 
 
 def test_a_pattern_that_a_database_cannot_read_is_a_query_error(builder, engines, store):
-    """Never one of a driver."""
     engines.fold(store, "r", [builder().assign(a="foo")])
     try:
         assert len(engines.Tables(store).select(Selection(query="a =~ '(?i:FOO)'"))) == 1
@@ -395,10 +389,9 @@ def test_a_pattern_that_a_database_cannot_read_is_a_query_error(builder, engines
         assert "regular expression that this database can read" in str(error)  # noqa: PT017 - PostgreSQL
 
 
-def test_a_page_asks_a_few_questions_however_many_paths_it_names(
+def test_a_page_asks_few_questions_however_many_paths_it_names(
     builder, engines, store, monkeypatch
 ):
-    """Round trips to a server are what a small page takes."""
     engines.fold(store, "r", [builder().assign(a=1, b=2, c=3)])
     tables, asked = engines.Tables(store), []
 

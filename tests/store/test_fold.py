@@ -76,7 +76,6 @@ def test_a_record_that_cannot_be_applied_is_counted_and_passed_over(
 
 
 def test_bytes_that_are_no_json_are_counted_and_passed_over(builder, folded):
-    """The same for payloads that cannot be decoded at all."""
     journal = (
         builder().frame(Kind.OP, b"{").frame(Kind.TEXT, b"\xff\xfe").frame(Kind.SCHEMA, b"123")
     )
@@ -94,13 +93,11 @@ def test_a_row_of_a_schema_that_was_lost_is_counted(builder, folded):
 
 
 def test_a_bad_item_does_not_take_the_others_of_its_frame_along(builder, folded):
-    """Atoms and elements of one frame stand for themselves."""
     run = folded(builder().op("assign", atoms={"a": ["int", 1], "b": 7, "c": ["bool", True]}))
     assert (value(run, "a"), value(run, "c")) == (1, True)
 
 
 def test_steps_that_are_not_finite_are_counted_and_their_points_left_out(builder, folded):
-    """Whether they come in a row, a sparse row or a column."""
     journal = builder().row({"a": 1.0}, math.nan).row({"a": 2.0}, 1).sparse({"a": 3.0}, math.inf)
     journal.column("a", [2.0, math.nan], [4.0, 5.0])
     run = folded(journal)
@@ -120,15 +117,13 @@ def test_two_families_on_one_path_are_both_kept_and_the_loser_is_named(builder, 
     assert [state.family for state in folded(one, two, late).surviving("a")] == ["atom"]
 
 
-def test_only_owners_have_a_state(builder, folded):
-    """A command-line tool that adds a tag to a run does not set it running."""
+def test_only_owners_set_the_state(builder, folded):
     owner = builder("owner", t=100).op("state", state="completed")
     guest = builder("guest", t=200, owner=False).op("state", state="running")
     assert folded(owner, guest).state[1] == {"state": "completed"}
 
 
-def test_heartbeats_and_close_carry_totals(builder, folded):
-    """Counts of losses are totals of the journal, so the last one stands."""
+def test_counts_of_losses_are_totals_of_a_journal(builder, folded):
     journal = builder().heartbeat(disk=2).heartbeat().heartbeat(disk=3, value=1)
     other = builder("other").close(disk=10)
     run = folded(journal, other)

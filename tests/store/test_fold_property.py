@@ -216,8 +216,7 @@ def test_any_order_and_any_batches_end_in_the_state_of_the_oracle(builder, oracl
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=30),
     st.randoms(),
 )
-def test_sums_of_floats_are_exact(numbers, rng):
-    """The mean is the correctly rounded mean, in whatever batches the values come."""
+def test_means_of_floats_are_rounded_once_in_whatever_batches_they_come(numbers, rng):
     from fractions import Fraction
 
     def mean_of(parts):

@@ -33,7 +33,6 @@ def test_ints_come_back_exactly(values):
 
 
 def test_steps_that_count_up_take_no_room():
-    """First value and difference say it all."""
     assert len(pack_floats(np.arange(1_000_000.0))) < 40
 
 

@@ -63,8 +63,7 @@ def in_frames(journal, step, value, rng, path="loss"):
         start += size
 
 
-def test_a_curve_is_what_all_points_give(store, engines, builder, plain):
-    """Of several attempts, whatever the frames, and folded in several turns."""
+def test_a_curve_of_several_attempts_is_that_of_all_points(store, engines, builder, plain):
     rng, stride = np.random.default_rng(1), 7.0
     step, value = np.arange(4000.0) * stride - 100, noisy(rng, 4000)
     first = builder("one", attempt=0)
@@ -98,7 +97,7 @@ def test_a_curve_is_what_all_points_give(store, engines, builder, plain):
         )
 
 
-def test_one_question_brings_what_many_borders_need(store, engines, builder, asked):
+def test_one_question_answers_for_many_borders(store, engines, builder, asked):
     """Each border of a picture along another axis cuts a cell of a group of its own."""
     counts = {}
     for groups_ in (20, 120):
@@ -117,8 +116,9 @@ def test_one_question_brings_what_many_borders_need(store, engines, builder, ask
     assert counts[120]["questions"] <= counts[20]["questions"] + 2 * 100 // 16 + 1
 
 
-def test_parts_of_whole_cells_ask_for_no_values(store, engines, builder, asked, monkeypatch):
-    """Nor for steps."""
+def test_parts_of_whole_cells_ask_for_no_values_and_no_steps(
+    store, engines, builder, asked, monkeypatch
+):
     monkeypatch.setattr(groups._DrawingSeries, "group", None)
     step = np.arange(16_384.0)
     journal = builder().column("loss", step.tolist(), np.cos(step).tolist())
@@ -128,9 +128,7 @@ def test_parts_of_whole_cells_ask_for_no_values(store, engines, builder, asked, 
     assert asked["chunks"] == 0
 
 
-def test_a_series_that_is_in_every_other_row_is_a_progression_too(
-    store, engines, builder, monkeypatch
-):
+def test_a_series_of_every_third_row_is_a_progression(store, engines, builder, monkeypatch):
     """Its steps are known without the rows that it has a value in."""
     journal = builder()
     for at in range(1500):
@@ -143,7 +141,7 @@ def test_a_series_that_is_in_every_other_row_is_a_progression_too(
     assert int(found.count.sum()) == 500
 
 
-def test_a_long_frame_is_in_several_groups_and_what_follows_it_is_kept(
+def test_a_long_frame_is_in_several_groups_of_which_none_is_made_again(
     store, engines, builder, plain
 ):
     """The last of them is not made again: it begins within a frame."""

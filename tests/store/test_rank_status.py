@@ -52,7 +52,6 @@ def told(ranks):
 
 
 def test_ranks_that_work_and_ranks_that_stopped(journal, folder, statuses):
-    """Closing without a failure is fine; what was said of the end counts."""
     journals = [journal(rank) for rank in range(5)]
     journals[1].op("state", state="completed").close()
     journals[2].close()
@@ -117,8 +116,7 @@ def test_heartbeats_without_rows_are_a_hang(journal, folder, statuses):
     assert found[1].idle_ns(begun + 120 * S) == pytest.approx(120 * S, rel=0.01)
 
 
-def test_what_is_recorded_beside_a_training_does_not_hide_its_hang(journal, folder, statuses):
-    """The machine is measured and output is kept whatever becomes of the steps."""
+def test_measurements_and_output_do_not_hide_a_hang(journal, folder, statuses):
     one = journal(0)
     last = one.t
     for number in range(12):
@@ -131,7 +129,6 @@ def test_what_is_recorded_beside_a_training_does_not_hide_its_hang(journal, fold
 
 
 def test_a_rank_that_recorded_nothing_yet_is_running(journal, folder, statuses):
-    """The first step may take long: data are read, models compiled."""
     one = journal(1, rows=0)
     for _ in range(20):
         one.wait(30 * S).heartbeat()
@@ -140,7 +137,6 @@ def test_a_rank_that_recorded_nothing_yet_is_running(journal, folder, statuses):
 
 
 def test_a_journal_that_was_continued_is_one_rank(journal, folder, statuses):
-    """The newest of a process tells whether it is open, all of them what it said."""
     old = journal(1).frame(11, b'{"reason":"rotate","dropped":{}}')
     old.save(folder)
     assert told(statuses(old.t + S)) == [(1, "running", "")]
@@ -153,7 +149,7 @@ def test_a_journal_that_was_continued_is_one_rank(journal, folder, statuses):
 
 
 @pytest.mark.parametrize("attempt", [0, 1])
-def test_what_ended_before_rank_0_began_is_past(attempt, journal, folder, statuses):
+def test_ranks_that_ended_before_rank_0_began_are_past(attempt, journal, folder, statuses):
     """An attempt that was restarted, or a run that was opened again, also with fewer ranks."""
     for rank in range(3):
         journal(rank, name=f"old{rank}", **GONE).save(folder)
@@ -165,7 +161,6 @@ def test_what_ended_before_rank_0_began_is_past(attempt, journal, folder, status
 
 
 def test_a_rank_may_end_before_rank_0_begins(journal, folder, statuses):
-    """It was quicker to start, and was killed meanwhile."""
     one = journal(1, **GONE)
     one.save(folder)
     zero = journal(0, t=one.t + S)
@@ -173,8 +168,9 @@ def test_a_rank_may_end_before_rank_0_begins(journal, folder, statuses):
     assert told(statuses(zero.t + S)) == [(0, "running", ""), (1, "killed", "")]
 
 
-def test_helpers_and_later_scripts_are_no_ranks(journal, builder, folder, statuses):
-    """A worker of a loader, or somebody who adds a note; but rows of rank 0's child count."""
+def test_helpers_and_later_scripts_are_no_ranks_but_their_rows_count(
+    journal, builder, folder, statuses
+):
     zero = journal(0)
     zero.save(folder)
     helper = builder("helper", rank=0, owner=False, attempt=None, **ALIVE)
@@ -187,8 +183,7 @@ def test_helpers_and_later_scripts_are_no_ranks(journal, builder, folder, status
     assert (found.rank, found.state, found.row_t) == (0, "running", helper.t)
 
 
-def test_ranks_that_never_recorded_are_missing(journal, folder, statuses):
-    """Where every rank records, and their number is known; not before a minute has gone."""
+def test_ranks_that_never_recorded_are_missing_after_a_minute(journal, folder, statuses):
     one = journal(0, ranks="all", world_size=4)
     one.save(folder)
     journal(2, ranks="all", world_size=4).save(folder)
@@ -205,7 +200,6 @@ def test_ranks_that_never_recorded_are_missing(journal, folder, statuses):
 
 
 def test_the_number_of_ranks_may_be_a_value_of_the_run(journal, folder, statuses):
-    """Of a run that began before it was known."""
     one = journal(0, ranks="all", world_size=None)
     one.assign(distributed__world_size=2).save(folder)
     assert [each.rank for each in statuses(one.t + 70 * S)] == [0, 1]
@@ -213,7 +207,6 @@ def test_the_number_of_ranks_may_be_a_value_of_the_run(journal, folder, statuses
 
 @pytest.mark.parametrize("facts", [{"ranks": "zero"}, {}])
 def test_where_only_rank_0_records_nobody_is_missing(journal, folder, statuses, facts):
-    """By design they record nothing."""
     one = journal(0, world_size=4, **facts)
     one.save(folder)
     assert [each.rank for each in statuses(one.t + 70 * S)] == [0]
@@ -231,14 +224,13 @@ def standing(builder, folder, rank, steps, name="x"):
     return made.t
 
 
-def test_who_is_behind_hangs_and_the_others_wait(builder, folder, statuses):
-    """They have come to a step that one of them has not."""
+def test_the_rank_that_is_behind_hangs_and_the_others_wait(builder, folder, statuses):
     now = max(standing(builder, folder, rank, 4 if rank == 1 else 5) for rank in range(3))
     assert told(statuses(now + S)) == [(0, "waits", ""), (1, "hangs", ""), (2, "waits", "")]
 
 
 @pytest.mark.parametrize(("behind", "name"), [(0, "x"), (1, "of {}")])
-def test_where_nobody_is_behind_all_hang(builder, folder, statuses, behind, name):
+def test_where_no_rank_is_behind_all_hang(builder, folder, statuses, behind, name):
     """Who is to blame cannot be told; nor from series that have nothing in common."""
     now = max(
         standing(builder, folder, rank, 5 - rank * behind, name.format(rank)) for rank in range(2)

@@ -229,8 +229,7 @@ FEWER = settings(max_examples=min(40, settings.default.max_examples))
 @example([(-1.7e308, 1.0), (-8e307, 1.0), (0.0, 2.0), (1.0, 2.0), (1.7e308, 3.0)], [2], 4)
 @example([(1.0, -0.0), (2.0, 0.0), (3.0, -0.0)], [2], 2)
 @pytest.mark.once
-def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
-    """Steps and values of every size that there is."""
+def test_a_curve_of_few_odd_points_is_that_of_all_points(points_of, sizes, points):
     step, value = [at for at, _ in points_of], [value for _, value in points_of]
     check(reduce_series(pieces_of(step, value, sizes), points), step, value, points)
 
@@ -238,7 +237,7 @@ def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
 @given(series(), SIZES, st.lists(st.booleans(), min_size=1, max_size=3), st.integers(2, 80))
 @example((FARTHEST, [float(at) for at in range(120)]), [50, 7], [True, False], 14)
 @pytest.mark.once
-def test_a_curve_is_what_all_points_give(drawn, sizes, cells, points):
+def test_a_curve_is_that_of_all_points(drawn, sizes, cells, points):
     """Whatever is read instead of them: bit for bit, means to 1e-12; values without a place too."""
     step, value = (np.asarray(one, np.float64) for one in drawn)
     drawing = draw_series(pieces_of(step, value, sizes, cells), points, log_y=True)
@@ -253,7 +252,6 @@ def test_a_curve_is_what_all_points_give(drawn, sizes, cells, points):
 
 
 def test_steps_are_read_only_where_they_are_no_progression_and_a_border_falls():
-    """One odd stretch does not make a long series one whose steps are all read."""
     step = np.arange(20_000.0)
     step[7_000:7_500] += np.linspace(0, 0.5, 500)
     pieces = pieces_of(step, np.cos(step), [500])
@@ -267,7 +265,6 @@ def test_steps_are_read_only_where_they_are_no_progression_and_a_border_falls():
 
 
 def test_infinities_are_found_without_reading_them():
-    """Even in a series that is infinite throughout."""
     step, value = np.arange(64_000.0), np.where(np.arange(64_000) % 2, INF, -INF)
     pieces = pieces_of(step, value, [16_000])
     drawing = draw_series(pieces, 20)
@@ -277,7 +274,6 @@ def test_infinities_are_found_without_reading_them():
 
 
 def test_a_logarithmic_axis_asks_for_few_steps(monkeypatch):
-    """What is looked at grows with the parts and not with the points."""
     step = np.arange(200_000.0)
     asked, real = [], Series.at
     monkeypatch.setattr(Series, "at", lambda self, at: asked.append(len(at)) or real(self, at))
@@ -288,7 +284,6 @@ def test_a_logarithmic_axis_asks_for_few_steps(monkeypatch):
 
 
 def test_a_series_without_points_is_a_curve_without_parts():
-    """With pieces that have none and without pieces."""
     for pieces in ([], [packed([], [])]):
         curve = reduce_series(pieces, 2)
         assert (len(curve), curve.width) == (0, 0.0)
@@ -297,7 +292,6 @@ def test_a_series_without_points_is_a_curve_without_parts():
 
 @pytest.mark.parametrize("points", [1, 0, -5, 2.0, True, "10", None])
 def test_a_number_of_points_that_cannot_be_is_refused(points):
-    """One point cannot show a minimum and a maximum."""
     with pytest.raises(ArgumentError, match="points: expected a whole number of at least 2"):
         reduce_series([], points)
 
@@ -306,7 +300,6 @@ def test_a_number_of_points_that_cannot_be_is_refused(points):
 
 
 def test_minimum_and_maximum_are_drawn_in_the_order_of_their_steps():
-    """Once if they are the same point; a part without a finite value is a gap."""
     step = [0, 1, 8, 9, 16, 17, 24, 25, 26]
     value = [1.0, 5.0, 4.0, 0.0, 7.0, 7.0, NAN, INF, NAN]
     curve = reduce_series([packed(step, value)], 8)
@@ -337,7 +330,6 @@ def test_appended_points_change_no_part_but_the_last(drawn, sizes, points, more)
 
 @pytest.mark.parametrize("stride", [7.0, 0.3])
 def test_parts_of_whole_cells_read_no_points(stride):
-    """Whatever the distance between steps and the place where a chunk begins."""
     step = np.arange(65_536.0) * stride - 12_345
     pieces = pieces_of(step, np.sin(step), [16_384, 9_000])
     check(reduce_series(pieces, 400), step, np.sin(step), 400)
@@ -345,7 +337,6 @@ def test_parts_of_whole_cells_read_no_points(stride):
 
 
 def test_only_chunks_that_a_border_cuts_are_read():
-    """Those at the ends of a window."""
     step = np.arange(65_536.0)
     pieces = pieces_of(step, np.sin(step), [4096])
     drawing = draw_series(pieces, 200, low=5_001.0, high=50_007.0)
@@ -354,13 +345,11 @@ def test_only_chunks_that_a_border_cuts_are_read():
 
 
 def test_a_progression_is_one_of_whole_numbers():
-    """Other columns are read, even if they are one."""
     assert is_progression(np.arange(-3.0, 100.0, 7.0))
     assert not is_progression(np.array([0.5, 1.0, 1.5]))
     assert not is_progression(np.array([1.0, 2.0, 4.0]))
 
 
-def test_importing_what_reads_return_imports_no_numpy():
-    """The types are known to programs that never read."""
+def test_the_types_of_reads_are_imported_without_numpy():
     code = "import sys, seamark.reading; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -211,7 +211,6 @@ def test_a_comparison_that_can_match_nothing_is_refused_with_its_place(
 
 @pytest.mark.parametrize("query", ["nothere = 1", "NOT nothere = 1", "nothere IS MISSING"])
 def test_a_path_that_no_run_has_is_told_once(index, query):
-    """Nothing is wrong with the runs that match; whoever asked says what to do about it."""
     index.told.clear()
     chosen(index, f"{query} AND lr < 5")
     (told,) = index.told
@@ -233,7 +232,6 @@ def test_a_path_that_no_run_has_is_told_once(index, query):
     ],
 )
 def test_the_nearest_path_that_a_run_has_is_named(index, path, hint):
-    """In queries, columns and what to sort by."""
     for ask in (
         lambda: index.select(Selection(query=f"{path} > 0")),
         lambda: index.select(Selection(sort_by=path)),
@@ -255,7 +253,6 @@ def test_no_path_is_unknown_where_there_are_no_runs(engines, store):
 
 
 def test_a_path_of_the_projects_own_log_is_none_of_a_run(builder, engines, store):
-    """It is no row of the table."""
     engines.fold(store, ".project", [builder("a").assign(best=1)])
     engines.fold(store, "r0", [builder("b").assign(lr=1)])
     tables = engines.Tables(store)
@@ -277,14 +274,12 @@ def test_a_path_of_the_projects_own_log_is_none_of_a_run(builder, engines, store
     ],
 )
 def test_a_column_or_a_sort_that_means_nothing_is_refused(index, given, message):
-    """With a caret, as in queries."""
     with pytest.raises(QueryError, match=message) as caught:
         index.table(Selection(sort_by=given.get("sort_by", "lr")), given.get("columns", ["lr"]))
     assert str(caught.value).splitlines()[2].strip() == "^"
 
 
 def test_a_pattern_that_matches_nothing_is_told(index):
-    """As a path is."""
     index.told.clear()
     index.table(Selection(), ["hyperparams/*", "l*", "*:differing"])
     assert [told.splitlines()[0] for told in index.told] == [
@@ -319,7 +314,6 @@ SORTED += ["lr", "layers", "when", "weird", "name", "model", "log", "unheard/of"
     ("sort_by", "ascending"), list(zip(SORTED, itertools.cycle([True, False]), strict=False))
 )
 def test_pages_are_the_parts_of_one_order(index, sort_by, ascending):
-    """Whatever runs are sorted by: who turns pages sees each run once, and the total."""
     given = {"trashed": None, "sort_by": sort_by, "ascending": ascending}
     whole = index.table(Selection(**given), ["sys/id"])
     ids = [row["sys/id"] for row in whole]
@@ -334,7 +328,6 @@ def test_pages_are_the_parts_of_one_order(index, sort_by, ascending):
 
 
 def test_the_limit_cuts_and_the_total_counts_all(index):
-    """So that a list can say "3 of 7"."""
     table = index.table(Selection(limit=3, trashed=None))
     assert (len(table), table.total) == (3, 7)
     assert [row["sys/id"] for row in table] == ["r6", "r5", "r4"]
@@ -381,7 +374,6 @@ def test_arguments_restrict_as_they_do_in_neptune(index, given, runs):
     ],
 )
 def test_a_wrong_argument_is_an_exact_error(index, given, message):
-    """It names the argument, what can stand there and what stood there."""
     with pytest.raises(ArgumentError, match=message):
         index.select(Selection(**given))
 
@@ -426,7 +418,6 @@ class TestColumns:
         assert table.refs == [("p", "r0")]
 
     def test_aggregates_and_patterns(self, index):
-        """`val/loss:min`, `sys/*`, `l*`."""
         table = index.table(Selection(id=["r0", "r2"]), ["loss:min", "l*", "log:count", "name"])
         assert table.columns == [
             "sys/id",
@@ -444,7 +435,6 @@ class TestColumns:
         assert "loss:min" not in newer
 
     def test_a_pattern_with_an_aggregate_means_the_series_among_its_paths(self, index):
-        """Atoms have no minimum."""
         table = index.table(Selection(id="r0"), ["*:max"])
         assert table.columns == ["sys/id", "loss:max"]
 
@@ -457,7 +447,6 @@ class TestColumns:
         assert "sys/trashed" not in table.columns
 
     def test_nan_infinities_big_ints_and_files_are_shown_as_they_are(self, index):
-        """Nothing is rounded for a table."""
         table = index.table(Selection(ascending=True), ["loss", "layers", "model", "weird"])
         losses = [row.get("loss") for row in table]
         assert math.isnan(losses[1])
@@ -473,7 +462,6 @@ class TestColumns:
         assert found["layers"].dtype == object  # beyond 2**53: not as floats
 
     def test_a_data_frame(self, index):
-        """Tags as Neptune has them, times as times."""
         pandas = pytest.importorskip("pandas")
         frame = index.table(Selection(ascending=True, limit=2), None).to_pandas()
         assert frame["sys/tags"].tolist() == ["good,old", "good"]

@@ -34,8 +34,7 @@ def test_the_order_in_which_observations_came_changes_nothing():
 
 
 @pytest.mark.parametrize("told", [{"ended_at": "x"}, {"ended_how": ["x"]}, {"ended": 3}])
-def test_an_observation_may_hold_anything(told):
-    """It is a stranger's."""
+def test_an_observation_of_a_stranger_may_hold_anything(told):
     state = observed("process gone")
     state.journals[b"1"].take_header({**state.journals[b"1"].header, **told})
     state.take_observations(SILENCE_NS)

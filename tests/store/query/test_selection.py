@@ -75,8 +75,7 @@ CATALOG: Any = SimpleNamespace(where="here", names=NAMES.__getitem__, table=tabl
         ("x-1", None, ("q/.artifacts/x-1", OTHER)),
     ],
 )
-def test_a_word_means_one(word, project, found):
-    """Of the project that is named, else of those below it."""
+def test_a_word_means_one_container_of_the_project_named_or_of_those_below_it(word, project, found):
     assert find_registered(CATALOG, word, project).ref == found
 
 
@@ -93,13 +92,13 @@ def test_a_word_means_one(word, project, found):
         (f"data@sha256:{'d' * 8}", "p", ("artifact",), RunNotFoundError, "no artifact"),
     ],
 )
-def test_a_word_means_none_or_several(word, project, kinds, error, message):
-    """The error names what there is."""
+def test_a_word_that_means_none_or_several_is_an_error_that_names_what_there_is(
+    word, project, kinds, error, message
+):
     with pytest.raises(error, match=message):
         find_registered(CATALOG, word, project, kinds)
 
 
-def test_the_number_of_a_version():
-    """It stands behind the key or name, and nothing else is one."""
+def test_the_number_of_a_version_stands_behind_its_key_or_name():
     assert [number_of(one) for one in NAMES["model_version"]] == [1, 2]
     assert [number_of(one) for one in NAMES["artifact"]] == [1, 2, 1, None]

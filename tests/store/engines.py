@@ -124,6 +124,27 @@ def look(store: Store, run: str, journals: list[Any]) -> RunReader:
     return reader_of(store, run, sources_of(journals))
 
 
+def rows(points: Any) -> list[tuple[float, float, int, int]]:
+    """Return points as tuples of step, value, time and attempt."""
+    columns = (points.step, points.value, points.time_ns, points.attempt)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def in_parts(
+    view: RunReader, path: str, attempt: Any, most: int, last: int | None = None
+) -> list[tuple[float, float, int, int]]:
+    """Return the rows of a series that is read part by part."""
+    found: list[tuple[float, float, int, int]] = []
+    after = None
+    while True:
+        part, begins, after = view.points_part(path, attempt, most=most, after=after, last=last)
+        assert len(part) <= most
+        assert begins == (not found)
+        found += rows(part)
+        if after is None:
+            return found
+
+
 class Tables:
     """The runs of a store, to query.
 

@@ -66,23 +66,6 @@ def said(attributes, property_test):
     return found
 
 
-def in_parts(view, path, attempt, most, last=None):
-    """Return the rows of a series that is read part by part."""
-    found, after = [], None
-    while True:
-        part, begins, after = view.points_part(path, attempt, most=most, after=after, last=last)
-        assert len(part) <= most
-        assert begins == (not found)
-        found += rows(part)
-        if after is None:
-            return found
-
-
-def rows(points):
-    columns = (points.step, points.value, points.time_ns, points.attempt)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunks", "journals"])
 @settings(
     max_examples=8,
@@ -116,10 +99,10 @@ def test_everything_that_is_read_agrees_with_the_oracle(
                 continue
             engines.fold(rng.choice(stores), run, journals, ends)
             view = engines.look(rng.choice(stores), run, journals)
-            check(view, journals, ends, oracle, property_test, rng)
+            check(engines, view, journals, ends, oracle, property_test, rng)
 
 
-def check(view, journals, ends, oracle, property_test, rng):
+def check(engines, view, journals, ends, oracle, property_test, rng):
     """Compare everything that can be read of a run with the oracle."""
     same, paths = property_test.same, property_test.PATHS
     assert same(said(view.attributes(), property_test), oracle.expected(journals, ends))
@@ -127,13 +110,13 @@ def check(view, journals, ends, oracle, property_test, rng):
     points = view.many_points(paths, attempt)
     for path in paths:
         wanted = oracle.expected_points(journals, ends, path, attempt)
-        assert same(rows(points[path]), wanted)
+        assert same(engines.rows(points[path]), wanted)
         assert view.curve(path, rng.choice([2, 1000]), attempt).count.sum() == len(wanted)
     path = rng.choice(paths)
-    found = rows(points[path])
-    assert same(in_parts(view, path, attempt, 2), found)
+    found = engines.rows(points[path])
+    assert same(engines.in_parts(view, path, attempt, 2), found)
     for last in (1, 3):
-        assert same(in_parts(view, path, attempt, 2, last), found[-last:])
+        assert same(engines.in_parts(view, path, attempt, 2, last), found[-last:])
 
     def records(family):
         return oracle.expected_records(journals, ends, path, family, attempt)

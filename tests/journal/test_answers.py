@@ -8,8 +8,6 @@ import signal
 import numpy as np
 import pytest
 
-from seamark.journal.format import Kind
-
 CLEAR = {"op": "clear", "path": "x"}
 
 
@@ -88,16 +86,3 @@ def test_nothing_to_write_is_nothing_written(open_writer, metrics):
     assert writer.append_row(metrics, 0) is False
     assert writer.append_ops([]) is False
     assert writer.append_column("a", []) is False
-
-
-def test_a_rank_answers_for_its_own_records(second_rank):
-    """A record that it leaves to rank 0 is nothing written; its series are."""
-    recorder = second_rank
-    assert recorder.values.record_op({"op": "delete", "paths": ["a"]}) is False
-    assert recorder.row({"a": 1.0}, 0) is True
-    writer = recorder.writer
-    assert writer is not None
-    assert writer.append_column(recorder.series_path("a"), [1.0], None, None) is True
-    points = {"path": recorder.series_path("t"), "points": [[0, "x", None]]}
-    assert recorder.contents.append_points(writer, [points], Kind.TEXT) is True
-    recorder.close("stop", 30.0)

@@ -7,6 +7,9 @@ from journal_frames import header, ops, points, say, texts
 from journals import Kind
 
 from seamark.journal import segment
+from seamark.run.lifecycle import Lifecycle
+from seamark.run.ranks import EveryRank
+from seamark.run.recorder import Recorder
 
 SECOND = 10**9
 
@@ -165,17 +168,37 @@ def test_a_forked_child_leaves_waiting_records_to_its_parent(open_writer, disk, 
     assert [texts(frames) for frames in journals()] == [["child"]]
 
 
-def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(second_rank, disk, journals):
-    recorder = second_rank
+class SecondRank(EveryRank):
+    """The policy of rank 1 where all ranks record."""
+
+    apart = 1
+
+
+def test_a_rank_that_starts_on_a_full_disk_keeps_its_own_records(folder, disk, journals):
+    """Records that it leaves to rank 0 are not written; its answers say which were."""
+    recorder = Recorder(
+        folder,
+        "online",
+        Lifecycle(),
+        SecondRank(disabled=False),
+        header=dict,
+        start=lambda: recorder.open(),  # noqa: PLW0108 - made in this very line
+    )
+    assert recorder.values.record_op({"op": "delete", "paths": ["a"]}) is False
     disk.fill()
     recorder.values.record_op({"op": "state", "state": "running"})
-    assert recorder.writer is not None
-    own = f"monitoring/{recorder.writer.writer}/pid"
+    writer = recorder.writer
+    assert writer is not None
+    own = f"monitoring/{writer.writer}/pid"
     recorder.values.assign_quietly({own: 7, "lr": 0.1})
-    recorder.row({"a": 1.0}, 3)
+    assert recorder.row({"a": 1.0}, 3) is False
     disk.free()
+    assert recorder.row({"a": 1.0}, 4) is True
+    assert writer.append_column(recorder.series_path("b"), [1.0], None, None) is True
+    text = {"path": recorder.series_path("t"), "points": [[0, "x", None]]}
+    assert recorder.contents.append_points(writer, [text], Kind.TEXT) is True
     recorder.close("stop", 30.0)
     (frames,) = journals()
     assert ops(frames)[1] == {"op": "assign", "atoms": {own: ["int", 7]}}
-    assert b"ranks/1/a" in next(f.payload for f in frames if f.kind == Kind.PATH)
-    assert steps(frames) == [3]
+    found = [("ranks/1/a", 3, 1), ("ranks/1/a", 4, 1), ("ranks/1/b", 0, 1)]
+    assert points(frames) == found

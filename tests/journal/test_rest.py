@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 from pathlib import Path
 from typing import Any
@@ -188,35 +185,3 @@ def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer, journals):
     writer.append_row({"a": 3.0}, 1)
     writer.rest()
     assert [header(frames)["continues"] for frames in journals()[1:]] == [name, name]
-
-
-@pytest.mark.once
-def test_many_writers_at_rest_in_one_process(tmp_path):
-    """A sweep keeps all its runs: far more than there may be descriptors, or want to be threads."""
-    code = """
-        import os, resource, sys, threading
-        from pathlib import Path
-        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
-        from seamark.journal.folder import RunFolder
-        from seamark.journal.writer import JournalWriter
-        writers = []
-        for number in range(int(sys.argv[2])):
-            writers.append(JournalWriter(RunFolder(Path(sys.argv[1]), "p", f"r{number}"), dict))
-            assert writers[-1].append_row({"a": 1.0}, 0)
-            assert writers[-1].rest()
-        for writer in writers[::6]:
-            assert writer.append_row({"a": 1.0}, 1)
-            assert writer.rest()
-        print(threading.active_count(), len(os.listdir("/proc/self/fd")))
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), "60"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    alive, descriptors = map(int, done.stdout.split())
-    assert alive == 1
-    assert descriptors < 10

@@ -267,6 +267,7 @@ def test_positions_are_where_whole_frames_end(open_writer, disk, journals, strik
     writer = open_writer()
     say(writer, "before")
     full = writer.positions()
+    assert full == {writer.writer: journals()[0][-1].end}
     disk.room = 0
     say(writer, "waits")
     assert writer.positions() == full
@@ -278,3 +279,6 @@ def test_positions_are_where_whole_frames_end(open_writer, disk, journals, strik
     disk.room = float("inf")
     assert writer.positions() == {writer.writer: journals()[0][-1].end}
     assert texts(journals()[0]) == ["before", "waits"]
+    writer.close()
+    (frames,) = journals()
+    assert writer.positions() == {header(frames)["writer"]: frames[-1].end}

@@ -70,19 +70,6 @@ def test_close_is_the_last_frame_and_ends_the_file(open_writer, journals, warnin
     assert "stopped" in warning
 
 
-def test_positions_are_where_the_next_frame_goes(open_writer, journals):
-    writer = open_writer()
-    writer.append_row({"a": 1.0}, 0)
-    before = writer.positions()
-    writer.append_row({"a": 1.0}, 1)
-    (frames,) = journals()
-    assert before == {writer.writer: frames[-2].offset}
-    assert writer.positions() == {writer.writer: frames[-1].end}
-    name = writer.writer
-    writer.close()
-    assert list(writer.positions()) == [name]
-
-
 # -------------------------------------------------------------------- rows
 
 

@@ -46,13 +46,7 @@ def said(attributes, property_test):
             continue
         value = one.value
         if one.family == "float_series":
-            names = ("last", "min", "max", "mean", "count")
-            value = {
-                **{name: getattr(value, name) for name in names},
-                "nan": one.value.nan_count,
-                "inf": one.value.inf_count,
-                "steps": (one.value.first_step, one.value.last_step),
-            }
+            value = property_test.summary(value)
         elif one.family.endswith("_series"):
             steps = (value.first_step, value.last_step)
             value = {"last": value.last, "count": value.count, "steps": steps}
@@ -307,14 +301,6 @@ def test_a_delete_that_comes_late_counts_anew(builder, engines, store, monkeypat
     assert 0 < value.count == len(points) < 20
     assert (value.min, value.last) == (points.value[0], 19.0)
     assert view.curve("m", 1000).count.sum() == value.count
-
-
-def test_families_that_lost_are_named(builder, engines, store):
-    journal = builder().row({"a": 1.0}, 0).assign(a=2).texts("a", (0, "x"))
-    found, view = put(store, engines, journal)
-    assert found["a"].last == "x"
-    assert json.dumps(found["monitoring/seamark/conflicts"]).count("float_series") == 1
-    assert view.points("a").value.tolist() == [1.0]
 
 
 def test_texts_of_postgresql_are_compared_by_code_point():

@@ -1,8 +1,10 @@
-"""Several who fold and read the same runs at the same time, on both engines."""
+"""Folding and reading the same runs at the same time, on both engines."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import sqlalchemy as sa
@@ -37,23 +39,38 @@ def _small_groups(monkeypatch):
 
 
 def started(work, count):
-    """Run a function in so many threads at once; raise what the first of them raised."""
-    barrier, troubles = threading.Barrier(count), []
+    """Run a function in so many threads at once; raise the error of the first that has one."""
+    barrier = threading.Barrier(count)
 
     def one(at):
-        try:
-            barrier.wait(30)
-            work(at)
-        except BaseException as error:  # noqa: BLE001 - raised by the main thread
-            troubles.append(error)
+        barrier.wait(30)
+        work(at)
 
-    threads = [threading.Thread(target=one, args=(at,)) for at in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    if troubles:
-        raise troubles[0]
+    with ThreadPoolExecutor(count) as pool:
+        for done in [pool.submit(one, at) for at in range(count)]:
+            done.result(60)
+
+
+@contextlib.contextmanager
+def meanwhile(store, work):
+    """Run a function in a thread while a transaction of a store is open; yield its future.
+
+    What is yielded has to be called inside the transaction: it waits until the thread waits.
+    """
+    inside = threading.Event()
+
+    def late():
+        inside.wait(30)
+        work()
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(late)
+
+        def held(_connection):
+            inside.set()
+            wait_for_lock(store, done)
+
+        yield held, done
 
 
 def history(builder):
@@ -127,25 +144,9 @@ def test_saving_while_another_saves_is_a_conflict(
     if known:
         engines.fold(stores[0], "r", journals, [journal.ends[9] for journal in journals])
     one, two = (folding(engines, store, sources) for store in stores)
-    inside, troubles = threading.Event(), []
-
-    def late():
-        inside.wait(30)
-        try:
-            two.save()
-        except BaseException as error:  # noqa: BLE001 - looked at below
-            troubles.append(error)
-
-    thread = threading.Thread(target=late)
-    thread.start()
-
-    def more(connection):
-        inside.set()
-        wait_for_lock(stores[0], thread)
-
-    one.save(more=more)
-    thread.join(60)
-    assert [type(trouble) for trouble in troubles] == [Conflict]
+    with meanwhile(stores[0], two.save) as (held, done):
+        one.save(more=held)
+        assert isinstance(done.exception(60), Conflict)
     engines.fold(stores[1], "r", journals)
     check(engines, oracle, property_test, stores[1], "r", journals)
 
@@ -157,13 +158,13 @@ def folding(engines, store, sources):
     return found
 
 
-def wait_for_lock(store, thread):
+def wait_for_lock(store, done):
     """Wait until another transaction waits for this one; SQLite lets nobody look into that."""
     if store.database.dialect == "sqlite":
-        thread.join(0.2)
+        wait([done], 0.2)
         return
     waits = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-    while thread.is_alive():
+    while not done.done():
         with store.database.engine.connect() as connection:
             if connection.execute(waits).scalar_one():
                 return
@@ -194,22 +195,14 @@ def test_a_run_that_is_forgotten_while_it_is_saved_leaves_nothing(builder, engin
     journals, stores = history(builder), [open_store() for _ in range(2)]
     engines.fold(stores[0], "r", journals, [journal.ends[9] for journal in journals])
     one = folding(engines, stores[0], engines.sources_of(journals))
-    number, inside = one.run.number, threading.Event()
+    number = one.run.number
 
     def forget():
-        inside.wait(30)
         with stores[1].database.writing() as connection:
             forget_run(stores[1], connection, number)
 
-    thread = threading.Thread(target=forget)
-    thread.start()
-
-    def more(connection):
-        inside.set()
-        wait_for_lock(stores[0], thread)
-
-    one.save(more=more)
-    thread.join(60)
+    with meanwhile(stores[0], forget) as (held, _):
+        one.save(more=held)
     assert set(engines.count_rows(stores[0], number).values()) == {0}
     late = folding(engines, stores[0], engines.sources_of(journals))
     assert late.is_new

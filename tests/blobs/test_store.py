@@ -49,33 +49,6 @@ def test_a_blob_that_a_power_cut_left_short_is_replaced(folder):
     assert blobs.has_blob(folder, digest, 8)
 
 
-def test_a_copy_never_shares_the_inode_of_its_source(folder, tmp_path):
-    source = tmp_path / "last.ckpt"
-    source.write_bytes(b"one" * 1000)
-    fd = blobs.open_source(source)
-    digest, size = blobs.copy_blob(folder, fd)
-    os.close(fd)
-    assert size == 3000
-    assert blobs.blob_path(folder, digest).stat().st_ino != source.stat().st_ino
-    with source.open("r+b") as file:
-        file.write(b"TWO")
-    with blobs.open_blob(folder, digest) as blob:
-        assert blob.read() == b"one" * 1000
-
-
-def test_a_copy_that_is_refused_leaves_nothing(folder, tmp_path):
-    def check():
-        raise RuntimeError
-
-    source = tmp_path / "a"
-    source.write_bytes(b"x")
-    fd = blobs.open_source(source)
-    with pytest.raises(RuntimeError):
-        blobs.copy_blob(folder, fd, check)
-    os.close(fd)
-    assert names(folder.blobs_dir) == names(folder.staging_dir) == []
-
-
 def test_a_staged_file_is_adopted_without_a_copy(folder):
     folder.staging_dir.mkdir(parents=True)
     staged = folder.staging_dir / "ab12"

@@ -68,6 +68,8 @@ def test_a_small_file_is_complete_when_the_call_returns(run, tmp_path):
     run.files.keep("model/last", source)
     overwrite(source, b"TWO")
     assert run.content("model/last") == b"one"
+    (blob,) = run.folder.blobs_dir.iterdir()
+    assert blob.stat().st_ino != source.stat().st_ino
     assert run.file("model/last") == {
         "name": "last.ckpt",
         "ext": "ckpt",
@@ -112,7 +114,7 @@ def test_rewriting_before_the_copy_is_recorded_as_loss_and_learned(run, tmp_path
         return
     assert found["lost"] == "changed"
     assert "sha256" not in found
-    assert run.blobs() == set()
+    assert (run.blobs(), run.staged()) == (set(), [])
     assert [kind for kind, _ in run.troubles] == ["rewritten before it was copied"]
 
     made(source, large("c"))

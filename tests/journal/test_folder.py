@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from seamark.journal.folder import (
     journal_name,
     mint_run_id,
     purged_ids,
-    root_dir,
     split_journal_name,
     writer_id,
 )
@@ -23,15 +21,6 @@ from seamark.process.liveness import host_name
 
 ID = re.compile(r"[a-z0-9]{16}")
 UID = bytes(range(16))
-
-
-def test_root_is_argument_then_variable_then_working_folder(tmp_path, monkeypatch):
-    assert root_dir() == Path.cwd() / ".seamark"
-    monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "a"))
-    assert root_dir() == tmp_path / "a"
-    assert root_dir(tmp_path / "b") == tmp_path / "b"
-    assert root_dir("c") == Path.cwd() / "c"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_minted_ids_are_unique_and_legal(monkeypatch):

@@ -280,10 +280,7 @@ def test_values_that_cannot_be_counted_are_refused(values, bins, error, says):
 
 @pytest.mark.parametrize(
     ("value", "error", "says"),
-    [
-        (math.nan, ArgumentError, "at least one finite value"),
-        (1j, ValueKindError, "real numbers"),
-    ],
+    [(math.nan, ArgumentError, "at least one finite value"), (1j, ValueKindError, "real numbers")],
 )
 def test_tensors_that_cannot_be_counted_are_refused(value, error, says):
     with pytest.raises(error, match=says):

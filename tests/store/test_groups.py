@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from seamark.store.groups import (
-    pack_floats,
-    pack_ints,
-    unpack_floats,
-    unpack_ints,
-)
+from seamark.store.groups import pack_floats, pack_ints, unpack_floats, unpack_ints
 
 
 def bits(values):

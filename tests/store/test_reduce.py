@@ -17,11 +17,7 @@ from hypothesis import strategies as st
 from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve
 from seamark.store.drawing import draw_series
-from seamark.store.groups import (
-    is_progression,
-    pack_floats,
-    unpack_floats,
-)
+from seamark.store.groups import is_progression, pack_floats, unpack_floats
 from seamark.store.steps import Series, cell_starts, pack_cells
 
 NAN, INF = math.nan, math.inf

@@ -32,10 +32,7 @@ NAMES = {
         Name("q/.models", "NET", None),
         Name("p/sub/.models", "LOW", None),
     ],
-    "model_version": [
-        Name("p/.models/NET", "id1", "NET-1"),
-        Name("p/.models/NET", "id2", "NET-2"),
-    ],
+    "model_version": [Name("p/.models/NET", "id1", "NET-1"), Name("p/.models/NET", "id2", "NET-2")],
     "artifact": [
         Name(DATA, FIRST, "data:1"),
         Name(DATA, SECOND, "data:2", trashed=True),

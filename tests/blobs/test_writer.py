@@ -85,17 +85,26 @@ def test_a_small_file_rewritten_in_the_same_tick_is_taken_again(run, tmp_path):
         assert run.content("model/last") == b"%03d" % number
 
 
-@pytest.mark.parametrize("way", ["remove", "replace"])
-def test_a_large_file_survives_its_removal_and_replacement(run, tmp_path, way):
-    """A callback may prune or replace a file after the hook: it is kept as it was at the hook."""
-    source = made(tmp_path / "epoch=1.ckpt", large("a"))
+@pytest.mark.parametrize(
+    ("place", "way"),
+    [("tmp_path", "remove"), ("tmp_path", "replace"), ("other_device", "remove")],
+)
+def test_a_large_file_survives_its_removal_and_replacement(run, tmp_path, request, place, way):
+    """A callback may prune or replace a file after the hook: it is kept as it was at the hook.
+
+    On another file system it is held open.
+    """
+    source = made(request.getfixturevalue(place) / "epoch=1.ckpt", large("a"))
     with run.held_up():
         run.files.keep("model/best", source)
         if way == "remove":
             source.unlink()
         else:
             made(tmp_path / "new", large("b")).replace(source)
-        assert run.file("model/best")["staged"]
+        if place == "tmp_path":
+            assert [run.file("model/best")["staged"]] == run.staged()
+        else:
+            assert run.file("model/best")["source"] == str(source)
     run.files.close(60)
     assert run.content("model/best") == large("a")
     assert {path.name for path in run.folder.path.iterdir()} == {"blobs", "journal"}
@@ -135,15 +144,6 @@ def test_a_file_known_to_be_rewritten_in_place_is_copied_at_the_call(run, tmp_pa
         made(source, large("e"))
     assert [run.content(f"model/{letter}") for letter in "abcd"] == [large(x) for x in "abcd"]
     assert run.troubles == []
-
-
-def test_a_file_on_another_file_system_is_held_open(run, other_device):
-    source = made(other_device / "a.ckpt", large("a"))
-    with run.held_up():
-        run.files.keep("model/a", source)
-        source.unlink()
-        assert run.file("model/a")["source"] == str(source)
-    assert run.content("model/a") == large("a")
 
 
 def test_a_link_is_kept_as_the_file_it_leads_to(run, tmp_path):

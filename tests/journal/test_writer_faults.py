@@ -285,31 +285,29 @@ class Alarm:
     def __call__(self, number: int, frame: Any) -> None:
         raise self.error
 
-    def method(self, number: int, frame: Any) -> None:
-        raise self.error
+
+def plain_handler(error):
+    def handler(number, frame):
+        raise error
+
+    return handler
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"),
+    ("error", "make"),
     [
-        (TimeIsUp("x"), "object"),
-        (TimeoutError("x"), "method"),
-        (ValueError("x"), "function"),
-        (OSError(5, "x"), "function"),
+        (TimeIsUp("x"), Alarm),
+        (TimeoutError("x"), lambda error: Alarm(error).__call__),
+        (ValueError("x"), plain_handler),
+        (OSError(5, "x"), plain_handler),
     ],
 )
 @pytest.mark.parametrize("way", ["quick", "slow", "op", "column"])
-def test_an_exception_of_a_signal_handler_is_not_swallowed(warm, disk, journals, error, kind, way):
+def test_an_exception_of_a_signal_handler_is_not_swallowed(warm, disk, journals, error, make, way):
     """A time limit that strikes inside our code ends the training as it would elsewhere.
 
     It is no fault of the disk: nothing is recorded twice, and nothing is counted as lost.
     """
-    alarm = Alarm(error)
-    handler: Any = {
-        "object": alarm,
-        "method": alarm.method,
-        "function": lambda number, frame: alarm(number, frame),  # noqa: PLW0108 - a plain function
-    }[kind]
     write = {
         "quick": lambda: warm.append_row({"a": 5.0}, 3),
         "slow": lambda: warm.append_row({"new": 5.0}, 3),
@@ -317,7 +315,7 @@ def test_an_exception_of_a_signal_handler_is_not_swallowed(warm, disk, journals,
         "column": lambda: warm.append_column("c", [1.0]),
     }[way]
     before = rows(journals()[0])
-    with handling(handler):
+    with handling(make(error)):
         disk.before = interrupt
         with pytest.raises(type(error)) as caught:
             write()

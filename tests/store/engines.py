@@ -34,13 +34,7 @@ _SQLITE = "sqlite:///"
 
 @contextmanager
 def fresh_tables(engine: str, folder: Path, postgresql: Callable[[], str]) -> Iterator[str]:
-    """Make the tables of an empty store and yield the URL at which they are.
-
-    Args:
-        engine: ``"sqlite"`` or ``"postgresql"``.
-        folder: For a file of SQLite.
-        postgresql: Returns the URL of a server.
-    """
+    """Make the tables of an empty store, in a folder or on a server, and yield their URL."""
     if engine == "sqlite":
         file = folder / f"{uuid.uuid4().hex}.db"
         sqlite3.connect(file).close()
@@ -72,12 +66,7 @@ def make_tables(url: str) -> str:
 
 
 def open_store(url: str, **options: Any) -> Store:
-    """Return a store on the tables at a URL, with an engine of its own.
-
-    Args:
-        url: As `fresh_tables` yields it.
-        **options: Of SQLAlchemy's engine, for PostgreSQL.
-    """
+    """Return a store on the tables at a URL, with an engine of its own and these options."""
     if url.startswith(_SQLITE):
         engine = sqlite_engine(partial(file_connection, Path(url.removeprefix(_SQLITE))))
     else:
@@ -106,7 +95,6 @@ def fold(
     ends: list[int] | None = None,
     project: str = PROJECT,
 ) -> None:
-    """Fold hand-made journals, as far as they are there."""
     fold_run(store, project, run, sources_of(journals, ends), lambda: 0)
 
 
@@ -146,15 +134,7 @@ def in_parts(
 
 
 class Tables:
-    """The runs of a store, to query.
-
-    Args:
-        store: Which has them.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Attributes:
-        told: What was said of paths that no run has.
-    """
+    """The runs of a store at a time, to query; ``told`` has the errors of unknown paths."""
 
     def __init__(self, store: Store, now_ns: int = 0) -> None:
         self.store = store

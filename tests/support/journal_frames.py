@@ -15,12 +15,10 @@ def kinds(frames: Iterable[Any]) -> str:
 
 
 def ops(frames: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the operations, in order."""
     return [json.loads(frame.payload) for frame in frames if frame.kind == Kind.OP]
 
 
 def texts(frames: Iterable[Any]) -> list[str]:
-    """Return what `say` wrote."""
     return [op["text"] for op in ops(frames)]
 
 
@@ -30,7 +28,6 @@ def points(frames: Iterable[Any]) -> list[tuple[str, float, float]]:
 
 
 def rows(frames: Iterable[Any]) -> int:
-    """Return how many rows there are."""
     return sum(frame.kind in (Kind.ROW, Kind.SPARSE) for frame in frames)
 
 
@@ -43,7 +40,6 @@ def told(frames: Iterable[Any]) -> list[dict[str, int]]:
 
 
 def header(frames: list[Any]) -> dict[str, Any]:
-    """Return the first record."""
     assert frames[0].kind == Kind.HEADER
     found: dict[str, Any] = json.loads(frames[0].payload)
     return found

@@ -107,28 +107,6 @@ def test_a_smoothed_line_is_the_same_in_every_window(points, low, span, width):
             assert math.isnan(mean) or mean == pytest.approx(at[x], rel=1e-9, abs=rounding)
 
 
-def test_few_points_in_a_window_come_one_by_one_and_nothing_else_is_read():
-    step, value = np.arange(1e6), np.random.default_rng(1).normal(size=1_000_000)
-    read = []
-
-    class Noting(Packed):
-        def values(self):
-            read.append(self.first)
-            return super().values()
-
-    pieces = [
-        Noting(step[at : at + 16384], value[at : at + 16384]) for at in range(0, 10**6, 16384)
-    ]
-    found = draw_series(pieces, 1000, low=500_000.0, high=500_099.0)
-    assert found.curve.width == 0
-    assert found.curve.value.tolist() == value[500_000:500_100].tolist()
-    assert set(read) == {30 * 16384.0}
-    read.clear()
-    found = draw_series(pieces, 1000, low=500_000.0, high=516_383.0)
-    assert int(found.curve.count.sum()) == 16384
-    assert set(read) == {30 * 16384.0, 31 * 16384.0}
-
-
 @pytest.mark.parametrize("log_x", [False, True])
 def test_every_spike_and_every_gap_is_in_the_picture_at_every_zoom(log_x):
     rng = np.random.default_rng(5)

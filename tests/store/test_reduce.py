@@ -339,6 +339,10 @@ def test_only_chunks_that_a_border_cuts_are_read():
     drawing = draw_series(pieces, 200, low=5_001.0, high=50_007.0)
     assert int(drawing.curve.count.sum()) == 45_007
     assert [number for number, piece in enumerate(pieces) if piece.read] == [1, 12]
+    pieces = pieces_of(step, np.sin(step), [4096])
+    few = draw_series(pieces, 200, low=20_490.0, high=20_589.0)  # they come one by one
+    assert (few.curve.width, few.curve.value.tolist()) == (0, np.sin(step[20_490:20_590]).tolist())
+    assert [number for number, piece in enumerate(pieces) if piece.read] == [5]
 
 
 def test_a_progression_is_one_of_whole_numbers():

@@ -58,6 +58,19 @@ def folder(tmp_path):
     return RunFolder(tmp_path / "runs", "team/x", "run0000000000000")
 
 
+@pytest.fixture
+def set_groups(monkeypatch):
+    """Return a function that sets how many rows a group has, and how few bytes make none."""
+
+    def set_rows(rows, too_few_bytes=0):
+        for name in ("SMALL_BYTES", "CHUNK_BYTES"):
+            monkeypatch.setattr(f"seamark.store.ingest.{name}", too_few_bytes)
+        for module in ("groups", "ingest"):
+            monkeypatch.setattr(f"seamark.store.{module}.GROUP_ROWS", rows)
+
+    return set_rows
+
+
 # ---------------------------------------------------------------------- both engines
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 import sqlalchemy as sa
 
-from seamark.store import groups, ingest, runs, schema
+from seamark.store import runs, schema
 from seamark.store.database import Conflict
 from seamark.store.ingest import Folding
 from seamark.store.runs import forget_run, load_run
@@ -30,12 +30,9 @@ ON_POSTGRESQL = pytest.mark.parametrize("tables", ["postgresql"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def _small_groups(monkeypatch):
+def _small_groups(set_groups):
     """Groups of a few rows, so that many are written and the last is often made anew."""
-    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
-        monkeypatch.setattr(ingest, name, 500)
-    for module in (groups, ingest):
-        monkeypatch.setattr(module, "GROUP_ROWS", 16)
+    set_groups(16, 500)
 
 
 def started(work, count):

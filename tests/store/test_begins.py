@@ -6,22 +6,15 @@ import numpy as np
 import pytest
 
 from seamark.errors import ArgumentError, PathError
-from seamark.store import groups, ingest
+from seamark.store import groups
 
 S = 10**9
 
 
 @pytest.fixture(params=["groups", "tails"])
-def packed(request, monkeypatch):
+def packed(request, set_groups):
     """Series in many small groups, or only in the journals themselves."""
-    if request.param == "groups":
-        for module in (groups, ingest):
-            monkeypatch.setattr(module, "GROUP_ROWS", 64)
-        monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
-        monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
-    else:
-        monkeypatch.setattr(ingest, "SMALL_BYTES", 1 << 30)
-    return request.param
+    set_groups(64, 0 if request.param == "groups" else 1 << 30)
 
 
 def expected(reader, path):
@@ -154,12 +147,9 @@ def test_attempts_have_a_place_on_every_axis_of_a_picture(store, engines, histor
         reader.begins(["loss"], "not//a/path")
 
 
-def test_what_is_read_does_not_grow_with_the_points(store, engines, builder, monkeypatch):
+def test_reading_does_not_grow_with_the_points(store, engines, builder, set_groups, monkeypatch):
     """Of each attempt one group is unpacked, however many there are, and however many ranks."""
-    for module in (groups, ingest):
-        monkeypatch.setattr(module, "GROUP_ROWS", 64)
-    monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
-    monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
+    set_groups(64)
     first = builder("a", attempt=0)
     first.column("loss", list(map(float, range(6400))), [1.0] * 6400)
     ranks = [builder(f"b{rank}", attempt=1, t=first.t + S * (rank + 1)) for rank in range(8)]

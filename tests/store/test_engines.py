@@ -240,13 +240,10 @@ def test_times_at_the_ends_of_the_scale_are_kept(builder, engines, store):
 
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunks", "journals"])
 def test_numbers_of_paths_and_schemas_may_change_their_meaning(
-    builder, engines, store, monkeypatch, chunked
+    builder, engines, store, set_groups, chunked
 ):
     """What stands before the change keeps the old one, wherever folding stopped in between."""
-    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
-        monkeypatch.setattr(ingest, name, 0 if chunked else 1 << 30)
-    for module in (groups, ingest):
-        monkeypatch.setattr(module, "GROUP_ROWS", 1)
+    set_groups(1, 0 if chunked else 1 << 30)
     journal = builder().row({"a": 1.0, "b": 10.0}, 0)
     journal.frame(Kind.PATH, struct.pack("<I", 0) + b"c").row({"a": 2.0, "b": 20.0}, 1)
     journal.frame(Kind.SCHEMA, struct.pack("<3I", 0, 1, 0)).row({"a": 3.0, "b": 30.0}, 2)

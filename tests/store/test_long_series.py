@@ -8,19 +8,16 @@ import numpy as np
 import pytest
 
 from seamark.reading.curves import Look
-from seamark.store import groups, ingest
+from seamark.store import groups
 from seamark.store.database import Database
 
 NAN, INF = math.nan, math.inf
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def _small(set_groups, monkeypatch):
     """Groups and cells so small that a short series has many of them."""
-    for module in (groups, ingest):
-        monkeypatch.setattr(module, "GROUP_ROWS", 256)
-    monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
-    monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
+    set_groups(256)
     monkeypatch.setattr(groups, "_CELL_POINTS", 64)
 
 

@@ -11,7 +11,7 @@ from bytes_source import BytesSource
 
 from seamark.errors import ArgumentError
 from seamark.journal.format import ZLIB, Kind
-from seamark.store import groups, ingest
+from seamark.store import ingest
 from seamark.store.read import series
 
 
@@ -24,18 +24,6 @@ def view(engines, store):
         return engines.look(store, "r", [journal])
 
     return look
-
-
-@pytest.fixture
-def small_groups(monkeypatch):
-    """Return a function that sets how many rows a group has, and has all rows in groups."""
-
-    def set_rows(count):
-        monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
-        monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
-        monkeypatch.setattr(groups, "GROUP_ROWS", count)
-
-    return set_rows
 
 
 @pytest.mark.parametrize("attempt", [-1, "newest", 1.5, True, None])
@@ -67,9 +55,9 @@ def test_every_form_of_a_point_is_read(builder, view, monkeypatch, small_bytes):
     assert look.last("h") == look.histograms("h")[-1]
 
 
-def test_a_frame_with_fewer_bytes_than_points_is_read(builder, view, small_groups):
+def test_a_frame_with_fewer_bytes_than_points_is_read(builder, view, set_groups):
     """A compressed column, which is stored in several parts."""
-    small_groups(300)
+    set_groups(300)
     journal = builder()
     column = struct.pack("<II", journal.number("a"), 2000) + bytes(16 * 2000)
     journal.frame(Kind.COLUMN, zlib.compress(column), flags=ZLIB).row({"a": 1.0}, 1)
@@ -87,11 +75,9 @@ def test_points_that_are_not_folded_are_not_read(builder, engines, store, view):
     assert len(view(journal).points("a")) == 2
 
 
-def test_a_series_in_parts_is_begun_anew_when_points_are_hidden(
-    builder, engines, view, small_groups
-):
+def test_a_series_in_parts_is_begun_anew_when_points_are_hidden(builder, engines, view, set_groups):
     """Points that come behind what was read are read; a new attempt that hides some is told."""
-    small_groups(4)
+    set_groups(4)
     first = builder(attempt=0, rank=0)
     for step in range(10):
         first.row({"a": float(step)}, float(step))
@@ -109,9 +95,9 @@ def test_a_series_in_parts_is_begun_anew_when_points_are_hidden(
 
 
 def test_of_a_long_series_only_the_groups_of_a_part_are_read(
-    builder, engines, view, small_groups, monkeypatch
+    builder, engines, view, set_groups, monkeypatch
 ):
-    small_groups(10)
+    set_groups(10)
     long = builder()
     for step in range(400):
         long.row({"a": float(step)}, float(step))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
+from journal_builder import START
 
 from seamark.journal.format import Kind, dump_json
 from seamark.store.fold.fold import fold
@@ -121,3 +123,20 @@ def test_unknown_kinds_that_may_be_skipped_are_remembered(builder, folded):
     run = folded(builder().unknown().unknown().assign(a=1))
     assert next(iter(run.journals.values())).unknown == {"77": 2}
     assert value(run, "a") == 1
+
+
+@pytest.mark.parametrize("many", [3, 30])
+def test_changes_of_parameters_are_the_same_in_every_order_of_journals(builder, folded, many):
+    """Of many the newest are kept; of one that was deleted only what came after."""
+    journals = [builder("a"), builder("b"), builder("c")]
+    for number in range(-5, many):
+        journal = journals[number % 3]
+        journal.t = START + 10 * (number + 10)
+        if number == -1:
+            journal.op("delete", paths=["parameters"])
+        else:
+            journal.assign(**{"parameters/lr": number, "parameters/x": 1, "lr": number})
+    for order in itertools.permutations(journals):
+        changes = folded(*order).changes().items()
+        found = {path: [value for _, _, value in told] for path, told in changes}
+        assert found == {"parameters/lr": list(range(many))[-21:]}

@@ -66,20 +66,6 @@ def test_sums_that_overflow_are_numbers_still(open_writer, journals):
     assert str(row_values(journals, 5)) == str([tuple(values.values())] * 3)
 
 
-@pytest.mark.parametrize("odd", ["0.5", None, 1j, [1.0], np.ones(3)], ids=repr)
-def test_a_value_that_is_no_number_later_is_left_out(open_writer, journals, odd):
-    writer = open_writer()
-    for step in range(3):
-        writer.append_row({"a": 1.0, "b": 2.0}, step)
-    writer.append_row({"a": 3.0, "b": odd}, 3)
-    writer.append_row({"a": 4.0, "b": 5.0}, 4)
-    assert writer.dropped == {"value": 1}
-    last, odd_one = journals()[0][-1], journals()[0][-2]
-    assert last.kind == Kind.ROW
-    assert struct.unpack("<2d", last.payload[-16:]) == (4.0, 5.0)
-    assert struct.unpack("<d", odd_one.payload[-8:]) == (3.0,)
-
-
 def test_tensors_are_not_added_up_at_every_step(open_writer, monkeypatch):
     """And a key set that held one is quick again."""
     writer = open_writer()

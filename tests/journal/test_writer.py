@@ -154,10 +154,13 @@ def test_a_value_that_is_no_number_is_left_out(open_writer, journals, warnings_s
         writer.append_row({"good": 1.5, "odd": 0.0}, step)
     for step in range(3):
         writer.append_row({"good": 1.5, "odd": odd}, step)
+    writer.append_row({"good": 2.5, "odd": 0.5}, 3)
+    assert journals()[0][-1].kind == (Kind.ROW if before else Kind.SPARSE)
     writer.close()
     (frames,) = journals()
     paths = [path for path, _, _ in points(frames)]
-    assert (paths.count("good"), paths.count("odd")) == (before + 3, before)
+    assert (paths.count("good"), paths.count("odd")) == (before + 4, before + 1)
+    assert points(frames)[-2:] == [("good", 3, 2.5), ("odd", 3, 0.5)]
     assert told(frames)[-1] == {"value": 3}
     (warning,) = warnings_said()
     assert "'odd'" in warning

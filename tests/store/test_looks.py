@@ -17,8 +17,6 @@ from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve, Look, RunCurve
 from seamark.reading.groups import group_curves
 from seamark.store.drawing import Listed, draw_series, means_of_ranges
-from seamark.store.groups import is_progression, pack_floats, unpack_floats
-from seamark.store.steps import cell_starts, pack_cells
 
 COLUMNS = [one.name for one in fields(Curve)][1:]
 VALUES = st.floats() | st.sampled_from(
@@ -27,31 +25,10 @@ VALUES = st.floats() | st.sampled_from(
 POINTS = st.lists(st.tuples(st.integers(-40, 40), VALUES), max_size=250)
 
 
-class Packed:
-    """A piece as a chunk holds it."""
-
-    def __init__(self, step, value):
-        self.count, self.first, self.last = len(step), float(step[0]), float(step[-1])
-        self.rising = bool((np.diff(step) >= 0).all())
-        self._step, self._value = pack_floats(step), pack_floats(value)
-        self.stride = (step[0], np.ptp(step[:2])) if is_progression(step) else None
-        self._cells = pack_cells(value, cell_starts(step)) if self.rising else None
-
-    def steps(self):
-        return unpack_floats(self._step)
-
-    def values(self):
-        return unpack_floats(self._value)
-
-    def cells(self):
-        return self._cells
-
-
-def cut(step, value, size=70):
-    """Cut a series into pieces of this many points."""
-    step, value = np.asarray(step, float), np.asarray(value, float)
-    starts = range(0, len(step), size)
-    return [Packed(step[at : at + size], value[at : at + size]) for at in starts]
+@pytest.fixture(scope="session")
+def cut(plain):
+    """Return a function that cuts a series into pieces of this many points."""
+    return lambda step, value, size=70: plain.pieces_of(step, value, [size])
 
 
 def split(points):
@@ -72,7 +49,7 @@ def is_same(one, other):
 
 
 @given(POINTS, st.integers(-50, 50), st.integers(0, 60), st.integers(2, 30))
-def test_a_window_shows_its_points_as_if_they_were_alone(points, low, span, limit):
+def test_a_window_shows_its_points_as_if_they_were_alone(cut, points, low, span, limit):
     step, value = split(points)
     inside = [low <= at <= low + span for at in step]
     some = [np.asarray(one, float)[inside] for one in (step, value)]
@@ -91,7 +68,7 @@ def test_a_window_shows_its_points_as_if_they_were_alone(points, low, span, limi
 
 
 @given(POINTS, st.integers(-50, 50), st.integers(0, 60), st.floats(0.5, 90))
-def test_a_smoothed_line_is_the_same_in_every_window(points, low, span, width):
+def test_a_smoothed_line_is_the_same_in_every_window(cut, points, low, span, width):
     """It is made of all points, so zooming moves nothing of it."""
     step, value = split(points)
     finite = np.asarray(value, float)
@@ -108,7 +85,7 @@ def test_a_smoothed_line_is_the_same_in_every_window(points, low, span, width):
 
 
 @pytest.mark.parametrize("log_x", [False, True])
-def test_every_spike_and_every_gap_is_in_the_picture_at_every_zoom(log_x):
+def test_every_spike_and_every_gap_is_in_the_picture_at_every_zoom(cut, log_x):
     rng = np.random.default_rng(5)
     step, value = np.arange(1.0, 100_001), rng.normal(size=100_000)
     places = rng.permutation(100_000)[:2000]
@@ -135,7 +112,7 @@ def test_every_spike_and_every_gap_is_in_the_picture_at_every_zoom(log_x):
             assert sorted(best.values()) == sorted(drawn.tolist())
 
 
-def test_a_logarithmic_axis_has_points_in_each_decade():
+def test_a_logarithmic_axis_has_points_in_each_decade(cut):
     """Parts are equally wide in log2 x; what has no logarithm is counted beside the axis."""
     step = np.concatenate([np.arange(-50.0, 1.0), np.arange(1.0, 1e6)])
     drawing = draw_series(cut(step, np.ones(len(step)), 16384), 1000, log_x=True)
@@ -183,7 +160,7 @@ def noisy(count, seed=7):
 @pytest.mark.parametrize("window", [1.0, 500.0, 1e9])
 @pytest.mark.parametrize("points", [20, 1000])
 @pytest.mark.once
-def test_a_window_is_the_mean_of_all_its_points(window, points):
+def test_a_window_is_the_mean_of_all_its_points(cut, window, points):
     value = noisy(20_000)
     value[[3, 700, 701, 702, 9000]] = [math.nan, math.inf, -math.inf, math.nan, math.inf]
     step = np.arange(20_000.0)
@@ -197,7 +174,7 @@ def test_a_window_is_the_mean_of_all_its_points(window, points):
     st.floats(0.25, 200),
     st.integers(2, 40),
 )
-def test_every_mean_of_a_smoothed_line_is_that_of_its_points(points, window, limit):
+def test_every_mean_of_a_smoothed_line_is_that_of_its_points(cut, points, window, limit):
     step, value = split(points)
     drawing = draw_series(cut(step, value), limit, window=window)
     assert_means(step, value, drawing, window)
@@ -232,7 +209,7 @@ def plain_average(step, value, x, half_life):
 
 
 @given(POINTS, st.floats(0.01, 1000), st.integers(2, 30))
-def test_an_average_by_age_is_that_of_all_points(points, half_life, limit):
+def test_an_average_by_age_is_that_of_all_points(cut, points, half_life, limit):
     """Gaps, repeated and falling steps, values of any size; NaN where nothing is before."""
     step, value = split(points)
     drawing = draw_series(cut(step, value), limit, half_life=half_life)
@@ -247,7 +224,7 @@ def test_an_average_by_age_is_that_of_all_points(points, half_life, limit):
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("count", [2, 3, 7, 600])
-def test_a_mean_of_the_greatest_floats_is_one_of_them(count, sign):
+def test_a_mean_of_the_greatest_floats_is_one_of_them(cut, count, sign):
     most = sign * math.nextafter(math.inf, 0)
     points = cut(np.arange(float(count)), np.full(count, most))
     for how in ({}, {"half_life": 3.0}, {"window": 8.0}):
@@ -261,7 +238,7 @@ def test_a_mean_of_the_greatest_floats_is_one_of_them(count, sign):
 
 @given(POINTS, st.lists(st.tuples(st.integers(-40, 400), VALUES), max_size=60), st.integers(2, 40))
 @pytest.mark.parametrize("smoothed", [{"window": 8.0}, {"half_life": 3.0}])
-def test_changes_since_an_earlier_drawing_complete_it(smoothed, points, more, limit):
+def test_changes_since_an_earlier_drawing_complete_it(cut, smoothed, points, more, limit):
     """Whatever is appended, also before the end: both together are the whole."""
     before = draw_series(cut(*split(points)), limit, **smoothed)
     after = draw_series(cut(*split([*points, *more])), limit, **smoothed)
@@ -271,7 +248,7 @@ def test_changes_since_an_earlier_drawing_complete_it(smoothed, points, more, li
     assert news.after(before).cursor == after.cursor
 
 
-def test_an_append_sends_the_open_parts_only():
+def test_an_append_sends_the_open_parts_only(cut):
     value = np.random.default_rng(3).normal(size=100_000)
     before = draw_series(cut(np.arange(90_000.0), value[:90_000], 16384), 1000, window=500.0)
     after = draw_series(cut(np.arange(90_100.0), value[:90_100], 16384), 1000, window=500.0)
@@ -283,13 +260,13 @@ def test_an_append_sends_the_open_parts_only():
 @pytest.mark.parametrize(
     "cursor", ["", "x", "5", "5.zz", "9" * 16 + ".0123456789abcdef", "3." * 99]
 )
-def test_an_unusable_cursor_brings_everything(cursor):
+def test_an_unusable_cursor_brings_everything(cut, cursor):
     drawing = draw_series(cut([0.0, 1.0], [1.0, 2.0]), 10)
     assert is_same(drawing.since(cursor), drawing)
     assert drawing.since(cursor).kept == 0
 
 
-def test_news_of_another_drawing_are_refused():
+def test_news_of_another_drawing_are_refused(cut):
     drawing = draw_series(cut([0.0, 1.0], [1.0, 2.0]), 10)
     news = draw_series(cut([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), 10).since(drawing.cursor)
     assert news.kept == 2
@@ -318,7 +295,7 @@ def test_a_look_that_cannot_be_is_refused(given):
 # ---------------------------------------------------------------------- groups
 
 
-def drawer(series):
+def drawer(cut, series):
     """Return what draws series that are held in memory, by run."""
 
     def draw(refs, paths, look):
@@ -333,14 +310,14 @@ def drawer(series):
 
 
 @pytest.mark.parametrize("runs", [1, 2, 5, 8])
-def test_statistics_of_groups_are_those_of_numpy(runs):
+def test_statistics_of_groups_are_those_of_numpy(cut, runs):
     """Over the runs that have a finite value at an x; the median exactly, as no sum is rounded."""
     rng = np.random.default_rng(runs)
     values = rng.lognormal(sigma=4, size=(runs, 50))
     values[rng.random(values.shape) < 0.3] = np.nan
     values[0, 0], values[-1, 1] = 7.0, np.inf
     series = {("p", f"r{at}"): (np.arange(50.0), row) for at, row in enumerate(values)}
-    (curve,) = group_curves(drawer(series), [({}, list(series))], ["loss"], Look(1000))
+    (curve,) = group_curves(drawer(cut, series), [({}, list(series))], ["loss"], Look(1000))
     finite = np.where(np.isfinite(values), values, np.nan)[:, curve.x.astype(int)]
     n = np.isfinite(finite).sum(axis=0)
     assert curve.n.tolist() == n.tolist()
@@ -356,16 +333,16 @@ def test_statistics_of_groups_are_those_of_numpy(runs):
 
 
 @pytest.mark.parametrize("value", [0.1, 1e-4 / 3, -1e300, 5e-324])
-def test_equal_runs_have_no_deviation(value):
+def test_equal_runs_have_no_deviation(cut, value):
     points = split([(step, value) for step in range(5)])
     series = {("p", f"r{at}"): points for at in range(7)}
-    (curve,) = group_curves(drawer(series), [({}, list(series))], ["loss"], Look(1000))
+    (curve,) = group_curves(drawer(cut, series), [({}, list(series))], ["loss"], Look(1000))
     assert curve.std.tolist() == [0.0] * 5
     assert curve.mean.tolist() == [value] * 5
 
 
 @pytest.mark.parametrize("log_x", [False, True])
-def test_runs_of_different_lengths_share_one_grid(log_x):
+def test_runs_of_different_lengths_share_one_grid(cut, log_x):
     """A short run comes in the parts of the long one, and counts where it has points."""
     rng = np.random.default_rng(4)
     lengths = {("p", "short"): 300, ("p", "long"): 50_000, ("p", "middle"): 7000}
@@ -373,7 +350,7 @@ def test_runs_of_different_lengths_share_one_grid(log_x):
         ref: (np.arange(1.0, count + 1), rng.normal(size=count)) for ref, count in lengths.items()
     }
     look = Look(200, log_x=log_x)
-    (curve,) = group_curves(drawer(series), [({}, list(series))], ["loss"], look)
+    (curve,) = group_curves(drawer(cut, series), [({}, list(series))], ["loss"], look)
     assert 20 < len(curve) <= 100
     number = {}
     for step, value in series.values():
@@ -390,13 +367,15 @@ def test_runs_of_different_lengths_share_one_grid(log_x):
     assert curve.n[-1] == 1
 
 
-def test_a_value_that_explodes_leaves_other_parts_as_they_are():
+def test_a_value_that_explodes_leaves_other_parts_as_they_are(cut):
     """A run that ends with the largest float has its small values before that."""
     values = np.array([1e-300, 3e-300, 0.1, 0.1, 1.7e308, math.nan])
     series = {("p", "r"): (np.array([0.0, 0.5, 8.0, 8.5, 16.0, 16.5]), values)}
     many = np.repeat(np.arange(20.0), 2)
     series["p", "other"] = (many, np.full(40, 2.0))
-    (curve,) = group_curves(drawer(series), [({}, [("p", "r"), ("p", "other")])], ["l"], Look(30))
+    (curve,) = group_curves(
+        drawer(cut, series), [({}, [("p", "r"), ("p", "other")])], ["l"], Look(30)
+    )
     least = dict(zip(curve.x.tolist(), curve.min.tolist(), strict=True))
     most = dict(zip(curve.x.tolist(), curve.max.tolist(), strict=True))
     middle = curve.width / 2

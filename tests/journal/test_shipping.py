@@ -49,9 +49,9 @@ def journal(rows=20, **facts):
     return made
 
 
-def reader_of(made, data=None, *, live=False, now=LATE):
-    kind = Live if live else BytesSource
-    return JournalReader(kind(made.file, made.data if data is None else data), now_ns=lambda: now)
+def reader_of(made, data=None, *, live=False, now=LATE, **found_by):
+    source = (Live if live else BytesSource)(made.file, made.data if data is None else data)
+    return JournalReader(source, now_ns=lambda: now, **found_by)
 
 
 def shipped(reader, limit=300):
@@ -222,12 +222,7 @@ def test_frames_as_columns_make_the_same_batches(limit, packed):
         payload = zlib.compress(dump_json({"op": "set", "path": "x", "value": "x" * packed}))
         made.frame(Kind.OP, payload, flags=ZLIB)
     made.row({"a": 0.5}, 300)
-    plain, columns = (
-        shipped(
-            JournalReader(BytesSource(made.file, made.data), now_ns=lambda: LATE, **found_by), limit
-        )
-        for found_by in ({}, {"walk": walk})
-    )
+    plain, columns = (shipped(reader_of(made, **by), limit) for by in ({}, {"walk": walk}))
     assert plain == columns
     assert b"".join(batch.data for batch in plain) == made.data
 
@@ -249,5 +244,4 @@ def test_packed_payloads_count_as_what_they_become(monkeypatch):
         made.frame(Kind.OP, zlib.compress(bytes(1 << 20)), flags=ZLIB)
     monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", 3 << 20)
     for found_by in ({}, {"walk": walk}):
-        reader = JournalReader(BytesSource(made.file, made.data), now_ns=lambda: LATE, **found_by)
-        assert len(shipped(reader, 1 << 20)) == 3
+        assert len(shipped(reader_of(made, **found_by), 1 << 20)) == 3

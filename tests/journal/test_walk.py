@@ -67,14 +67,14 @@ def rows(count, metrics=(1,), *, seed=0, salt=SALT):
 
 @pytest.fixture(params=["as it is", "all by columns", "short stretches"])
 def effort(request, monkeypatch):
-    """How much is done by columns: what is small goes another way, so that it costs nothing."""
-    if request.param != "as it is":
-        monkeypatch.setattr(walk_module, "_LITTLE", FRAME_HEADER_BYTES)
-        monkeypatch.setattr(walk_module, "_FEW", 0)
-        monkeypatch.setattr(walk_module, "_MANY", 0)
+    """How much is done by columns: small journals go another way, so that they cost nothing."""
+    limits = {"_LITTLE": FRAME_HEADER_BYTES, "_FEW": 0, "_MANY": 0}
+    if request.param == "as it is":
+        limits = {}
     if request.param == "short stretches":
-        monkeypatch.setattr(walk_module, "_STRETCH", 9)
-        monkeypatch.setattr(walk_module, "_LONG", 6)
+        limits |= {"_STRETCH": 9, "_LONG": 6}
+    for name, limit in limits.items():
+        monkeypatch.setattr(walk_module, name, limit)
 
 
 def false_mark(words):

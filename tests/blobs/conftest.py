@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from journals import operations
 
 from seamark.blobs import BlobWriter
 from seamark.blobs.pending import _header
 from seamark.blobs.worker import Job
 from seamark.journal.folder import RunFolder
-from seamark.journal.format import Kind
-from seamark.journal.reader import JournalReader, decode_json
 from seamark.journal.writer import JournalWriter
 from seamark.paths import is_inside
 
@@ -22,7 +21,7 @@ def names_in(folder):
 
 
 class Recording:
-    """A run folder with a real journal and what takes files, and what a reader finds in it."""
+    """A run folder with a journal and a writer of blobs, and what a reader finds in it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -45,15 +44,7 @@ class Recording:
         assert self.files.flush(60)
 
     def ops(self):
-        found = []
-        for journal in self.folder.journals():
-            with JournalReader(journal.path) as reader:
-                found += [
-                    (frame.t, decode_json(frame.payload))
-                    for frame in reader.frames()
-                    if frame.kind == Kind.OP
-                ]
-        return [op for _, op in sorted(found, key=lambda each: each[0])]
+        return operations(self.folder.path)
 
     def file(self, path):
         """The FILE record at a path by table B: the last upload, completed by its digest."""

@@ -10,7 +10,8 @@ import sys
 import zlib
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -47,15 +48,6 @@ HEADER = (Kind.HEADER, 0, b"{}")
 OP = (Kind.OP, 0, b"{}")
 
 
-class Found(NamedTuple):
-    frames: list[Frame]
-    gaps: list[Gap]
-    tail: Gap | None
-    stopped: str | None
-    closed: bool
-    offset: int
-
-
 def put(path, data):
     """Make a file hold ``data``. Not by truncating it first, which makes some disks wait."""
     with path.open("r+b" if path.exists() else "x+b", buffering=0) as file:
@@ -75,9 +67,9 @@ def read(tmp_path):
         now = now_ns if now_ns is not None else grown + 10**9 if live else LATER
         with JournalReader(path, now_ns=lambda: now) as reader:
             frames = list(reader.frames(offset))
-            return Found(
-                frames, reader.gaps, reader.tail, reader.stopped, reader.closed, reader.offset
-            )
+            names = ("gaps", "tail", "stopped", "closed", "offset")
+            facts = {name: getattr(reader, name) for name in names}
+            return SimpleNamespace(frames=frames, **facts)
 
     return read
 

@@ -33,7 +33,6 @@ def shared_store(request, engines, postgresql, tmp_path_factory):
         store.database.engine.dispose()
 
 
-NOW = 2 * 10**18
 runs = map("r{}".format, itertools.count())
 """Names of runs: many examples share the tables of one test."""
 

@@ -211,7 +211,6 @@ def series(draw):
 
 
 SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=3)
-CELLS = st.sampled_from([(True,), (True,), (False,), (True, False)])
 FLOATS = st.floats(width=64)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 FEWER = settings(max_examples=min(40, settings.default.max_examples))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from clocks import Clock
+from journal_frames import say
 from own_calls import own
 
 import seamark.journal
@@ -46,6 +47,18 @@ def open_writer(folder, clock):
     yield make
     for writer in made:
         writer.close()
+
+
+@pytest.fixture
+def writer(open_writer):
+    return open_writer()
+
+
+@pytest.fixture
+def begun(disk, writer):
+    """A writer that wrote one operation to a disk that may fail."""
+    say(writer, "before")
+    return writer
 
 
 @pytest.fixture

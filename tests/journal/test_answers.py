@@ -52,9 +52,8 @@ def test_true_means_in_the_kernel_and_false_waiting_or_lost(
     assert append(writer) is False
 
 
-def test_a_heartbeat_in_between_makes_no_record_look_written(open_writer, disk, folder, forgetful):
+def test_a_heartbeat_in_between_makes_no_record_look_written(writer, disk, folder, forgetful):
     """The file grew, but not by this record: comparing sizes before and after would be wrong."""
-    writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     before = size(folder)
     disk.fill()
@@ -81,8 +80,7 @@ def test_a_record_from_a_signal_handler_is_not_written_yet(open_writer, journals
 
 
 @pytest.mark.parametrize("metrics", [{}, {"a": "no"}, None, {"a//b": 1.0}], ids=repr)
-def test_nothing_to_write_is_nothing_written(open_writer, metrics):
-    writer = open_writer()
+def test_nothing_to_write_is_nothing_written(writer, metrics):
     assert writer.append_row(metrics, 0) is False
     assert writer.append_ops([]) is False
     assert writer.append_column("a", []) is False

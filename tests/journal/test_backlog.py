@@ -41,8 +41,7 @@ def test_waiting_records_are_written_in_order_with_the_times_at_which_they_were_
     assert writer.dropped == {}
 
 
-def test_steps_left_out_go_on_while_rows_wait(open_writer, disk, journals):
-    writer = open_writer()
+def test_steps_left_out_go_on_while_rows_wait(writer, disk, journals):
     writer.append_row({"a": 1.0})
     disk.fill()
     for _ in range(3):
@@ -60,8 +59,7 @@ def test_steps_left_out_go_on_while_rows_wait(open_writer, disk, journals):
     assert texts(frames) == ["x" * 5000]
 
 
-def test_a_series_that_was_deleted_while_it_waited_starts_anew(open_writer, disk, journals):
-    writer = open_writer()
+def test_a_series_that_was_deleted_while_it_waited_starts_anew(writer, disk, journals):
     disk.fill()
     for _ in range(3):
         writer.append_row({"a": 1.0})
@@ -74,28 +72,24 @@ def test_a_series_that_was_deleted_while_it_waited_starts_anew(open_writer, disk
     assert steps(journals()[0]) == [0, 1, 2, 0, 1, 2, 3]
 
 
-def test_bytes_that_wait_are_bounded(open_writer, disk, monkeypatch):
+def test_bytes_that_wait_are_bounded(writer, disk, monkeypatch):
     monkeypatch.setattr(segment, "MAX_BYTES", 1000)
-    writer = open_writer()
     disk.fill()
     for _ in range(5):
         say(writer, "x" * 300)
     assert writer.dropped == {"disk": 2}
 
 
-def test_a_large_record_does_not_hold_up_small_ones(open_writer, disk, journals):
-    writer = open_writer()
-    say(writer, "before")
+def test_a_large_record_does_not_hold_up_small_ones(begun, disk, journals):
     disk.most = 1000
-    writer.append_column("a", [1.0] * 10_000)
-    say(writer, "small")
+    begun.append_column("a", [1.0] * 10_000)
+    say(begun, "small")
     assert texts(journals()[0]) == ["before", "small"]
-    assert writer.dropped == {"disk": 10_000}
+    assert begun.dropped == {"disk": 10_000}
 
 
-def test_a_large_record_waits_where_there_is_no_journal(open_writer, disk, journals):
+def test_a_large_record_waits_where_there_is_no_journal(writer, disk, journals):
     disk.fill()
-    writer = open_writer()
     writer.append_column("a", [1.0] * 10_000)
     say(writer, "b")
     disk.free()
@@ -105,10 +99,9 @@ def test_a_large_record_waits_where_there_is_no_journal(open_writer, disk, journ
     assert writer.dropped == {}
 
 
-def test_an_attempt_that_begins_meanwhile_has_its_own_journal(open_writer, disk, journals):
+def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, journals):
     facts = {"attempt": 0}
     disk.fill()
-    writer = open_writer()
     writer._stream.header = lambda: dict(facts)
     say(writer, "old")
     facts["attempt"] = 1
@@ -123,15 +116,13 @@ def test_an_attempt_that_begins_meanwhile_has_its_own_journal(open_writer, disk,
     assert header(second)["continues"] == header(first)["writer"]
 
 
-def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(open_writer, disk, journals):
-    writer = open_writer()
-    say(writer, "before")
+def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(begun, disk, journals):
     disk.fill()
-    say(writer, "old")
-    writer.rotate()
-    say(writer, "new")
+    say(begun, "old")
+    begun.rotate()
+    say(begun, "new")
     disk.free()
-    say(writer, "after")
+    say(begun, "after")
     first, second = journals()
     assert (texts(first), texts(second)) == (["before", "old"], ["new", "after"])
 
@@ -158,8 +149,7 @@ def test_records_that_wait_at_the_end_are_written_or_counted(
 
 
 @pytest.mark.usefixtures("unkept")  # a child has no sync thread of its parent
-def test_a_forked_child_leaves_waiting_records_to_its_parent(open_writer, disk, journals):
-    writer = open_writer()
+def test_a_forked_child_leaves_waiting_records_to_its_parent(writer, disk, journals):
     disk.fill()
     say(writer, "parent")
     writer.after_fork()

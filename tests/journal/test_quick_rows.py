@@ -47,9 +47,8 @@ def row_values(read, count):
     ],
     ids=lambda value: f"{type(value).__name__}-{value}"[:20],
 )
-def test_quick_and_slow_rows_hold_the_same(open_writer, journals, value):
+def test_quick_and_slow_rows_hold_the_same(writer, journals, value):
     """The first rows are slow, later ones quick."""
-    writer = open_writer()
     for step in range(4):
         writer.append_row({"a": 1.5, "b": value, "c": 1e308}, step)
     found = row_values(journals, 3)
@@ -58,17 +57,15 @@ def test_quick_and_slow_rows_hold_the_same(open_writer, journals, value):
     assert not writer.dropped
 
 
-def test_sums_that_overflow_are_numbers_still(open_writer, journals):
-    writer = open_writer()
+def test_sums_that_overflow_are_numbers_still(writer, journals):
     values = {"a": 1e308, "b": 1e308, "c": float("-inf"), "d": float("inf"), "e": float("nan")}
     for step in range(3):
         writer.append_row(values, step)
     assert str(row_values(journals, 5)) == str([tuple(values.values())] * 3)
 
 
-def test_tensors_are_not_added_up_at_every_step(open_writer, monkeypatch):
+def test_tensors_are_not_added_up_at_every_step(writer, monkeypatch):
     """And a key set that held one is quick again."""
-    writer = open_writer()
     tensor = Onlooker(0.5)
     for step in range(10):
         writer.append_row({"a": tensor, "b": tensor}, step)
@@ -90,9 +87,8 @@ def no_slow_way(writer, monkeypatch):
     [(None, float), (-5, np.float32), (10**18, np.float64), (None, np.int16), (-5, Fraction)],
 )
 def test_steps_times_and_numbers_of_any_kind_go_the_quick_way(
-    open_writer, journals, monkeypatch, step, time_ns, kind
+    writer, journals, monkeypatch, step, time_ns, kind
 ):
-    writer = open_writer()
     metrics = {"a": kind(3), "b": 1.5}
     for _ in range(2):
         assert writer.append_row(metrics, step, time_ns)
@@ -107,7 +103,7 @@ def test_steps_times_and_numbers_of_any_kind_go_the_quick_way(
     assert struct.unpack("<d", journals()[0][-1].payload[:8]) == (3.0 if step is None else 8.0,)
 
 
-def test_numbers_are_taken_once_from_a_row_that_has_others(open_writer):
+def test_numbers_are_taken_once_from_a_row_that_has_others(writer):
     reads = []
 
     class Counted:
@@ -115,16 +111,14 @@ def test_numbers_are_taken_once_from_a_row_that_has_others(open_writer):
             reads.append(1)
             return 1.0
 
-    writer = open_writer()
     for step in range(5):
         writer.append_row({"a": Counted(), "b": "no" if step > 2 else 1.0}, step)
     assert len(reads) == 5
     assert writer.dropped == {"value": 2}
 
 
-def test_tensors_go_the_quick_way(open_writer, journals, monkeypatch):
+def test_tensors_go_the_quick_way(writer, journals, monkeypatch):
     torch = pytest.importorskip("torch")
-    writer = open_writer()
     metrics = {
         "a": torch.tensor(1.0, requires_grad=True),
         "b": 2.0,
@@ -151,13 +145,12 @@ def test_device_tensors_stay_under_their_names(monkeypatch, odd):
     assert set(failed) == {"b"}
 
 
-def test_tensors_on_a_device_are_moved_together(open_writer, monkeypatch):
+def test_tensors_on_a_device_are_moved_together(writer, monkeypatch):
     torch = pytest.importorskip("torch")
     assert "torch" in sys.modules
     transfers, join = [], torch.cat
     monkeypatch.setattr(torch, "cat", lambda tensors: transfers.append(1) or join(tensors))
     monkeypatch.setattr("seamark.values._numbers.waits", lambda _tensor: True)
-    writer = open_writer()
     metrics = {"a": torch.tensor(1.0), "b": torch.tensor(2.0), "c": torch.tensor(3.0)}
     for step in range(5):
         writer.append_row(metrics, step)

@@ -42,10 +42,9 @@ def held(folder):
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_rested_writer_holds_nothing_and_resting_again_writes_nothing(
-    open_writer, folder, journals, times
+    writer, folder, journals, times
 ):
     """Its journal ends with CLOSE like one that was stopped, and is on disk."""
-    writer = open_writer()
     assert writer.rest()
     assert writer.writer is None
     writer.append_row({"a": 1.0}, 0)
@@ -60,9 +59,8 @@ def test_a_rested_writer_holds_nothing_and_resting_again_writes_nothing(
     assert writer.append_row({"a": 1.0}, 0) is False
 
 
-def test_it_goes_on_in_a_journal_that_continues(open_writer, journals):
+def test_it_goes_on_in_a_journal_that_continues(writer, journals):
     facts: dict[str, Any] = {"attempt": 0}
-    writer = open_writer()
     writer._stream.header = lambda: dict(facts)
     for value in (1.0, 2.0, 3.0):
         writer.append_row({"a": value, "b": value})
@@ -83,9 +81,8 @@ def test_it_goes_on_in_a_journal_that_continues(open_writer, journals):
     assert writer.writers == tuple(writer.positions())
 
 
-def test_each_rest_tells_what_was_lost_since_the_last(open_writer, journals):
+def test_each_rest_tells_what_was_lost_since_the_last(writer, journals):
     """Totals of a journal end with it: sums over journals are true."""
-    writer = open_writer()
     for count in (1, 2):
         for _ in range(count):
             writer.append_row({"a": 1.0, "b": "no"}, 0)
@@ -93,8 +90,7 @@ def test_each_rest_tells_what_was_lost_since_the_last(open_writer, journals):
     assert [told(frames) for frames in journals()] == [[{"value": 1}], [{"value": 2}]]
 
 
-def test_waiting_records_are_written_before_the_rest(open_writer, journals, disk):
-    writer = open_writer()
+def test_waiting_records_are_written_before_the_rest(writer, journals, disk):
     writer.append_row({"a": 1.0}, 0)
     disk.fill()
     writer.append_row({"a": 1.0}, 1)
@@ -107,11 +103,10 @@ def test_waiting_records_are_written_before_the_rest(open_writer, journals, disk
 
 
 def test_a_disk_that_does_not_answer_is_not_waited_for(
-    open_writer, monkeypatch, warnings_said, journals
+    writer, monkeypatch, warnings_said, journals
 ):
     answer = threading.Event()
     monkeypatch.setattr(segment_module, "_sync_data", lambda _fd: answer.wait(60))
-    writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     assert writer.rest(timeout_s=0.01) is False
     assert "did not answer" in warnings_said()[0]
@@ -172,8 +167,7 @@ def test_threads_that_record_while_one_rests(open_writer, journals):
     assert writer.dropped == {}
 
 
-def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer, journals):
-    writer = open_writer()
+def test_a_fork_of_a_rested_writer_goes_on_by_itself(writer, journals):
     writer.append_row({"a": 1.0}, 0)
     name = writer.writer
     writer.rest()

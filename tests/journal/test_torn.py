@@ -37,39 +37,33 @@ def strike():
 
 
 @pytest.mark.parametrize("room", [0, 10, 48, 50, 95, 96, 130])
-def test_a_batch_that_is_half_there_goes_on_with_the_rest(open_writer, disk, journals, room):
-    writer = open_writer()
-    say(writer, "before")
+def test_a_batch_that_is_half_there_goes_on_with_the_rest(begun, disk, journals, room):
     disk.room = room
-    assert say(writer, "a", "b", "c") is False
+    assert say(begun, "a", "b", "c") is False
     assert texts(journals()[0]) == ["before", "a", "b", "c"][: 1 + room // 48]
     disk.room = float("inf")
-    assert say(writer, "after") is True
+    assert say(begun, "after") is True
     (frames,) = journals()
     assert texts(frames) == ["before", "a", "b", "c", "after"]
     assert {frame.end - frame.offset for frame in frames[2:5]} == {48}
     times = [frame.t for frame in frames]
     assert times == sorted(set(times))
-    assert writer.dropped == {}
+    assert begun.dropped == {}
 
 
-def test_only_the_rest_of_a_batch_is_lost(open_writer, disk, journals, forgetful):
-    writer = open_writer()
-    say(writer, "before")
+def test_only_the_rest_of_a_batch_is_lost(begun, disk, journals, forgetful):
     disk.room = 100
-    say(writer, "a", "b", "c")
-    assert writer.dropped == {"disk": 1}
+    say(begun, "a", "b", "c")
+    assert begun.dropped == {"disk": 1}
     assert texts(journals()[0]) == ["before", "a", "b"]
 
 
-def test_the_rest_of_a_batch_goes_to_the_next_journal(open_writer, disk, folder):
+def test_the_rest_of_a_batch_goes_to_the_next_journal(begun, disk, folder):
     """Where torn bytes cannot be cut off, whole frames stay in the journal that is left."""
-    writer = open_writer()
-    say(writer, "before")
     disk.truncate_error, disk.room = errno.EIO, 70
-    assert say(writer, "a", "b", "c") is False
+    assert say(begun, "a", "b", "c") is False
     disk.room = float("inf")
-    writer.close()
+    begun.close()
     found = []
     for journal in folder.journals():
         with JournalReader(journal.path, now_ns=lambda: 2**62) as reader:
@@ -80,8 +74,7 @@ def test_the_rest_of_a_batch_goes_to_the_next_journal(open_writer, disk, folder)
 
 
 @pytest.mark.parametrize("room", range(0, 200, 8))
-def test_a_row_whose_names_are_there_follows_them(open_writer, disk, journals, room):
-    writer = open_writer()
+def test_a_row_whose_names_are_there_follows_them(writer, disk, journals, room):
     writer.append_row({"x": 0.0}, 0)
     for _ in range(2):
         disk.room = room
@@ -166,11 +159,8 @@ def test_no_reader_sees_a_frame_vanish(tmp_path):
 
 @pytest.mark.parametrize("part", [1, 8, 39, 1000])
 @pytest.mark.parametrize("way", ["quick", "slow", "ops"])
-def test_a_write_that_a_handler_left_half_is_cut_off(
-    open_writer, disk, journals, strike, part, way
-):
+def test_a_write_that_a_handler_left_half_is_cut_off(writer, disk, journals, strike, part, way):
     """Signals are handled when the call returns, which may have written a part: no gap stays."""
-    writer = open_writer()
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
     write = {
@@ -192,23 +182,21 @@ def test_a_write_that_a_handler_left_half_is_cut_off(
 
 @pytest.mark.parametrize("part", [1, 8, 47, 48, 60, 96, 1000])
 def test_waiting_records_are_written_once_though_a_handler_raises(
-    open_writer, disk, journals, strike, part
+    begun, disk, journals, strike, part
 ):
     """The write that catches up is left with an exception: nothing is doubled, nothing is lost."""
-    writer = open_writer()
-    say(writer, "before")
     disk.room = 0
-    say(writer, "a", "b")
-    writer.append_row({"x": 1.0}, 1)
+    say(begun, "a", "b")
+    begun.append_row({"x": 1.0}, 1)
     disk.room, disk.after = part, strike
     with pytest.raises(TimeIsUpError):
-        say(writer, "lost with its call")
+        say(begun, "lost with its call")
     disk.room = float("inf")
-    say(writer, "after")
+    say(begun, "after")
     (frames,) = journals()
     assert texts(frames) == ["before", "a", "b", "after"]
     assert points(frames) == [("x", 1, 1)]
-    assert writer.dropped == {}
+    assert begun.dropped == {}
 
 
 def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
@@ -239,11 +227,8 @@ def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
 
 
 @pytest.mark.parametrize("part", [0, 10, 40, 10_000])
-def test_a_journal_whose_beginning_is_interrupted(
-    open_writer, disk, folder, journals, strike, part
-):
+def test_a_journal_whose_beginning_is_interrupted(writer, disk, folder, journals, strike, part):
     """Either its HEADER is whole and it is gone on with, or there is no file."""
-    writer = open_writer()
     disk.after = strike
     disk.room = part or float("inf")
     write = disk._write
@@ -262,23 +247,21 @@ def test_a_journal_whose_beginning_is_interrupted(
 # -------------------------------------------------------------------- positions
 
 
-def test_positions_are_where_whole_frames_end(open_writer, disk, journals, strike):
+def test_positions_are_where_whole_frames_end(begun, disk, journals, strike):
     """They count waiting records as soon as the disk takes them, and no torn frame."""
-    writer = open_writer()
-    say(writer, "before")
-    full = writer.positions()
-    assert full == {writer.writer: journals()[0][-1].end}
+    full = begun.positions()
+    assert full == {begun.writer: journals()[0][-1].end}
     disk.room = 0
-    say(writer, "waits")
-    assert writer.positions() == full
+    say(begun, "waits")
+    assert begun.positions() == full
     disk.room = float("inf")
-    assert writer.positions() == {writer.writer: journals()[0][-1].end}
+    assert begun.positions() == {begun.writer: journals()[0][-1].end}
     disk.room, disk.after = 20, strike
     with pytest.raises(TimeIsUpError):
-        say(writer, "torn")
+        say(begun, "torn")
     disk.room = float("inf")
-    assert writer.positions() == {writer.writer: journals()[0][-1].end}
+    assert begun.positions() == {begun.writer: journals()[0][-1].end}
     assert texts(journals()[0]) == ["before", "waits"]
-    writer.close()
+    begun.close()
     (frames,) = journals()
-    assert writer.positions() == {header(frames)["writer"]: frames[-1].end}
+    assert begun.positions() == {header(frames)["writer"]: frames[-1].end}

@@ -28,8 +28,7 @@ START_NS = 1_700_000_000_000_000_000
 # -------------------------------------------------------------------- files
 
 
-def test_nothing_on_disk_before_the_first_record(open_writer, folder):
-    writer = open_writer()
+def test_nothing_on_disk_before_the_first_record(writer, folder):
     assert writer.positions() == {}
     assert writer.writer is None
     assert writer.close()
@@ -54,8 +53,7 @@ def test_header_is_the_first_frame(open_writer, journals, folder):
     assert writer.writer == found["writer"]
 
 
-def test_close_is_the_last_frame_and_ends_the_file(open_writer, journals, warnings_said):
-    writer = open_writer()
+def test_close_is_the_last_frame_and_ends_the_file(writer, journals, warnings_said):
     writer.append_row({"a": 1.0}, 0)
     assert writer.close()
     assert writer.close()
@@ -73,8 +71,7 @@ def test_close_is_the_last_frame_and_ends_the_file(open_writer, journals, warnin
 # -------------------------------------------------------------------- rows
 
 
-def test_schema_the_second_time(open_writer, journals):
-    writer = open_writer()
+def test_schema_the_second_time(writer, journals):
     for step in range(4):
         writer.append_row({"a": 1.0 * step, "b": 2.0}, step)
     (frames,) = journals()
@@ -85,9 +82,8 @@ def test_schema_the_second_time(open_writer, journals):
     assert points(frames) == [(p, s, v) for s in range(4) for p, v in (("a", s), ("b", 2.0))]
 
 
-def test_one_write_for_each_row(open_writer, monkeypatch):
+def test_one_write_for_each_row(writer, monkeypatch):
     """1,000 rows are 1,000 calls of write(2), and none of them is more than a row."""
-    writer = open_writer()
     for step in range(2):
         writer.append_row({"a": 1.0, "b": 2.0}, step)
     sizes = []
@@ -108,10 +104,9 @@ def test_one_write_for_each_row(open_writer, monkeypatch):
     ],
     ids=["varying", "other order", "too many"],
 )
-def test_key_sets_that_come_again_have_schemas_up_to_a_limit(open_writer, journals, rows, schemas):
+def test_key_sets_that_come_again_have_schemas_up_to_a_limit(writer, journals, rows, schemas):
     """The 257th key set that comes again stays sparse; nothing is lost by that."""
     assert rows_module.MAX_SCHEMAS == 256
-    writer = open_writer()
     for step, row in enumerate(rows):
         writer.append_row(row, step)
     (frames,) = journals()
@@ -121,9 +116,8 @@ def test_key_sets_that_come_again_have_schemas_up_to_a_limit(open_writer, journa
     ]
 
 
-def test_clearing_does_not_use_up_schemas(open_writer, journals):
+def test_clearing_does_not_use_up_schemas(writer, journals):
     """A key set that is cleared and logged again 1,000 times keeps its one schema."""
-    writer = open_writer()
     for _ in range(1000):
         writer.append_row({"a": 1.0, "b": 2.0})
         writer.append_row({"a": 1.0, "b": 2.0})
@@ -133,8 +127,7 @@ def test_clearing_does_not_use_up_schemas(open_writer, journals):
     assert {step for _, step, _ in points(frames)} == {0, 1}
 
 
-def test_memory_of_key_sets_is_bounded(open_writer):
-    writer = open_writer()
+def test_memory_of_key_sets_is_bounded(writer):
     for number in range(5000):
         keys = [f"p{bit}" for bit in range(13) if number >> bit & 1]
         writer.append_row(dict.fromkeys(keys, 0.0), 0)
@@ -148,8 +141,7 @@ def test_memory_of_key_sets_is_bounded(open_writer):
     ids=lambda odd: type(odd).__name__,
 )
 @pytest.mark.parametrize("before", [0, 3])
-def test_a_value_that_is_no_number_is_left_out(open_writer, journals, warnings_said, odd, before):
-    writer = open_writer()
+def test_a_value_that_is_no_number_is_left_out(writer, journals, warnings_said, odd, before):
     for step in range(before):
         writer.append_row({"good": 1.5, "odd": 0.0}, step)
     for step in range(3):
@@ -194,8 +186,7 @@ class Unruly(dict):
     ],
     ids=lambda metrics: f"{metrics!r:.20}",
 )
-def test_append_row_never_raises(open_writer, metrics):
-    writer = open_writer()
+def test_append_row_never_raises(writer, metrics):
     writer.append_row(metrics, 0)
     writer.append_row(metrics, 1)
     assert sum(writer.dropped.values()) == 2
@@ -205,8 +196,7 @@ def test_append_row_never_raises(open_writer, metrics):
     "step", [math.nan, math.inf, "3", None.__class__, [1], 10**400, np.zeros(2), 1j], ids=repr
 )
 @pytest.mark.parametrize("before", [0, 3])
-def test_a_step_that_is_no_finite_number(open_writer, journals, step, before):
-    writer = open_writer()
+def test_a_step_that_is_no_finite_number(writer, journals, step, before):
     for number in range(before):
         writer.append_row({"a": 1.0, "b": 1.0}, number)
     writer.append_row({"a": 1.0, "b": 1.0}, step)
@@ -215,8 +205,7 @@ def test_a_step_that_is_no_finite_number(open_writer, journals, step, before):
     assert [step for _, step, _ in points(journals()[0])][-2:] == [7, 7]
 
 
-def test_a_step_is_taken_when_it_is_given(open_writer, journals):
-    writer = open_writer()
+def test_a_step_is_taken_when_it_is_given(writer, journals):
     counter = np.array(255, dtype=np.uint8)
     for _ in range(3):
         writer.append_row({"a": 1.0}, counter)
@@ -225,9 +214,8 @@ def test_a_step_is_taken_when_it_is_given(open_writer, journals):
     assert [step for _, step, _ in points(journals()[0])] == [255, 255, 255, 256]
 
 
-def test_a_very_long_row_is_split(open_writer, journals, monkeypatch):
+def test_a_very_long_row_is_split(writer, journals, monkeypatch):
     monkeypatch.setattr(writer_module, "_ROW_VALUES", 10)
-    writer = open_writer()
     writer.append_row({"p5": 0.0}, 41)
     writer.append_row({f"p{number}": 1.0 for number in range(25)})
     found = points(journals()[0])[1:]
@@ -235,9 +223,8 @@ def test_a_very_long_row_is_split(open_writer, journals, monkeypatch):
     assert {step for _, step, _ in found} == {42}
 
 
-def test_user_time_stands_beside_the_frames_own(open_writer, journals):
+def test_user_time_stands_beside_the_frames_own(writer, journals):
     """A time of the caller's own is data: rows and columns hold it, order ignores it."""
-    writer = open_writer()
     for step in range(3):
         writer.append_row({"a": 1.0, "b": 2.0}, step, 5 - step)
     writer.append_column("c", [1.0, 2.0], [0, 1], [-7, 2**62])
@@ -265,16 +252,14 @@ def numbered(writer, journals, path):
     ],
     ids=["given", "too large", "left out"],
 )
-def test_steps_are_kept_as_given_and_those_left_out_follow(open_writer, journals, given, kept):
-    writer = open_writer()
+def test_steps_are_kept_as_given_and_those_left_out_follow(writer, journals, given, kept):
     for step in given:
         writer.append_row({"a": 1.0}, step)
     assert numbered(writer, journals, "a") == kept
 
 
-def test_a_row_without_step_goes_above_all_its_series(open_writer, journals):
+def test_a_row_without_step_goes_above_all_its_series(writer, journals):
     """One row has one step: 1 above the largest last step of its paths, whichever way they came."""
-    writer = open_writer()
     writer.append_row({"a": 1.0}, 10)
     writer.append_column("b", [1.0], [20])
     writer.append_row({"c": 1.0, "a": 1.0})
@@ -285,9 +270,8 @@ def test_a_row_without_step_goes_above_all_its_series(open_writer, journals):
     assert found == {"a": [10, 11, 21, 22], "b": [20, 21, 22], "c": [11], "new": [0]}
 
 
-def test_columns_and_rows_count_on(open_writer, journals):
+def test_columns_and_rows_count_on(writer, journals):
     """`extend` without steps goes on from the last step, and rows go on from there."""
-    writer = open_writer()
     writer.append_column("a", [1.0, 2.0])
     writer.append_row({"a": 3.0})
     writer.append_column("a", [4.0], [10])
@@ -298,8 +282,7 @@ def test_columns_and_rows_count_on(open_writer, journals):
     assert steps == [0, 1, 7, 8, -3, -2]
 
 
-def test_forgotten_series_count_from_zero_and_remembered_ones_count_on(open_writer, journals):
-    writer = open_writer()
+def test_forgotten_series_count_from_zero_and_remembered_ones_count_on(writer, journals):
     for _ in range(3):
         writer.append_row({"a/b": 1.0, "ab": 1.0})
     writer.forget("a")
@@ -316,9 +299,8 @@ def test_forgotten_series_count_from_zero_and_remembered_ones_count_on(open_writ
 # -------------------------------------------------------------------- columns and ops
 
 
-def test_long_columns_are_split(open_writer, journals, monkeypatch):
+def test_long_columns_are_split(writer, journals, monkeypatch):
     monkeypatch.setattr(writer_module, "_COLUMN_POINTS", 1000)
-    writer = open_writer()
     writer.append_column("a", list(range(2500)))
     writer.append_column("b", np.arange(2500.0), np.arange(2500.0), np.arange(2500))
     (frames,) = journals()
@@ -326,8 +308,7 @@ def test_long_columns_are_split(open_writer, journals, monkeypatch):
     assert points(frames) == [(p, s, s) for p in "ab" for s in range(2500)]
 
 
-def test_long_records_are_compressed_and_refused_beyond_the_limit(open_writer, journals):
-    writer = open_writer()
+def test_long_records_are_compressed_and_refused_beyond_the_limit(writer, journals):
     op = {"op": "add", "path": "sys/tags", "values": ["tag"] * 50_000}
     writer.append_op(op)
     with pytest.raises(ArgumentError, match=str(MAX_PAYLOAD_BYTES)):
@@ -338,8 +319,7 @@ def test_long_records_are_compressed_and_refused_beyond_the_limit(open_writer, j
     assert last.end - last.offset < 10_000
 
 
-def test_a_path_keeps_its_family(open_writer):
-    writer = open_writer()
+def test_a_path_keeps_its_family(writer):
     writer.append_row({"a/b": 1.0}, 0)
     with pytest.raises(FamilyError, match=r"'a/b'.*a float series.*a string set.*del run\['a/b'\]"):
         writer.claim("a/b", "string_set")
@@ -347,9 +327,8 @@ def test_a_path_keeps_its_family(open_writer):
     writer.claim("a/b", "atom")
 
 
-def test_a_row_leaves_out_paths_of_other_families(open_writer, journals):
+def test_a_row_leaves_out_paths_of_other_families(writer, journals):
     """`log_metrics` counts them and keeps the rest, also on the quick way's second row."""
-    writer = open_writer()
     writer.claim("b", "atom")
     for step in range(3):
         writer.append_row({"a": 1.0, "b": 1.0}, step)
@@ -361,9 +340,8 @@ def test_a_row_leaves_out_paths_of_other_families(open_writer, journals):
 # -------------------------------------------------------------------- time
 
 
-def test_time_rises_strictly(open_writer, journals, clock):
+def test_time_rises_strictly(writer, journals, clock):
     """A clock that stands still or falls gives times 1 ns apart, rows of the quick way included."""
-    writer = open_writer()
     for step in range(10):
         clock.now -= step
         writer.append_row({"a": 1.0}, step)
@@ -430,12 +408,11 @@ def test_a_host_in_the_year_2099_poisons_nothing(open_writer, journals, clock, w
     assert after[0].t > latest[-1].t > START_NS + 3500 * 10**9
 
 
-def test_damaged_journals_do_not_stop_a_new_one(open_writer, folder, clock):
+def test_damaged_journals_do_not_stop_a_new_one(writer, folder, clock):
     folder.journal_dir.mkdir(parents=True)
     (folder.journal_dir / "garbage").write_bytes(os.urandom(5000))
     (folder.journal_dir / "empty").touch()
     (folder.journal_dir / "folder").mkdir()
-    writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     assert writer.dropped == {}
 
@@ -443,8 +420,7 @@ def test_damaged_journals_do_not_stop_a_new_one(open_writer, folder, clock):
 # -------------------------------------------------------------------- the sync thread's round
 
 
-def test_heartbeats(open_writer, journals):
-    writer = open_writer()
+def test_heartbeats(writer, journals):
     writer.keep(heartbeat=True)
     writer.append_row({"a": 1.0}, 0)
     writer.keep()
@@ -469,8 +445,7 @@ def test_the_thread_syncs_beats_and_ends(open_writer, journals):
     assert not thread.is_alive()
 
 
-def test_sync_forces_what_is_new(open_writer, monkeypatch, folder):
-    writer = open_writer()
+def test_sync_forces_what_is_new(writer, monkeypatch, folder):
     synced = []
     data = own(lambda fd: synced.append("data"), os.fdatasync)
     monkeypatch.setattr("seamark.journal.segment._sync_data", data)

@@ -101,7 +101,7 @@ def test_a_read_only_remount_and_back(warm, disk, journals):
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_an_unreachable_folder_is_not_tried_at_every_row(open_writer, folder, monkeypatch):
+def test_an_unreachable_folder_is_not_tried_at_every_row(writer, folder, monkeypatch):
     """Opening is tried again once a second at most: no training loop is slowed by a dead disk."""
     folder.root.mkdir()
     (folder.root / "team").touch()  # a file where a folder should be
@@ -109,7 +109,6 @@ def test_an_unreachable_folder_is_not_tried_at_every_row(open_writer, folder, mo
     real = stream_module.Segment
     monkeypatch.setattr(stream_module, "Segment", lambda *at: tries.append(at) or real(*at))
     monkeypatch.setattr(stream_module, "_REOPEN_S", 3600.0)
-    writer = open_writer()
     for step in range(50):
         writer.append_row({"a": 1.0}, step)
     assert len(tries) == 1
@@ -117,8 +116,7 @@ def test_an_unreachable_folder_is_not_tried_at_every_row(open_writer, folder, mo
 
 
 @pytest.mark.usefixtures("forgetful")
-def test_a_journal_that_cannot_start_leaves_no_file(open_writer, disk, folder, journals):
-    writer = open_writer()
+def test_a_journal_that_cannot_start_leaves_no_file(writer, disk, folder, journals):
     for disk.write_error, disk.room in ((errno.ENOSPC, math.inf), (0, 40)):
         writer.append_row({"a": 1.0}, 0)
         assert folder.journals() == []
@@ -326,9 +324,8 @@ def test_an_exception_of_a_signal_handler_is_not_swallowed(warm, disk, journals,
     assert rows(journals()[0]) == before + 1
 
 
-def test_stopping_from_a_signal_handler(open_writer, request, journals):
+def test_stopping_from_a_signal_handler(writer, request, journals):
     """`close` in a handler, in the middle of a record: the record, then CLOSE, and no waiting."""
-    writer = open_writer()
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
     keeper, disk = writer._upkeep.thread, request.getfixturevalue("disk")

@@ -85,7 +85,6 @@ def same(sides, deed, *given):
 @pytest.mark.once
 @pytest.mark.parametrize("released", [False, True])
 def test_one_of_two_machines_that_claimed_a_run_has_it(sides, released):
-    """One of them has it, on both sides, whatever the other gave back; it is told so."""
     one, other = sides
     at, run = one.run(params={"todo": True})
     one.worker.do("stop", at)
@@ -120,7 +119,7 @@ def test_a_folder_is_merged_both_ways_while_it_is_recorded(sides):
 
 
 class Deeds:
-    """What is done on two machines at random, and what must be there at the end."""
+    """Random work on two machines, and what must be there at the end."""
 
     def __init__(self, sides: list[Side], seed: int) -> None:
         self.sides, self.draw = sides, random.Random(seed)

@@ -228,8 +228,7 @@ def test_odd_references_stop_no_reader(tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["other bytes", "too short", "rewritten", "removed"])
-def test_fsck_reads_checkpoints_in_the_folder(folder, harm):
-    """What a training rewrote or removed is no damage; what has its time has its bytes."""
+def test_fsck_finds_wrong_bytes_of_checkpoints_that_no_training_rewrote(folder, harm):
     place = folder.files_dir / "checkpoints" / "best.ckpt"
     before = place.stat()
     if harm == "removed":
@@ -246,7 +245,6 @@ def test_fsck_reads_checkpoints_in_the_folder(folder, harm):
 
 @pytest.mark.parametrize("moved", [move, synchronise], indirect=True)
 def test_checkpoints_of_a_moved_run_are_taken_over(folder, moved):
-    """A training that goes on there removes its files there, and the record follows."""
     given: Any = {"root": moved, "custom_run_id": "one", **QUIET}
     with seamark.init_run("p", **given) as run:
         assert run.id == folder.run

@@ -187,7 +187,6 @@ def versions(place, *, trashed=False):
 
 
 def test_the_name_of_an_artifact_is_settled_in_four_ways(place):
-    """Versions come to versions; who asks for it hears of another artifact of the name."""
     elsewhere = Path("elsewhere")
     first, second = artifact("first"), artifact("second")
     other, last = artifact("other", elsewhere), artifact("last", elsewhere)
@@ -213,7 +212,6 @@ def test_the_name_of_an_artifact_is_settled_in_four_ways(place):
 
 
 def test_an_artifact_replaces_another(place):
-    """All its versions go into the trash; those that come are not in each other's way."""
     elsewhere = Path("elsewhere")
     old = artifact("first"), artifact("second")
     new = artifact("other", elsewhere), artifact("last", elsewhere)
@@ -327,7 +325,6 @@ def tell(process, run, conflict):
 @pytest.mark.once
 @THOROUGH_ON_A_SERVER
 def test_two_processes_bring_one_name_at_once(place):
-    """In each way it ends as if one had come after the other."""
     with mover(place) as one, mover(place) as other:
         for conflict in CONFLICTS:
             for process, run in [(each, record(conflict)) for each in (one, other)]:
@@ -376,8 +373,7 @@ def test_a_transfer_that_is_killed_is_not_seen_and_goes_on(place):
     assert there.to_dict()["series"] == own.to_dict()["series"]
 
 
-def test_a_run_on_its_way_is_in_no_list(root_place, monkeypatch):
-    """What was sent of it can be gone on with; a name that it took stays its own meanwhile."""
+def test_a_run_on_its_way_is_in_no_list_and_keeps_its_name(root_place, monkeypatch):
     run, other = record(), record()
     from seamark.registry import moving
 

@@ -30,7 +30,6 @@ def told(run):
 
 
 def test_others_see_all_loops_while_the_run_lives(clock):
-    """Recorded once a second at most; what is inside counts for what is left of the whole."""
     with seamark.init_run(**QUIET, name="far") as run:
         epochs = run.progress(range(4), "epoch")
         for epoch in epochs:
@@ -99,8 +98,7 @@ def test_mistakes_are_refused_and_odd_records_are_left_out():
     assert loops_of({"name": "a"}) == loops_of(None) == []
 
 
-def test_every_makes_some_calls_and_the_last(monkeypatch):
-    """By count or by time; the first is always made."""
+def test_every_makes_the_first_call_some_others_and_the_last(monkeypatch):
     now, made = [100.0], []
     monkeypatch.setattr("seamark.utils.time.monotonic", lambda: now[0])
 

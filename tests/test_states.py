@@ -216,8 +216,7 @@ def test_a_process_that_only_adds_changes_neither_state_nor_errors_nor_times(sta
 # --------------------------------------------------------------------- what went wrong
 
 
-def test_every_error_is_listed_once(start):
-    """What was caught and told of, also when alike; what leaves the block; secrets are hidden."""
+def test_every_error_is_listed_once_without_secrets(start):
     run = start(capture_traceback=True)
     for _ in range(2):
         try:
@@ -246,7 +245,6 @@ def test_every_error_is_listed_once(start):
 
 
 def test_texts_of_that_name_are_no_errors(start):
-    """A series of texts of that name is a person's own; a damaged record shows what it holds."""
     run = start()
     run["val/errors"].append("too many typos")
     run[f"monitoring/{run.writer}/errors"].append("{[")

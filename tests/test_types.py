@@ -103,8 +103,7 @@ def test_files_of_text_import_no_library():
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_arrays_of_bytes_are_images_without_loss(channels):
-    """In every layout that an image can have."""
+def test_arrays_of_bytes_are_images_without_loss_in_every_layout(channels):
     array = np.random.default_rng(0).integers(0, 256, (5, 7, channels), dtype=np.uint8)
     assert (pixels(File.as_image(array)) == array.squeeze()).all()
     assert (pixels(File.as_image(array[::2, ::-1])) == array[::2, ::-1].squeeze()).all()

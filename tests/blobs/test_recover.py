@@ -178,7 +178,6 @@ def test_a_sharded_checkpoint_is_completed(run, train, tmp_path):
 
 
 def test_a_copied_run_folder_is_completed_where_it_lies(run, train, tmp_path):
-    """``scp`` keeps neither links nor times, and the bytes are there all the same."""
     kill(train(large(tmp_path)))
     copy = tmp_path / "copy"
     shutil.copytree(run.folder.root, copy, copy_function=shutil.copyfile)

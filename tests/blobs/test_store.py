@@ -30,7 +30,6 @@ def test_contents_that_are_not_there(folder):
 
 @pytest.mark.parametrize("content", [b"", b"x", os.urandom(3_000_000)], ids=len)
 def test_bytes_come_back_under_their_digest(folder, content):
-    """What is stored is what was given, and its name is its SHA-256."""
     digest = blobs.put_bytes(folder, content)
     assert digest == hashlib.sha256(content).hexdigest()
     with blobs.open_blob(folder, digest) as blob:
@@ -60,7 +59,6 @@ def test_a_staged_file_is_adopted_without_a_copy(folder):
 
 
 def test_a_clone_is_made_or_refused_and_never_wrong(tmp_path):
-    """Where the file system shares blocks the clone is equal, elsewhere nothing was written."""
     (tmp_path / "a").write_bytes(b"x" * 10_000)
     with (tmp_path / "a").open("rb") as source, (tmp_path / "b").open("wb") as target:
         done = blobs.clone(source.fileno(), target.fileno())

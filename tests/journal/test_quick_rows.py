@@ -47,7 +47,7 @@ def row_values(read, count):
     ],
     ids=lambda value: f"{type(value).__name__}-{value}"[:20],
 )
-def test_quick_and_slow_rows_hold_the_same(writer, journals, value):
+def test_quick_and_slow_rows_hold_the_same_values(writer, journals, value):
     """The first rows are slow, later ones quick."""
     for step in range(4):
         writer.append_row({"a": 1.5, "b": value, "c": 1e308}, step)

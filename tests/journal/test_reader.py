@@ -190,7 +190,7 @@ def test_a_header_may_be_long(tmp_path):
 
 
 @pytest.mark.parametrize("data", [b"", b"\x89SMK", b"text of another kind" * 100])
-def test_other_files(tmp_path, data):
+def test_files_that_are_no_journals_are_refused_or_empty(tmp_path, data):
     path = tmp_path / "some.file"
     path.write_bytes(data)
     if len(data) >= FILE_HEADER_BYTES:
@@ -222,7 +222,6 @@ def test_zero_pages_are_waited_for(read):
 
 
 def test_a_live_journal_passes_over_old_damage(read):
-    """Bad bytes before a frame of two minutes ago have stayed bad: a live run is read on."""
     data = bytearray(journal(*[OP] * 5))
     frames = whole(bytes(data))
     data[frames[2].offset + 25] ^= 1
@@ -232,8 +231,7 @@ def test_a_live_journal_passes_over_old_damage(read):
     assert (len(old.frames), old.gaps) == (4, [Gap(frames[2].offset, 32)])
 
 
-def test_a_close_settles_a_journal(read):
-    """Behind CLOSE nothing follows: damage before it is passed over at once."""
+def test_a_close_settles_a_journal_and_damage_before_it_is_passed_over(read):
     data = bytearray(journal(*[OP] * 5, (Kind.CLOSE, 0, b"{}")))
     data[100] ^= 1
     found = read(bytes(data), live=True)
@@ -332,8 +330,7 @@ def test_unknown_kinds_that_may_not_be_skipped(read):
         assert (again.frames, again.stopped) == ([], "newer")
 
 
-def test_a_newer_major_version(read):
-    """A file of format 2 is not read at all; one whose version byte was damaged is."""
+def test_a_newer_major_version_is_not_read_and_a_damaged_version_byte_is_mended(read):
     newer = bytearray(journal((Kind.HEADER, 0, b'{"format":2}'), OP))
     newer[8] = 2
     assert read(bytes(newer)).stopped == "newer"
@@ -350,8 +347,7 @@ def test_a_newer_major_version(read):
     ("kind", "length"),
     [(0, 8), (Kind.OP, 0), (Kind.OP, MAX_PAYLOAD_BYTES + 1), (Kind.OP, 2**32 - 1)],
 )
-def test_frames_that_are_never_valid(read, kind, length):
-    """Kind 0, an empty payload of anything but a heartbeat, and lengths over the limit are bad."""
+def test_frames_of_kind_0_empty_or_too_long_are_damage(read, kind, length):
     body = struct.pack("<IBBHIq", length, kind, 0, 0x5EA3, 0, START_NS) + bytes(min(length, 64))
     odd = zlib.crc32(body, SALT).to_bytes(4, "little") + body
     good = frame_bytes(SALT, Kind.OP, START_NS, b"{}")
@@ -361,7 +357,6 @@ def test_frames_that_are_never_valid(read, kind, length):
 
 
 def test_the_longest_frame_is_read(read):
-    """A payload of 16 MiB is whole, between short frames, and found from the end."""
     data = journal(HEADER, (Kind.OP, 0, b"x" * MAX_PAYLOAD_BYTES), OP)
     assert [len(one.payload) for one in read(data).frames] == [2, MAX_PAYLOAD_BYTES, 2]
     torn = read(data[:-40])
@@ -376,8 +371,7 @@ def test_a_damaged_long_frame_costs_only_itself(read):
     assert found.gaps == [Gap(64, found.frames[1].offset - 64)]
 
 
-def test_zlib_bombs_and_rubbish(read, tmp_path):
-    """What does not decompress within 16 MiB has an empty payload; memory is not filled first."""
+def test_zlib_bombs_and_rubbish_have_an_empty_payload(read, tmp_path):
     bomb = zlib.compress(bytes(64 << 20), 9)
     data = journal(
         HEADER,
@@ -408,8 +402,7 @@ def nested(depth):
     ],
     ids=lambda payload: f"{len(payload)}:{payload[:9]!r}",
 )
-def test_json_that_is_refused(payload):
-    """What is too deep, or no JSON, is a ValueError: no crash and no RecursionError."""
+def test_json_that_is_too_deep_or_none_is_a_value_error(payload):
     assert json.dumps(decode_json(nested(64))) == nested(64).decode()
     with pytest.raises(ValueError, match=r".*"):
         decode_json(payload)
@@ -425,8 +418,7 @@ def test_json_that_is_refused(payload):
         max_leaves=120,
     )
 )
-def test_brackets_in_texts_do_not_count(value):
-    """Depth is that of the JSON, whatever stands in its texts."""
+def test_brackets_in_texts_do_not_count_as_depth(value):
     filler = ["[" * 70]
     assert decode_json(json.dumps([filler, value]).encode()) == [filler, value]
 

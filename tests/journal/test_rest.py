@@ -81,8 +81,7 @@ def test_it_goes_on_in_a_journal_that_continues(writer, journals):
     assert writer.writers == tuple(writer.positions())
 
 
-def test_each_rest_tells_what_was_lost_since_the_last(writer, journals):
-    """Totals of a journal end with it: sums over journals are true."""
+def test_each_journal_tells_the_losses_since_the_last_rest(writer, journals):
     for count in (1, 2):
         for _ in range(count):
             writer.append_row({"a": 1.0, "b": "no"}, 0)
@@ -122,7 +121,6 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(
 
 
 def test_a_rest_in_a_signal_handler_follows_the_record(open_writer, folder, journals, monkeypatch):
-    """The record, then CLOSE; the thread lets go of the file by itself."""
     writer, write, answers = open_writer(), os.write, []
     writer.append_row({"a": 1.0}, 0)
     (thread,) = threads()

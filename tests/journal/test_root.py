@@ -123,9 +123,6 @@ def test_a_root_of_somebody_else_has_to_be_named(inner, tmp_path, where):
 
 
 def test_recording_goes_where_reading_looks(inner, capsys, monkeypatch):
-    """A script in a sub-folder records into the project's root, says so, and the command reads it
-    from any other.
-    """
     made = make(inner.parents[1])
     init_run(capture={"git": False}).stop()
     (folder,) = (made / "default").iterdir()

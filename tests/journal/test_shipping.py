@@ -99,8 +99,7 @@ def flipped(made, at):
     return bytes(data)
 
 
-def test_damage_is_a_declared_gap_and_what_may_still_turn_good_waits():
-    """As for every reader. A torn tail is never shipped, nor a file that has no frame yet."""
+def test_damage_is_a_declared_gap_and_bytes_that_may_turn_good_wait():
     made = journal()
     for live in (True, False):
         reader = reader_of(made, made.data[:-5], live=live, now=START)
@@ -130,7 +129,7 @@ def test_a_damaged_file_header_is_mended_and_unknown_kinds_are_shipped():
 
 
 @given(st.integers(0, 2**32), st.integers(1, 3), st.integers(100, 2000))
-def test_whatever_is_damaged_both_sides_agree(seed, flips, limit):
+def test_both_sides_agree_on_any_damage(seed, flips, limit):
     made, chance = journal(), random.Random(seed)
     data = bytearray(made.data)
     for _ in range(flips):

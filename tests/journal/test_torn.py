@@ -58,8 +58,9 @@ def test_only_the_rest_of_a_batch_is_lost(begun, disk, journals, forgetful):
     assert texts(journals()[0]) == ["before", "a", "b"]
 
 
-def test_the_rest_of_a_batch_goes_to_the_next_journal(begun, disk, folder):
-    """Where torn bytes cannot be cut off, whole frames stay in the journal that is left."""
+def test_where_torn_bytes_cannot_be_cut_off_the_rest_of_a_batch_goes_to_the_next_journal(
+    begun, disk, folder
+):
     disk.truncate_error, disk.room = errno.EIO, 70
     assert say(begun, "a", "b", "c") is False
     disk.room = float("inf")

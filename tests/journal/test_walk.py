@@ -67,7 +67,7 @@ def rows(count, metrics=(1,), *, seed=0, salt=SALT):
 
 @pytest.fixture(params=["as it is", "all by columns", "short stretches"])
 def effort(request, monkeypatch):
-    """How much is done by columns: small journals go another way, so that they cost nothing."""
+    """The share of columns: small journals go another way, so that they cost nothing."""
     limits = {"_LITTLE": FRAME_HEADER_BYTES, "_FEW": 0, "_MANY": 0}
     if request.param == "as it is":
         limits = {}
@@ -115,7 +115,7 @@ ILLEGAL = st.one_of(
 JOURNALS = st.lists(LEGAL | HEARTBEATS, max_size=24)
 
 
-def test_frames_names_what_the_plain_loop_gives():
+def test_columns_have_the_names_of_the_plain_loop():
     found = walk(frame_bytes(SALT, 9, -7, b"abc", flags=6, aux=2**32 - 1), SALT)[0]
     assert [column.tolist() for column in columns(found)] == [[0], [9], [6], [2**32 - 1], [-7], [3]]
     assert tuple(Frames.__slots__) == ("place", "kind", "flags", "aux", "t", "length")
@@ -130,7 +130,7 @@ class TestAnyBytes:
 
     @FEW
     @given(st.binary(max_size=400), st.integers(0, 60), st.integers(0, 2**32 - 1))
-    def test_bytes_that_are_no_journal(self, data, start, salt):
+    def test_any_bytes(self, data, start, salt):
         agrees(data, salt, min(start, len(data)))
 
     @FEW
@@ -154,8 +154,7 @@ class TestAnyBytes:
     @FEW
     @given(JOURNALS, ILLEGAL, JOURNALS)
     @pytest.mark.once
-    def test_a_frame_that_may_not_be(self, before, wrong, after):
-        """Kind 0, no payload, too much of it, another salt, zeros: the frames before it count."""
+    def test_frames_before_one_that_is_not_valid_count(self, before, wrong, after):
         found, stop, _ = agrees(b"".join([*before, wrong, *after]))
         assert len(found.place) == len(before)
         assert stop == sum(map(len, before))
@@ -176,7 +175,7 @@ class TestAnyBytes:
         assert agrees(b"".join(beats))[1:] == (200 * FRAME_HEADER_BYTES, True)
 
     @pytest.mark.parametrize("tail", [b"", bytes(8), bytes(24), b"\1" * 23, MARK_BYTES * 16])
-    def test_what_follows_the_last_frame(self, tail):
+    def test_bytes_after_the_last_frame_are_bad_if_they_are_enough_for_one(self, tail):
         data = b"".join(rows(300))
         assert agrees(data + tail)[1:] == (len(data), len(tail) >= FRAME_HEADER_BYTES)
 

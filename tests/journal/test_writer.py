@@ -35,8 +35,7 @@ def test_nothing_on_disk_before_the_first_record(writer, folder):
     assert not folder.root.exists()
 
 
-def test_header_is_the_first_frame(open_writer, journals, folder):
-    """HEADER holds what the run says of itself and the names that others find the journal by."""
+def test_the_header_is_the_first_frame_and_names_the_journal(open_writer, journals, folder):
     writer = open_writer(header={"owner": True, "pid": 7})
     writer.append_op({"op": "state", "state": "running"})
     found = header(journals()[0])
@@ -83,7 +82,6 @@ def test_schema_the_second_time(writer, journals):
 
 
 def test_one_write_for_each_row(writer, monkeypatch):
-    """1,000 rows are 1,000 calls of write(2), and none of them is more than a row."""
     for step in range(2):
         writer.append_row({"a": 1.0, "b": 2.0}, step)
     sizes = []
@@ -117,7 +115,6 @@ def test_key_sets_that_come_again_have_schemas_up_to_a_limit(writer, journals, r
 
 
 def test_clearing_does_not_use_up_schemas(writer, journals):
-    """A key set that is cleared and logged again 1,000 times keeps its one schema."""
     for _ in range(1000):
         writer.append_row({"a": 1.0, "b": 2.0})
         writer.append_row({"a": 1.0, "b": 2.0})
@@ -368,16 +365,16 @@ def test_a_process_that_is_stopped_between_two_looks_at_the_clock_is_not_late(mo
     assert abs(late) < 5 * 10**8
 
 
-def test_wall_clock_does_not_step(monkeypatch):
-    """NTP that steps the wall clock after the start moves no time of ours."""
+def test_the_wall_clock_does_not_step_with_ntp(monkeypatch):
     clock = wall_clock()
     monkeypatch.setattr(writer_module.time, "time_ns", lambda: 0)
     first = clock()
     assert clock() >= first > 1_600_000_000 * 10**9
 
 
-def test_a_new_writer_starts_above_what_the_run_holds(open_writer, journals, clock):
-    """Its clock may be behind."""
+def test_a_new_writer_whose_clock_is_behind_starts_above_the_latest_record(
+    open_writer, journals, clock
+):
     first = open_writer()
     first.append_row({"a": 1.0}, 0)
     latest = journals()[0][-1].t
@@ -433,8 +430,7 @@ def test_heartbeats(writer, journals):
     assert beats == [b"", b'{"dropped":{"value":1}}', b'{"dropped":{"value":3}}']
 
 
-def test_the_thread_syncs_beats_and_ends(open_writer, journals):
-    """The thread runs by itself, writes heartbeats, and is gone after `close`."""
+def test_the_thread_beats_by_itself_and_is_gone_after_close(open_writer, journals):
     writer = open_writer(sync_s=0.001, heartbeat_s=0.001)
     writer.append_row({"a": 1.0}, 0)
     thread = writer._upkeep.thread

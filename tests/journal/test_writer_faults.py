@@ -69,7 +69,6 @@ def test_a_short_write_is_finished(warm, disk, journals, short):
 
 
 def test_a_torn_record_that_cannot_be_cut_off_ends_the_journal(warm, disk, folder):
-    """Where ftruncate fails, the record goes to a new journal that continues the torn one."""
     torn = warm.writer
     disk.truncate_error, disk.short, disk.after = errno.EIO, 20, disk.free
     warm.append_row({"a": 7.0}, 3)
@@ -135,8 +134,9 @@ def test_a_file_system_without_fdatasync_is_no_fault(warm, disk):
     assert warm.dropped == {}
 
 
-def test_a_failed_fdatasync_ends_the_journal(warm, disk, journals, warnings_said):
-    """Counts that the old journal could not take go to the next one."""
+def test_a_failed_fdatasync_ends_the_journal_and_its_counts_go_to_the_next(
+    warm, disk, journals, warnings_said
+):
     warm.append_row({"a": "no"}, 3)
     warm.keep(heartbeat=True)
     warm.append_row({"a": "no", "b": 1.0}, 3)
@@ -216,7 +216,6 @@ def test_where_it_cannot_be_brought_back_nothing_is_left_behind(
 
 @pytest.mark.usefixtures("disk")
 def test_a_purged_run_is_not_revived(warm, folder, warnings_said):
-    """The mark that `seamark purge` leaves is respected by a writer that is still there."""
     folder.purged_mark.parent.mkdir(parents=True, exist_ok=True)
     folder.purged_mark.touch()
     shutil.rmtree(folder.path)
@@ -272,7 +271,7 @@ def test_records_from_a_signal_handler_follow_however_many(warm, disk, journals)
 
 
 class TimeIsUp(Exception):  # noqa: N818
-    """What people raise from their alarm handlers."""
+    """The error of an alarm handler."""
 
 
 class Alarm:
@@ -324,8 +323,9 @@ def test_an_exception_of_a_signal_handler_is_not_swallowed(warm, disk, journals,
     assert rows(journals()[0]) == before + 1
 
 
-def test_stopping_from_a_signal_handler(writer, request, journals):
-    """`close` in a handler, in the middle of a record: the record, then CLOSE, and no waiting."""
+def test_stopping_from_a_signal_handler_follows_the_record_and_does_not_wait(
+    writer, request, journals
+):
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
     keeper, disk = writer._upkeep.thread, request.getfixturevalue("disk")
@@ -364,7 +364,6 @@ def test_ctrl_c_leaves_the_journal_whole(open_writer, interrupt_at, folder):
 
 
 def test_deferred_records_count_as_written_only_when_they_are():
-    """A record that a handler gave is deferred while it is written; it is not tried again."""
     seen, failed = [], []
     guard = Guard(lambda: None, failed.append)
     guard.run(lambda: guard.run(lambda: seen.append(len(guard.deferred))))
@@ -376,8 +375,7 @@ def test_deferred_records_count_as_written_only_when_they_are():
 # -------------------------------------------------------------------- threads and forks
 
 
-def test_threads_share_a_writer(open_writer, journals):
-    """Rows of 8 threads and the sync thread's rounds lie side by side, whole, times rising."""
+def test_threads_share_a_writer_and_times_rise(open_writer, journals):
     writer = open_writer(sync_s=0.001, heartbeat_s=0.002)
 
     def work(name):

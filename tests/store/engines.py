@@ -94,8 +94,10 @@ def fold(
     journals: list[Any],
     ends: list[int] | None = None,
     project: str = PROJECT,
-) -> None:
+) -> RunReader:
+    """Fold hand-made journals, as far as they are there, and return the reader of the run."""
     fold_run(store, project, run, sources_of(journals, ends), lambda: 0)
+    return look(store, run, journals)
 
 
 def reader_of(

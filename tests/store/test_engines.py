@@ -71,7 +71,6 @@ def said(attributes, property_test):
 def test_everything_that_is_read_agrees_with_the_oracle(
     builder, oracle, property_test, engines, open_store, chunked, data, seed
 ):
-    """Whichever of two stores on the same tables folds how much of it."""
     rng, run = random.Random(seed), next(runs)
     stores = getattr(open_store, "two", None) or (open_store(), open_store())
     open_store.two = stores
@@ -130,8 +129,7 @@ def check(engines, view, journals, ends, oracle, property_test, rng):
 def put(store, engines, journal):
     """Fold one journal as a run of its own, and return what it shows, by path, and its reader."""
     name = next(runs)
-    engines.fold(store, name, [journal])
-    view = engines.look(store, name, [journal])
+    view = engines.fold(store, name, [journal])
     return {one.path: one.value for one in view.attributes()}, view
 
 
@@ -231,8 +229,7 @@ def test_times_at_the_ends_of_the_scale_are_kept(builder, engines, store):
     early, late = builder("early", t=-(2**63)), builder("late", t=2**63 - 10)
     early.assign(a=1).row({"m": 1.0}, 0)
     late.assign(a=2).row({"m": 2.0}, 1)
-    engines.fold(store, "clocks", [early, late])
-    view = engines.look(store, "clocks", [early, late])
+    view = engines.fold(store, "clocks", [early, late])
     assert view.attribute("a").value == 2
     assert view.points("m").value.tolist() == [1.0, 2.0]
 
@@ -241,7 +238,7 @@ def test_times_at_the_ends_of_the_scale_are_kept(builder, engines, store):
 def test_numbers_of_paths_and_schemas_may_change_their_meaning(
     builder, engines, store, set_groups, chunked
 ):
-    """What stands before the change keeps the old one, wherever folding stopped in between."""
+    """Frames before the change keep the old one, wherever folding stopped in between."""
     set_groups(1, 0 if chunked else 1 << 30)
     journal = builder().row({"a": 1.0, "b": 10.0}, 0)
     journal.frame(Kind.PATH, struct.pack("<I", 0) + b"c").row({"a": 2.0, "b": 20.0}, 1)

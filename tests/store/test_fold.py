@@ -119,7 +119,6 @@ def test_counts_of_losses_are_totals_of_a_journal(builder, folded):
 
 
 def test_unknown_kinds_that_may_be_skipped_are_remembered(builder, folded):
-    """A later version finds them when it folds again."""
     run = folded(builder().unknown().unknown().assign(a=1))
     assert next(iter(run.journals.values())).unknown == {"77": 2}
     assert value(run, "a") == 1

@@ -23,7 +23,6 @@ def test_floats_come_back_bit_for_bit(values):
 
 @given(hnp.arrays(np.int64, st.integers(0, 50)))
 def test_ints_come_back_exactly(values):
-    """Also where differences do not fit 64 bit."""
     assert unpack_ints(pack_ints(values)).tolist() == values.tolist()
 
 

@@ -98,8 +98,7 @@ def test_one_question_answers_for_many_borders(store, engines, builder, asked):
         size = groups_ * 256
         step, value = np.arange(1.0, size + 1), np.sin(np.arange(size) / 99)
         journal = builder(f"w{groups_}").column("loss", step.tolist(), value.tolist())
-        engines.fold(store, f"r{groups_}", [journal])
-        reader = engines.look(store, f"r{groups_}", [journal])
+        reader = engines.fold(store, f"r{groups_}", [journal])
         asked.update(questions=0, chunks=0)
         found = reader.drawing("loss", Look(2 * groups_, log_x=True, window=9.0)).curve
         assert int(found.count.sum()) == size
@@ -119,8 +118,7 @@ def test_parts_of_whole_cells_ask_for_no_values_and_no_steps(
     journal = builder().column("loss", step.tolist(), np.cos(step).tolist())
     for at in range(1500):
         journal.row({"often": float(at)} | ({"rare": float(-at)} if at % 3 == 0 else {}), at)
-    engines.fold(store, "r", [journal])
-    reader = engines.look(store, "r", [journal])
+    reader = engines.fold(store, "r", [journal])
     found = reader.curve("loss", 64)
     assert (found.width, len(found)) == (512.0, 32)
     found = reader.curve("rare", 8)
@@ -132,7 +130,6 @@ def test_parts_of_whole_cells_ask_for_no_values_and_no_steps(
 def test_a_long_frame_is_in_several_groups_of_which_none_is_made_again(
     store, engines, builder, plain
 ):
-    """The last of them is not made again: it begins within a frame."""
     journal, rng = builder(), np.random.default_rng(3)
     step, value = np.arange(2000.0), noisy(rng, 2000)
     journal.column("loss", step[:900].tolist(), value[:900].tolist())
@@ -140,8 +137,7 @@ def test_a_long_frame_is_in_several_groups_of_which_none_is_made_again(
     for start in range(900, 2000, 100):
         part = slice(start, start + 100)
         journal.column("loss", step[part].tolist(), value[part].tolist())
-        engines.fold(store, "r", [journal])
-        points = engines.look(store, "r", [journal]).points("loss")
+        points = engines.fold(store, "r", [journal]).points("loss")
         assert plain.same_bits(points.value, value[: start + 100])
     with store.database.reading() as connection:
         (number,) = store.numbers.known(connection, ["loss"]).values()

@@ -69,7 +69,6 @@ def test_a_window_shows_its_points_as_if_they_were_alone(cut, points, low, span,
 
 @given(POINTS, st.integers(-50, 50), st.integers(0, 60), st.floats(0.5, 90))
 def test_a_smoothed_line_is_the_same_in_every_window(cut, points, low, span, width):
-    """It is made of all points, so zooming moves nothing of it."""
     step, value = split(points)
     finite = np.asarray(value, float)
     finite = finite[np.isfinite(finite)]

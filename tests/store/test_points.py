@@ -20,8 +20,7 @@ def view(engines, store):
     """Return the reader of a run with a journal, as far as it is written now."""
 
     def look(journal):
-        engines.fold(store, "r", [journal])
-        return engines.look(store, "r", [journal])
+        return engines.fold(store, "r", [journal])
 
     return look
 

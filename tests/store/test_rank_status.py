@@ -53,8 +53,7 @@ def told(ranks):
     return [(rank.rank, rank.state, rank.why) for rank in ranks]
 
 
-def test_ranks_that_work_and_ranks_that_stopped(journal, statuses):
-    """Closing without a failure is fine; what was said of the end counts."""
+def test_ranks_that_work_and_ranks_that_ended_well_or_badly(journal, statuses):
     journals = [journal(rank) for rank in range(5)]
     journals[1].op("state", state="completed").close()
     journals[2].close()
@@ -166,7 +165,6 @@ def test_helpers_and_later_scripts_are_no_ranks_but_their_rows_count(journal, bu
 
 
 def test_ranks_that_never_recorded_are_missing_after_a_minute(journal, statuses):
-    """Where every rank records, and their number is known."""
     ranks = {"ranks": "all", "world_size": 4}
     one, two = journal(0, **ranks), journal(2, **ranks)
     assert [each.rank for each in statuses(one.t + S, one, two)] == [0, 2]
@@ -179,7 +177,6 @@ def test_ranks_that_never_recorded_are_missing_after_a_minute(journal, statuses)
 
 
 def test_the_number_of_ranks_may_be_a_value_of_the_run(journal, statuses):
-    """Of a run that began before it was known."""
     one = journal(0, ranks="all", world_size=None).assign(distributed__world_size=2)
     assert [each.rank for each in statuses(one.t + 70 * S, one)] == [0, 1]
 

@@ -43,7 +43,6 @@ def test_paths_in_memory_are_bounded_by_their_size(store):
 
 
 def test_a_number_that_was_never_written_is_not_kept(store):
-    """A transaction that fails leaves its number to another path."""
     numbers = PathNumbers(store.database)
     numbers.ensure(["first"])
     writing, failing = store.database.writing, [True]

@@ -75,8 +75,7 @@ class TestExactSum:
     st.integers(registers._SMALL, 3000),
     st.tuples(st.integers(-1074, 1023), st.integers(-1074, 1023)).map(sorted),
 )
-def test_many_numbers(seed, count, exponents):
-    """Enough of them for the bins without any help, over a narrow or a wide range."""
+def test_many_numbers_of_a_narrow_or_wide_range(seed, count, exponents):
     random = np.random.default_rng(seed)
     low, high = exponents
     scale = random.integers(low, high, count, endpoint=True)

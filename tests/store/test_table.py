@@ -368,7 +368,7 @@ def test_a_wrong_argument_is_an_exact_error(index, given, message):
 
 
 def test_columns_may_be_chosen_by_what_the_runs_share(index):
-    """How many have a path, whether they differ, and how long texts are."""
+    """The number of runs that have a path, whether they differ, and the length of texts."""
     told = []
 
     def choose(shared):

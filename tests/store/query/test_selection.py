@@ -12,7 +12,7 @@ from seamark.store.query.selection import MODEL_KINDS, find_registered, number_o
 
 
 class Name(NamedTuple):
-    """What a catalog knows of a container that people call it by."""
+    """A container in a catalog, with its name for people."""
 
     project: str
     run: str

@@ -216,21 +216,15 @@ def test_a_path_that_no_run_has_is_told_once(index, query):
     assert told.startswith("query: no run has 'nothere'\n  ")
 
 
-@pytest.mark.parametrize(
-    ("path", "hint"),
-    [
-        ("LR", "there is 'lr'"),
-        ("los", "there is 'loss'"),
-        ("state", "there is 'sys/state'"),
-        ("tags", r"there is 'sys/tags'"),
-        ("sys/tag", "there is 'sys/tags'"),
-        ("sys", r"there is 'sys/"),
-        ("params/loss", "there is 'loss'"),
-        ("gone", r"no run has 'gone'\n"),
-        ("nothing/like/it", r"no run has 'nothing/like/it'\n"),
-    ],
-)
-def test_the_nearest_path_that_a_run_has_is_named(index, path, hint):
+NEAREST = {"LR": "lr", "los": "loss", "state": "sys/state", "tags": "sys/tags"}
+NEAREST |= {"sys/tag": "sys/tags", "sys": "sys/", "params/loss": "loss"}
+
+
+@pytest.mark.parametrize("path", [*NEAREST, "gone", "nothing/like/it"])
+def test_the_nearest_path_that_a_run_has_is_named(index, path):
+    """In queries, columns and sort orders."""
+    quote = "" if path == "sys" else "'"
+    hint = f"there is '{NEAREST[path]}{quote}" if path in NEAREST else rf"no run has '{path}'\n"
     for ask in (
         lambda: index.select(Selection(query=f"{path} > 0")),
         lambda: index.select(Selection(sort_by=path)),

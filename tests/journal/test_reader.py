@@ -243,12 +243,9 @@ def test_a_dead_process_settles_a_journal(tmp_path):
     code = (
         "import sys, os; from pathlib import Path\n"
         "from seamark.journal.folder import RunFolder\n"
-        "from seamark.process.liveness import host_name\n"
-        "from seamark.process.liveness import boot_id, process_start\n"
         "from seamark.journal.writer import JournalWriter\n"
-        "pid = os.getpid()\n"
-        "facts = dict(host=host_name(), boot=boot_id(), pid=pid, start=process_start(pid))\n"
-        "writer = JournalWriter(RunFolder(Path(sys.argv[1]), 'p', 'r'), lambda: facts)\n"
+        "from seamark.process.liveness import process_facts\n"
+        "writer = JournalWriter(RunFolder(Path(sys.argv[1]), 'p', 'r'), process_facts)\n"
         "for step in range(5): writer.append_row({'a': 1.0}, step)\n"
         "print(flush=True); sys.stdin.read(); os._exit(0)\n"
     )

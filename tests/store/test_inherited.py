@@ -23,13 +23,7 @@ def filled(store, builder, engines):
         ("z", "run4"): {"tags/t": "own", "tags/n": 5},
     }
     for at, ((project, run), values) in enumerate(said.items()):
-        journal = builder(f"j{at}", t=START + at * 10**9).op(
-            "assign",
-            atoms={
-                path: [{str: "string", int: "int", float: "float"}[type(value)], value]
-                for path, value in values.items()
-            },
-        )
+        journal = builder(f"j{at}", t=START + at * 10**9).assign(**values)
         engines.fold(store, run, [journal], project=project)
     return store
 

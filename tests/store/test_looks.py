@@ -272,22 +272,12 @@ def test_news_of_another_drawing_are_refused(cut):
         news.after(draw_series(cut([0.0], [1.0]), 10))
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"points": 1},
-        {"window": 0.0},
-        {"window": math.nan},
-        {"half_life": -1.0},
-        {"window": 1.0, "half_life": 1.0},
-        {"low": math.inf},
-        {"high": 10**400},
-        {"low": 2.0, "high": 1.0},
-    ],
-)
-def test_a_look_that_cannot_be_is_refused(given):
-    with pytest.raises(ArgumentError):
-        Look(**given).check()
+def test_a_look_that_cannot_be_is_refused():
+    wrong = [{"points": 1}, {"window": 0.0}, {"window": math.nan}, {"half_life": -1.0}]
+    wrong += [{"window": 1.0, "half_life": 1.0}, {"low": math.inf}, {"high": 10**400}]
+    for look in [*wrong, {"low": 2.0, "high": 1.0}]:
+        with pytest.raises(ArgumentError):
+            Look(**look).check()
 
 
 # ---------------------------------------------------------------------- groups

@@ -173,19 +173,17 @@ def any_size(size, rng):
     return 10.0 ** (rng.integers(-300, 280) + rng.integers(0, 20, size))
 
 
-def rising_steps(kind, size, rng):
-    whole = np.arange(float(size))
-    return {
-        "count": lambda: whole,
-        "stride": lambda: whole * rng.integers(0, 60) + rng.integers(-5000, 5000),
-        "epochs": lambda: whole // rng.integers(1, 200) - rng.integers(0, 3),
-        "gaps": lambda: np.cumsum(rng.choice([0.0, 1.0, 3.0, 1e6], size)) - 500,
-        "fractions": lambda: np.cumsum(rng.random(size)) - 20,
-        "tiny": lambda: np.cumsum(rng.random(size)) * 1e-310,
-        "far": lambda: 2.0**53 - 200 + whole,
-        "any": lambda: np.sort(rng.standard_normal(size) * any_size(size, rng)),
-        "edges": lambda: np.sort(rng.choice(EDGES, size)),
-    }[kind]()
+RISING = {
+    "count": lambda whole, _: whole,
+    "stride": lambda whole, rng: whole * rng.integers(0, 60) + rng.integers(-5000, 5000),
+    "epochs": lambda whole, rng: whole // rng.integers(1, 200) - rng.integers(0, 3),
+    "gaps": lambda whole, rng: np.cumsum(rng.choice([0.0, 1.0, 3.0, 1e6], len(whole))) - 500,
+    "fractions": lambda whole, rng: np.cumsum(rng.random(len(whole))) - 20,
+    "tiny": lambda whole, rng: np.cumsum(rng.random(len(whole))) * 1e-310,
+    "far": lambda whole, _: 2.0**53 - 200 + whole,
+    "any": lambda whole, rng: np.sort(rng.standard_normal(len(whole)) * any_size(len(whole), rng)),
+    "edges": lambda whole, rng: np.sort(rng.choice(EDGES, len(whole))),
+}
 
 
 @st.composite
@@ -193,8 +191,7 @@ def series(draw):
     """Draw steps and values: several cells long, most of them in rising order."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     size = draw(st.integers(0, 500))
-    kinds = ["count", "stride", "epochs", "gaps", "fractions", "tiny", "far", "any", "edges"]
-    step = rising_steps(draw(st.sampled_from(kinds)), size, rng)
+    step = RISING[draw(st.sampled_from([*RISING]))](np.arange(float(size)), rng)
     falls = draw(st.integers(0, 5))
     if falls == 0:
         step = np.roll(step, draw(st.integers(0, 500)))

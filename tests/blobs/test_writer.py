@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from journal_builder import JournalBuilder
 from own_calls import own
 
 from seamark.blobs import BlobWriter
@@ -360,24 +361,12 @@ def test_pruning_leaves_contents_of_series_texts_and_other_processes(run, tmp_pa
     run.writer.append_op({"op": "file_point", "path": "images", "step": 0, "file": point})
     text = run.file("model/text")
     run.writer.append_op({"op": "assign", "atoms": {"t": ["text", {"sha256": text["sha256"]}]}})
-    code = """
-        import sys
-        from pathlib import Path
-        from seamark.blobs.pending import _header
-        from seamark.journal.folder import RunFolder
-        from seamark.journal.writer import JournalWriter
-        writer = JournalWriter(RunFolder(Path(sys.argv[1]), "digits", sys.argv[2]), _header)
-        file = {"name": "x", "ext": "", "size": 5, "sha256": sys.argv[3]}
-        writer.append_op({"op": "file", "path": "model/other", "file": file})
-        writer.close()
-    """
     digest = run.file("model/other")["sha256"]
-    command = [sys.executable, "-c", textwrap.dedent(code), str(folder.root), folder.run, digest]
-    subprocess.run(command, check=True)
+    file = {"name": "x", "ext": "", "size": 5, "sha256": digest}
+    JournalBuilder("another").op("file", path="model/other", file=file).save(folder)
     for name in ("point", "text", "other", "free"):
         run.files.prune(f"model/{name}")
     run.files.flush(60)
-    assert len(run.blobs()) == 3
     assert {point["sha256"], text["sha256"], digest} == run.blobs()
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -151,14 +152,12 @@ def test_threads_that_record_while_one_rests(open_writer, journals):
             writer.append_row({f"t{number}": 1.0}, counts[number])
             counts[number] += 1
 
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(2)]
-    for worker in workers:
-        worker.start()
-    for _ in range(8):
-        writer.rest()
-    done.set()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(2) as pool:
+        workers = pool.map(work, range(2))
+        for _ in range(8):
+            writer.rest()
+        done.set()
+        list(workers)
     writer.rest()
     assert threads() == []
     assert sum(map(rows, journals())) == sum(counts)

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -378,17 +379,14 @@ def test_deferred_records_count_as_written_only_when_they_are():
 def test_threads_share_a_writer_and_times_rise(open_writer, journals):
     writer = open_writer(sync_s=0.001, heartbeat_s=0.002)
 
-    def work(name):
+    def work(number):
         for step in range(300):
-            writer.append_row({f"{name}/a": 1.0, f"{name}/b": 2.0}, step)
+            writer.append_row({f"{number}/a": 1.0, f"{number}/b": 2.0}, step)
             if step % 50 == 0:
-                writer.append_op({"op": "clear", "path": f"{name}/x"})
+                writer.append_op({"op": "clear", "path": f"{number}/x"})
 
-    threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
     writer.close()
     (frames,) = journals()
     assert rows(frames) == 8 * 300

@@ -39,9 +39,6 @@ def state(run):
     return run["sys/state"].fetch()
 
 
-# --------------------------------------------------------------------- what is said
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -103,9 +100,6 @@ def test_groups_of_states_are_for_queries_only(start, root):
     assert names("running") == set()
     with pytest.raises(QueryError, match=r"the group 'error'.*IN \(interrupted, failed, crashed\)"):
         table(query="sys/state = error")
-
-
-# --------------------------------------------------------------------- when it begins and ends
 
 
 def test_a_created_run_waits_and_holds_nothing(start):
@@ -185,9 +179,6 @@ def test_another_process_begins_a_created_run(start, root):
         init_run("p", root=root, with_id=run.id, mode="read-only").set_state("failed")
 
 
-# --------------------------------------------------------------------- whose it is
-
-
 def test_a_process_that_only_adds_changes_neither_state_nor_errors_nor_times(start):
     run = start()
     run.log_metrics({"loss": 1.0})
@@ -211,9 +202,6 @@ def test_a_process_that_only_adds_changes_neither_state_nor_errors_nor_times(sta
     with start(with_id=run.id) as training:
         training.log_metrics({"loss": 0.5}, step=1)
     assert (state(run), run.exists("sys/state_detail")) == ("completed", False)
-
-
-# --------------------------------------------------------------------- what went wrong
 
 
 def test_every_error_is_listed_once_without_secrets(start):

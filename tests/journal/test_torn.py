@@ -33,9 +33,6 @@ def strike():
     signal.signal(signal.SIGUSR1, before)
 
 
-# -------------------------------------------------------------------- the disk
-
-
 @pytest.mark.parametrize("room", [0, 10, 48, 50, 95, 96, 130])
 def test_a_batch_that_is_half_there_goes_on_with_the_rest(begun, disk, journals, room):
     disk.room = room
@@ -154,9 +151,6 @@ def test_no_reader_sees_a_frame_vanish(tmp_path):
     assert dropped.strip() == "{}"
 
 
-# -------------------------------------------------------------------- signal handlers that raise
-
-
 @pytest.mark.parametrize("part", [1, 8, 39, 1000])
 @pytest.mark.parametrize("way", ["quick", "slow", "ops"])
 def test_a_write_that_a_handler_left_half_is_cut_off(writer, disk, journals, strike, part, way):
@@ -242,9 +236,6 @@ def test_a_journal_whose_beginning_is_interrupted(writer, disk, folder, journals
     (frames,) = journals()
     assert texts(frames) == ["after"]
     assert len(list(folder.journal_dir.iterdir())) == 1
-
-
-# -------------------------------------------------------------------- positions
 
 
 def test_positions_are_where_whole_frames_end(begun, disk, journals, strike):

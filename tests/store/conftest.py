@@ -71,9 +71,6 @@ def set_groups(monkeypatch):
     return set_rows
 
 
-# ---------------------------------------------------------------------- both engines
-
-
 @pytest.fixture(scope="session")
 def engines():
     """The module that makes stores on SQLite and on PostgreSQL."""

@@ -99,9 +99,6 @@ def check(engines, oracle, property_test, store, run, journals):
     assert len(view.texts("log")) == 60
 
 
-# ---------------------------------------------------------------------- who folds
-
-
 @ON_BOTH
 def test_threads_that_fold_one_run_at_once_count_everything_once(
     builder, oracle, property_test, engines, open_store, options

@@ -112,9 +112,6 @@ def check(engines, view, journals, ends, oracle, property_test, rng):
     assert found == records("histogram_series")
 
 
-# ---------------------------------------------------------------------- what databases trip over
-
-
 def put(store, engines, journal):
     """Fold one journal as a run of its own, and return what it shows, by path, and its reader."""
     name = next(runs)
@@ -292,9 +289,6 @@ def test_texts_of_postgresql_are_compared_by_code_point():
         for column in table.columns:
             if isinstance(column.type, sa.Text):
                 assert 'COLLATE "C"' in column.type.compile(dialect), column
-
-
-# ---------------------------------------------------------------------- patterns
 
 
 MATCHING = [r"\bbar", "(?<=foo )bar", "(?!foo )bar", "(?i)BAR", "(?m)^line$", "(?ms)bar.line", ""]

@@ -46,22 +46,19 @@ def test_references_are_read_where_they_are(run, tmp_path):
     assert not (tmp_path / "copy2").exists()
 
 
-@pytest.mark.parametrize(
-    ("file", "why"),
-    [
-        ({"name": "a", "staged": "00"}, "is not stored yet"),
-        ({"name": "a", "lost": "changed"}, "rewritten"),
-        ({"name": "a", "lost": "gone"}, "removed"),
-        ({"name": "a", "sha256": "0" * 64}, "not in"),
-    ],
-)
-def test_missing_bytes_say_why(run, tmp_path, file, why):
-    with pytest.raises(FileMissingError, match=why):
-        FolderContents(run.folder).write(file, tmp_path / "x", "model/a")
-    assert not (tmp_path / "x").exists()
+def test_missing_bytes_say_why(run, tmp_path):
+    for facts, why in (
+        ({"staged": "00"}, "is not stored yet"),
+        ({"lost": "changed"}, "rewritten"),
+        ({"lost": "gone"}, "removed"),
+        ({"sha256": "0" * 64}, "not in"),
+    ):
+        with pytest.raises(FileMissingError, match=why):
+            FolderContents(run.folder).write({"name": "a", **facts}, tmp_path / "x", "model/a")
+        assert not (tmp_path / "x").exists()
 
 
-def test_two_may_make_the_folder_at_once(run, tmp_path, monkeypatch):
+def test_two_processes_may_make_the_folder_at_once(run, tmp_path, monkeypatch):
     digest = run.files.put(File.from_content("x"))["sha256"]
     new, opened = tmp_path / "new", os.open
 

@@ -24,12 +24,6 @@ def pixels(file):
 # -------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("given", [{}, {"path": "x", "content": b"x"}])
-def test_a_file_is_either_on_disk_or_in_memory(given):
-    with pytest.raises(ArgumentError, match="either a path or content"):
-        File(**given)
-
-
 def test_files_on_disk_know_their_extension_and_place(tmp_path, monkeypatch):
     """A path is made absolute at once: the working directory may change before it is recorded."""
     monkeypatch.chdir(tmp_path)
@@ -39,6 +33,9 @@ def test_files_on_disk_know_their_extension_and_place(tmp_path, monkeypatch):
     assert File.from_path("model", extension=".pt").extension == "pt"
     assert File.from_path("Makefile").extension == ""
     assert File("a/b.txt") == File.from_path("a/b.txt")
+    for given in ({}, {"path": "x", "content": b"x"}):
+        with pytest.raises(ArgumentError, match="either a path or content"):
+            File(**given)
 
 
 def test_text_is_utf8_and_txt_and_bytes_are_bin_by_default(tmp_path):

@@ -62,10 +62,3 @@ def there(server, tmp_path, monkeypatch):
     project = f"team/{tmp_path.name}"
     yield lambda name: {"project": project, "root": tmp_path / name, "remote": server.url}
     shippers._shippers.clear()
-
-
-def kept_like(run, keeper):
-    """Return whether a server keeps exactly the journals that lie on disk."""
-    kept = keeper.journals.get((run.project, run.id), {})
-    local = {each.path.name: each.path.read_bytes() for each in run.folder.journals()}
-    return {name: bytes(data) for name, data in kept.items()} == local

@@ -24,9 +24,7 @@ from seamark.integrations.python_logger import NeptuneHandler
 from seamark.integrations.utils import expect_not_an_experiment, join_paths, verify_type
 
 # The public names of neptune 1.14.0 with the arguments that they take: [name, how, required].
-KNOWN = json.loads(
-    (Path(__file__).parent / "data" / "neptune_1_14.json").read_text(encoding="utf-8")
-)
+KNOWN = json.loads((Path(__file__).parent / "data" / "neptune_1_14.json").read_text("utf-8"))
 PAGE = Path(__file__).parents[1] / "docs" / "howto" / "from-neptune.md"
 HOMES: dict[str, Any] = {
     name: getattr(seamark, name) for name in ("Run", "Project", "Model", "ModelVersion", "Handler")

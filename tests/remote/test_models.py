@@ -1,4 +1,4 @@
-"""Models on a server: sent like runs, read like runs, their versions numbered by who makes them."""
+"""Models on a server are sent and read like runs; each client numbers its own versions."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_two_machines_share_a_model(there, tmp_path):
         assert len(project.fetch_runs_table()) == 0
 
 
-def test_what_was_made_apart_is_sent_later(there, server, monkeypatch):
-    """``sync`` takes models along; of two that took one number, the earlier keeps it."""
+def test_models_of_two_machines_are_sent_later(there, server, monkeypatch):
+    """With ``sync``; of two versions with one number, the earlier keeps it."""
     made = []
     for name in ("one", "two"):
         given = {**there(name), "mode": "offline"}
@@ -73,14 +73,13 @@ def test_what_was_made_apart_is_sent_later(there, server, monkeypatch):
         assert (read.id, read["from"].fetch()) == (made[1], "two")
     monkeypatch.setenv("SEAMARK_REMOTE", server.url)
     project = there("one")["project"]
+    invoke = CliRunner().invoke
     for words in (["tag", f"{project}/M-2", "--add", "good"], ["trash", f"{project}/M"]):
-        done = CliRunner().invoke(app, words)
+        done = invoke(app, words)
         assert done.exit_code == 0, done.output
-    refused = CliRunner().invoke(app, ["purge", "--yes", "--project", project])
+    refused = invoke(app, ["purge", "--yes", "--project", project])
     assert "has 2 versions that would go with it" in refused.output
-    shown = CliRunner().invoke(app, ["show", f"{project}/M-2", "--json"])
+    shown = invoke(app, ["show", f"{project}/M-2", "--json"])
     assert json.loads(shown.stdout)["attributes"]["sys/tags"]["value"] == ["good"]
-    listed = CliRunner().invoke(
-        app, ["ls", "--kind", "model_version", "--csv", "--columns", "from"]
-    )
+    listed = invoke(app, ["ls", "--kind", "model_version", "--csv", "--columns", "from"])
     assert f",{made[1]},two" in listed.stdout

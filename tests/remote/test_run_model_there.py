@@ -1,19 +1,22 @@
-"""Each idea of the run model through a server: recorded on one machine, read on another."""
+"""The run model through a server: recorded on one machine, read on another."""
 
 from __future__ import annotations
 
 import math
 
 import pytest
+from click.testing import CliRunner
+from command import app
 from recording import QUIET
 from server_waits import until
 
 import seamark
 from seamark import errors
+from seamark.journal.reservations import REVISIONS
 from seamark.remote import shipper as shippers
 
 
-def begin(given, **more):
+def start(given, **more):
     return seamark.init_run(**QUIET, **given, **more)
 
 
@@ -33,12 +36,12 @@ def test_groups_parents_and_inherited_tags(there):
         project.group("folds").description = "five folds"
     sent(one)
     with pytest.raises(errors.ArgumentError, match="'team' is 'vision' in all of project"):
-        begin(two, tags={"team": "audio"})
-    with begin(two, tags={"own": 1, "team": "vision"}, groups=["folds"]) as parent:
+        start(two, tags={"team": "audio"})
+    with start(two, tags={"own": 1, "team": "vision"}, groups=["folds"]) as parent:
         with pytest.raises(errors.ArgumentError, match="cannot be set below it"):
             parent["tags/team"] = "audio"
         assert parent.tags == {"own": 1, "team": "vision"}
-        with begin(two, parent=parent, groups=["folds"]) as child:
+        with start(two, parent=parent, groups=["folds"]) as child:
             child["x"] = 1
             assert child.tags == {"team": "vision"}
     three = there("three")
@@ -58,7 +61,7 @@ def test_groups_parents_and_inherited_tags(there):
 
 def test_parameters_metrics_statistics_and_times(there):
     one = there("one")
-    run = begin(one, params={"lr": 0.1, "layers": {"n": 2}}, keep={"gpu/*": seamark.Statistics()})
+    run = start(one, params={"lr": 0.1, "layers": {"n": 2}}, keep={"gpu/*": seamark.Statistics()})
     run.params.update({"lr": 0.2})
     run.log_metrics({"loss": 1.0}, step=0, phase="validate", epoch=3)
     run.log_metrics({"loss": math.inf}, step=1, phase="val")
@@ -73,7 +76,7 @@ def test_parameters_metrics_statistics_and_times(there):
     run.stop()
     sent(one)
     kept = {"gpu/*": seamark.Statistics()}
-    with begin(there("two"), with_id=run.id, owner=True, keep=kept) as again:
+    with start(there("two"), with_id=run.id, owner=True, keep=kept) as again:
         again["gpu/power"].append(6.0)
     found = read(there("three"), run)
     assert found.params.as_dict() == {"lr": 0.2, "layers": {"n": 2}}
@@ -90,9 +93,9 @@ def test_parameters_metrics_statistics_and_times(there):
         assert project.report()
 
 
-def test_states_errors_claims_and_duplicates(there):
+def test_states_errors_and_claims(there):
     maker = there("maker")
-    waiting = begin(maker, params={"lr": 0.1}, start=False)
+    waiting = start(maker, params={"lr": 0.1}, start=False)
     waiting.stop()
     sent(maker)
     assert read(there("reader"), waiting)["sys/state"].fetch() == "created"
@@ -125,10 +128,10 @@ def test_states_errors_claims_and_duplicates(there):
 def test_moving_documents_and_trash(there, tmp_path):
     here = {"project": there("x")["project"], "root": tmp_path / "apart"}
     url = there("x")["remote"]
-    with begin(there("one"), name="train") as first:
+    with start(there("one"), name="train") as first:
         first["x"] = 1
     sent(there("one"))
-    with begin(here, name="train") as second:
+    with start(here, name="train") as second:
         second.log_metrics({"loss": 0.5}, step=1)
         second["cfg"].upload(seamark.types.File.from_content("a: 1", extension="yaml"))
     seamark.sync(second, to=url, conflict="new")
@@ -137,7 +140,7 @@ def test_moving_documents_and_trash(there, tmp_path):
     assert found.transfers[-1]["name"] == "train-2"
     found["cfg"].download(str(tmp_path / "cfg.yaml"))
     assert (tmp_path / "cfg.yaml").read_text() == "a: 1"
-    with begin(here, name="train") as third:
+    with start(here, name="train") as third:
         third["x"] = 3
     with pytest.raises(errors.RunExistsError):
         seamark.sync(third, to=url, conflict="error")
@@ -151,3 +154,49 @@ def test_moving_documents_and_trash(there, tmp_path):
     with seamark.init_project(mode="read-only", **there("reader")) as project:
         until(lambda: [row["sys/id"] for row in project.fetch_runs_table()] == [second.id])
         assert len(project.fetch_runs_table(trashed=True)) == 1
+
+
+PARAMS = {"lr": 0.1, "layers": [1, 2]}
+
+
+def begin_again(given, **more):
+    run = start(given, **{"params": PARAMS, "on_duplicate": "reuse", **more})
+    run.stop()
+    return run
+
+
+def test_a_duplicate_on_the_server_is_found(there, monkeypatch):
+    """Unless it is in the trash, or purged; a run that waits for its start is found, too."""
+    first = begin_again(there("one"))
+    assert begin_again(there("two")).id == first.id
+    with pytest.raises(errors.DuplicateRunError, match=first.id):
+        begin_again(there("three"), on_duplicate="error")
+    other = begin_again(there("three"), params={"lr": 7})
+    assert other.id != first.id
+    with seamark.init_project(**there("one")) as project:
+        project.trash(first.id)
+    sent(there("one"))
+    second = begin_again(there("four"))
+    assert second.id != first.id
+    monkeypatch.setenv("SEAMARK_REMOTE", there("one")["remote"])
+    words = ["purge", f"{second.project}/{second.id}", "--yes", "--force"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert begin_again(there("five")).id not in (first.id, second.id)
+    waiting = start(there("one"), params={"lr": 8}, on_duplicate="reuse", start=False)
+    waiting.start()
+    waiting.stop()
+    assert begin_again(there("two"), params={"lr": 8}).id == waiting.id
+
+
+def test_without_an_answer_only_this_disk_is_searched_for_duplicates(begin, tmp_path, caplog):
+    given = {"remote": "http://127.0.0.1:9", "params": PARAMS, "on_duplicate": "reuse"}
+    ids = []
+    for _ in range(2):
+        run = begin(**given)
+        run.stop(seconds=0)
+        ids.append(run.id)
+    assert ids[0] == ids[1]
+    assert len(list((tmp_path / "root/p" / REVISIONS).iterdir())) == 1
+    told = [one for one in caplog.records if "was not asked for the same run" in one.getMessage()]
+    assert len(told) == 1

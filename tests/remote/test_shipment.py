@@ -1,4 +1,4 @@
-"""The journals of a run on their way: what the thread finds while others ask."""
+"""The journals of a run that are being sent, while other threads ask about them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from seamark.remote.shipment import Shipment
 
 
 class Writing:
-    """Who has begun some journals."""
+    """A writer of some journals."""
 
     def __init__(self) -> None:
         self.writers: tuple[str, ...] = ()
 
 
-def test_a_new_journal_does_not_disturb_who_waits(tmp_path):
+def test_a_new_journal_may_appear_while_journals_are_counted(tmp_path):
     folder = RunFolder(tmp_path, "p", "run1")
     folder.journal_dir.mkdir(parents=True)
     shipment, writing = Shipment(folder), Writing()

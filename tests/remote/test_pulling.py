@@ -134,22 +134,8 @@ def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(machine
     third.stop(seconds=0)
 
 
-def test_a_checkpoint_of_a_part_hides_nothing_of_the_rest(machines):
-    pytest.importorskip("pandas")
-    run = machines.go_on("b")
-    record(run, range(10, 15))
-    state = run.checkpoint_state()
-    record(run, range(15, 18))
-    run.stop()
-    again = machines.open("b").resumed(state)
-    assert again.id == run.id
-    record(again, range(15, 17))
-    assert steps(again) == list(range(17))
-    assert len(steps(again, attempt="all")) == 20
-    again.stop()
-
-
-def test_points_of_the_step_of_a_checkpoint_belong_to_it(machines):
+def test_a_checkpoint_of_a_resumed_run_is_resumed_on_its_machine_and_another(machines):
+    """It hides nothing of before; points of the step in which it was saved belong to it."""
     pytest.importorskip("pandas")
     run = machines.go_on("b")
     record(run, range(10, 12))
@@ -158,11 +144,14 @@ def test_points_of_the_step_of_a_checkpoint_belong_to_it(machines):
     run.session.resume.mark_checkpoint()
     record(run, range(13, 16))
     machines.end(run)
-    other = machines.open("c").resumed(state)
-    record(other, range(13, 14))
-    assert steps(other) == list(range(14))
-    machines.end(other)
-    assert journals(run).items() <= journals(other).items()
+    for machine, attempts in (("b", 17), ("c", 18)):
+        again = machines.open(machine).resumed(state)
+        assert again.id == run.id
+        record(again, range(13, 14))
+        assert steps(again) == list(range(14))
+        assert len(steps(again, attempt="all")) == attempts
+        machines.end(again)
+        assert journals(run).items() <= journals(again).items()
     assert steps(machines.read()) == list(range(14))
 
 
@@ -225,7 +214,9 @@ def test_records_that_a_disk_lost_in_a_power_cut_come_back(machines, tmp_path):
         again.stop()
 
 
-def test_an_evaluation_elsewhere_is_no_training_here(machines):
+def test_an_evaluation_takes_over_no_run(machines):
+    """Not on other machines, and not where this disk has more of the run than the server."""
+
     def last(path):
         there = machines.read()
         return there.exists(path) and there[path].fetch_points().step[-1]
@@ -243,22 +234,16 @@ def test_an_evaluation_elsewhere_is_no_training_here(machines):
     until(lambda: machines.read()["sys/state"].fetch() == "interrupted")
     run = machines.go_on("e")
     record(run, range(10, 12))
-    run.stop()
-    assert any(one["owner"] for one in headers(run))
-
-
-def test_an_evaluation_does_not_take_over_a_run_of_which_this_disk_has_more(machines):
-    run = machines.open("a", custom_run_id="x")
-    record(run, range(3))
     run.set_state("interrupted")
     machines.end(run)
-    again = machines.open("a", custom_run_id="x", remote=NOWHERE)
-    record(again, range(3, 5))
+    assert [one["owner"] for one in headers(run)].count(True) == 3  # a training does
+    again = machines.go_on("e", remote=NOWHERE)
+    record(again, range(12, 14))
     again.stop(seconds=0)
-    evaluation = machines.open("a", custom_run_id="x")
+    evaluation = machines.go_on("e")
     evaluation.log_metrics({"eval/acc": 0.5}, step=1)
     evaluation.stop()
-    assert [one["owner"] for one in headers(evaluation)].count(True) == 2
+    assert [one["owner"] for one in headers(evaluation)].count(True) == 4
 
 
 @pytest.mark.parametrize("here", ["c", "a"], ids=["nothing", "an old part"])

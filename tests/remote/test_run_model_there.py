@@ -59,7 +59,7 @@ def test_groups_parents_and_inherited_tags(there):
         assert three["project"] in {row["sys/id"] for row in table.to_rows()}
 
 
-def test_parameters_metrics_statistics_and_times(there):
+def test_parameters_metrics_statistics_documents_and_trash(there, tmp_path):
     one = there("one")
     run = start(one, params={"lr": 0.1, "layers": {"n": 2}}, keep={"gpu/*": seamark.Statistics()})
     run.params.update({"lr": 0.2})
@@ -89,8 +89,15 @@ def test_parameters_metrics_statistics_and_times(there):
     report = found.report()
     assert report["parameters"] == {"lr": 0.2, "layers/n": 2}
     assert set(report["chronos"]) == {"batch"}
+    made = seamark.from_dict(found.to_dict(), root=tmp_path / "imported")
+    assert (made.id, made["val/loss"].fetch_last()) == (run.id, math.inf)
+    with seamark.init_project(**one) as project:
+        assert project.trash(run.id)
+    sent(one)
     with seamark.init_project(mode="read-only", **there("three")) as project:
         assert project.report()
+        until(lambda: not project.fetch_runs_table())
+        assert len(project.fetch_runs_table(trashed=True)) == 1
 
 
 def test_states_errors_and_claims(there):
@@ -123,37 +130,6 @@ def test_states_errors_and_claims(there):
         assert project.find_run(content_hash=text, revision=1).id == waiting.id
         table = project.fetch_runs_table(state="finished", columns=["worker"])
         assert table["worker"] == [1]
-
-
-def test_moving_documents_and_trash(there, tmp_path):
-    here = {"project": there("x")["project"], "root": tmp_path / "apart"}
-    url = there("x")["remote"]
-    with start(there("one"), name="train") as first:
-        first["x"] = 1
-    sent(there("one"))
-    with start(here, name="train") as second:
-        second.log_metrics({"loss": 0.5}, step=1)
-        second["cfg"].upload(seamark.types.File.from_content("a: 1", extension="yaml"))
-    seamark.sync(second, to=url, conflict="new")
-    found = read(there("reader"), second)
-    assert found["sys/name"].fetch() == "train-2"
-    assert found.transfers[-1]["name"] == "train-2"
-    found["cfg"].download(str(tmp_path / "cfg.yaml"))
-    assert (tmp_path / "cfg.yaml").read_text() == "a: 1"
-    with start(here, name="train") as third:
-        third["x"] = 3
-    with pytest.raises(errors.RunExistsError):
-        seamark.sync(third, to=url, conflict="error")
-    document = found.to_dict()
-    made = seamark.from_dict(document, root=tmp_path / "imported")
-    assert made.id == second.id
-    assert made["loss"].fetch_last() == 0.5
-    with seamark.init_project(**there("one")) as project:
-        assert project.trash(first.id)
-    sent(there("one"))
-    with seamark.init_project(mode="read-only", **there("reader")) as project:
-        until(lambda: [row["sys/id"] for row in project.fetch_runs_table()] == [second.id])
-        assert len(project.fetch_runs_table(trashed=True)) == 1
 
 
 PARAMS = {"lr": 0.1, "layers": [1, 2]}

@@ -182,6 +182,9 @@ def test_methods_that_integrations_call(run):
     verify_type("run", run, (seamark.Run, seamark.Handler))
     with pytest.raises(TypeError, match="run: expected int"):
         verify_type("run", run, int)
+    # ``expand=True`` gives each element of a list a path.
+    run["p"] = utils.stringify_unsupported({"layers": [8, (1, "a")], "lr": 0.1}, expand=True)
+    assert run["p"].fetch() == {"layers": {"0": 8, "1": {"0": 1, "1": "a"}}, "lr": 0.1}
     utils.stop_synchronization_callback(run)
     assert run.get_state() == "stopped"
 
@@ -209,12 +212,6 @@ def test_tqdm_shows_the_progress(capsys):
     with utils.TqdmProgressBar(description="Reading", unit="runs") as bar:
         bar.update(by=2, total=4)
     assert "2/4" in capsys.readouterr().err
-
-
-def test_lists_can_be_expanded(run):
-    """``stringify_unsupported(expand=True)`` gives each element a path."""
-    run["p"] = utils.stringify_unsupported({"layers": [8, (1, "a")], "lr": 0.1}, expand=True)
-    assert run["p"].fetch() == {"layers": {"0": 8, "1": {"0": 1, "1": "a"}}, "lr": 0.1}
 
 
 # ------------------------------------------------------------------- arguments without a name

@@ -39,14 +39,8 @@ if TYPE_CHECKING:
 
 PLACE = "neptune://team/digits"
 KINDS = {
-    "assignFloat": "float",
-    "assignInt": "int",
-    "assignBool": "bool",
-    "assignString": "string",
-    "assignDatetime": "datetime",
-    "logFloats": "floatSeries",
-    "logStrings": "stringSeries",
-    "logImages": "imageSeries",
+    **{f"assign{name}": name.lower() for name in ("Float", "Int", "Bool", "String", "Datetime")},
+    **{f"log{name}s": f"{name.lower()}Series" for name in ("Float", "String", "Image")},
     "insertStrings": "stringSet",
 }
 
@@ -199,10 +193,13 @@ def test_what_the_protocol_can_hold_arrives_once():
         assert [step for step, _ in place.points("img")] == [1]
         assert not place.held.keys() & {"moved", "gone"}
         assert (place.value("notes"), place.files["notes", "txt"]) == ("hello", 1)
+    place.gone = True  # a run that was deleted there is not created again
+    with pytest.raises(Purged):
+        send_all(place, run)
 
 
 def test_what_the_protocol_cannot_hold_is_counted_on_the_run():
-    """Each kind is sent in another form or left out; the counts are recorded in the local run."""
+    """Each kind is sent in another form or left out; the counts are recorded here, once."""
     with seamark.init_run("demo") as run:
         run["big"] = 1 << 40
         run["none"] = None
@@ -229,6 +226,12 @@ def test_what_the_protocol_cannot_hold_is_counted_on_the_run():
     counted = read["monitoring/seamark/forward/team-digits"].fetch()
     assert counted == {"to": PLACE, **lacking}
     assert send_all(place, run).unsupported() == (lacking, "")
+    before = list(run.folder.journals())
+    sender = sender_of(Place(lambda: True), run)
+    with pytest.raises(Unreachable):
+        sender.known()
+    sender.note(last=True)
+    assert list(run.folder.journals()) == before
     shown = CliRunner().invoke(app, ["show", run.id]).stdout
     assert "! not all of it has a form at neptune://team/digits; it is whole here" in shown
     assert "  2  points that are NaN or infinite: left out\n" in shown
@@ -266,28 +269,6 @@ def test_a_lost_request_or_answer_loses_and_duplicates_nothing(torn):
         pytest.fail("not every request was lost once")
 
 
-def test_counts_are_recorded_once_where_no_server_answers_later():
-    with seamark.init_run("demo") as run:
-        run["loss"].append(float("nan"), step=0)
-    send_all(Place(), run)
-    before = list(run.folder.journals())
-    sender = sender_of(Place(lambda: True), run)
-    with pytest.raises(Unreachable):
-        sender.known()
-    sender.note(last=True)
-    assert list(run.folder.journals()) == before
-
-
-def test_a_run_that_was_deleted_there_is_not_created_again():
-    with seamark.init_run("demo") as run:
-        run["a"] = 1
-    place = Place()
-    send_all(place, run)
-    place.gone = True
-    with pytest.raises(Purged):
-        send_all(place, run)
-
-
 def test_late_data_of_an_earlier_attempt_changes_nothing_newer():
     """Its points come late, and its values only where a later attempt has given no others."""
     place = Place()
@@ -307,31 +288,26 @@ def test_late_data_of_an_earlier_attempt_changes_nothing_newer():
 
 
 def test_a_path_changes_its_kind_there_as_here():
-    """In one attempt, and from one to the next."""
-    with seamark.init_run("demo", custom_run_id="one") as run:
-        run["x"] = 1
-        run["was/a"] = 1
-        del run["was"]
-        run["was"] = 2
-    place = Place()
-    send_all(place, run)
-    with seamark.init_run("demo", custom_run_id="one") as run:
-        del run["x"]
-        run["x"].append(1.5, step=4)
-    send_all(place, run)
-    assert place.points("x") == [(4, 1.5)]
-    assert place.value("was") == 2
-    assert not [path for path in place.held if path.startswith("was/")]
-
-
-def test_the_file_of_the_last_attempt_stays():
+    """In one attempt, and from one to the next; the file of the last attempt stays."""
     for at in range(4):  # names of journals, by which they might be sorted, are random
-        for text in ("first", "second"):
-            with seamark.init_run("demo", custom_run_id=f"run {at}") as run:
-                run["model"].upload(file(text))
+        given = {"project": "demo", "custom_run_id": f"run {at}"}
+        with seamark.init_run(**given) as run:
+            run["x"] = 1
+            run["was/a"] = 1
+            del run["was"]
+            run["was"] = 2
+            run["model"].upload(file("first"))
         place = Place()
+        if at % 2:
+            send_all(place, run)
+        with seamark.init_run(**given) as run:
+            del run["x"]
+            run["x"].append(1.5, step=4)
+            run["model"].upload(file("second"))
         send_all(place, run)
-        assert place.value("model") == "second", at
+        assert place.points("x") == [(4, 1.5)], at
+        assert (place.value("was"), place.value("model")) == (2, "second"), at
+        assert not [path for path in place.held if path.startswith("was/")]
 
 
 def test_a_file_whose_upload_failed_is_sent_by_the_next_process():
@@ -427,14 +403,6 @@ def token_of_nobody():
     return base64.b64encode(told).decode()
 
 
-def test_nothing_is_asked_about_a_run_that_was_never_sent(tmp_path):
-    key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
-    remote.meet(key, RunFolder(tmp_path, "demo", "one"))
-    assert remote.journals(key) == {}
-    remote.close()
-    remote.close()
-
-
 TAKES = """
 import sys
 from seamark.neptune.forward.run import Locks
@@ -487,7 +455,10 @@ def test_a_journal_is_sent_by_one_remote_until_that_is_closed():
 
 
 def test_folders_of_two_roots_with_the_same_names_are_kept_apart(tmp_path):
+    """Nothing is asked about a run that was never sent."""
     key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
+    remote.meet(key, RunFolder(tmp_path, "demo", "one"))
+    assert remote.journals(key) == {}
     for root in ("first", "second"):
         with seamark.init_run("demo", custom_run_id="one", root=tmp_path / root) as run:
             run["root"] = root
@@ -497,6 +468,7 @@ def test_folders_of_two_roots_with_the_same_names_are_kept_apart(tmp_path):
         name, size = name_and_size(run)
         assert remote.send(key, name, 0, bytes(size)).offset == size
         assert place.value("root") == root
+    remote.close()
     remote.close()
 
 

@@ -76,16 +76,6 @@ def test_data_is_sent_while_the_training_continues(begin, keeper):
     assert shippers.positions(keeper.url) == {("p", run.id): sum(sizes)}  # later reads need it
 
 
-def test_many_runs_of_a_process_share_one_thread(begin, keeper):
-    runs = [begin(remote=keeper.url) for _ in range(6)]
-    for run in runs:
-        record(run, 5)
-    assert sum(keeper.url in each.name for each in threading.enumerate()) == 1
-    for run in runs:
-        run.stop()
-    assert all(kept_like(run, keeper) for run in runs)
-
-
 def test_all_of_a_run_that_began_without_a_remote_is_sent(begin, tmp_path):
     """Also what a stopped and a killed process recorded, and files; `transfers` has the address."""
     there = (tmp_path / "there").as_uri()
@@ -118,10 +108,16 @@ def test_all_of_a_run_that_began_without_a_remote_is_sent(begin, tmp_path):
     assert found.transfers == here.transfers
 
 
-def test_the_environment_names_remotes(begin, keeper, tmp_path, monkeypatch):
+def test_the_environment_names_remotes(begin, keeper, tmp_path, monkeypatch, capsys):
+    """The printed lines name them, and tell the command where to look."""
+    begin(remote=keeper.url).stop()
+    first, last = [line for line in capsys.readouterr().err.splitlines() if "see it" in line]
+    assert f", sending to {keeper.url} (see it with" in first
+    assert f", sent to {keeper.url} (see it with" in last
     monkeypatch.setenv("SEAMARK_REMOTE", f"{keeper.url}, {(tmp_path / 'there').as_uri()}")
     run = begin()
     run.stop()
+    assert "--root" in capsys.readouterr().err  # else the command asks there
     assert kept_like(run, keeper)
     assert (tmp_path / "there" / "p" / run.id / "journal").is_dir()
     away = begin(mode="offline")
@@ -133,15 +129,19 @@ def test_the_environment_names_remotes(begin, keeper, tmp_path, monkeypatch):
         begin()
 
 
-def test_the_token_is_sent_and_not_recorded(begin, keeper):
-    run = begin(remote=keeper.url, api_token="sekrit-0123456789")
-    run["note"] = "my token is sekrit-0123456789"
-    run.stop()
+def test_many_runs_share_one_thread_and_their_token_is_not_recorded(begin, keeper):
+    runs = [begin(remote=keeper.url, api_token="sekrit-0123456789") for _ in range(6)]
+    for run in runs:
+        record(run, 5)
+        run["note"] = "my token is sekrit-0123456789"
+    assert sum(keeper.url in each.name for each in threading.enumerate()) == 1
+    for run in runs:
+        run.stop()
+        assert kept_like(run, keeper)
     assert keeper.tokens == {"Bearer sekrit-0123456789"}
-    assert all(b"sekrit" not in bytes(data) for data in keeper.journals["p", run.id].values())
-
-
-# --------------------------------------------------------------------- what goes wrong
+    kept = [bytes(data) for journals in keeper.journals.values() for data in journals.values()]
+    assert len(kept) == 6
+    assert not any(b"sekrit" in data for data in kept)
 
 
 def test_an_outage_writes_two_lines_and_loses_nothing(begin, keeper, caplog):
@@ -327,18 +327,14 @@ def test_a_missing_token_is_reported_once(begin, keeper, caplog):
 
 
 def test_a_purged_run_is_reported_in_one_line(begin, keeper, caplog):
-    gone = begin(remote=keeper.url)
-    other = begin(remote=keeper.url)
-    keeper.meddle = lambda _, path, __: (
-        (410, {"error": "purged", "hint": "purged by an owner"}, {}) if gone.id in path else None
-    )
+    gone, other = begin(remote=keeper.url), begin(remote=keeper.url)
+    purged = (410, {"error": "purged", "hint": "purged by an owner"}, {})
+    keeper.meddle = lambda _, path, __: purged if gone.id in path else None
     for run in (gone, other):
         record(run)
         run.stop()
     assert kept_like(other, keeper)
-    told = [
-        line for line in warnings(caplog) if keeper.url in line
-    ]  # others may have left shippers
+    told = [line for line in warnings(caplog) if keeper.url in line]  # others may have shippers
     assert [gone.id in line for line in told] == [True]
 
 
@@ -577,17 +573,3 @@ def test_ctrl_c_ends_the_wait_and_leaves_no_run_open(tmp_path, code, runs, messa
     found = journals(tmp_path).values()
     assert len(found) == runs
     assert all(b'"state":"completed"' in each for each in found)
-
-
-def test_printed_lines_say_where_a_run_is_sent(begin, keeper, capsys, monkeypatch):
-    begin(remote=keeper.url).stop()
-    first, last = [line for line in capsys.readouterr().err.splitlines() if "see it" in line]
-    assert f", sending to {keeper.url} (see it with" in first
-    assert f", sent to {keeper.url} (see it with" in last
-
-    def told(**given):
-        begin(**given).stop()
-        return capsys.readouterr().err
-
-    monkeypatch.setenv("SEAMARK_REMOTE", keeper.url)
-    assert "--root" in told()  # else the command asks there

@@ -59,17 +59,6 @@ def ref_of(name, catalog):
     return found[name]
 
 
-def test_a_given_token_is_used_for_reading(root, server, monkeypatch):
-    monkeypatch.setenv("SEAMARK_API_TOKEN", "wrong")
-    there = {"remote": server.url, "api_token": server.token, "mode": "read-only"}
-    run = init_run("team/digits", with_id="steep", **there)
-    assert run["params/lr"].fetch() == 2.0
-    run.stop()
-    project = init_project("team/digits", **there)
-    assert project.fetch_runs_table(columns=[]).total == 2
-    project.stop()
-
-
 def test_times_in_queries_are_local_times_of_the_reader(root, catalog, monkeypatch):
     monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # fourteen hours before UTC
     time.tzset()
@@ -94,9 +83,12 @@ def test_times_in_queries_are_local_times_of_the_reader(root, catalog, monkeypat
         time.tzset()
 
 
-@pytest.mark.usefixtures("catalog")
-def test_a_run_is_read(server, tmp_path):
-    there: Any = {"project": "team/digits", "remote": server.url, "mode": "read-only"}
+@pytest.mark.usefixtures("root")
+def test_a_run_is_read_with_a_given_token(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEAMARK_API_TOKEN", "wrong")
+    there: Any = {"remote": server.url, "api_token": server.token, "mode": "read-only"}
+    assert init_project("team/digits", **there).fetch_runs_table(columns=[]).total == len(RUNS)
+    there["project"] = "team/digits"
     run = init_run(with_id="steep", **there)
     assert run["params/big"].fetch() == 2**70
     assert run["long"].fetch() == "x" * 300_000

@@ -20,10 +20,12 @@ from urllib3 import Timeout
 
 import seamark
 from seamark.errors import ArgumentError
+from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.remote import shipper as shippers
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import Busy, Unreachable
+from seamark.remote.shipment import Shipment
 from seamark.remote.shipper import Shipper
 
 
@@ -338,13 +340,16 @@ def test_a_purged_run_is_reported_in_one_line(begin, keeper, caplog):
     assert [gone.id in line for line in told] == [True]
 
 
+class Written:
+    """A writer of some journals."""
+
+    def __init__(self, *writers: str) -> None:
+        self.writers = writers
+
+
 def send_again(shipper, run, journal):
     """Send one journal of a run that has ended."""
-
-    class Written:
-        writers = (journal.name.rpartition(".")[0],)
-
-    written = Written()
+    written = Written(journal.name.rpartition(".")[0])
     shipper.add(run.folder, written)
     shipper.finish(run.folder, written)
     assert shipper.wait(60)
@@ -424,6 +429,27 @@ def test_an_error_in_a_plugin_ends_no_training(begin, keeper, caplog):
     record(run)
     assert not shipper.wait_at_end(0.1)
     until(lambda: any("in a plugin" in line for line in warnings(caplog)))
+
+
+def test_new_journals_may_appear_while_journals_are_counted(tmp_path):
+    folder = RunFolder(tmp_path, "p", "run1")
+    folder.journal_dir.mkdir(parents=True)
+    shipment, written = Shipment(folder), Written()
+    shipment.add(written, written)
+
+    def begin(number):
+        writer = f"host-{os.getpid()}-{number:08x}"
+        (folder.journal_dir / f"{writer}.{number:032x}").write_bytes(b"x" * 10)
+        written.writers = (*written.writers, writer)
+        assert shipment.look(number)
+
+    for number in range(3):
+        begin(number)
+    seen = 0
+    for tail in shipment.tails.values():
+        seen += tail.left
+        begin(100 + seen)
+    assert (seen, shipment.left) == (30, 60)
 
 
 # --------------------------------------------------------------------- processes

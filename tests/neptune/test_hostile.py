@@ -29,7 +29,8 @@ import seamark
 from seamark.neptune.server.answers import BY_NAME
 from seamark.neptune.server.series import Upload
 
-PROJECT, WORDY = "rough/place", "rough/wordy"
+WORDY = "rough/wordy"
+"""A project for long values, so that answers about the others stay short."""
 MOST_ANSWER: Final = 64 << 10
 REMOVING: Final = ("trashExperiments", "deleteExperiments", "deleteAllExperiments")
 RAW: Final = [
@@ -58,19 +59,13 @@ BODIES: Final = [
 @pytest.fixture(scope="module")
 def there(admin):
     """A project with a run that has values of all kinds."""
-    return make(admin, PROJECT)
+    return make(admin, "rough/place")
 
 
 @pytest.fixture(scope="module")
 def victim(admin):
     """Another one, for operations that remove runs."""
-    return make(admin, f"{PROJECT}-too")
-
-
-@pytest.fixture(scope="module")
-def wordy(admin):
-    """Another one, for long values, so that answers about the others stay short."""
-    return make(admin, WORDY)
+    return make(admin, "rough/place-too")
 
 
 @pytest.fixture(autouse=True)
@@ -195,10 +190,10 @@ FLOATS = ("getFloatSeriesValues", "getFloatSeriesValuesCSV", "getFloatSeriesAttr
 STRINGS = ("getStringSeriesValues", "getStringSeriesAttribute")
 
 
-def test_wrong_operations_harm_no_other(admin, here, wordy):
+def test_wrong_operations_harm_no_other(admin, here, there):
     """Of batches of hundreds the good one is done, and all accepted values can be read."""
     run = admin.new_run(WORDY)
-    wrong = [json.dumps(one) for each in operations(wordy.artifact) for one in mutated(each)]
+    wrong = [json.dumps(one) for each in operations(there.artifact) for one in mutated(each)]
     wrong += ["1", "null", "[]", "{}", '{"path":"x"}', '{"path":"x","unheard":{}}']
     assert len(wrong) > 500
     for begin in range(0, len(wrong), 100):
@@ -227,14 +222,15 @@ def test_wrong_operations_harm_no_other(admin, here, wordy):
 
 
 @pytest.mark.parametrize("name", DEEP_OPERATIONS)
-def test_json_nested_as_deeply_as_can_be_read_is_answered(admin, wordy, name):
+def test_json_nested_as_deeply_as_can_be_read_is_answered(admin, name):
     """Python reads some depth but fails to process values a few levels above the limit."""
     path = "sys/tags" if name == "insertStrings" else f"deep/{name}"
+    run = admin.new_run(WORDY)["id"]
 
     def status(depth):
         deep = '{"a":' * depth + "1" + "}" * depth
         body = f'[{{"path":"{path}","{name}":{DEEP_OPERATIONS[name].replace("DEEP", deep)}}}]'
-        return admin.call("executeOperations", body.encode(), experimentId=wordy.run)[0]
+        return admin.call("executeOperations", body.encode(), experimentId=run)[0]
 
     low, high = 1, 200_000
     while high - low > 1:

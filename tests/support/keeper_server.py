@@ -1,6 +1,6 @@
-"""A server of the tests' own that takes journals and files, and misbehaves as a test asks for it.
+"""A fake server that takes journals and files, and misbehaves as a test asks.
 
-It has nothing of Seamark's server but the protocol, so that what is tested with it is the client.
+It has only the protocol of Seamark's server, since tests with it are about the client.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ class Keeper:
         self.meddle: Callable[[str, str, dict[str, str]], Answer | None] = lambda *_: None
         self.asked: list[tuple[str, str]] = []
         self.tokens: set[str] = set()
-        self.wait_s = 0.0
         self.lock = threading.Lock()
 
     def answer(
@@ -108,7 +107,7 @@ class Keeper:
         data += body[overlap:]
         self.journals.setdefault(key, {})[name] = data
         position = sum(map(len, self.journals[key].values()))
-        return 200, {"offset": len(data), "position": position, "wait_s": self.wait_s}, {}
+        return 200, {"offset": len(data), "position": position, "wait_s": 0.0}, {}
 
     def _blob(
         self, method: str, project: str, more: str, query: dict[str, str], body: bytes

@@ -242,12 +242,16 @@ def test_folding_again_keeps_ids_and_values(tmp_path):
         assert (last["last"], last["lastStep"]) == (3.0, 2)
 
 
-def test_queries_of_the_client_are_translated():
-    """States and sets have words of its own."""
+def test_queries_of_the_client_are_translated(admin):
+    """States and sets have words of its own; a wrong query gets the error that it knows."""
     assert translated('`sys/state`:experimentState = "idle"') == "`sys/state` != running"
     assert translated("(sys/state:experimentState != 'idle')") == "(`sys/state` = running)"
     assert translated('`sys/tags`:stringSet = "x"') == '`sys/tags`:stringSet CONTAINS "x"'
     assert translated('`a`:string = "sys/state"') == '`a`:string = "sys/state"'
+    project = admin.new_run("queries/run")["projectName"]
+    at = {"projectIdentifier": f"queries/{project}", "type": "run"}
+    status, told = admin.call("searchLeaderboardEntries", {"query": {"query": "(("}}, **at)
+    assert (status, told["title"]) == (400, "Syntax error")
 
 
 def test_a_refused_project_gets_an_error_that_the_client_knows(admin):

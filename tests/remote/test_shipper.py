@@ -69,6 +69,7 @@ def test_data_is_sent_while_the_training_continues(begin, keeper):
     run.session.rest()  # as after each stage of Lightning; it goes on in another journal
     until(lambda: kept_like(run, keeper))
     record(run, start=400)
+    run.session.rest()
     run.stop()
     assert shippers.flush(keeper.url, 60)
     until(lambda: not any(keeper.url in each.name for each in threading.enumerate()))
@@ -383,10 +384,12 @@ def test_a_restored_server_gets_what_it_lost(begin, keeper):
 
 
 def test_a_request_that_is_too_long_for_a_proxy_is_sent_in_smaller_parts(begin, keeper):
-    answer = keeper.answer
+    answer, recorded, refused = keeper.answer, threading.Event(), []
 
     def limited(method, path, query, body, headers):
+        assert recorded.wait(60)
         if len(body) > 200_000:
+            refused.append(len(body))
             return 413, {}, {}
         return answer(method, path, query, body, headers)
 
@@ -394,7 +397,10 @@ def test_a_request_that_is_too_long_for_a_proxy_is_sent_in_smaller_parts(begin, 
     run = begin(remote=keeper.url)
     for number in range(40):
         run[f"noise/{number}"] = os.urandom(20_000).hex()
+    run.wait()
+    recorded.set()
     run.stop()
+    assert refused
     assert kept_like(run, keeper)
 
 

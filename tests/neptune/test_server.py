@@ -72,8 +72,8 @@ def test_documents_describe_all_operations(admin):
     assert [name for name in told if "no-address" in str(told[name])] == []
 
 
-def test_numbers_of_runs_are_given_once(admin):
-    """Also to many that ask at once; a custom id means one run."""
+def test_numbers_of_runs_are_given_once(admin, here, monkeypatch):
+    """Also to simultaneous requests, and after a purge; a custom id means one run."""
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: admin.new_run("many/runs")["shortId"], range(16)))
     assert sorted(found, key=lambda one: int(one[4:])) == [f"RUN-{n}" for n in range(1, 17)]
@@ -82,13 +82,9 @@ def test_numbers_of_runs_are_given_once(admin):
     with ThreadPoolExecutor(8) as pool:
         same = list(pool.map(lambda _: admin.new_run("many/runs", customId="x")["id"], range(8)))
     assert len(set(same)) == 1
-
-
-def test_ids_of_purged_runs_are_not_given_again(here, monkeypatch):
-    """A counter that was lost continues after the greatest id of the remaining runs."""
+    # A counter that was lost continues after the greatest id of the remaining runs.
     monkeypatch.setattr(projects, "_greatest", lambda *_: 5)
-    found = [projects.next_id(here.server, "purged/runs") for _ in range(2)]
-    assert found == ["RUN-6", "RUN-7"]
+    assert [projects.next_id(here.server, "purged/runs") for _ in range(2)] == ["RUN-6", "RUN-7"]
 
 
 def test_missing_steps_continue_after_the_last_one(admin):

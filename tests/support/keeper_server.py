@@ -45,6 +45,8 @@ class Keeper:
         meddle: Called with method, path and query before anything is done; what it returns is
             answered instead.
         asked: Method and path of every request.
+        address: Host and port.
+        url: Where it answers.
     """
 
     def __init__(self) -> None:
@@ -56,6 +58,7 @@ class Keeper:
         self.meddle: Callable[[str, str, dict[str, str]], Answer | None] = lambda *_: None
         self.asked: list[tuple[str, str]] = []
         self.tokens: set[str] = set()
+        self.address, self.url = ("", 0), ""
         self.lock = threading.Lock()
 
     def answer(
@@ -141,8 +144,8 @@ def _no(status: int, slug: str, **more: Any) -> Answer:
 
 
 @contextlib.contextmanager
-def keeping(port: int = 0) -> Iterator[tuple[Keeper, tuple[str, int]]]:
-    """Give a server that runs, and its address."""
+def keeping() -> Iterator[Keeper]:
+    """Give a server that runs."""
     keeper = Keeper()
 
     class Handler(BaseHTTPRequestHandler):
@@ -166,7 +169,7 @@ def keeping(port: int = 0) -> Iterator[tuple[Keeper, tuple[str, int]]]:
         do_GET = do_PUT = do_POST = do  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
-            """Say nothing."""
+            """Print nothing."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
@@ -174,11 +177,13 @@ def keeping(port: int = 0) -> Iterator[tuple[Keeper, tuple[str, int]]]:
         def handle_error(self, *_: Any) -> None:
             """A connection that is cut is what the tests are about."""
 
-    server = Server(("127.0.0.1", port), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
+    keeper.address = server.server_address
+    keeper.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield keeper, server.server_address  # type: ignore[misc]
+        yield keeper
     finally:
         server.shutdown()
         server.server_close()

@@ -382,7 +382,7 @@ def test_logging_goes_to_a_series(run, capsys):
 
 
 def test_a_handler_records_its_version_and_checks_its_arguments(run):
-    """Where it is created, as the client's; a stopped run is reported when something is logged."""
+    """As the client's; a stopped run is reported only when something is logged."""
     NeptuneHandler(run=run["fold"], path="log")
     assert run["source_code/integrations/neptune-python-logger"].fetch() == seamark.__version__
     with pytest.raises(TypeError, match="run: expected"):

@@ -161,7 +161,7 @@ def fail(error):
     return failing
 
 
-def test_what_the_protocol_can_hold_arrives_once():
+def test_all_that_the_protocol_supports_arrives_once():
     """Values, points, tags, texts, images and files; sent again, nothing changes."""
     with seamark.init_run("demo", name="hello", tags=["a", "b"]) as run:
         run["lr"] = 1
@@ -198,7 +198,7 @@ def test_what_the_protocol_can_hold_arrives_once():
         send_all(place, run)
 
 
-def test_what_the_protocol_cannot_hold_is_counted_on_the_run():
+def test_unsupported_values_are_counted_in_the_run():
     """Each kind is sent in another form or left out; the counts are recorded here, once."""
     with seamark.init_run("demo") as run:
         run["big"] = 1 << 40
@@ -240,7 +240,7 @@ def test_what_the_protocol_cannot_hold_is_counted_on_the_run():
 
 @pytest.mark.parametrize("torn", [False, True])
 def test_a_lost_request_or_answer_loses_and_duplicates_nothing(torn):
-    """Whichever is lost, before it is done, after, or (of points) halfway."""
+    """Each in turn is lost: before it is done, after, or (of points) halfway."""
     with seamark.init_run("demo") as run:
         for step in range(40):
             run.log_metrics({"loss": step / 7}, step=step)
@@ -382,7 +382,7 @@ def test_a_late_file_replaces_nothing_newer():
     assert sender.known()[first.path.name] == first.path.stat().st_size
 
 
-def test_what_another_process_has_sent_meanwhile_is_not_sent_again():
+def test_data_that_another_process_has_sent_is_not_sent_again():
     with seamark.init_run("demo") as run:
         for step in range(20):
             run.log_metrics({"loss": step / 7}, step=step)
@@ -554,7 +554,7 @@ def test_requests_follow_the_documents_of_the_server():
     assert asked == signs_in * 2
 
 
-def test_documents_may_leave_out_and_add_what_swagger_allows():
+def test_documents_may_have_any_form_that_swagger_allows():
     """Parameters are optional, references are no names, and addresses may have a base."""
     ping = {
         "parameters": [{"name": "experimentId", "in": "path"}, {"$ref": "#/parameters/Timeout"}],
@@ -576,7 +576,7 @@ def test_documents_may_leave_out_and_add_what_swagger_allows():
     assert given["headers"]["X-Neptune-CliVersion"] == "1.14.0"
 
 
-def test_parts_stay_small_enough_for_memory_whatever_limits_a_server_names():
+def test_parts_are_small_enough_for_memory_with_any_limits_of_a_server():
     file = io.BytesIO(b"01234")
     limits = {"maxSinglePartSize": None, "maxChunkCount": 0}
     client, server = client_of({"multiPartUpload": limits}, SIGNED_IN[1], None)
@@ -622,7 +622,7 @@ def test_a_large_file_is_sent_in_parts():
         client.upload("one", "model", "", "bin", file)
 
 
-def test_refusals_say_what_is_wrong():
+def test_refusals_become_errors_with_their_reason():
     """A run that is not there was deleted; a journal is set aside for no limit or offset."""
     for error, kind, words in [
         (refusal(404), Purged, "it is not there"),

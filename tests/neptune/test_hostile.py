@@ -263,7 +263,7 @@ def begin_upload(admin, there, attribute, **more):
 
 
 def test_parts_with_wrong_ranges_are_refused(admin, here, there):
-    """What was received stays as it was; an upload without parts has no end."""
+    """Received parts stay; an upload without parts cannot be finished."""
     upload = begin_upload(admin, there, "v/parts", ext="../../x")
     for given in RANGES:
         for body in (b"abcde", b"", b"x" * 6):

@@ -251,7 +251,7 @@ def test_queries_of_the_client_are_translated(admin):
 
 
 def test_a_refused_project_gets_an_error_that_the_client_knows(admin):
-    """What Seamark's own client makes of each is in `tests/test_management.py`."""
+    """For the errors of Seamark's own client see `tests/test_management.py`."""
     new = {"organizationId": "team", "name": "managed", "projectKey": "MAN", "visibility": "priv"}
     made = admin.ok("createProject", new)
     assert (made["projectKey"], made["organizationName"]) == ("MAN", "team")

@@ -56,7 +56,7 @@ def sending(*parts):
 
 @contextlib.contextmanager
 def saying(status, body, **headers):
-    """Have a web server give one answer to everything; give its address."""
+    """Run a web server with one answer to everything; give its address."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with answering(lambda *_: (status, named, body)) as port:
         yield f"http://127.0.0.1:{port}"
@@ -169,7 +169,7 @@ def test_every_error_of_a_remote_is_an_oserror():
         assert (str(error), error.args, error.errno) == ("why", ("why",), None)
 
 
-def test_a_root_says_itself_what_is_wrong_with_a_batch(tmp_path):
+def test_a_root_refuses_wrong_batches(tmp_path):
     remote = FileRemote(tmp_path)
     with pytest.raises(Refused):
         remote.journals(RunKey("a//b", "x"))

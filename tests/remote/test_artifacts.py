@@ -150,7 +150,7 @@ def hire(machines, tmp_path):
 
 
 def bring(workers, brought, given):
-    """Have each worker save a version of ``data``, all at once; return their digests."""
+    """Let each worker save a version of ``data``, all at once; return their digests."""
     for worker, files in zip(workers, brought, strict=True):
         worker.ask("bring", given["project"], "data", files, given["remote"])
     return [worker.answer() for worker in workers]

@@ -52,7 +52,7 @@ def test_a_wrong_token_is_reported_before_anything_is_recorded(token, words):
 @pytest.mark.parametrize(
     "address", ["https://host.lab", "http://127.0.0.1:8450", "http://localhost:8450"]
 )
-def test_the_token_is_the_one_that_names_a_server(address, monkeypatch):
+def test_the_token_has_to_name_a_server(address, monkeypatch):
     """``api_token`` may be meant for a Seamark server that the run is sent to as well."""
     token = token_of(api_address="https://old.lab", api_url=address)
     monkeypatch.setenv("NEPTUNE_API_TOKEN", token)

@@ -283,7 +283,7 @@ def test_a_process_that_only_adds_copies_nothing_and_reads_the_server(machines):
 
 
 def kept_by(keeper, run):
-    """Have a keeper answer for a run as a server does that stores what it was sent."""
+    """Let a keeper answer for a run as a server does that stores its journals."""
     assert shippers.flush(keeper.url, 60)
     told: dict[str, Any] = {}
     for journal in run.folder.journals():

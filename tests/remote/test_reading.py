@@ -121,7 +121,7 @@ def test_a_project_is_read(root, server, monkeypatch, caplog):
 
 @pytest.mark.parametrize("variable", [False, True], ids=["not set", "same server"])
 @pytest.mark.usefixtures("catalog")
-def test_arguments_decide_what_is_read(root, server, monkeypatch, *, variable):
+def test_arguments_come_before_the_environment(root, server, monkeypatch, *, variable):
     if variable:
         monkeypatch.setenv("SEAMARK_REMOTE", server.url)
     here: Any = {"project": "team/digits", "root": root.parent / "empty"}

@@ -369,7 +369,7 @@ def test_a_journal_of_a_cloned_machine_is_set_aside(begin, keeper, caplog):
     assert keeper.journals["p", run.id] == {first.name: cloned + bytes(64)}
 
 
-def test_a_restored_server_gets_what_it_lost(begin, keeper):
+def test_a_restored_server_gets_its_lost_data(begin, keeper):
     run = begin(remote=keeper.url)
     record(run)
     until(lambda: kept_like(run, keeper))
@@ -487,7 +487,7 @@ def test_data_sent_before_a_kill_is_a_prefix_of_the_data_on_disk(keeper, tmp_pat
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.thorough)])
-def test_each_process_sends_what_it_writes(keeper, tmp_path, method):
+def test_each_process_sends_its_own_journal(keeper, tmp_path, method):
     # A file, since spawn imports the module of the function that it calls.
     (tmp_path / "train.py").write_text(
         SCRIPT

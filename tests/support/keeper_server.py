@@ -36,7 +36,7 @@ Answer = tuple[int, dict[str, Any] | bytes, dict[str, str]]
 
 
 class Keeper:
-    """What is kept, and what is answered instead.
+    """Journals and files that were sent, and answers of tests.
 
     Attributes:
         journals: Bytes by (project, run) and name.

@@ -47,7 +47,7 @@ TIME = {"timestampMilliseconds": 1000}
 
 
 class Place(NamedTuple):
-    """What good requests are about.
+    """The objects of valid requests.
 
     Attributes:
         project: Its path.

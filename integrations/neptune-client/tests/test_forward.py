@@ -135,7 +135,7 @@ def onward(server, tmp_path):
 
 
 def test_points_values_and_files_are_read(onward):
-    """What the protocol has no form for is printed and counted."""
+    """Values that the protocol does not support are printed and counted."""
     done = onward.train(TRAINS, **onward.token)
     assert "sent to neptune://team/onward" in done.stderr
     assert "integers beyond 32 bits: sent as floats" in done.stderr

@@ -181,7 +181,7 @@ def test_pytorch(run, read, tmp_path, monkeypatch):
 
 
 def test_tensorboard(run, read):
-    """What is written for TensorBoard is recorded as well."""
+    """Values written for TensorBoard are recorded as well."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pkg_resources
         from neptune_tensorboard import enable_tensorboard_logging_ctx

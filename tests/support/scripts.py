@@ -24,6 +24,9 @@ def start_script(code: str, *words: str, **env: str) -> subprocess.Popen[str]:
 def run_script(code: str, *words: str, status: int = 0, **env: str) -> tuple[str, str]:
     """Run code like `start_script` until it ends with a status; return its outputs."""
     with start_script(code, *words, **env) as process:
-        out, err = process.communicate(timeout=200)
+        try:
+            out, err = process.communicate(timeout=200)
+        finally:
+            process.kill()
     assert process.returncode == status, err
     return out, err

@@ -17,7 +17,9 @@ from seamark.remote import shipper as shippers
 @pytest.fixture
 def keeper():
     """A fake server that runs."""
-    with keeping() as keeper:
+    with keeping() as (keeper, address):
+        keeper.address = address
+        keeper.url = f"http://127.0.0.1:{address[1]}"
         yield keeper
 
 

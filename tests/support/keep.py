@@ -1,4 +1,4 @@
-"""Looks at what a server stores of the files of artifacts, and tidies it up."""
+"""What a server keeps of the files of artifacts, looked at and taken care of by another process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOUR_NS = 3600 * 10**9
 
 
 class Keep:
-    """Access to what a server stores, for another process."""
+    """What a server keeps, seen by a process of its own that takes care of it, too."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -39,26 +39,29 @@ class Keep:
             databases.close()
 
     def tend(self, hours: float) -> None:
-        """Tidy up as a worker of the server does, with a clock that is ahead."""
+        """Do what a worker of the server does now and then, by a clock that is ahead."""
         with self._opened() as (kept, objects):
             IntakeJournals(kept, objects, lambda: time.time_ns() + int(hours * HOUR_NS)).tend()
 
-    def _stored(self, project: str) -> list[Any]:
+    def contents(self, project: str, name: str = "data") -> Counter[str]:
+        """Return of which contents of an artifact there are bytes, and how many objects of each."""
         with self._opened() as (_, objects):
-            names = [one.name for one in objects.listed(f"blobs/{project}/{ARTIFACTS}/data/")]
-        return [found for found in map(parse, names) if found is not None]
+            found = (
+                parse(one.name) for one in objects.listed(f"blobs/{project}/{ARTIFACTS}/{name}/")
+            )
+            return Counter(each.digest for each in found if each is not None)
 
-    def contents(self, project: str) -> Counter[str]:
-        """Return how many objects there are of each content of the artifact ``data``."""
-        return Counter(each.digest for each in self._stored(project))
+    def whole(self, project: str, name: str = "data") -> set[str]:
+        """Return which contents of an artifact are there in full."""
+        with self._opened() as (_, objects):
+            found = (
+                parse(one.name) for one in objects.listed(f"blobs/{project}/{ARTIFACTS}/{name}/")
+            )
+            return {each.digest for each in found if each and each.what in (ONE, WHOLE)}
 
-    def whole(self, project: str) -> set[str]:
-        """Return which contents of the artifact ``data`` are complete."""
-        return {each.digest for each in self._stored(project) if each.what in (ONE, WHOLE)}
-
-    def arrived(self, project: str) -> set[int]:
-        """Return the sizes of unfinished uploads of the artifact ``data``, in bytes."""
+    def arrived(self, project: str, name: str = "data") -> set[int]:
+        """Return how far uploads have come that are not whole yet, bytes."""
         with self._opened() as (kept, _), kept.reading() as connection:
             rows = connection.execute(sa.select(upload.c.offset, upload.c.project))
-            place = f"{project}/{ARTIFACTS}/data"
+            place = f"{project}/{ARTIFACTS}/{name}"
             return {offset for offset, at in rows if at == place}

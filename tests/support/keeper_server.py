@@ -1,6 +1,6 @@
-"""A fake server that takes journals and files, and misbehaves as a test asks.
+"""A server of the tests' own that takes journals and files, and misbehaves as a test asks for it.
 
-It has only the protocol of Seamark's server, since tests with it are about the client.
+It has nothing of Seamark's server but the protocol, so that what is tested with it is the client.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Answer = tuple[int, dict[str, Any] | bytes, dict[str, str]]
 
 
 class Keeper:
-    """Journals and files that were sent, and answers of tests.
+    """What is kept, and what is answered instead.
 
     Attributes:
         journals: Bytes by (project, run) and name.
@@ -45,8 +45,6 @@ class Keeper:
         meddle: Called with method, path and query before anything is done; what it returns is
             answered instead.
         asked: Method and path of every request.
-        address: Host and port.
-        url: Where it answers.
     """
 
     def __init__(self) -> None:
@@ -58,7 +56,7 @@ class Keeper:
         self.meddle: Callable[[str, str, dict[str, str]], Answer | None] = lambda *_: None
         self.asked: list[tuple[str, str]] = []
         self.tokens: set[str] = set()
-        self.address, self.url = ("", 0), ""
+        self.wait_s = 0.0
         self.lock = threading.Lock()
 
     def answer(
@@ -110,7 +108,7 @@ class Keeper:
         data += body[overlap:]
         self.journals.setdefault(key, {})[name] = data
         position = sum(map(len, self.journals[key].values()))
-        return 200, {"offset": len(data), "position": position, "wait_s": 0.0}, {}
+        return 200, {"offset": len(data), "position": position, "wait_s": self.wait_s}, {}
 
     def _blob(
         self, method: str, project: str, more: str, query: dict[str, str], body: bytes
@@ -144,8 +142,8 @@ def _no(status: int, slug: str, **more: Any) -> Answer:
 
 
 @contextlib.contextmanager
-def keeping() -> Iterator[Keeper]:
-    """Give a server that runs."""
+def keeping(port: int = 0) -> Iterator[tuple[Keeper, tuple[str, int]]]:
+    """Give a server that runs, and its address."""
     keeper = Keeper()
 
     class Handler(BaseHTTPRequestHandler):
@@ -169,7 +167,7 @@ def keeping() -> Iterator[Keeper]:
         do_GET = do_PUT = do_POST = do  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
-            """Print nothing."""
+            """Say nothing."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
@@ -177,13 +175,11 @@ def keeping() -> Iterator[Keeper]:
         def handle_error(self, *_: Any) -> None:
             """A connection that is cut is what the tests are about."""
 
-    server = Server(("127.0.0.1", 0), Handler)
-    keeper.address = server.server_address
-    keeper.url = f"http://127.0.0.1:{server.server_port}"
+    server = Server(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield keeper
+        yield keeper, server.server_address  # type: ignore[misc]
     finally:
         server.shutdown()
         server.server_close()

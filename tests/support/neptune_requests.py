@@ -47,7 +47,7 @@ TIME = {"timestampMilliseconds": 1000}
 
 
 class Place(NamedTuple):
-    """The objects of valid requests.
+    """What good requests are about.
 
     Attributes:
         project: Its path.

@@ -173,10 +173,13 @@ def versions(given, count):
     return found
 
 
-def test_the_same_content_from_several_machines_is_one_version(there, hire, keep, project):
-    files = {"small": b"small", "big": random.Random(1).randbytes(2 * PART + 1000)}
+def test_several_machines_bring_the_same_and_then_different_content(there, hire, keep, project):
+    """The same content is one version; different content gets different numbers, which stay."""
+    noise = random.Random(1)
+    files = {"small": b"small", "big": noise.randbytes(2 * PART + 1000)}
     given = there("reader")
-    (digest,) = set(bring([hire(one % 2) for one in range(4)], [files] * 4, given))
+    workers = [hire(one % 2) for one in range(4)]
+    (digest,) = set(bring(workers, [files] * 4, given))
     assert versions(given, 1) == {digest: 1}
     assert contents(given, digest) == files
     assert len(keep.whole(project)) == 2
@@ -187,22 +190,17 @@ def test_the_same_content_from_several_machines_is_one_version(there, hire, keep
     with seamark.init_artifact(digest, **given) as opened:
         opened.alias("best")
     assert read(there("other"), "data:best").digest == digest
-
-
-def test_different_content_from_several_machines_gets_different_numbers(there, hire):
-    noise = random.Random(2)
     common = noise.randbytes(100_000)
     brought = [{"common": common, "own": noise.randbytes(1000)} for _ in range(4)]
-    given = there("reader")
-    digests = bring([hire(one % 2) for one in range(4)], brought, given)
-    numbers = versions(given, 4)
-    assert sorted(numbers.values()) == [1, 2, 3, 4]
-    assert set(numbers) == set(digests)
-    for digest, files in zip(digests, brought, strict=True):
-        assert contents(given, digest) == files
-    assert numbers[read(there("other"), "data:latest").digest] == 4
-    (fifth,) = bring([hire(0)], [{"own": b"fifth"}], given)
-    assert versions(given, 5) == {**numbers, fifth: 5}
+    digests = bring(workers, brought, given)
+    numbers = versions(given, 5)
+    assert sorted(numbers.values()) == [1, 2, 3, 4, 5]
+    assert set(numbers) == {digest, *digests}
+    for one, own in zip(digests, brought, strict=True):
+        assert contents(given, one) == own
+    assert numbers[read(there("other"), "data:latest").digest] == 5
+    (sixth,) = bring([hire(0)], [{"own": b"sixth"}], given)  # it knew of none before
+    assert versions(given, 6) == {**numbers, sixth: 6}
 
 
 def test_a_version_whose_sender_was_killed_is_completed_by_another(

@@ -113,12 +113,13 @@ class Server:
         )
 
     def run(self, folder, script, env):
-        """Run a script and return what it told."""
+        """Run a script; return what it told, and all that it ``printed``."""
         process = self.start_script(folder, script, env)
         text, _ = process.communicate(timeout=200)
         assert process.returncode == 0, text
         told = [line[5:] for line in text.splitlines() if line.startswith("TOLD ")]
-        return {name: value for line in told for name, value in json.loads(line).items()}
+        found = {name: value for line in told for name, value in json.loads(line).items()}
+        return {"printed": text, **found}
 
 
 @pytest.fixture(scope="module")

@@ -469,11 +469,9 @@ def test_one_token_is_for_several_projects(server, tmp_path):
 def test_a_token_of_one_project_creates_no_other(server, tmp_path):
     """The client raises its own error, which shows why."""
     env = server.environment("annex/one", user=["ann"]) | {"WORKSPACE": "annex"}
-    process = server.start_script(tmp_path, REFUSED, env)
-    text, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, text
-    assert '{"error": "Forbidden"}' in text
-    assert "this token is for annex/one alone" in text
+    told = server.run(tmp_path, REFUSED, env)
+    assert told["error"] == "Forbidden"
+    assert "this token is for annex/one alone" in told["printed"]
 
 
 def test_the_client_understands_every_refusal(server, tmp_path):

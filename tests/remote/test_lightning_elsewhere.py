@@ -21,7 +21,7 @@ import seamark
 from seamark.journal.reader import JournalReader
 
 PROGRAM = """
-import json, os, signal, sys, traceback, warnings
+import json, multiprocessing, os, signal, sys, warnings
 warnings.simplefilter("ignore")
 import pytorch_lightning as pl
 import torch
@@ -59,6 +59,7 @@ class Tiny(pl.LightningModule):
 
 
 def train(given):
+    os.chdir(given["folder"])
     callback = pl.callbacks.ModelCheckpoint(dirpath="kept", save_last=True, every_n_train_steps=3)
     logger = SeamarkLogger(project="p", root="runs", **given["logger"])
     trainer = pl.Trainer(
@@ -69,18 +70,11 @@ def train(given):
     logger.experiment.get_root_object().stop()
 
 
-for line in sys.stdin:  # a process for each training; what takes long is imported once
-    given = json.loads(line)
-    if not (child := os.fork()):
-        status = 1
-        try:
-            os.chdir(given["folder"])
-            train(given)
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+for line in sys.stdin:  # a process for each training; Lightning is imported once
+    process = multiprocessing.get_context("fork").Process(target=train, args=[json.loads(line)])
+    process.start()
+    process.join()
+    print(process.exitcode, flush=True)
 """
 
 

@@ -6,12 +6,9 @@ import contextlib
 import importlib.metadata
 import json
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
-import time
 
 import pytest
 from isolation import *  # noqa: F403 - its fixtures and hooks
@@ -130,42 +127,33 @@ def server(tmp_path_factory):
     made.stop()
 
 
-def free_port():
-    """Return a free port below those that connections get by themselves."""
-    while True:
-        port = 10_000 + secrets.randbelow(20_000)
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("", port))
-            return port
+MOTO = """
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+input()
+"""
 
 
 @pytest.fixture
 def s3():
     """A server of S3's protocol; gives the environment variables by which clients find it."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    words = ["-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(
-        [S3_PYTHON, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        for _ in range(600):
-            assert process.poll() is None, "moto is not installed: nothing can be proved"
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
+    with subprocess.Popen(
+        [S3_PYTHON, "-c", MOTO],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        port = process.stdout.readline().strip()
+        assert port, "moto is not installed: nothing can be proved"
         yield {
-            "AWS_ENDPOINT_URL": url,
-            "S3_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
+            **dict.fromkeys(("AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"), f"http://127.0.0.1:{port}"),
+            **dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "test"),
             "AWS_DEFAULT_REGION": "us-east-1",
         }
-    finally:
-        process.terminate()
-        process.wait(30)
+        process.kill()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command import output_of
 from recording import QUIET
 
 import seamark
@@ -21,16 +22,6 @@ from seamark.journal.reservations import CLAIMS, MOST_CLAIMS
 
 HALF_A_MINUTE_NS = 30 * 10**9
 """How long a claimant may be kept from what it does, between two lines of a test."""
-
-
-def seamark_command(*words):
-    """Call the command in this process; return what it prints."""
-    from click.testing import CliRunner
-    from command import app
-
-    done = CliRunner().invoke(app, list(words), prog_name="seamark")
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def begin(count=1, project="team/x", **given):
@@ -50,7 +41,7 @@ def claim(project, query="todo = true", **given):
 def test_a_claimed_run_is_nobody_elses():
     """The first in order; it runs, holds what was set, and says who has it."""
     first, second = begin(2)
-    assert "CLAIMED" not in seamark_command("ls")
+    assert "CLAIMED" not in output_of("ls")
     with seamark.init_project("team") as project:
         assert claim(project, "priority > 7") is None
         assert not (project.folder.root / "team/x" / CLAIMS).exists()
@@ -64,11 +55,11 @@ def test_a_claimed_run_is_nobody_elses():
         assert by.endswith(f":{os.getpid()}")
         table = project.fetch_runs_table(query=f'sys/claimed_by = "{by}"', columns=[])
         assert table.total == 2
-        assert by in seamark_command("ls", "--columns", "sys/claimed_by")
-        assert f"claimed by  {by}" in seamark_command("show", one.id)
+        assert by in output_of("ls", "--columns", "sys/claimed_by")
+        assert f"claimed by  {by}" in output_of("show", one.id)
         one.stop()
         two.stop()
-        assert "claimed by" not in seamark_command("show", one.id)
+        assert "claimed by" not in output_of("show", one.id)
 
 
 def test_a_created_run_begins_once_it_is_claimed():
@@ -153,11 +144,11 @@ def test_a_run_in_the_trash_is_not_claimed_and_a_purged_one_has_no_claim():
     first, second = begin(2)
     with seamark.init_project("team/x") as project:
         claim(project).stop()
-        seamark_command("trash", first)
+        output_of("trash", first)
         run = claim(project)
         assert run.id == second
         run.stop()
-        seamark_command("purge", first, "--yes")
+        output_of("purge", first, "--yes")
         left = (project.folder.path.parent / CLAIMS).iterdir()
         assert sorted(one.name for one in left) == [f"{second}.1", f"{second}.1.released"]
 

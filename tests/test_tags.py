@@ -9,8 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import output_of
 
 import seamark
 from seamark import errors
@@ -20,12 +19,6 @@ def say(project, **tags):
     with seamark.init_project(project) as container:
         for key, value in tags.items():
             container[f"tags/{key}"] = value
-
-
-def printed(*arguments):
-    done = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert not done.exit_code, done.output
-    return done.output
 
 
 def test_a_run_has_tags_of_its_own():
@@ -127,17 +120,17 @@ def test_a_tag_that_a_project_contradicts_later_is_kept_and_shown():
         assert read.tags == {"team": "lab", "n": 1}
         conflict = read["monitoring/seamark/tags"].fetch()
         assert conflict == {"team": {"value": "lab", "project": "team", "own": "mine"}}
-    shown = printed("show", run.id)
+    shown = output_of("show", run.id)
     assert "inherited   n = 1 (team), team = lab (team)" in shown
     assert "team ('mine' here, 'lab' in team)" in shown
-    (told,) = json.loads(printed("export", run.id, "--format", "json"))["runs"]
+    (told,) = json.loads(output_of("export", run.id, "--format", "json"))["runs"]
     own = {path: told["attributes"][f"tags/{path}"]["value"] for path in ("team", "n")}
     assert own == {"team": "mine", "n": 1}
     assert told["inherited_tags"]["team"] == {"value": "lab", "project": "team"}
-    rows = printed("export", run.id, "--what", "attributes").splitlines()
+    rows = output_of("export", run.id, "--what", "attributes").splitlines()
     assert f"{run.id},tags/team,atom,string,mine" in rows
     assert sum(",tags/team," in row for row in rows) == 1
-    listed = json.loads(printed("ls", "--json", "-c", "tags/team", "-q", 'tags/team = "lab"'))
+    listed = json.loads(output_of("ls", "--json", "-c", "tags/team", "-q", 'tags/team = "lab"'))
     assert [row["tags/team"] for row in listed] == ["lab"]
 
 

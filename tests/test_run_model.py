@@ -8,7 +8,6 @@ about that one, and plain sets and numbers tell what lies beyond a single contai
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 import shutil
 import tempfile
@@ -19,14 +18,19 @@ from typing import Any
 
 import oracle
 import pytest
-from crew import Crew, RefusedError, Worker
+from crew import Crew, RefusedError, Worker, crews
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from journal_builder import JournalBuilder
 
 PROJECTS = ("team", "team/x", "team/x/y")
-KEYS = ("NET", "NET2")
 WORKERS = 3
 PHASES = (Phase.explicit, Phase.generate)
 
@@ -48,7 +52,6 @@ tags = st.dictionaries(keys, st.integers(0, 2), max_size=2)
 contents = st.sampled_from(["one", "two", "three"])
 owners = st.sampled_from([None, False, False, True])
 states = st.sampled_from(["running", "failed", "suspended", "interrupted", "completed"])
-names = st.sampled_from(["data", "weights"])
 
 
 @dataclass
@@ -107,15 +110,6 @@ class Held:
     """The one that its points belong to; None: to none, as of an evaluation."""
 
 
-@dataclass
-class Artifacts:
-    """Versions of one artifact."""
-
-    numbers: dict[str, int] = field(default_factory=dict)
-    objects: dict[str, dict[str, str]] = field(default_factory=dict)
-    aliases: dict[str, str] = field(default_factory=dict)
-
-
 def kind_of(value):
     names = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
     return names[type(value)]
@@ -135,9 +129,6 @@ class RunModel(RuleBasedStateMachine):
         self.containers: list[Container] = []
         self.projects = {path: Container("project", path, path) for path in PROJECTS}
         self.held: dict[int, Held] = {}
-        self.drafts: dict[int, tuple[int, str, str, dict[str, str]]] = {}
-        self.artifacts: dict[tuple[str, str], Artifacts] = {}
-        self.versions: dict[tuple[str, str], dict[str, tuple[int, str]]] = {}
         self.groups: dict[int, tuple[int, str, str]] = {}
         self.saved: list[tuple[Container, int, dict[str, Any]]] = []
         self.at = 0
@@ -303,39 +294,6 @@ class RunModel(RuleBasedStateMachine):
         self.take(worker, "enter", project)
         self.hold(worker, self.projects[project])
 
-    @rule(worker=workers, project=projects, key=st.sampled_from(KEYS))
-    def model(self, worker: int, project: str, key: str) -> None:
-        """Make a model, or open it if the key is taken, which must be said."""
-        there = [
-            one
-            for one in self.containers
-            if (one.kind, one.project, one.name) == ("model", project, key)
-        ]
-        _, error = self.attempt(worker, "make_model", self.at + 1, project, key)
-        assert bool(error) is bool(there), error
-        if error:
-            assert error.kind == "KeyTakenError"
-            self.take(worker, "open_model", project, key)
-        else:
-            there = [Container("model", project, key)]
-            self.containers += there
-            self.versions[project, key] = {}
-        self.hold(worker, there[0])
-
-    @precondition(lambda self: self.versions)
-    @rule(worker=workers, number=which, stage=st.sampled_from(["none", "staging", "production"]))
-    def version(self, worker: int, number: int, stage: str) -> None:
-        """Make a version of a model: it has the next number."""
-        (project, key), there = list(self.versions.items())[number % len(self.versions)]
-        name, given = self.take(worker, "version", project, key)
-        assert given == len(there) + 1
-        made = Container("model_version", project, name)
-        self.containers.append(made)
-        at = self.hold(worker, made)
-        if stage != "none":
-            self.do(worker, "stage", at, stage)
-        there[name] = (given, stage)
-
     @rule(number=which)
     def stop(self, number: int) -> None:
         """Stop what is held."""
@@ -361,7 +319,6 @@ class RunModel(RuleBasedStateMachine):
         self.told.append(f"{was.pid} {'killed' if kill else 'ended'}")
         (was.kill if kill else was.end)()
         self.workers[worker] = self.hire()
-        self.drafts = {at: one for at, one in self.drafts.items() if one[0] != worker}
         self.groups = {at: one for at, one in self.groups.items() if one[0] != worker}
         for at in [at for at, one in self.held.items() if one.worker == worker]:
             if not kill:
@@ -447,7 +404,7 @@ class RunModel(RuleBasedStateMachine):
     @rule(number=which, path=st.sampled_from(["sys/name", "sys/description"]), text=contents)
     def say(self, number: int, path: str, text: str) -> None:
         """Rename a run, or describe it."""
-        if (found := self.pick(number, "run", "model", "model_version")) is not None:
+        if (found := self.pick(number, "run")) is not None:
             at, held = found
             self.do(held.worker, "assign", at, path, text)
             self.assigned(held.container, {path: text})
@@ -713,52 +670,6 @@ class RunModel(RuleBasedStateMachine):
         self.owns(run)
         self.hold(worker, run, owner=True)
 
-    # ------------------------------------------------------------------- artifacts
-
-    @rule(worker=workers, project=projects, name=names, content=contents)
-    def draft(self, worker: int, project: str, name: str, content: str) -> None:
-        """Begin a version of an artifact."""
-        self.take(worker, "draft", project, name)
-        self.at += 1
-        self.do(worker, "add_file", self.at, "f", content)
-        self.drafts[self.at] = (worker, project, name, {"f": content})
-
-    @precondition(lambda self: self.drafts)
-    @rule(number=which)
-    def refer(self, number: int) -> None:
-        """Add a reference to a draft."""
-        at, (worker, _, _, objects) = list(self.drafts.items())[number % len(self.drafts)]
-        if "b" not in objects:
-            self.do(worker, "add_reference", at, "s3://a/b")
-            objects["b"] = "s3://a/b"
-
-    @precondition(lambda self: self.drafts)
-    @rule(number=which)
-    def save(self, number: int) -> None:
-        """The same content is the same version, with the same number; another has the next."""
-        at = list(self.drafts)[number % len(self.drafts)]
-        worker, project, name, objects = self.drafts.pop(at)
-        there = self.artifacts.setdefault((project, name), Artifacts())
-        told = sorted(
-            [path, value]
-            if "://" in value
-            else [path, len(value), hashlib.sha256(value.encode()).hexdigest()]
-            for path, value in objects.items()
-        )
-        digest = hashlib.sha256(json.dumps(told, separators=(",", ":")).encode()).hexdigest()
-        number = there.numbers.setdefault(digest, len(there.numbers) + 1)
-        there.objects[digest] = objects
-        assert self.do(worker, "save", at) == (digest, number)
-
-    @precondition(lambda self: any(one.numbers for one in self.artifacts.values()))
-    @rule(worker=workers, number=which, alias=st.sampled_from(["best", "old"]))
-    def alias(self, worker: int, number: int, alias: str) -> None:
-        """One version has an alias: the one that was given it last."""
-        known = [(at, one) for at, there in self.artifacts.items() for one in there.numbers]
-        (project, name), digest = known[number % len(known)]
-        self.do(worker, "alias", project, name, digest, alias)
-        self.artifacts[project, name].aliases[alias] = digest
-
     # ------------------------------------------------------------------- reading
 
     def document(self, worker: int | Worker, one: Container) -> dict[str, Any]:
@@ -887,15 +798,6 @@ class RunModel(RuleBasedStateMachine):
             by = atom("sys/claimed_by")
             assert holder is None or by.endswith(f":{holder}")
 
-    @rule(worker=workers, number=which)
-    def sync(self, worker: int, number: int) -> None:
-        """Send a run to another root: it is the same there, in spite of deeds that follow."""
-        if not (runs := self.runs()):
-            return
-        run = runs[number % len(runs)]
-        there = self.folder / "there"
-        self.do(worker, "sync", run.project, run.name, there.as_uri())
-
     # ------------------------------------------------------------------- the end
 
     def everything(self, asked: Worker, *, live: bool) -> None:
@@ -904,24 +806,6 @@ class RunModel(RuleBasedStateMachine):
                 self.compare(one, self.document(asked, one), live=live)
         for project in PROJECTS:
             self.compare_tables(asked, project, "u")
-        for (project, key), versions in self.versions.items():
-            assert asked.do("versions", project, key) == versions
-        for (project, name), there in self.artifacts.items():
-            if there.numbers:
-                aliases: dict[str, list[str]] = {digest: [] for digest in there.numbers}
-                for alias, digest in there.aliases.items():
-                    aliases[digest].append(alias)
-                told = {
-                    digest: (number, sorted(aliases[digest]))
-                    for digest, number in there.numbers.items()
-                }
-                got = asked.do("artifacts", project, name)
-                for digest in got:
-                    got[digest] = (got[digest][0], [a for a in got[digest][1] if a != "latest"])
-                assert got == told
-                for digest, number in there.numbers.items():
-                    objects = asked.do("objects", project, name, str(number))
-                    assert objects == there.objects[digest]
 
     def teardown(self) -> None:
         """Read all of it: here, from the bytes alone, and from a copy."""
@@ -940,92 +824,67 @@ class RunModel(RuleBasedStateMachine):
             (self.folder / "deeds.txt").write_text("\n".join(self.told))
 
 
-def train_and_resume(tmp_path, seed, count):
-    """Have the machine do mostly what trainings do that are resumed, drawn without Hypothesis."""
-    draw = random.Random(seed)
-    RunModel.place, RunModel.crew = tmp_path, Crew()
-    try:
-        machine = RunModel()
-
-        def at():
-            return {"number": draw.randrange(100)}
-
-        def worker():
-            return {"worker": draw.randrange(WORKERS)}
-
-        def project():
-            return {**worker(), "project": draw.choice(PROJECTS)}
-
-        def values():
-            return {"step": float(draw.randrange(9)), "values": [draw.uniform(-9, 9) for _ in "ab"]}
-
-        def files():
-            return {name: draw.choice(["one", "two"]) for name in draw.sample("xy", 2)}
-
-        more = {"groups": ["u", "v"]}
-        deeds: list[Callable[[], object]] = [
-            lambda: machine.begin(**project(), given={}, lr=0, more=more, start=True),
-            lambda: machine.row(**at(), **values()),
-            lambda: machine.row(**at(), **values()),
-            lambda: machine.extend(**at(), **values(), path="loss"),
-            lambda: machine.text(**at(), path="c/d", text="t", step=1.0),
-            lambda: machine.assign(**at(), path="c", value=draw.randrange(9)),
-            lambda: machine.keep(**at(), path="kept/a", values=[1.0, 2.0]),
-            lambda: machine.open(**worker(), **at(), owner=False),
-            lambda: machine.checkpoint(**at()),
-            lambda: machine.checkpoint(**at()),
-            lambda: machine.saved and machine.resume(**worker(), **at()),
-            lambda: machine.saved and machine.resume(**worker(), **at()),
-            lambda: machine.upload_files(**at(), path="files", files=files()),
-            lambda: machine.delete_files(**at(), path="files", name=draw.choice("xy")),
-            lambda: machine.clear(**at(), path=draw.choice(["files", "loss"])),
-            lambda: machine.claim_group(**project()),
-            lambda: machine.groups and machine.release_group(**at()),
-            lambda: machine.leave(**worker(), kill=draw.random() < 0.7),
-            lambda: machine.read(**worker(), **at()),
-        ]
-        for first in (0, 1, 12, 8, 1, 10, 3, 15):  # begin, save, go on, resume, claim a group
-            deeds[first]()
-        for _ in range(count):
-            draw.choice(deeds)()
-        machine.teardown()
-    finally:
-        RunModel.crew.close()
-
-
 @pytest.mark.once
-def test_trainings_that_are_resumed(tmp_path):
-    """What was recorded after the checkpoint is hidden, by whom and where it is read."""
-    train_and_resume(tmp_path, 1, 30)
+def test_what_a_resumed_training_recorded_after_the_checkpoint_is_hidden(tmp_path):
+    """Deeds of trainings that are resumed often, drawn without Hypothesis."""
+    draw = random.Random(1)
+    draws: dict[str, Callable[[], Any]] = {
+        "number": lambda: draw.randrange(100),
+        "worker": lambda: draw.randrange(WORKERS),
+        "project": lambda: draw.choice(PROJECTS),
+        "step": lambda: float(draw.randrange(9)),
+        "values": lambda: [draw.uniform(-9, 9) for _ in "ab"],
+        "value": lambda: draw.randrange(9),
+        "files": lambda: {name: draw.choice(["one", "two"]) for name in draw.sample("xy", 2)},
+        "name": lambda: draw.choice("xy"),
+        "path": lambda: draw.choice(["files", "loss"]),
+        "kill": lambda: draw.random() < 0.7,
+    }
+    run = {"given": {}, "lr": 0, "more": {"groups": ["u", "v"]}, "start": True}
+    deeds: list[tuple[str, str, dict[str, Any]]] = [
+        ("begin", "worker project", run),
+        ("row", "number step values", {}),
+        ("upload_files", "number files", {"path": "files"}),
+        ("checkpoint", "number", {}),
+        ("row", "number step values", {}),
+        ("resume", "worker number", {}),
+        ("extend", "number step values", {"path": "loss"}),
+        ("claim_group", "worker project", {}),  # the first ones are done in this order
+        ("text", "number", {"path": "c/d", "text": "t", "step": 1.0}),
+        ("assign", "number value", {"path": "c"}),
+        ("keep", "number", {"path": "kept/a", "values": [1.0, 2.0]}),
+        ("open", "worker number", {"owner": False}),
+        ("checkpoint", "number", {}),
+        ("resume", "worker number", {}),
+        ("delete_files", "number name", {"path": "files"}),
+        ("clear", "number path", {}),
+        ("release_group", "number", {}),
+        ("leave", "worker kill", {}),
+        ("read", "worker number", {}),
+    ]
+    with crews(None) as (RunModel.crew,):
+        RunModel.place = tmp_path
+        machine = RunModel()
+        for deed, drawn, given in deeds[:8] + draw.choices(deeds, k=30):
+            if machine.groups or deed != "release_group":
+                getattr(machine, deed)(**given, **{name: draws[name]() for name in drawn.split()})
+        machine.teardown()
 
 
 def run_machine(tmp_path, **how):
-    from hypothesis.stateful import run_state_machine_as_test
-
-    RunModel.place = tmp_path
-    RunModel.crew = Crew()
-    try:
-        run_state_machine_as_test(
-            RunModel,
-            settings=settings(
-                deadline=None,
-                suppress_health_check=list(HealthCheck),
-                **how,
-            ),
-        )
-    finally:
-        RunModel.crew.close()
+    how |= {"deadline": None, "suppress_health_check": list(HealthCheck)}
+    with crews(None) as (RunModel.crew,):
+        RunModel.place = tmp_path
+        run_state_machine_as_test(RunModel, settings=settings(**how))
 
 
 @pytest.mark.once
-def test_a_few_deeds(tmp_path):
-    """Of three processes, in a folder, read here, elsewhere and from the bytes alone."""
+def test_a_few_deeds_of_three_processes_leave_what_the_model_says(tmp_path):
     run_machine(tmp_path, max_examples=3, stateful_step_count=30)
 
 
 @pytest.mark.once
 @pytest.mark.thorough
 @pytest.mark.timeout(7200)
-def test_many_deeds(tmp_path):
-    """The same for longer."""
+def test_many_deeds_of_three_processes_leave_what_the_model_says(tmp_path):
     run_machine(tmp_path, max_examples=20, stateful_step_count=80, phases=PHASES)

@@ -7,6 +7,7 @@ about that one, and plain sets and numbers tell what lies beyond a single contai
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
 import shutil
@@ -79,20 +80,20 @@ class Container:
     doubtful: bool = False
     """Whether somebody wrote points of whom it is not said here whether it was as an owner."""
 
-    def atom(self, path: str) -> Any:
+    def atom(self, path):
         """Return the value of an atom; None if there is none that shows."""
         family, value = self.visible().get(path, ("", None))
         return value[1] if family == "atom" else None
 
-    def visible(self) -> dict[str, Any]:
+    def visible(self):
         return dict(oracle.expected([self.book], [self.book.offset]))
 
-    def other(self, path: str, family: str) -> bool:
+    def other(self, path, family):
         """Return whether somebody ever had another family there."""
         return bool(self.ever.get(path, set()) - {family})
 
     @property
-    def trashed(self) -> bool:
+    def trashed(self):
         return self.atom("sys/trashed") is True
 
 
@@ -115,12 +116,26 @@ def kind_of(value):
     return names[type(value)]
 
 
+def of_held(*kinds, **drawn):
+    """Make a rule of a deed that gets one of the containers that are held, and its number."""
+
+    def decorate(deed):
+        @functools.wraps(deed)
+        def picked(self, number, **given):
+            if found := self.pick(number, *kinds):
+                deed(self, *found, **given)
+
+        return rule(number=which, **drawn)(picked)
+
+    return decorate
+
+
 class RunModel(RuleBasedStateMachine):
     """Three processes and what they do, beside what must come of it."""
 
     crew: Crew
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(dir=self.place))
         self.root = self.folder / "root"
@@ -136,13 +151,13 @@ class RunModel(RuleBasedStateMachine):
 
     place: Path
 
-    def hire(self, root: Path | None = None) -> Worker:
+    def hire(self, root=None):
         self.caches += 1
         cache = self.folder / f"cache{self.caches}"
         cache.mkdir()
         return self.crew.hire(root or self.root, cache)
 
-    def do(self, worker: int, deed: str, *given: Any) -> Any:
+    def do(self, worker, deed, *given):
         """Have a worker do something, and note it beside what it recorded."""
         asked = self.workers[worker]
         self.told.append(f"{asked.pid} {deed} {given}")
@@ -152,40 +167,40 @@ class RunModel(RuleBasedStateMachine):
             self.told[-1] += f" {error}"
             raise
 
-    def attempt(self, worker: int, deed: str, *given: Any) -> tuple[Any, RefusedError | None]:
+    def attempt(self, worker, deed, *given):
         """Do what may be refused; return what it gave, and what it was refused with."""
         try:
             return self.do(worker, deed, *given), None
         except RefusedError as error:
             return None, error
 
-    def pick(self, number: int, *kinds: str) -> tuple[int, Held] | None:
+    def pick(self, number, *kinds):
         """Return one of what is held, and its number."""
         found = [
             (at, one) for at, one in self.held.items() if not kinds or one.container.kind in kinds
         ]
         return found[number % len(found)] if found else None
 
-    def runs(self, *, trashed: bool | None = False) -> list[Container]:
+    def runs(self, *, trashed=False):
         return [
             one
             for one in self.containers
             if one.kind == "run" and (trashed is None or one.trashed is trashed)
         ]
 
-    def hold(self, worker: int, container: Container, **more: Any) -> int:
+    def hold(self, worker, container, **more):
         self.at += 1
         held = self.held[self.at] = Held(worker, container, **more)
         held.attempt = container.attempt if held.owner else None
         return self.at
 
-    def take(self, worker: int, deed: str, *given: Any) -> Any:
+    def take(self, worker, deed, *given):
         """Do what gives a worker something more to hold."""
         return self.do(worker, deed, self.at + 1, *given)
 
     # ------------------------------------------------------------------- tags above
 
-    def above(self, container: Container) -> dict[str, tuple[str, Any]]:
+    def above(self, container):
         """Return what projects above say of keyed tags, and which of them."""
         parts = container.project.split("/")
         if container.kind == "project":
@@ -198,7 +213,7 @@ class RunModel(RuleBasedStateMachine):
                     found[path[5:]] = (project, value)
         return found
 
-    def refuses(self, held: Held, given: dict[str, Any]) -> bool:
+    def refuses(self, held, given):
         if held.defined is None:
             found = self.above(held.container)
             held.defined = {key: value for key, (_, value) in found.items()}
@@ -211,7 +226,7 @@ class RunModel(RuleBasedStateMachine):
     # ------------------------------------------------------------------- containers
 
     @initialize(project=projects)
-    def first(self, project: str) -> None:
+    def first(self, project):
         self.begin(worker=0, project=project, given={}, lr=0, more={}, start=True)
 
     @rule(
@@ -224,16 +239,7 @@ class RunModel(RuleBasedStateMachine):
         ),
         start=st.booleans(),
     )
-    def begin(
-        self,
-        *,
-        worker: int,
-        project: str,
-        given: dict[str, Any],
-        lr: int,
-        more: dict[str, Any],
-        start: bool,
-    ) -> None:
+    def begin(self, *, worker, project, given, lr, more, start):
         """Begin a run; keyed tags that a project above has are refused."""
         made = Container("run", project, "", len(self.containers), revision=0)
         held = Held(worker, made, owner=True, attempt=0)
@@ -273,7 +279,7 @@ class RunModel(RuleBasedStateMachine):
         self.held[self.at] = held
 
     @rule(worker=workers, number=which, owner=owners)
-    def open(self, *, worker: int, number: int, owner: bool | None) -> None:
+    def open(self, *, worker, number, owner):
         """Open a run that somebody made."""
         runs = self.runs()
         if not runs:
@@ -284,26 +290,23 @@ class RunModel(RuleBasedStateMachine):
             self.owns(run)
         self.hold(worker, run, owner=owner)
 
-    def owns(self, run: Container) -> None:
+    def owns(self, run):
         others = any(one.container is run and one.owner is not False for one in self.held.values())
         run.state = None if others or run.state is None else "running"
 
     @rule(worker=workers, project=projects)
-    def enter(self, worker: int, project: str) -> None:
+    def enter(self, worker, project):
         """Open a project."""
         self.take(worker, "enter", project)
         self.hold(worker, self.projects[project])
 
-    @rule(number=which)
-    def stop(self, number: int) -> None:
+    @of_held()
+    def stop(self, at, held):
         """Stop what is held."""
-        if (found := self.pick(number)) is None:
-            return
-        at, held = found
         self.do(held.worker, "stop", at)
         self.left(at)
 
-    def left(self, at: int) -> None:
+    def left(self, at):
         """Take it that a container was stopped."""
         held = self.held.pop(at)
         run = held.container
@@ -313,7 +316,7 @@ class RunModel(RuleBasedStateMachine):
             run.state = "completed"
 
     @rule(worker=workers, kill=st.booleans())
-    def leave(self, *, worker: int, kill: bool) -> None:
+    def leave(self, *, worker, kill):
         """A process ends, or is killed; another one takes its place."""
         was = self.workers[worker]
         self.told.append(f"{was.pid} {'killed' if kill else 'ended'}")
@@ -333,19 +336,16 @@ class RunModel(RuleBasedStateMachine):
                 run.state = "crashed"
 
     @staticmethod
-    def alone(held: dict[int, Any], at: int, parts: dict[int, Any]) -> bool:
+    def alone(held, at, parts):
         """Return whether nobody else who lives keeps something there.
 
         Who keeps numbers in memory does not hear that somebody else emptied the path.
         """
         return not any(other in held for other in parts if other != at)
 
-    @rule(number=which, state=states)
-    def set_state(self, number: int, state: str) -> None:
+    @of_held("run", state=states)
+    def set_state(self, at, held, state):
         """An owner says how it is."""
-        if (found := self.pick(number, "run")) is None:
-            return
-        at, held = found
         if held.owner is None:
             return
         _, error = self.attempt(held.worker, "set_state", at, state)
@@ -357,13 +357,13 @@ class RunModel(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------- what is recorded
 
-    def assigned(self, container: Container, values: dict[str, Any]) -> None:
+    def assigned(self, container, values):
         for path in values:
             container.ever.setdefault(path, set()).add("atom")
         pairs = {path: [kind_of(value), value] for path, value in values.items()}
         container.book.op("assign", atoms=pairs)
 
-    def write(self, number: int, family: str, path: str, deed: str, *given: Any) -> Any:
+    def write(self, number, family, path, deed, *given):
         """Do something at a path; return what is held if it was done."""
         if (found := self.pick(number)) is None:
             return None
@@ -380,13 +380,13 @@ class RunModel(RuleBasedStateMachine):
         return held
 
     @staticmethod
-    def pointed(held: Held) -> None:
+    def pointed(held):
         """Note that the last record of the book is of points, and of which attempt."""
         if held.attempt is not None:
             held.container.points.append((held.container.book.said[-1].offset, held.attempt))
 
     @staticmethod
-    def began(held: Held) -> None:
+    def began(held):
         """Take it that something wrote a point: a run that waited is running."""
         held.container.doubtful |= held.owner is None
         if held.owner is None:  # and so may own it now
@@ -395,26 +395,23 @@ class RunModel(RuleBasedStateMachine):
             held.container.state = "running"
 
     @rule(number=which, path=paths, value=atoms)
-    def assign(self, number: int, path: str, value: Any) -> None:
+    def assign(self, number, path, value):
         if path.startswith("sys/"):
             return
         if held := self.write(number, "atom", path, "assign", value):
             self.assigned(held.container, {path: value})
 
-    @rule(number=which, path=st.sampled_from(["sys/name", "sys/description"]), text=contents)
-    def say(self, number: int, path: str, text: str) -> None:
+    @of_held("run", path=st.sampled_from(["sys/name", "sys/description"]), text=contents)
+    def say(self, at, held, path, text):
         """Rename a run, or describe it."""
-        if (found := self.pick(number, "run")) is not None:
-            at, held = found
-            self.do(held.worker, "assign", at, path, text)
-            self.assigned(held.container, {path: text})
+        self.do(held.worker, "assign", at, path, text)
+        self.assigned(held.container, {path: text})
 
-    @rule(number=which, given=tags)
-    def tag(self, number: int, given: dict[str, Any]) -> None:
+    @of_held(given=tags)
+    def tag(self, at, held, given):
         """Set keyed tags; those that a project above has are refused, all together."""
-        if (found := self.pick(number)) is None or not given:
+        if not given:
             return
-        at, held = found
         refused = self.refuses(held, given)
         _, error = self.attempt(held.worker, "assign", at, "tags", given)
         assert bool(error) is refused, error or "a tag of a project above was set"
@@ -423,11 +420,8 @@ class RunModel(RuleBasedStateMachine):
         else:
             self.assigned(held.container, {f"tags/{key}": value for key, value in given.items()})
 
-    @rule(number=which, values=st.dictionaries(st.sampled_from(["lr", "opt/b"]), atoms, min_size=1))
-    def params(self, number: int, values: dict[str, Any]) -> None:
-        if (found := self.pick(number, "run")) is None:
-            return
-        at, held = found
+    @of_held("run", values=st.dictionaries(st.sampled_from(["lr", "opt/b"]), atoms, min_size=1))
+    def params(self, at, held, values):
         given = {f"parameters/{key}": value for key, value in values.items()}
         _, error = self.attempt(held.worker, "params", at, values)
         if error:
@@ -436,19 +430,16 @@ class RunModel(RuleBasedStateMachine):
             self.assigned(held.container, given)
 
     @rule(number=which, path=series, values=st.lists(numbers, min_size=1, max_size=3), step=steps)
-    def extend(self, number: int, path: str, values: list[float], step: float) -> None:
+    def extend(self, number, path, values, step):
         at = [step + each for each in range(len(values))]
         deed = ("append", values[0], step) if len(values) == 1 else ("extend", values, at)
         if held := self.write(number, "float_series", path, *deed):
             held.container.book.column(path, at, values)
             self.pointed(held)
 
-    @rule(number=which, values=st.lists(numbers, min_size=2, max_size=2), step=steps)
-    def row(self, number: int, values: list[float], step: float) -> None:
+    @of_held(values=st.lists(numbers, min_size=2, max_size=2), step=steps)
+    def row(self, at, held, values, step):
         """`log_metrics`, of which a path that holds something else is left out."""
-        if (found := self.pick(number)) is None:
-            return
-        at, held = found
         row = {"loss": values[0], "row/acc": values[1]}
         if held.container.other("loss", "float_series"):
             row.pop("loss")
@@ -460,24 +451,24 @@ class RunModel(RuleBasedStateMachine):
             held.container.ever.setdefault(path, set()).add("float_series")
 
     @rule(number=which, path=series, text=contents, step=steps)
-    def text(self, number: int, path: str, text: str, step: float) -> None:
+    def text(self, number, path, text, step):
         if held := self.write(number, "string_series", path, "append", text, step):
             held.container.book.texts(path, (step, text))
             self.pointed(held)
 
     @rule(number=which, path=sets, some=words, more=st.booleans())
-    def change_set(self, *, number: int, path: str, some: list[str], more: bool) -> None:
+    def change_set(self, *, number, path, some, more):
         deed = "add" if more else "remove"
         if held := self.write(number, "string_set", path, deed, some):
             held.container.book.op(deed, path=path, values=some)
 
     @rule(number=which, path=sets, some=words)
-    def assign_set(self, number: int, path: str, some: list[str]) -> None:
+    def assign_set(self, number, path, some):
         if held := self.write(number, "string_set", path, "assign", set(some)):
             held.container.book.op("assign_set", path=path, values=some)
 
     @rule(number=which, path=st.sampled_from(["a", "file"]), content=contents)
-    def upload(self, number: int, path: str, content: str) -> None:
+    def upload(self, number, path, content):
         if held := self.write(number, "file", path, "upload", content):
             digest = hashlib.sha256(content.encode()).hexdigest()
             held.container.book.op("file", path=path, file={"sha256": digest})
@@ -487,7 +478,7 @@ class RunModel(RuleBasedStateMachine):
         path=st.sampled_from(["files", "a/b"]),
         files=st.dictionaries(st.sampled_from(["x", "y"]), contents, min_size=1, max_size=2),
     )
-    def upload_files(self, number: int, path: str, files: dict[str, str]) -> None:
+    def upload_files(self, number, path, files):
         """Add files to a set; one of the same name takes the place of the other."""
         if held := self.write(number, "file_set", path, "upload_files", files):
             members = {
@@ -497,16 +488,13 @@ class RunModel(RuleBasedStateMachine):
             held.container.book.op("files", path=path, members=members)
 
     @rule(number=which, path=st.sampled_from(["files", "a/b"]), name=st.sampled_from("xyz"))
-    def delete_files(self, number: int, path: str, name: str) -> None:
+    def delete_files(self, number, path, name):
         if held := self.write(number, "file_set", path, "delete_files", [name]):
             held.container.book.op("unfiles", path=path, names=[name])
 
-    @rule(number=which, path=st.one_of(series, sets, kept, st.just("files")))
-    def clear(self, number: int, path: str) -> None:
+    @of_held(path=st.one_of(series, sets, kept, st.just("files")))
+    def clear(self, at, held, path):
         """Empty a series or a set; whatever is there by somebody else, too."""
-        if (found := self.pick(number)) is None:
-            return
-        at, held = found
         container = held.container
         if not self.alone(self.held, at, container.seen.get(path, {})):
             return
@@ -522,12 +510,11 @@ class RunModel(RuleBasedStateMachine):
             container.book.op("clear", path=path)
             container.seen.pop(path, None)
 
-    @rule(number=which, path=st.one_of(paths, series, sets, kept))
-    def delete(self, number: int, path: str) -> None:
+    @of_held(path=st.one_of(paths, series, sets, kept))
+    def delete(self, at, held, path):
         """Delete what is at a path and below."""
-        if (found := self.pick(number)) is None or path.startswith("sys/"):
+        if path.startswith("sys/"):
             return
-        at, held = found
         container = held.container
         if not self.alone(self.held, at, container.seen.get(path, {})):
             return
@@ -542,35 +529,32 @@ class RunModel(RuleBasedStateMachine):
             for one in [one for one in container.seen if one == path]:
                 del container.seen[one]
 
-    @rule(number=which, path=kept, values=st.lists(st.integers(-9, 9).map(float), max_size=4))
-    def keep(self, number: int, path: str, values: list[float]) -> None:
+    @of_held("run", path=kept, values=st.lists(st.integers(-9, 9).map(float), max_size=4))
+    def keep(self, at, held, path, values):
         """Keep statistics of numbers: those of all processes add up."""
-        if (found := self.pick(number, "run")) is None or not values:
+        if not values:
             return
-        at, held = found
         self.do(held.worker, "keep", at, path, values)
         held.container.seen.setdefault(path, {}).setdefault(at, []).extend(values)
         self.began(held)
 
-    @rule(number=which)
-    def time(self, number: int) -> None:
+    @of_held("run")
+    def time(self, at, held):
         """Time a block."""
-        if (found := self.pick(number, "run")) is not None:
-            at, held = found
-            self.do(held.worker, "chrono", at, "block")
-            timed = held.container.timed.setdefault("chronos/block", {})
-            timed[at] = timed.get(at, 0) + 1
-            self.began(held)
+        self.do(held.worker, "chrono", at, "block")
+        timed = held.container.timed.setdefault("chronos/block", {})
+        timed[at] = timed.get(at, 0) + 1
+        self.began(held)
 
     @rule(worker=workers, project=projects, name=st.sampled_from("uv"), value=st.integers(0, 9))
-    def group(self, worker: int, project: str, name: str, value: int) -> None:
+    def group(self, worker, project, name, value):
         """Record something of a group."""
         self.do(worker, "group", project, name, "seed", value)
         self.assigned(self.projects[project], {f"groups/{name}/metadata/seed": value})
 
     # ------------------------------------------------------------------- claims, trash
 
-    def free(self, project: str) -> list[Container]:
+    def free(self, project):
         inside = [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
         return [
             one
@@ -579,7 +563,7 @@ class RunModel(RuleBasedStateMachine):
         ]
 
     @rule(worker=workers, project=projects, done=st.booleans())
-    def claim(self, *, worker: int, project: str, done: bool) -> None:
+    def claim(self, *, worker, project, done):
         """Claim the oldest run that nobody has."""
         free = self.free(project)
         values = {"parameters/todo": False} if done else None
@@ -593,7 +577,7 @@ class RunModel(RuleBasedStateMachine):
                 self.assigned(free[0], values)
 
     @rule(number=which)
-    def release(self, number: int) -> None:
+    def release(self, number):
         """Give a claim back."""
         claims = [(at, one) for at, one in self.held.items() if one.claims]
         if claims:
@@ -603,7 +587,7 @@ class RunModel(RuleBasedStateMachine):
             held.claims, held.container.holder = False, None
 
     @rule(worker=workers, number=which, trashed=st.booleans())
-    def trash(self, *, worker: int, number: int, trashed: bool) -> None:
+    def trash(self, *, worker, number, trashed):
         """Put a run into the trash, or take it out."""
         runs = self.runs(trashed=not trashed)
         if runs:
@@ -612,7 +596,7 @@ class RunModel(RuleBasedStateMachine):
             self.assigned(run, {"sys/trashed": trashed})
 
     @rule(worker=workers, project=projects)
-    def claim_group(self, worker: int, project: str) -> None:
+    def claim_group(self, worker, project):
         """Claim the first group that has runs and that nobody else has in this project."""
         inside = [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
         tagged = [one.visible().get("sys/group_tags", ("", set())) for one in inside]
@@ -627,7 +611,7 @@ class RunModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.groups)
     @rule(number=which)
-    def release_group(self, number: int) -> None:
+    def release_group(self, number):
         """Give a group back."""
         at = list(self.groups)[number % len(self.groups)]
         worker, _, _ = self.groups.pop(at)
@@ -637,7 +621,7 @@ class RunModel(RuleBasedStateMachine):
     # ------------------------------------------------------------------- attempts
 
     @rule(number=which)
-    def checkpoint(self, number: int) -> None:
+    def checkpoint(self, number):
         """Save what a training needs to go on from here."""
         owners = [(at, one) for at, one in self.held.items() if one.owner]
         if owners:
@@ -649,7 +633,7 @@ class RunModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.saved)
     @rule(worker=workers, number=which)
-    def resume(self, worker: int, number: int) -> None:
+    def resume(self, worker, number):
         """Begin an attempt: what older ones recorded after the checkpoint is hidden.
 
         Who owned the run stops first: what one of an older attempt goes on to record is hidden or
@@ -672,36 +656,34 @@ class RunModel(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------- reading
 
-    def document(self, worker: int | Worker, one: Container) -> dict[str, Any]:
+    def document(self, worker, one):
         asked = self.workers[worker] if isinstance(worker, int) else worker
         return dict(asked.do("read_at", one.kind, one.project, one.name))
 
     @rule(worker=workers, number=which)
-    def read(self, worker: int, number: int) -> None:
+    def read(self, worker, number):
         """Another process, or the same one, reads a container."""
         known = [*self.containers, *self.projects.values()]
         one = known[number % len(known)]
         if one.kind != "project" or one.book.offset > one.book.ends[0]:
             self.compare(one, self.document(worker, one))
 
-    @rule(number=which)
-    def read_own(self, number: int) -> None:
+    @of_held("run")
+    def read_own(self, at, held):
         """Who holds a container reads it."""
-        if (found := self.pick(number, "run")) is not None:
-            at, held = found
-            self.compare(held.container, self.do(held.worker, "own", at))
+        self.compare(held.container, self.do(held.worker, "own", at))
 
     @rule(worker=workers, project=projects, name=st.sampled_from("uvw"))
-    def look(self, worker: int, project: str, name: str) -> None:
+    def look(self, worker, project, name):
         """Look at tables."""
         self.compare_tables(self.workers[worker], project, name)
 
-    def compare_tables(self, asked: Worker, project: str, name: str) -> None:
+    def compare_tables(self, asked, project, name):
         inside = [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
         assert set(asked.do("found", project)) == {one.name for one in inside}
         shown = {one.name: one.visible() for one in inside}
 
-        def has(run: Container, path: str) -> set[str]:
+        def has(run, path):
             family, value = shown[run.name].get(path, ("", None))
             return value if family == "string_set" else set()
 
@@ -718,7 +700,7 @@ class RunModel(RuleBasedStateMachine):
             assert row.get("runs", 0) == count
             assert row.get("metadata/seed") == value
 
-    def merged(self, one: Container) -> dict[str, Any]:
+    def merged(self, one):
         """Return keyed tags as they are shown."""
         found = {
             path[5:]: value[1]
@@ -727,7 +709,7 @@ class RunModel(RuleBasedStateMachine):
         }
         return found | {key: value[1] for key, (_, value) in self.above(one).items()}
 
-    def compare(self, one: Container, told: dict[str, Any], *, live: bool = True) -> None:
+    def compare(self, one, told, *, live=True):
         """Compare what was read of a container with what must be there."""
         found = dict(told["attributes"])
         assert "monitoring/seamark/fold_errors" not in found
@@ -769,7 +751,7 @@ class RunModel(RuleBasedStateMachine):
         if one.kind == "run":
             self.compare_run(one, found, live=live)
 
-    def compare_kept(self, one: Container, found: dict[str, Any]) -> None:
+    def compare_kept(self, one, found):
         """Compare what is kept of numbers: of who lives or was killed, some first part is there."""
         loose = one.killed | self.held.keys()
         for path, parts in one.seen.items():
@@ -785,8 +767,8 @@ class RunModel(RuleBasedStateMachine):
             count = found.get(path, {}).get("value", {"count": 0})["count"]
             assert least <= count <= sum(timed.values())
 
-    def compare_run(self, one: Container, found: dict[str, Any], *, live: bool) -> None:
-        def atom(path: str) -> Any:
+    def compare_run(self, one, found, *, live):
+        def atom(path):
             return found.get(path, {}).get("value")
 
         assert atom("sys/revision") == one.revision
@@ -800,14 +782,14 @@ class RunModel(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------- the end
 
-    def everything(self, asked: Worker, *, live: bool) -> None:
+    def everything(self, asked, *, live):
         for one in [*self.containers, *self.projects.values()]:
             if one.kind != "project" or one.book.offset > one.book.ends[0]:
                 self.compare(one, self.document(asked, one), live=live)
         for project in PROJECTS:
             self.compare_tables(asked, project, "u")
 
-    def teardown(self) -> None:
+    def teardown(self):
         """Read all of it: here, from the bytes alone, and from a copy."""
         try:
             self.everything(self.workers[0], live=True)

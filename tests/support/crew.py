@@ -190,17 +190,10 @@ class Deeds:
     def make_model(self, at: int, project: str, key: str) -> None:
         self.held[at] = self.seamark.init_model(project=project, key=key, **self.root)
 
-    def open_model(self, at: int, project: str, key: str) -> None:
-        given = {"with_id": key}
-        self.held[at] = self.seamark.init_model(project=project, **given, **self.root)
-
     def version(self, at: int, project: str, model: str) -> tuple[str, int]:
         made = self.seamark.init_model_version(model=model, project=project, **self.root)
         self.held[at] = made
         return str(made.id), int(made["sys/version"].fetch())
-
-    def stage(self, at: int, stage: str) -> None:
-        self.held[at].change_stage(stage)
 
     def stop(self, at: int) -> None:
         self.held.pop(at).stop()
@@ -234,9 +227,6 @@ class Deeds:
 
     def set_state(self, at: int, state: str) -> None:
         self.held[at].set_state(state)
-
-    def start(self, at: int) -> None:
-        self.held[at].start()
 
     def trash(self, project: str, run: str, trashed: Any) -> None:
         self.project(project).trash([run], trashed=trashed)
@@ -305,9 +295,6 @@ class Deeds:
         self.held[at].add_file(file, name)
         file.unlink()
 
-    def add_reference(self, at: int, uri: str) -> None:
-        self.held[at].add_reference(uri)
-
     def save(self, at: int) -> tuple[str, int]:
         artifact = self.held.pop(at)
         artifact.save()
@@ -336,16 +323,12 @@ class Deeds:
         return dict(self.held[at].session.recorded.document())
 
     def read_at(self, kind: str, project: str, name: str) -> dict[str, Any]:
-        """Read any container, opened for it."""
+        """Read a run or a project, opened for it."""
         given = {"project": project, "mode": "read-only", **self.root}
         if kind == "run":
             opened = self.seamark.init_run(with_id=name, **given, **self.quiet)
-        elif kind == "project":
-            opened = self.seamark.init_project(**given)
-        elif kind == "model":
-            opened = self.seamark.init_model(with_id=name, **given)
         else:
-            opened = self.seamark.init_model_version(with_id=name, **given)
+            opened = self.seamark.init_project(**given)
         return dict(opened.session.recorded.document())
 
     def found(self, project: str, query: str | None = None) -> list[str]:
@@ -357,12 +340,6 @@ class Deeds:
 
     def members(self, project: str, name: str) -> list[str]:
         return list(self.project(project).group(name).fetch_runs_table(columns=[])["sys/id"])
-
-    def tags(self, project: str, run: str) -> dict[str, Any]:
-        opened = self.seamark.init_run(
-            project=project, with_id=run, mode="read-only", **self.root, **self.quiet
-        )
-        return dict(opened.tags)
 
     def group_facts(self, project: str) -> dict[str, Any]:
         return {row["sys/id"]: dict(row) for row in self.project(project).fetch_groups_table()}

@@ -74,8 +74,7 @@ ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int
 
 @pytest.mark.parametrize(
     ("environment", "job_run", "journals", "expected"),
-    [row[1:] for row in ROWS],
-    ids=[row[0] for row in ROWS],
+    [pytest.param(*row[1:], id=row[0]) for row in ROWS],
 )
 def test_restart(environment, job_run, journals, expected, tmp_path, monkeypatch):
     """What is gone on with is what the sentence of its row promises."""
@@ -91,11 +90,12 @@ def test_restart(environment, job_run, journals, expected, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("journals", "attempt"),
     [
-        ([left("a", argv=OTHER_FOLD)], 1),
-        ([left("a", job="slurm:18"), left("a", job="slurm:18", attempt=1)], None),
-        ([left("a", job="slurm:18", attempt=4), left("a")], 5),
+        pytest.param([left("a", argv=OTHER_FOLD)], 1, id="of the job"),
+        pytest.param(
+            [left("a", job="another"), left("a", job="another", attempt=1)], None, id="no"
+        ),
+        pytest.param([left("a", job="another", attempt=4), left("a")], 5, id="of both"),
     ],
-    ids=["of the job", "of another job", "of both"],
 )
 def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(
     journals, attempt, tmp_path, monkeypatch

@@ -66,7 +66,6 @@ class Container:
     book: JournalBuilder = field(default_factory=JournalBuilder)
     ever: dict[str, set[str]] = field(default_factory=dict)
     seen: dict[str, dict[int, list[float]]] = field(default_factory=dict)
-    timed: dict[str, dict[int, int]] = field(default_factory=dict)
     killed: set[int] = field(default_factory=set)
     state: str | None = "running"
     """None: it had several owners, or may have; who wins is not this test's to say."""
@@ -144,7 +143,6 @@ class RunModel(RuleBasedStateMachine):
         self.containers: list[Container] = []
         self.projects = {path: Container("project", path, path) for path in PROJECTS}
         self.held: dict[int, Held] = {}
-        self.groups: dict[int, tuple[int, str, str]] = {}
         self.saved: list[tuple[Container, int, dict[str, Any]]] = []
         self.at = 0
         self.told: list[str] = []
@@ -322,7 +320,6 @@ class RunModel(RuleBasedStateMachine):
         self.told.append(f"{was.pid} {'killed' if kill else 'ended'}")
         (was.kill if kill else was.end)()
         self.workers[worker] = self.hire()
-        self.groups = {at: one for at, one in self.groups.items() if one[0] != worker}
         for at in [at for at, one in self.held.items() if one.worker == worker]:
             if not kill:
                 self.left(at)
@@ -538,20 +535,6 @@ class RunModel(RuleBasedStateMachine):
         held.container.seen.setdefault(path, {}).setdefault(at, []).extend(values)
         self.began(held)
 
-    @of_held("run")
-    def time(self, at, held):
-        """Time a block."""
-        self.do(held.worker, "chrono", at, "block")
-        timed = held.container.timed.setdefault("chronos/block", {})
-        timed[at] = timed.get(at, 0) + 1
-        self.began(held)
-
-    @rule(worker=workers, project=projects, name=st.sampled_from("uv"), value=st.integers(0, 9))
-    def group(self, worker, project, name, value):
-        """Record something of a group."""
-        self.do(worker, "group", project, name, "seed", value)
-        self.assigned(self.projects[project], {f"groups/{name}/metadata/seed": value})
-
     # ------------------------------------------------------------------- claims, trash
 
     def free(self, project):
@@ -595,29 +578,6 @@ class RunModel(RuleBasedStateMachine):
             self.do(worker, "trash", run.project, run.name, trashed)
             self.assigned(run, {"sys/trashed": trashed})
 
-    @rule(worker=workers, project=projects)
-    def claim_group(self, worker, project):
-        """Claim the first group that has runs and that nobody else has in this project."""
-        inside = [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
-        tagged = [one.visible().get("sys/group_tags", ("", set())) for one in inside]
-        there = {name for family, some in tagged if family == "string_set" for name in some}
-        taken = {name for _, at, name in self.groups.values() if at == project}
-        free = sorted(there - taken)
-        found = self.take(worker, "claim_group", project, "runs > 0")
-        assert found == (free[0] if free else None)
-        if free:
-            self.at += 1
-            self.groups[self.at] = (worker, project, free[0])
-
-    @precondition(lambda self: self.groups)
-    @rule(number=which)
-    def release_group(self, number):
-        """Give a group back."""
-        at = list(self.groups)[number % len(self.groups)]
-        worker, _, _ = self.groups.pop(at)
-        assert self.do(worker, "release", at) is True
-        assert self.do(worker, "release", at) is False
-
     # ------------------------------------------------------------------- attempts
 
     @rule(number=which)
@@ -649,7 +609,7 @@ class RunModel(RuleBasedStateMachine):
         assert self.take(worker, "resume", run.project, state) == run.name
         run.attempt += 1
         run.book.hidden |= {at for at, of in run.points if at >= offset and of < run.attempt}
-        for parts in (*run.seen.values(), *run.timed.values()):
+        for parts in run.seen.values():
             run.killed |= parts.keys()  # of these, what the checkpoint had is left
         self.owns(run)
         self.hold(worker, run, owner=True)
@@ -691,14 +651,6 @@ class RunModel(RuleBasedStateMachine):
         assert set(asked.do("members", project, name)) == members
         wanted = {one.name for one in inside if self.merged(one).get("k") == 1}
         assert set(asked.do("found", project, "tags/k = 1")) == wanted
-        facts = asked.do("group_facts", project)
-        told = self.projects[project].visible()
-        for group in "uvw":
-            count = sum(group in has(one, "sys/group_tags") for one in inside)
-            value = told.get(f"groups/{group}/metadata/seed", ("", [None, None]))[1][1]
-            row = facts.get(group, {})
-            assert row.get("runs", 0) == count
-            assert row.get("metadata/seed") == value
 
     def merged(self, one):
         """Return keyed tags as they are shown."""
@@ -718,7 +670,7 @@ class RunModel(RuleBasedStateMachine):
         shown = {
             path
             for path in found
-            if not path.startswith(("sys/", "monitoring/", "kept/", "chronos/"))
+            if not path.startswith(("sys/", "monitoring/", "kept/"))
             and not path.endswith("/claimed_by")
         }
         assert shown == {path for path in wanted if not path.startswith("sys/")}
@@ -762,10 +714,6 @@ class RunModel(RuleBasedStateMachine):
                 sums = {(m + n, x + y) for m, x in sums for n, y in first}
             seen = found.get(path, {}).get("value", {"count": 0, "sum": 0.0})
             assert (seen["count"], seen["sum"]) in sums, path
-        for path, timed in one.timed.items():
-            least = sum(count for at, count in timed.items() if at not in loose)
-            count = found.get(path, {}).get("value", {"count": 0})["count"]
-            assert least <= count <= sum(timed.values())
 
     def compare_run(self, one, found, *, live):
         def atom(path):
@@ -830,8 +778,7 @@ def test_what_a_resumed_training_recorded_after_the_checkpoint_is_hidden(tmp_pat
         ("checkpoint", "number", {}),
         ("row", "number step values", {}),
         ("resume", "worker number", {}),
-        ("extend", "number step values", {"path": "loss"}),
-        ("claim_group", "worker project", {}),  # the first ones are done in this order
+        ("extend", "number step values", {"path": "loss"}),  # the first ones are done in this order
         ("text", "number", {"path": "c/d", "text": "t", "step": 1.0}),
         ("assign", "number value", {"path": "c"}),
         ("keep", "number", {"path": "kept/a", "values": [1.0, 2.0]}),
@@ -840,16 +787,14 @@ def test_what_a_resumed_training_recorded_after_the_checkpoint_is_hidden(tmp_pat
         ("resume", "worker number", {}),
         ("delete_files", "number name", {"path": "files"}),
         ("clear", "number path", {}),
-        ("release_group", "number", {}),
         ("leave", "worker kill", {}),
         ("read", "worker number", {}),
     ]
     with crews(None) as (RunModel.crew,):
         RunModel.place = tmp_path
         machine = RunModel()
-        for deed, drawn, given in deeds[:8] + draw.choices(deeds, k=30):
-            if machine.groups or deed != "release_group":
-                getattr(machine, deed)(**given, **{name: draws[name]() for name in drawn.split()})
+        for deed, drawn, given in deeds[:7] + draw.choices(deeds, k=30):
+            getattr(machine, deed)(**given, **{name: draws[name]() for name in drawn.split()})
         machine.teardown()
 
 

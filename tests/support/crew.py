@@ -208,13 +208,6 @@ class Deeds:
     def release(self, at: int) -> bool:
         return bool(self.held[at].release())
 
-    def claim_group(self, at: int, project: str, query: str | None) -> str | None:
-        found = self.project(project).claim_group(query)
-        if found is None:
-            return None
-        self.held[at] = found
-        return str(found.name)
-
     def checkpoint(self, at: int) -> dict[str, Any]:
         return dict(self.held[at].checkpoint_state())
 
@@ -277,13 +270,6 @@ class Deeds:
         for value in values:
             self.held[at][path].append(value)
 
-    def chrono(self, at: int, name: str) -> None:
-        with self.held[at].chrono(name):
-            pass
-
-    def group(self, project: str, name: str, key: str, value: Any) -> None:
-        self.project(project).group(name)[key] = value
-
     # -- artifacts
 
     def draft(self, at: int, project: str, name: str) -> None:
@@ -340,9 +326,6 @@ class Deeds:
 
     def members(self, project: str, name: str) -> list[str]:
         return list(self.project(project).group(name).fetch_runs_table(columns=[])["sys/id"])
-
-    def group_facts(self, project: str) -> dict[str, Any]:
-        return {row["sys/id"]: dict(row) for row in self.project(project).fetch_groups_table()}
 
     def versions(self, project: str, key: str) -> dict[str, int]:
         model = self.seamark.init_model(key, project=project, mode="read-only", **self.root)

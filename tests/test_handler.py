@@ -160,7 +160,7 @@ def test_every_verb_says_what_is_wrong_with_a_path(run, path, what):
     assert ops(run) == before
 
 
-def test_slashes_too_many_are_ignored(run):
+def test_slashes_too_many_in_a_path_are_ignored(run):
     run["/config"] = 1
     run["a/"]["//b"].append(2)
     run["a"]["c//d/"] = 3
@@ -174,43 +174,39 @@ def test_slashes_too_many_are_ignored(run):
     assert [path for path in ("config", "a/b", "a/c") if run.exists(path)] == ["a/b"]
 
 
-def test_a_path_may_be_1024_bytes_of_utf8_long(run, again):
-    path = "ä" * 500 + "/" + "x" * 23
-    run[path] = 1
-    run["with blank/und.punkt/🚢/%2F\\'\""] = 2
-    assert again()[path].fetch() == 1
-    assert again()["with blank/und.punkt/🚢/%2F\\'\""].fetch() == 2
+def test_a_path_may_have_1024_bytes_of_any_characters_but_control_characters(run, again):
+    paths = ["ä" * 500 + "/" + "x" * 23, "with blank/und.punkt/🚢/%2F\\'\""]
+    for path in paths:
+        run[path] = 1
+        assert again()[path].fetch() == 1
     with pytest.raises(PathError, match="1024"):
-        run["p"][path]
+        run["p"][paths[0]]
 
 
-@pytest.mark.parametrize("name", ["id", "state", "running_time"])
-def test_no_verb_writes_a_derived_field(run, name):
-    at = f"sys/{name}"
-    for act in (
-        lambda: run.__setitem__(at, "x"),
-        lambda: run.assign({"sys": {name: "x"}}),
-        lambda: run[at].append(1),
-        lambda: run[at].extend([1]),
-        lambda: run[at].add("x"),
-        lambda: run[at].upload(File.from_content("x")),
-        run[at].clear,
-        lambda: run.pop(at),
-    ):
-        with pytest.raises(PathError, match="derived"):
-            act()
-
-
-@pytest.mark.parametrize("at", ["sys/tags", "sys/name", "sys/mine"])
-def test_no_series_lies_below_sys(run, again, caplog, at):
-    for act in (lambda: run[at].append(1), lambda: run[at].extend(["a"])):
-        with pytest.raises(PathError, match="cannot be a series"):
-            act()
-    run.log_metrics({at: 1.0, "loss": 2.0})
-    assert f"{at!r} cannot be a series" in caplog.text
+def test_neither_derived_fields_nor_series_are_written_below_sys(run, again, caplog):
+    for name in ("id", "state", "running_time"):
+        at = run[f"sys/{name}"]
+        for act in (
+            partial(at.assign, "x"),
+            partial(run.assign, {"sys": {name: "x"}}),
+            partial(at.append, 1),
+            partial(at.extend, [1]),
+            partial(at.add, "x"),
+            partial(at.upload, File.from_content("x")),
+            at.clear,
+            at.pop,
+        ):
+            with pytest.raises(PathError, match="derived"):
+                act()
+    for path in ("sys/tags", "sys/name", "sys/mine"):
+        for act in (partial(run[path].append, 1), partial(run[path].extend, ["a"])):
+            with pytest.raises(PathError, match="cannot be a series"):
+                act()
+        run.log_metrics({path: 1.0, "loss": 2.0})
+    assert "'sys/tags' cannot be a series" in caplog.text
     assert not again().exists("sys/mine")
     assert again()["sys/tags"].fetch() == set()
-    assert again()["loss"].fetch_last() == 2.0
+    assert len(again()["loss"].fetch_points()) == 3
 
 
 def test_a_handler_of_a_namespace_has_every_verb(run):
@@ -250,21 +246,13 @@ def test_what_utf8_cannot_hold_stands_as_escapes(run, again, text):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    "text",
-    ["x" * ((4 << 20) + 1), "\x01" * (3 << 20)],
-    ids=["4 MiB + 1", "control characters"],
-)
-def test_a_text_of_any_length_is_kept_whole(run, again, text):
-    run["atom"] = text
-    run["series"].append(text)
-    reader = again()
-    assert reader["atom"].fetch() == text
-    assert reader["series"].fetch_last() == text
-    assert reader.fetch()["atom"] == text
-
-
-def test_an_assignment_of_any_size_goes_through(run, again):
+def test_texts_and_assignments_of_any_size_are_kept_whole(run, again):
+    for text in ("x" * ((4 << 20) + 1), "\x01" * (3 << 20)):
+        run["atom"] = text
+        run["series"].append(text)
+        reader = again()
+        assert reader["atom"].fetch() == reader.fetch()["atom"] == text
+        assert reader["series"].fetch_last() == text
     values = {f"k{number}": "x" * 500_000 for number in range(12)}
     values |= {f"big{number}": 3**20_000 for number in range(3)}
     run["many"] = values
@@ -333,14 +321,11 @@ def test_a_file_series_holds_files_of_memory_disk_and_images(run, again, tmp_pat
 
 
 def test_a_mapping_appends_to_each_series_below_the_path(run):
+    when = datetime(2020, 1, 1, 0, 0, 0, 1, timezone.utc)
     run["m"].append({"loss": 0.5, "inner": {"acc": 0.9}}, step=4)
     run["m"].append({"loss": 0.4, "inner": {"acc": 0.95}, "none": {}})
     run["m"].append({})  # the parameters of a trial that has none
-    run["n"].append(
-        {"text": "t", "number": 1.0},
-        step=2,
-        timestamp=datetime(2020, 1, 1, 0, 0, 0, 1, timezone.utc),
-    )
+    run["n"].append({"text": "t", "number": 1.0}, step=2, timestamp=when)
     assert run["m/loss"].fetch_points().step.tolist() == [4, 5]
     assert run["m/inner/acc"].fetch_points().value.tolist() == [0.9, 0.95]
     assert sorted(run["m"]) == ["inner", "loss"]
@@ -647,17 +632,10 @@ def test_an_artifact_is_known_by_names_and_contents_of_its_files(run, tmp_path):
 
 def test_reading_verbs_name_the_family_that_they_found(run):
     run["a"] = 1
-    for act in (
-        run["a"].fetch_points,
-        run["a"].fetch_hash,
-        run["a"].fetch_extension,
-        run["a"].fetch_files_list,
-        run["a"].list_fileset_files,
-        run["a"].download,
-        run["a"].download_last,
-    ):
+    verbs = ("fetch_points", "fetch_hash", "fetch_extension", "fetch_files_list")
+    for verb in (*verbs, "list_fileset_files", "download", "download_last"):
         with pytest.raises(SeamarkError, match="a single value"):
-            act()
+            getattr(run["a"], verb)()
     with pytest.raises(MissingFieldError, match="expected a series, got a single val"):
         run["a"].fetch_last()
 
@@ -741,23 +719,18 @@ def test_every_writing_verb_says_why_it_cannot_write(run, again):
     run["a"] = 1
     reader = again()
     run.stop()
-    for target, error in ((run, InactiveRunError), (reader, ReadOnlyError)):
-        at = target["a"]
-        for act in (
-            lambda at=at: at.assign(1),
-            lambda at=at: at.add("x"),
-            lambda at=at: at.remove("x"),
-            at.clear,
-            lambda at=at: at.upload(File.from_content("x")),
-            at.pop,
-        ):
+    file = File.from_content("x")
+    verbs = [("assign", 1), ("add", "x"), ("remove", "x"), ("clear",), ("upload", file), ("pop",)]
+    series = [("append", 1), ("append", "x"), ("extend", [1])]
+    for target, error, acts in (
+        (run, InactiveRunError, verbs),
+        (reader, ReadOnlyError, verbs + series),
+    ):
+        for verb, *value in acts:
             with pytest.raises(error, match=run.id):
-                act()
+                getattr(target["a"], verb)(*value)
         with pytest.raises(error):
             target["long"] = "x" * (5 << 20)
-    for verb, value in (("append", 1), ("append", "x"), ("extend", [1])):
-        with pytest.raises(ReadOnlyError, match=run.id):
-            getattr(reader["a"], verb)(value)
     assert not run.folder.blobs_dir.exists()
     assert reader["a"].fetch() == 1
 

@@ -36,7 +36,10 @@ def started_ranks(code, *words, size=1):
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", HEAD + textwrap.dedent(code), *map(str, words)],
-            stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=subprocess.DEVNULL,
+            text=True,
             env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size)},
         )
         for rank in range(size)
@@ -287,18 +290,3 @@ def test_independent_tasks_of_a_slurm_step_are_told_that_one_recorded(tmp_path):
     assert len(list((tmp_path / "root/p").iterdir())) == 4
     assert hints(procid="UNKNOWN") == [0, 0]
     assert len(list((tmp_path / "root/p").iterdir())) == 8  # what the hint says helps
-
-
-def test_an_exit_that_follows_on_a_signal_ends_a_with_block_as_interrupted(tmp_path):
-    """A handler of the training's own saves, and exits with a code."""
-    code = f"""
-        import os, signal, sys
-        from seamark import init_run
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
-        with init_run("p", root=sys.argv[1], custom_run_id="one", **{SIGNALS_ONLY!r}) as run:
-            run["x"] = 1
-            os.kill(os.getpid(), signal.SIGTERM)
-    """
-    words = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
-    assert subprocess.run(words, check=False, timeout=240).returncode == 7
-    assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}

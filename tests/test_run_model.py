@@ -110,6 +110,10 @@ class Held:
     """The one that its points belong to; None: to none, as of an evaluation."""
 
 
+def file_of(content):
+    return {"sha256": hashlib.sha256(content.encode()).hexdigest()}
+
+
 def kind_of(value):
     names = {int: "int", float: "float", str: "string", bool: "bool", type(None): "null"}
     return names[type(value)]
@@ -173,10 +177,8 @@ class RunModel(RuleBasedStateMachine):
             return None, error
 
     def pick(self, number, *kinds):
-        """Return one of what is held, and its number."""
-        found = [
-            (at, one) for at, one in self.held.items() if not kinds or one.container.kind in kinds
-        ]
+        held = self.held.items()
+        found = [(at, one) for at, one in held if not kinds or one.container.kind in kinds]
         return found[number % len(found)] if found else None
 
     def runs(self, *, trashed=False):
@@ -185,6 +187,9 @@ class RunModel(RuleBasedStateMachine):
             for one in self.containers
             if one.kind == "run" and (trashed is None or one.trashed is trashed)
         ]
+
+    def below(self, project):
+        return [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
 
     def hold(self, worker, container, **more):
         self.at += 1
@@ -278,7 +283,6 @@ class RunModel(RuleBasedStateMachine):
 
     @rule(worker=workers, number=which, owner=owners)
     def open(self, *, worker, number, owner):
-        """Open a run that somebody made."""
         runs = self.runs()
         if not runs:
             return
@@ -294,13 +298,11 @@ class RunModel(RuleBasedStateMachine):
 
     @rule(worker=workers, project=projects)
     def enter(self, worker, project):
-        """Open a project."""
         self.take(worker, "enter", project)
         self.hold(worker, self.projects[project])
 
     @of_held()
     def stop(self, at, held):
-        """Stop what is held."""
         self.do(held.worker, "stop", at)
         self.left(at)
 
@@ -332,17 +334,15 @@ class RunModel(RuleBasedStateMachine):
             if held.owner and run.state == "running":
                 run.state = "crashed"
 
-    @staticmethod
-    def alone(held, at, parts):
+    def alone(self, at, container, path):
         """Return whether nobody else who lives keeps something there.
 
         Who keeps numbers in memory does not hear that somebody else emptied the path.
         """
-        return not any(other in held for other in parts if other != at)
+        return not any(other in self.held for other in container.seen.get(path, {}) if other != at)
 
     @of_held("run", state=states)
     def set_state(self, at, held, state):
-        """An owner says how it is."""
         if held.owner is None:
             return
         _, error = self.attempt(held.worker, "set_state", at, state)
@@ -400,7 +400,6 @@ class RunModel(RuleBasedStateMachine):
 
     @of_held("run", path=st.sampled_from(["sys/name", "sys/description"]), text=contents)
     def say(self, at, held, path, text):
-        """Rename a run, or describe it."""
         self.do(held.worker, "assign", at, path, text)
         self.assigned(held.container, {path: text})
 
@@ -436,10 +435,9 @@ class RunModel(RuleBasedStateMachine):
 
     @of_held(values=st.lists(numbers, min_size=2, max_size=2), step=steps)
     def row(self, at, held, values, step):
-        """`log_metrics`, of which a path that holds something else is left out."""
         row = {"loss": values[0], "row/acc": values[1]}
         if held.container.other("loss", "float_series"):
-            row.pop("loss")
+            row.pop("loss")  # it is left out
         self.do(held.worker, "row", at, row, step)
         held.container.book.row(row, step)
         self.pointed(held)
@@ -453,22 +451,16 @@ class RunModel(RuleBasedStateMachine):
             held.container.book.texts(path, (step, text))
             self.pointed(held)
 
-    @rule(number=which, path=sets, some=words, more=st.booleans())
-    def change_set(self, *, number, path, some, more):
-        deed = "add" if more else "remove"
-        if held := self.write(number, "string_set", path, deed, some):
-            held.container.book.op(deed, path=path, values=some)
-
-    @rule(number=which, path=sets, some=words)
-    def assign_set(self, number, path, some):
-        if held := self.write(number, "string_set", path, "assign", set(some)):
-            held.container.book.op("assign_set", path=path, values=some)
+    @rule(number=which, path=sets, some=words, deed=st.sampled_from(["add", "remove", "assign"]))
+    def change_set(self, *, number, path, some, deed):
+        op, given = ("assign_set", set(some)) if deed == "assign" else (deed, some)
+        if held := self.write(number, "string_set", path, deed, given):
+            held.container.book.op(op, path=path, values=some)
 
     @rule(number=which, path=st.sampled_from(["a", "file"]), content=contents)
     def upload(self, number, path, content):
         if held := self.write(number, "file", path, "upload", content):
-            digest = hashlib.sha256(content.encode()).hexdigest()
-            held.container.book.op("file", path=path, file={"sha256": digest})
+            held.container.book.op("file", path=path, file=file_of(content))
 
     @rule(
         number=which,
@@ -478,10 +470,7 @@ class RunModel(RuleBasedStateMachine):
     def upload_files(self, number, path, files):
         """Add files to a set; one of the same name takes the place of the other."""
         if held := self.write(number, "file_set", path, "upload_files", files):
-            members = {
-                name: {"sha256": hashlib.sha256(content.encode()).hexdigest()}
-                for name, content in files.items()
-            }
+            members = {name: file_of(content) for name, content in files.items()}
             held.container.book.op("files", path=path, members=members)
 
     @rule(number=which, path=st.sampled_from(["files", "a/b"]), name=st.sampled_from("xyz"))
@@ -493,7 +482,7 @@ class RunModel(RuleBasedStateMachine):
     def clear(self, at, held, path):
         """Empty a series or a set; whatever is there by somebody else, too."""
         container = held.container
-        if not self.alone(self.held, at, container.seen.get(path, {})):
+        if not self.alone(at, container, path):
             return
         family = container.visible().get(path, ("",))[0]
         if path in container.seen:
@@ -513,7 +502,7 @@ class RunModel(RuleBasedStateMachine):
         if path.startswith("sys/"):
             return
         container = held.container
-        if not self.alone(self.held, at, container.seen.get(path, {})):
+        if not self.alone(at, container, path):
             return
         there = [*container.visible(), *container.seen]
         inside = any(one == path or one.startswith(path + "/") for one in there)
@@ -523,8 +512,7 @@ class RunModel(RuleBasedStateMachine):
             assert not inside, error
         else:
             container.book.op("delete", paths=[path])
-            for one in [one for one in container.seen if one == path]:
-                del container.seen[one]
+            container.seen.pop(path, None)
 
     @of_held("run", path=kept, values=st.lists(st.integers(-9, 9).map(float), max_size=4))
     def keep(self, at, held, path, values):
@@ -537,18 +525,11 @@ class RunModel(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------- claims, trash
 
-    def free(self, project):
-        inside = [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
-        return [
-            one
-            for one in sorted(inside, key=lambda one: one.order)
-            if one.atom("parameters/todo") is True and one.holder is None
-        ]
-
     @rule(worker=workers, project=projects, done=st.booleans())
     def claim(self, *, worker, project, done):
         """Claim the oldest run that nobody has."""
-        free = self.free(project)
+        todo = [one for one in self.below(project) if one.atom("parameters/todo") is True]
+        free = [one for one in sorted(todo, key=lambda one: one.order) if one.holder is None]
         values = {"parameters/todo": False} if done else None
         found = self.take(worker, "claim", project, "parameters/todo = true", values)
         assert found == (free[0].name if free else None)
@@ -561,7 +542,6 @@ class RunModel(RuleBasedStateMachine):
 
     @rule(number=which)
     def release(self, number):
-        """Give a claim back."""
         claims = [(at, one) for at, one in self.held.items() if one.claims]
         if claims:
             at, held = claims[number % len(claims)]
@@ -571,7 +551,6 @@ class RunModel(RuleBasedStateMachine):
 
     @rule(worker=workers, number=which, trashed=st.booleans())
     def trash(self, *, worker, number, trashed):
-        """Put a run into the trash, or take it out."""
         runs = self.runs(trashed=not trashed)
         if runs:
             run = runs[number % len(runs)]
@@ -635,11 +614,10 @@ class RunModel(RuleBasedStateMachine):
 
     @rule(worker=workers, project=projects, name=st.sampled_from("uvw"))
     def look(self, worker, project, name):
-        """Look at tables."""
         self.compare_tables(self.workers[worker], project, name)
 
     def compare_tables(self, asked, project, name):
-        inside = [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
+        inside = self.below(project)
         assert set(asked.do("found", project)) == {one.name for one in inside}
         shown = {one.name: one.visible() for one in inside}
 

@@ -12,6 +12,7 @@ from shutil import copytree
 from typing import Any
 
 import pytest
+from at_once import at_once
 from click.testing import CliRunner
 from command import app, output_of
 from recording import QUIET
@@ -225,9 +226,7 @@ def test_a_draft_is_seen_by_nobody_and_a_version_never_changes(given, data):
     artifact["rows"] = 7
     assert artifact.is_draft
     for read in (
-        artifact["rows"].fetch,
-        artifact.fetch,
-        artifact.download,
+        *(artifact["rows"].fetch, artifact.fetch, artifact.download),
         lambda: artifact.digest,
         lambda: artifact.version,
         lambda: artifact.open("a.txt"),
@@ -239,8 +238,7 @@ def test_a_draft_is_seen_by_nobody_and_a_version_never_changes(given, data):
         opened(given, "x")
     assert artifact.save() is artifact.save()
     assert (artifact.version, artifact.aliases) == (1, ["latest"])
-    assert artifact["rows"].fetch() == 7
-    assert artifact["sys/tags"].fetch() == {"raw"}
+    assert (artifact["rows"].fetch(), artifact["sys/tags"].fetch()) == (7, {"raw"})
     with pytest.raises(InactiveRunError, match="is saved and never changes"):
         artifact.add_dir(data)
     for change in (
@@ -255,10 +253,7 @@ def test_a_draft_is_seen_by_nobody_and_a_version_never_changes(given, data):
     artifact.stop()
     with pytest.raises(ReadOnlyError):
         opened(given, "x")["later"] = 1
-    with (  # noqa: PT012 - what is raised ends the block
-        pytest.raises(KeyError),
-        seamark.init_artifact(name="x", **given) as other,
-    ):
+    with pytest.raises(KeyError), seamark.init_artifact(name="x", **given) as other:  # noqa: PT012
         other.add_file(data / "a.txt")
         raise KeyError
     (folder,) = iter_runs(given["root"], models=True)
@@ -327,20 +322,10 @@ artifact.stop()
 def test_processes_that_save_the_same_content_at_once_make_one_version(given):
     for content in ("one", "two"):  # before: who adds a file that another writes is told so
         Path(content).write_text(content * 100)
-    words = [sys.executable, "-c", _TOGETHER, str(given["root"])]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    processes = [
-        subprocess.Popen([*words, content], **pipes) for content in ("one", "one", "two", "two")
-    ]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    told = [process.communicate()[0].split() for process in processes]
-    assert all(process.returncode == 0 for process in processes)
+    words = [(given["root"], content) for content in ("one", "one", "two", "two")]
+    told = {tuple(line.split()) for (line,) in at_once(_TOGETHER, *words)}
     numbers = dict(told)
-    assert len({tuple(one) for one in told}) == len(numbers) == 2
+    assert len(told) == len(numbers) == 2
     assert sorted(numbers.values()) == ["1", "2"]
     versions = list(iter_runs(given["root"], models=True))
     assert {one.run for one in versions} == numbers.keys()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from shutil import copytree
 
 import pytest
+from at_once import at_once
 from command import output_of
 from journals import headers
 
@@ -231,15 +230,7 @@ for _ in range(3):
 @pytest.mark.once
 def test_processes_at_once_get_numbers_of_their_own(given, root):
     """No number is given twice or left out, and one of many gets a key; nobody waits."""
-    words = [sys.executable, "-c", _MAKE, str(root)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    made = [subprocess.Popen(words, **pipes) for _ in range(3)]
-    for one in made:
-        assert one.stdout.readline() == "ready\n"
-    for one in made:
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    lines = [line.split() for one in made for line in one.communicate()[0].splitlines()]
+    lines = [line.split() for one in at_once(_MAKE, *[(root,)] * 3) for line in one]
     assert lines.count(["K", "taken"]) == 2
     told = dict(line for line in lines if line[0] != "K")
     assert sorted(map(int, told.values())) == list(range(1, 10))

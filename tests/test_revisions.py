@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from at_once import at_once
+from command import output_of
 from recording import QUIET
 
 import seamark
@@ -178,15 +178,12 @@ def test_reuse_goes_on_with_the_newest_duplicate_and_error_names_it():
 
 
 def test_a_run_in_the_trash_or_purged_is_no_duplicate():
-    def command(*words):
-        assert CliRunner().invoke(app, words).exit_code == 0
-
     first, second = begin(params=PARAMS), begin(params=PARAMS)
-    command("trash", second.id)
+    output_of("trash", second.id)
     assert begin(params=PARAMS, on_duplicate="reuse").id == first.id
-    command("trash", first.id)
+    output_of("trash", first.id)
     for run in (first, second):
-        command("purge", run.id, "--yes")
+        output_of("purge", run.id, "--yes")
     third = begin(params=PARAMS, on_duplicate="error")
     assert facts(third)[2] == 3  # no number is given again
 
@@ -224,17 +221,12 @@ def test_processes_at_once_get_revisions_of_their_own():
     """Whoever comes later goes on with the newest run."""
     script = (
         "import seamark\n"
-        "input()\n"
+        "print('ready', flush=True)\ninput()\n"
         "run = seamark.init_run(project='t', params={'a': 1}, on_duplicate='reuse',"
         " capture=dict(script=False, git=False, packages=False, host=False))\n"
         "print(run.id)\nrun.stop()\n"
     )
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    some = [subprocess.Popen([sys.executable, "-c", script], **pipes) for _ in range(3)]
-    for process in some:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    ids = {process.communicate(timeout=120)[0].strip() for process in some}
+    ids = {line for (line,) in at_once(script, (), (), ())}
     table = seamark.init_project("t", mode="read-only").fetch_runs_table(
         columns=["sys/revision"], sort_by="sys/creation_time", ascending=True
     )

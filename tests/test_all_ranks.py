@@ -202,13 +202,8 @@ def test_each_rank_notes_how_it_ended(tmp_path, become):
         run.stop()
     assert run["sys/state"].fetch() == "completed"
     assert not run.exists("sys/failed")
-    states: dict[int, list[Any]] = {0: [], 1: []}
-    for journal in journals.journals(run):
-        ops = [frame.record for frame in journal.frames if frame.kind == journals.Kind.OP]
-        states[journal.header["rank"]] += [op for op in ops if op["op"] == "state"]
-    assert [op["state"] for op in states[0]] == ["running", "completed"]
-    failed = states[1][-1]
-    assert (failed["state"], failed["error"]["message"]) == ("failed", "rank one")
+    told = {one.rank: (one.state, one.why) for one in run.session.recorded.view().ranks()}
+    assert told == {0: ("completed", ""), 1: ("failed", "ValueError: rank one")}
     header = headers(run)[1]
     assert "rank one" in run[f"monitoring/{header['writer']}/traceback"].fetch()
     assert run[f"monitoring/{header['writer']}/pid"].fetch() == header["pid"]

@@ -130,17 +130,20 @@ def test_arguments_are_recorded_as_they_were_at_the_start(start):
 def test_arguments_win_over_variables_and_those_of_seamark_over_those_of_neptune(
     start, monkeypatch, tmp_path
 ):
+    run = start(None, root=None)  # without anything
+    assert (run.project, run.root, run.mode) == ("default", Path.cwd() / ".seamark", "online")
+    assert run.get_url() == (Path.cwd() / ".seamark/default" / run.id).as_uri()
     monkeypatch.setenv("NEPTUNE_PROJECT", "workspace/theirs")
     monkeypatch.setenv("NEPTUNE_CUSTOM_RUN_ID", "nightly")
-    assert start(None).project == "workspace/theirs"
-    first = start(None).id
+    first = start(None)
+    assert first.project == "workspace/theirs"
     monkeypatch.setenv("SEAMARK_PROJECT", "ours")
     monkeypatch.setenv("SEAMARK_CUSTOM_RUN_ID", "weekly")
     assert start(None).project == "ours"
     assert start("argument").project == "argument"
-    assert len({first, start(None).id, start(None, custom_run_id="other").id}) == 3
-    monkeypatch.delenv("SEAMARK_CUSTOM_RUN_ID")
-    monkeypatch.delenv("NEPTUNE_CUSTOM_RUN_ID")
+    assert len({first.id, start(None).id, start(None, custom_run_id="other").id}) == 3
+    for name in ("SEAMARK_CUSTOM_RUN_ID", "NEPTUNE_CUSTOM_RUN_ID"):
+        monkeypatch.delenv(name)
     monkeypatch.setenv("NEPTUNE_MODE", "disabled")
     assert start(None).mode == "disabled"
     monkeypatch.setenv("SEAMARK_MODE", "offline")
@@ -152,13 +155,6 @@ def test_arguments_win_over_variables_and_those_of_seamark_over_those_of_neptune
     monkeypatch.setenv("SEAMARK_MODE", "online")
     monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "elsewhere"))
     assert start("p", root=None).root == tmp_path / "elsewhere"
-
-
-def test_the_default_is_the_project_default_below_the_working_directory(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    with init_run(**QUIET) as run:
-        assert (run.project, run.root, run.mode) == ("default", tmp_path / ".seamark", "online")
-        assert run.get_url() == (tmp_path / ".seamark/default" / run.id).as_uri()
 
 
 # -------------------------------------------------------------------- modes
@@ -551,10 +547,10 @@ def test_threads_may_start_a_lazy_run_together(root):
     assert states(run) == ["running", "completed"]
 
 
-def test_an_unusable_root_does_not_end_a_training(tmp_path, caplog):
+def test_an_unusable_root_does_not_end_a_training(root, caplog):
     """A logger finds out late: one warning says so, another what was lost; every verb works."""
-    (tmp_path / "file").touch()
-    run = make_run(project="p", root=tmp_path / "file", **QUIET)
+    root.touch()
+    run = make_run(project="p", root=root, **QUIET)
     for step in range(5):
         run.log_metrics({"a": 1.0}, step)
         run["b"] = step
@@ -563,4 +559,4 @@ def test_an_unusable_root_does_not_end_a_training(tmp_path, caplog):
     assert run.session.recorder.writer.dropped["disk"] >= 15
     said = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert len(said) == 2
-    assert all(str(tmp_path / "file") in text for text in said)
+    assert all(str(root) in text for text in said)

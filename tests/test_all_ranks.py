@@ -19,7 +19,6 @@ from typing import Any
 
 import journals
 import pytest
-from forking import forking_torch
 from recording import QUIET
 
 from seamark import Run, init_run
@@ -43,17 +42,10 @@ def on_ranks(code, *args):
     return [said for said, _, _ in ended]
 
 
-@pytest.fixture(scope="module")
-def forks():
-    pytest.importorskip("torch")
-    with forking_torch() as found:
-        yield found
-
-
-def on_forked_ranks(forks, code, *args, size=2):
+def on_forked_ranks(torch_forks, code, *args, size=2):
     """Run a script on every rank at once, as `on_ranks`, in processes that have torch already."""
     environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]
-    ended = forks.run(HEAD + JOIN + textwrap.dedent(code), *args, environments=environments)
+    ended = torch_forks.run(HEAD + JOIN + textwrap.dedent(code), *args, environments=environments)
     assert [each.code for each in ended] == [0] * size, [each.stderr for each in ended]
     return [each.stdout for each in ended]
 
@@ -388,7 +380,7 @@ def join():
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_ranks_agree_on_a_run_that_was_named(forks, tmp_path):
+def test_ranks_agree_on_a_run_that_was_named(torch_forks, tmp_path):
     """Rank 0 says which run it is, also to a rank that finds another one or none by that name."""
     made = [init_run("p", root=tmp_path / root, name="n", **QUIET) for root in ("r", "other")]
     for run in made:
@@ -410,13 +402,13 @@ def test_ranks_agree_on_a_run_that_was_named(forks, tmp_path):
         dist.destroy_process_group()
     """
     words = [str(tmp_path / name) for name in ("r", "meet", "other", "none")]
-    said = on_forked_ranks(forks, code, *words)
+    said = on_forked_ranks(torch_forks, code, *words)
     assert said == [f"{made[0].id}\n{made[0].id}\nTrue\nTrue\n" * 2] * 2
 
 
 @pytest.mark.parametrize("disabled", [False, True])
 @pytest.mark.once
-def test_ranks_agree_over_a_process_group(forks, tmp_path, disabled):
+def test_ranks_agree_over_a_process_group(torch_forks, tmp_path, disabled):
     """The id of rank 0, whatever each minted; a rank that is disabled keeps nobody waiting."""
     code = f"""
         dist = join()
@@ -427,7 +419,7 @@ def test_ranks_agree_over_a_process_group(forks, tmp_path, disabled):
         run.stop()
         dist.destroy_process_group()
     """
-    said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
+    said = on_forked_ranks(torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
     assert len(set(said)) == 1
     run = opened(tmp_path / "root", with_id=said[0].strip())
     assert series_paths(run) == ["loss"] if disabled else ["loss", "ranks/1/loss"]
@@ -435,7 +427,7 @@ def test_ranks_agree_over_a_process_group(forks, tmp_path, disabled):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
+def test_loggers_agree_once_the_ranks_can_talk(torch_forks, tmp_path):
     """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet.
 
     A rank that was silent before records from then on.
@@ -471,7 +463,9 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
         assert agreed_run(silent).id == agreed_run(silent).id
         dist.destroy_process_group()
     """
-    said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
+    said = on_forked_ranks(
+        torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3
+    )
     assert len(set(said)) == 1
     run = opened(tmp_path / "root", with_id=said[0].strip())
     assert series_paths(run) == ["loss", "ranks/1/loss", "ranks/2/loss"]
@@ -480,7 +474,7 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_group_that_moves_no_text_is_left_alone(forks, tmp_path):
+def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
     """As NCCL's before each process has chosen its device: another group is made for the moment."""
     code = """
         import torch.distributed as dist
@@ -497,7 +491,7 @@ def test_a_group_that_moves_no_text_is_left_alone(forks, tmp_path):
         assert dist.group.WORLD is group
         dist.destroy_process_group()
     """
-    assert on_forked_ranks(forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
+    assert on_forked_ranks(torch_forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
 
 
 # -------------------------------------------------------------------- ranks that record nothing

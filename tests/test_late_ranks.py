@@ -8,12 +8,9 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from forking import forking_torch
 from recording import QUIET
 
 from seamark import init_run
-
-pytest.importorskip("torch")
 
 HEAD = f"""
 import os, sys, threading
@@ -35,19 +32,13 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture(scope="module")
-def forks():
-    with forking_torch() as found:
-        yield found
-
-
 @pytest.fixture
-def worked(forks, tmp_path):
+def worked(torch_forks, tmp_path):
     """Do some work in two forked workers; return the runs, that of rank 0 first, and stderr."""
 
     def worked(code):
         root = tmp_path / "root"
-        (done,) = forks.run(HEAD + textwrap.dedent(code) + TAIL, str(root), environments=[{}])
+        (done,) = torch_forks.run(HEAD + textwrap.dedent(code) + TAIL, str(root), environments=[{}])
         assert done.code == 0, done.stderr
         names = sorted(one.name for one in (root / "p").iterdir())
         found = [init_run("p", root=root, with_id=name, mode="read-only") for name in names]
@@ -86,25 +77,6 @@ def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(worke
     assert [len(run["loss"].fetch_values()) for run in (zero, other)] == [2, 1]
     assert said.count("turned out to be rank 1") == 1
     assert other["sys/id"].fetch() in said
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_worker_that_begins_after_the_group_is_the_rank_that_it_is(worked):
-    """Nothing to take back, and nothing to warn of."""
-    (run,), said = worked(
-        """
-        def work(rank):
-            join(rank)
-            run = begin()
-            run["x"] = rank
-            run.log_metrics({"loss": rank}, 0)
-            run.stop()
-            dist.destroy_process_group()
-        """
-    )
-    assert (run["x"].fetch(), run["loss"].fetch()) == (0, 0)
-    assert "turned out" not in said
 
 
 @pytest.mark.once

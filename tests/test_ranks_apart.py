@@ -11,13 +11,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from forking import forking_torch
 from journals import headers
 from recording import QUIET
 
 from seamark import init_run
-
-pytest.importorskip("torch")
 
 HEAD = f"""
 import json, os, sys
@@ -34,19 +31,13 @@ def begin(root=root, **given):
 """
 
 
-@pytest.fixture(scope="module")
-def forks():
-    with forking_torch() as found:
-        yield found
-
-
 @pytest.fixture
-def on_ranks(forks, tmp_path):
+def on_ranks(torch_forks, tmp_path):
     """Run a script on two ranks; return what each printed, as JSON."""
     meetings = itertools.count()
 
     def on_ranks(code, **more):
-        ended = forks.run(
+        ended = torch_forks.run(
             HEAD + textwrap.dedent(code) + "dist.destroy_process_group()\n",
             *(str(tmp_path), str(tmp_path / f"meet{next(meetings)}")),
             environments=[{"RANK": str(rank), "WORLD_SIZE": "2", **more} for rank in range(2)],

@@ -48,8 +48,6 @@ atoms = st.one_of(
 numbers = st.floats(-9, 9, width=16)
 steps = st.integers(-2, 9).map(float)
 words = st.lists(st.sampled_from(["u", "v", "w"]), min_size=1, max_size=2)
-keys = st.sampled_from(["k", "l", "m/n"])
-tags = st.dictionaries(keys, st.integers(0, 2), max_size=2)
 contents = st.sampled_from(["one", "two", "three"])
 owners = st.sampled_from([None, False, False, True])
 states = st.sampled_from(["running", "failed", "suspended", "interrupted", "completed"])
@@ -62,16 +60,12 @@ class Container:
     kind: str
     project: str
     name: str
-    order: int = 0
     book: JournalBuilder = field(default_factory=JournalBuilder)
     ever: dict[str, set[str]] = field(default_factory=dict)
     seen: dict[str, dict[int, list[float]]] = field(default_factory=dict)
     killed: set[int] = field(default_factory=set)
     state: str | None = "running"
     """None: it had several owners, or may have; who wins is not this test's to say."""
-    revision: int | None = None
-    parent: str | None = None
-    holder: int | None = None
     attempt: int = 0
     """The newest one."""
     points: list[tuple[int, int]] = field(default_factory=list)
@@ -103,9 +97,6 @@ class Held:
     worker: int
     container: Container
     owner: bool | None = False
-    defined: dict[str, Any] | None = None
-    """Tags of projects above, as they were when they were asked."""
-    claims: bool = False
     attempt: int | None = None
     """The one that its points belong to; None: to none, as of an evaluation."""
 
@@ -201,85 +192,33 @@ class RunModel(RuleBasedStateMachine):
         """Do what gives a worker something more to hold."""
         return self.do(worker, deed, self.at + 1, *given)
 
-    # ------------------------------------------------------------------- tags above
-
-    def above(self, container):
-        """Return what projects above say of keyed tags, and which of them."""
-        parts = container.project.split("/")
-        if container.kind == "project":
-            parts.pop()
-        found: dict[str, tuple[str, Any]] = {}
-        for end in range(len(parts), 0, -1):
-            project = "/".join(parts[:end])
-            for path, (family, value) in self.projects[project].visible().items():
-                if path.startswith("tags/") and family == "atom":
-                    found[path[5:]] = (project, value)
-        return found
-
-    def refuses(self, held, given):
-        if held.defined is None:
-            found = self.above(held.container)
-            held.defined = {key: value for key, (_, value) in found.items()}
-        return any(
-            held.defined.get(key, pair)[:2] != pair
-            for key, value in given.items()
-            for pair in ([kind_of(value), value],)
-        )
-
     # ------------------------------------------------------------------- containers
 
     @initialize(project=projects)
     def first(self, project):
-        self.begin(worker=0, project=project, given={}, lr=0, more={}, start=True)
+        self.begin(worker=0, project=project, given={}, start=True)
 
     @rule(
         worker=workers,
         project=projects,
-        given=tags,
-        lr=st.integers(0, 1),
-        more=st.fixed_dictionaries(
-            {}, optional={"groups": words, "name": st.just("one"), "parent": which}
-        ),
+        given=st.fixed_dictionaries({}, optional={"groups": words, "name": st.just("one")}),
         start=st.booleans(),
     )
-    def begin(self, *, worker, project, given, lr, more, start):
-        """Begin a run; keyed tags that a project above has are refused."""
-        made = Container("run", project, "", len(self.containers), revision=0)
-        held = Held(worker, made, owner=True, attempt=0)
-        arguments = {"params": {"lr": lr, "todo": True}, "tags": given or None, **more}
-        if "parent" in more and (runs := self.runs()):
-            whole = runs[more["parent"] % len(runs)]
-            arguments["parent"] = f"{whole.project}/{whole.name}"
-            same = whole.project == project
-            made.parent = whole.name if same else arguments["parent"]
-        else:
-            arguments.pop("parent", None)
-        refused = bool(given) and self.refuses(held, given)
+    def begin(self, *, worker, project, given, start):
+        arguments = {"params": {"lr": 1, "todo": True}, **given}
         if not start:
             arguments["start"] = False
-        name, error = self.attempt(worker, "begin", self.at + 1, project, arguments)
-        assert bool(error) is refused, error or "a tag of a project above was set"
-        if error:
-            assert error.kind == "ArgumentError"
-            return
-        made.name = name
-        made.revision = 1 + sum(
-            one.project == project and one.book.header.get("lr") == lr
-            for one in self.runs(trashed=None)
-        )
-        made.book.header["lr"] = lr
+        made = Container("run", project, self.take(worker, "begin", project, arguments))
         made.state = "running" if start else "created"
-        atoms = {"parameters/lr": lr, "parameters/todo": True}
-        atoms |= {f"tags/{key}": value for key, value in given.items()}
-        if "name" in more:
-            atoms["sys/name"] = more["name"]
+        atoms = {"parameters/lr": 1, "parameters/todo": True}
+        if "name" in given:
+            atoms["sys/name"] = given["name"]
         self.assigned(made, atoms)
-        if "groups" in more:
-            made.book.op("add", path="sys/group_tags", values=more["groups"])
+        if "groups" in given:
+            made.book.op("add", path="sys/group_tags", values=given["groups"])
         made.ever |= {"sys/tags": {"string_set"}, "sys/group_tags": {"string_set"}}
         self.containers.append(made)
-        self.at += 1
-        self.held[self.at] = held
+        self.hold(worker, made, owner=True)
 
     @rule(worker=workers, number=which, owner=owners)
     def open(self, *, worker, number, owner):
@@ -309,11 +248,8 @@ class RunModel(RuleBasedStateMachine):
     def left(self, at):
         """Take it that a container was stopped."""
         held = self.held.pop(at)
-        run = held.container
-        if held.claims:
-            run.holder = None
-        if held.owner and run.state == "running":
-            run.state = "completed"
+        if held.owner and held.container.state == "running":
+            held.container.state = "completed"
 
     @rule(worker=workers, kill=st.booleans())
     def leave(self, *, worker, kill):
@@ -329,8 +265,6 @@ class RunModel(RuleBasedStateMachine):
             held = self.held.pop(at)
             run = held.container
             run.killed.add(at)
-            if held.claims:
-                run.holder = None
             if held.owner and run.state == "running":
                 run.state = "crashed"
 
@@ -402,19 +336,6 @@ class RunModel(RuleBasedStateMachine):
     def say(self, at, held, path, text):
         self.do(held.worker, "assign", at, path, text)
         self.assigned(held.container, {path: text})
-
-    @of_held(given=tags)
-    def tag(self, at, held, given):
-        """Set keyed tags; those that a project above has are refused, all together."""
-        if not given:
-            return
-        refused = self.refuses(held, given)
-        _, error = self.attempt(held.worker, "assign", at, "tags", given)
-        assert bool(error) is refused, error or "a tag of a project above was set"
-        if error:
-            assert error.kind == "ArgumentError"
-        else:
-            self.assigned(held.container, {f"tags/{key}": value for key, value in given.items()})
 
     @of_held("run", values=st.dictionaries(st.sampled_from(["lr", "opt/b"]), atoms, min_size=1))
     def params(self, at, held, values):
@@ -523,32 +444,6 @@ class RunModel(RuleBasedStateMachine):
         held.container.seen.setdefault(path, {}).setdefault(at, []).extend(values)
         self.began(held)
 
-    # ------------------------------------------------------------------- claims, trash
-
-    @rule(worker=workers, project=projects, done=st.booleans())
-    def claim(self, *, worker, project, done):
-        """Claim the oldest run that nobody has."""
-        todo = [one for one in self.below(project) if one.atom("parameters/todo") is True]
-        free = [one for one in sorted(todo, key=lambda one: one.order) if one.holder is None]
-        values = {"parameters/todo": False} if done else None
-        found = self.take(worker, "claim", project, "parameters/todo = true", values)
-        assert found == (free[0].name if free else None)
-        if free:
-            self.owns(free[0])
-            free[0].holder = self.at + 1
-            self.hold(worker, free[0], owner=True, claims=True)
-            if values:
-                self.assigned(free[0], values)
-
-    @rule(number=which)
-    def release(self, number):
-        claims = [(at, one) for at, one in self.held.items() if one.claims]
-        if claims:
-            at, held = claims[number % len(claims)]
-            assert self.do(held.worker, "release", at) is True
-            assert self.do(held.worker, "release", at) is False
-            held.claims, held.container.holder = False, None
-
     @rule(worker=workers, number=which, trashed=st.booleans())
     def trash(self, *, worker, number, trashed):
         runs = self.runs(trashed=not trashed)
@@ -627,30 +522,14 @@ class RunModel(RuleBasedStateMachine):
 
         members = {one.name for one in inside if name in has(one, "sys/group_tags")}
         assert set(asked.do("members", project, name)) == members
-        wanted = {one.name for one in inside if self.merged(one).get("k") == 1}
-        assert set(asked.do("found", project, "tags/k = 1")) == wanted
 
-    def merged(self, one):
-        """Return keyed tags as they are shown."""
-        found = {
-            path[5:]: value[1]
-            for path, (family, value) in one.visible().items()
-            if path.startswith("tags/") and family == "atom"
-        }
-        return found | {key: value[1] for key, (_, value) in self.above(one).items()}
-
-    def compare(self, one, told, *, live=True):
+    def compare(self, one, told):
         """Compare what was read of a container with what must be there."""
         found = dict(told["attributes"])
         assert "monitoring/seamark/fold_errors" not in found
         assert "monitoring/seamark/dropped" not in found
         wanted = one.visible()
-        shown = {
-            path
-            for path in found
-            if not path.startswith(("sys/", "monitoring/", "kept/"))
-            and not path.endswith("/claimed_by")
-        }
+        shown = {path for path in found if not path.startswith(("sys/", "monitoring/", "kept/"))}
         assert shown == {path for path in wanted if not path.startswith("sys/")}
         for path, (family, value) in wanted.items():
             got = found.get(path)
@@ -675,11 +554,8 @@ class RunModel(RuleBasedStateMachine):
                 assert lines["step"] == [point[0] for point in points], path
                 assert lines["value"] == [point[1] for point in points], path
         self.compare_kept(one, found)
-        inherited = {key: (project, value[1]) for key, (project, value) in self.above(one).items()}
-        got = told.get("inherited_tags", {})
-        assert {key: (each["project"], each["value"]) for key, each in got.items()} == inherited
-        if one.kind == "run":
-            self.compare_run(one, found, live=live)
+        if one.kind == "run" and one.state is not None:
+            assert found["sys/state"]["value"] == one.state
 
     def compare_kept(self, one, found):
         """Compare what is kept of numbers: of who lives or was killed, some first part is there."""
@@ -693,41 +569,28 @@ class RunModel(RuleBasedStateMachine):
             seen = found.get(path, {}).get("value", {"count": 0, "sum": 0.0})
             assert (seen["count"], seen["sum"]) in sums, path
 
-    def compare_run(self, one, found, *, live):
-        def atom(path):
-            return found.get(path, {}).get("value")
-
-        assert atom("sys/revision") == one.revision
-        assert atom("sys/parent") == one.parent
-        if one.state is not None:
-            assert atom("sys/state") == one.state
-        if live:
-            holder = None if one.holder is None else self.workers[self.held[one.holder].worker].pid
-            by = atom("sys/claimed_by")
-            assert holder is None or by.endswith(f":{holder}")
-
     # ------------------------------------------------------------------- the end
 
-    def everything(self, asked, *, live):
+    def everything(self, asked):
         for one in [*self.containers, *self.projects.values()]:
             if one.kind != "project" or one.book.offset > one.book.ends[0]:
-                self.compare(one, self.document(asked, one), live=live)
+                self.compare(one, self.document(asked, one))
         for project in PROJECTS:
             self.compare_tables(asked, project, "u")
 
     def teardown(self):
         """Read all of it: here, from the bytes alone, and from a copy."""
         try:
-            self.everything(self.workers[0], live=True)
-            self.everything(self.hire(), live=True)
+            self.everything(self.workers[0])
+            self.everything(self.hire())
             for worker in self.workers:
                 worker.end()
             for at in list(self.held):
                 self.left(at)
-            self.everything(self.hire(), live=False)
+            self.everything(self.hire())
             copy = self.folder / "copy"
             shutil.copytree(self.root, copy)
-            self.everything(self.hire(copy), live=False)
+            self.everything(self.hire(copy))
         finally:
             (self.folder / "deeds.txt").write_text("\n".join(self.told))
 
@@ -748,9 +611,8 @@ def test_what_a_resumed_training_recorded_after_the_checkpoint_is_hidden(tmp_pat
         "path": lambda: draw.choice(["files", "loss"]),
         "kill": lambda: draw.random() < 0.7,
     }
-    run = {"given": {}, "lr": 0, "more": {"groups": ["u", "v"]}, "start": True}
     deeds: list[tuple[str, str, dict[str, Any]]] = [
-        ("begin", "worker project", run),
+        ("begin", "worker project", {"given": {"groups": ["u", "v"]}, "start": True}),
         ("row", "number step values", {}),
         ("upload_files", "number files", {"path": "files"}),
         ("checkpoint", "number", {}),

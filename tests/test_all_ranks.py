@@ -164,7 +164,6 @@ def become(monkeypatch):
 
 
 def test_files_of_other_ranks_are_not_stored(tmp_path, become):
-    """No blob, no staged copy: only rank 0's file is there."""
     for rank in range(2):
         become(rank)
         source = tmp_path / f"big{rank}"
@@ -212,7 +211,6 @@ def test_ranks_that_cannot_agree_are_told_and_write_nothing(tmp_path, monkeypatc
 
 
 def test_one_process_alone_records_the_same_as_without_ranks(tmp_path):
-    """Byte by byte but for ids and times."""
     told = []
     for ranks in ("zero", "all"):
         with init_run("p", root=tmp_path / ranks, name="n", ranks=ranks, **QUIET) as run:
@@ -262,7 +260,6 @@ def test_a_rank_reads_little_before_its_first_record(tmp_path, become, monkeypat
 
 @pytest.mark.parametrize("mode", ["disabled", "read-only", "debug"])
 def test_other_ranks_write_nothing_in_modes_that_write_nothing(tmp_path, become, mode):
-    """The mode debug writes to a folder that is removed."""
     with begin(tmp_path) as run:
         run["x"] = 1
     before = sorted(tmp_path.rglob("*"))
@@ -274,7 +271,6 @@ def test_other_ranks_write_nothing_in_modes_that_write_nothing(tmp_path, become,
 
 
 def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, become):
-    """with_id on every rank; steps left out are numbered from this rank's own last one."""
     given: dict[str, Any] = {}
     for _ in range(2):
         for rank in range(2):
@@ -303,7 +299,6 @@ def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_may_be_another_rank(tmp_path):
-    """It is asked again there, although the parent's run was started."""
     cases = [(ranks, begun) for ranks in ("zero", "all") for begun in (False, True)]
     code = f"""
         for ranks, begun in {cases}:
@@ -355,7 +350,6 @@ def test_what_rank_0_saves_elsewhere_is_recorded_from_there(tmp_path, become):
 
 
 def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, caplog):
-    """A bad path, a value that is no number, no mapping at all: log_metrics never raises."""
     become(1)
     with begin(tmp_path) as run:
         run.log_metrics({"/bad": 1, "sys/state": 1, 5: 1, "good": 1, "text": "x"}, 0)
@@ -570,7 +564,6 @@ def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, b
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_path, become, order):
-    """Whichever is first; each time that the training is started anew."""
     state: dict[str, Any] = {}
     for start in range(3):
         runs: dict[int, Run] = {}

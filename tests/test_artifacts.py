@@ -281,7 +281,6 @@ def test_the_same_content_is_the_same_version(given):
 
 
 def test_the_version_that_was_given_an_alias_last_has_it(given, tmp_path):
-    """Also where folders were put together."""
     one, two = saved(given, "x", "1"), saved(given, "x", "2")
     one = seamark.init_artifact("x:1", **given)
     one.alias("best")
@@ -537,7 +536,6 @@ def test_a_disabled_artifact_records_nothing_and_refuses_mistakes(data, tmp_path
 
 
 def test_inputs_and_outputs_are_recorded_by_what_they_are(given, data):
-    """A container, a path, a version, a reference: each is recorded so that no other is meant."""
     version = saved(given, "digits", "1")
     draft = seamark.init_artifact(name="draft", **given)
     Path("run.yaml").write_text("inputs:\n- digits:1\n- content.txt\n")

@@ -63,7 +63,6 @@ def test_loading_a_checkpoint_hides_what_came_after_it():
 
 
 def test_one_process_may_go_back():
-    """The journal that it was writing is closed, and a new one names the positions."""
     with seamark.init_run(**QUIET) as run:
         state = went_on(run)
         assert run.resumed(state) is run

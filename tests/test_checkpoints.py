@@ -119,7 +119,6 @@ def test_a_file_that_the_callback_left_on_disk_stays_recorded(run, files):
 
 
 def test_a_file_that_somebody_else_removes_stays_recorded(run, files, keep):
-    """A file that the callback still names, and all of a folder that was temporary."""
     one, two = save("1.ckpt", "one"), save("2.ckpt", "two")
     update(files, one, two)
     update(files, one, save("3.ckpt", "three"))

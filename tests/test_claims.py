@@ -39,7 +39,6 @@ def claim(project, query="todo = true", **given):
 
 
 def test_a_claimed_run_is_nobody_elses():
-    """The first in order; it runs, holds what was set, and says who has it."""
     first, second = begin(2)
     assert "CLAIMED" not in output_of("ls")
     with seamark.init_project("team") as project:
@@ -63,7 +62,6 @@ def test_a_claimed_run_is_nobody_elses():
 
 
 def test_a_created_run_begins_once_it_is_claimed():
-    """With ``start=False`` it is held, and waits on."""
     waits = seamark.init_run(project="team/x", start=False, **QUIET)
     waits.stop()
     with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
@@ -180,7 +178,6 @@ def test_a_claim_lapses_when_its_process_was_silent_for_90_s(caplog):
 
 
 def test_a_killed_claimant_has_no_claim():
-    """What it set stays."""
     (only,) = begin()
     script = (
         "import os, seamark\n"
@@ -279,7 +276,6 @@ def test_odd_files_among_the_claims_are_passed_over():
 
 
 def test_claims_with_false_facts_harm_nobody():
-    """A process of another host, a time in the far future, numbers without end."""
     ids = begin(4)
     claims = Path(".seamark/team/x") / CLAIMS
     claims.mkdir()

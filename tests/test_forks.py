@@ -150,7 +150,6 @@ def test_a_fork_without_its_parent_has_its_own_points_and_says_so(child, tmp_pat
 
 
 def test_a_fork_begins_once_parent_and_step_are_known(parent):
-    """What was read before the second counts with it, for another reader too."""
     with record() as run:
         run["sys/forking/parent"] = "first"
         run.log_metrics({"loss": 1.0}, 20)
@@ -167,7 +166,6 @@ def test_a_fork_begins_once_parent_and_step_are_known(parent):
 
 
 def test_runs_that_were_forked_from_each_other_are_read_once_each():
-    """The circle is told; so is who names itself, or another folder."""
     with record(custom_run_id="a") as one:
         one.log_metrics({"loss": 1.0}, 1)
         one["sys/forking/parent"], one["sys/forking/step"] = "b", 100

@@ -81,7 +81,6 @@ def test_a_worker_that_learns_late_that_it_is_another_rank_stops_recording(worke
 
 @pytest.mark.once
 def test_a_run_that_both_name_keeps_the_state_of_rank_0(worked):
-    """With a custom_run_id both begin the same run, and what both recorded stays."""
     (run,), _ = worked(
         """
         def work(rank):

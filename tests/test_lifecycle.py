@@ -276,7 +276,6 @@ def test_a_process_that_turns_out_to_be_another_rank_stops_recording(
 
 
 def test_a_copy_that_turns_out_to_be_another_rank_leaves_the_state(tmp_path, monkeypatch):
-    """The run is recorded by rank 0, too, which made it."""
     run = init_run("p", root=tmp_path, **QUIET)
     run.log_metrics({"loss": 1.0}, 0)
     late = pickle.loads(pickle.dumps(run))

@@ -86,7 +86,6 @@ def test_what_is_no_model_is_refused(root, given):
 
 
 def test_arguments_come_in_neptunes_order():
-    """Those that Neptune has, first; the only one without a name is with_id."""
     for verb, fourth in ((seamark.init_model, "key"), (seamark.init_model_version, "model")):
         names = list(inspect.signature(verb).parameters)
         assert names[:5] == ["with_id", "name", fourth, "project", "mode"]
@@ -229,7 +228,6 @@ for _ in range(3):
 
 @pytest.mark.once
 def test_processes_at_once_get_numbers_of_their_own(given, root):
-    """No number is given twice or left out, and one of many gets a key; nobody waits."""
     lines = [line.split() for one in at_once(_MAKE, *[(root,)] * 3) for line in one]
     assert lines.count(["K", "taken"]) == 2
     told = dict(line for line in lines if line[0] != "K")

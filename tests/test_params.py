@@ -162,7 +162,6 @@ def test_disabled_runs_and_silent_ranks_answer_the_same(monkeypatch):
 
 
 def test_an_opened_run_answers_with_what_it_held():
-    """What this process sets stands over it, and what it deletes is gone."""
     with begin(params={"a": 1, "b": 2, "c": {"d": 3}, "long": "x" * 5_000_000}) as run:
         pass
     with begin(with_id=run.id) as again:

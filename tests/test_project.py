@@ -175,7 +175,6 @@ class TestRunsTable:
             project.fetch_series("a", ["twin"])
 
     def test_an_id_of_several_runs_is_each_of_them(self, project, record):
-        """As one copied to another project has it."""
         shared = [record(0.1, project=f"team/x/{at}", custom_run_id="k") for at in "ab"]
         assert shared[0] != shared[1]
         copytree(
@@ -228,7 +227,6 @@ class TestSeries:
             project.fetch_series("train/loss", "a nam")
 
     def test_one_long_table_of_several_runs_and_paths(self, project, record):
-        """Patterns choose paths; runs are chosen by id, query, table or all of them."""
         one, two = record(1.0, steps=2), record(2.0, steps=3)
         everything = project.fetch_series("train/*")
         assert len(everything) == 10
@@ -243,7 +241,6 @@ class TestSeries:
         assert found[0].keys() == {"run", "path", "step", "value", "time", "attempt"}
 
     def test_arrays_and_data_frames_hold_the_same_points(self, project, record):
-        """With categories and times in pandas; those of no points have all columns."""
         pandas = pytest.importorskip("pandas")
         run = record(1.0, steps=3)
         series = project.fetch_series(["train/loss", "train/acc"])

@@ -65,8 +65,6 @@ def statuses(root):
 
 @pytest.mark.once
 def test_show_names_the_ranks_that_met_a_bad_end(tmp_path):
-    """One is killed, one fails, one gets SIGTERM, one ends well while rank 0 goes on."""
-
     def show(*words):
         return output_of("show", "latest", *words, "--root", str(tmp_path))
 
@@ -172,7 +170,6 @@ def test_a_worker_of_torch_that_raises_has_failed(tmp_path):
 
 
 def test_a_rank_that_records_no_step_for_long_hangs(tmp_path):
-    """With ranks="zero" too."""
     from seamark.index.index import Index
     from seamark.reading.rank_words import rank_problems
 

@@ -90,7 +90,6 @@ def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(on_ranks, tmp_path):
 
 @pytest.mark.once
 def test_a_restarted_job_is_one_attempt_on_all_ranks(on_ranks, tmp_path):
-    """Whatever each sees of earlier attempts on its own disk."""
     code = """
         join()
         for restarts in range(3):

@@ -83,7 +83,6 @@ def test_each_command_line_goes_on_with_its_own_run(start):
 
 @pytest.mark.once
 def test_a_job_that_must_go_on_is_refused_without_a_run(start):
-    """At once, and nothing is on disk."""
     must = {"resume": "must"}
     for job in (SLURM, again(SLURM, 1)):
         assert "RunNotFoundError: resume='must': expected with_id" in start(job, value=1, **must)

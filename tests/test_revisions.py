@@ -237,7 +237,6 @@ def test_processes_at_once_get_revisions_of_their_own():
 
 
 def test_a_run_is_found_by_hash_and_revision():
-    """The newest, or the one asked for, opened for reading; None if there is none."""
     first, second = begin(params=PARAMS), begin(params=PARAMS)
     text = facts(first)[0]
     with seamark.init_project("t") as project:

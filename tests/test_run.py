@@ -476,7 +476,6 @@ def test_nothing_is_on_disk_before_the_first_record(root):
 
 
 def test_a_pickled_run_is_the_same_run(start):
-    """The copy has its id and place, opens its own journal when it records, and touches no disk."""
     run = start(name="n", tags=["a"], params={"lr": 1, "fn": lambda: 0})
     run["parameters/lr"] = 2
     run["sys/name"] = "renamed"
@@ -493,7 +492,6 @@ def test_a_pickled_run_is_the_same_run(start):
 
 
 def test_a_run_pickled_before_its_start_tells_of_itself(root):
-    """The first that records writes name, tags and parameters, wherever that is."""
     lazy = make_run(project="p", root=root, name="n", params={"lr": 1}, **QUIET)
     twin = pickle.loads(pickle.dumps(lazy))
     assert not root.exists()
@@ -525,7 +523,6 @@ def test_a_token_is_in_no_pickle_repr_message_or_structure_of_a_run(start, monke
 
 
 def test_threads_may_start_a_lazy_run_together(root):
-    """However many threads record first, there is one journal and nothing is lost."""
     run = make_run(project="p", root=root, **QUIET)
     barrier = threading.Barrier(8)
 

@@ -22,7 +22,6 @@ def say(project, **tags):
 
 
 def test_a_run_has_tags_of_its_own():
-    """Given at the start, assigned, and read in each way; those without a key are others."""
     since = datetime(2026, 1, 1, tzinfo=timezone.utc)
     with seamark.init_run(tags={"workers": 8, "host/gpu": "h200"}) as run:
         run["tags"] = {"owner": "ada", "since": since}
@@ -135,7 +134,6 @@ def test_a_tag_that_a_project_contradicts_later_is_kept_and_shown():
 
 
 def test_runs_and_models_inherit_what_the_project_says_now():
-    """Also for whoever looked before."""
     with seamark.init_run(project="team/x") as run:
         run["a"] = 1
     say("team", team="lab", odd=math.nan)

@@ -29,21 +29,8 @@ from seamark.run.run import make_run
 HEAD = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
 
 
-def on_ranks(code, *args):
-    """Run a script on two ranks at once; return what each printed."""
-    words = [sys.executable, "-c", HEAD + textwrap.dedent(code), *args]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    ranks = [
-        subprocess.Popen(words, env={**os.environ, "RANK": rank, "WORLD_SIZE": "2"}, **pipes)
-        for rank in "01"
-    ]
-    ended = [(*each.communicate(timeout=180), each.returncode) for each in ranks]
-    assert [code for _, _, code in ended] == [0, 0], [error for _, error, _ in ended]
-    return [said for said, _, _ in ended]
-
-
 def on_forked_ranks(torch_forks, code, *args, size=2):
-    """Run a script on every rank at once, as `on_ranks`, in processes that have torch already."""
+    """Run a script on every rank at once, in processes that have torch already."""
     environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]
     ended = torch_forks.run(HEAD + JOIN + textwrap.dedent(code), *args, environments=environments)
     assert [each.code for each in ended] == [0] * size, [each.stderr for each in ended]
@@ -122,10 +109,14 @@ EVERY_VERB = """
 @pytest.mark.once
 def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
     """One run; values, tags and files are rank 0's; nothing is warned about or counted."""
-    said = on_ranks(EVERY_VERB, str(tmp_path))
-    assert [line.split()[1:] for line in said] == [["True", "True"], ["False", "True"]]
+    words = [sys.executable, "-c", HEAD + textwrap.dedent(EVERY_VERB), str(tmp_path)]
+    environments = [{**os.environ, "RANK": rank, "WORLD_SIZE": "2"} for rank in "01"]
+    pipe = subprocess.PIPE
+    ranks = [subprocess.Popen(words, env=env, stdout=pipe, text=True) for env in environments]
+    said = [each.communicate(timeout=180)[0].split() for each in ranks]
+    assert [each.returncode for each in ranks] == [0, 0]
     run = opened(tmp_path)
-    assert {line.split()[0] for line in said} == {run.id}
+    assert said == [[run.id, "True", "True"], [run.id, "False", "True"]]
     shared = ["acc", "both/a", "both/b", "cleared", "helper", "loss", "many", "numbered", "one"]
     shared += ["train/x"]
     others = [f"ranks/1/{path}" for path in [*shared, "gone"]]

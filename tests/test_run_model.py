@@ -55,9 +55,8 @@ states = st.sampled_from(["running", "failed", "suspended", "interrupted", "comp
 
 @dataclass
 class Container:
-    """What must be known of one container."""
+    """What must be known of one run."""
 
-    kind: str
     project: str
     name: str
     book: JournalBuilder = field(default_factory=JournalBuilder)
@@ -92,7 +91,7 @@ class Container:
 
 @dataclass
 class Held:
-    """A container that a worker holds."""
+    """A run that a worker holds."""
 
     worker: int
     container: Container
@@ -110,13 +109,13 @@ def kind_of(value):
     return names[type(value)]
 
 
-def of_held(*kinds, **drawn):
-    """Make a rule of a deed that gets one of the containers that are held, and its number."""
+def of_held(**drawn):
+    """Make a rule of a deed that gets one of the runs that are held, and its number."""
 
     def decorate(deed):
         @functools.wraps(deed)
         def picked(self, number, **given):
-            if found := self.pick(number, *kinds):
+            if found := self.pick(number):
                 deed(self, *found, **given)
 
         return rule(number=which, **drawn)(picked)
@@ -136,7 +135,6 @@ class RunModel(RuleBasedStateMachine):
         self.caches = 0
         self.workers: list[Worker] = [self.hire() for _ in range(WORKERS)]
         self.containers: list[Container] = []
-        self.projects = {path: Container("project", path, path) for path in PROJECTS}
         self.held: dict[int, Held] = {}
         self.saved: list[tuple[Container, int, dict[str, Any]]] = []
         self.at = 0
@@ -167,17 +165,12 @@ class RunModel(RuleBasedStateMachine):
         except RefusedError as error:
             return None, error
 
-    def pick(self, number, *kinds):
-        held = self.held.items()
-        found = [(at, one) for at, one in held if not kinds or one.container.kind in kinds]
-        return found[number % len(found)] if found else None
+    def pick(self, number):
+        held = list(self.held.items())
+        return held[number % len(held)] if held else None
 
     def runs(self, *, trashed=False):
-        return [
-            one
-            for one in self.containers
-            if one.kind == "run" and (trashed is None or one.trashed is trashed)
-        ]
+        return [one for one in self.containers if one.trashed is trashed]
 
     def below(self, project):
         return [one for one in self.runs() if f"{one.project}/".startswith(f"{project}/")]
@@ -208,7 +201,7 @@ class RunModel(RuleBasedStateMachine):
         arguments = {"params": {"lr": 1, "todo": True}, **given}
         if not start:
             arguments["start"] = False
-        made = Container("run", project, self.take(worker, "begin", project, arguments))
+        made = Container(project, self.take(worker, "begin", project, arguments))
         made.state = "running" if start else "created"
         atoms = {"parameters/lr": 1, "parameters/todo": True}
         if "name" in given:
@@ -234,11 +227,6 @@ class RunModel(RuleBasedStateMachine):
     def owns(self, run):
         others = any(one.container is run and one.owner is not False for one in self.held.values())
         run.state = None if others or run.state is None else "running"
-
-    @rule(worker=workers, project=projects)
-    def enter(self, worker, project):
-        self.take(worker, "enter", project)
-        self.hold(worker, self.projects[project])
 
     @of_held()
     def stop(self, at, held):
@@ -275,7 +263,7 @@ class RunModel(RuleBasedStateMachine):
         """
         return not any(other in self.held for other in container.seen.get(path, {}) if other != at)
 
-    @of_held("run", state=states)
+    @of_held(state=states)
     def set_state(self, at, held, state):
         if held.owner is None:
             return
@@ -332,12 +320,12 @@ class RunModel(RuleBasedStateMachine):
         if held := self.write(number, "atom", path, "assign", value):
             self.assigned(held.container, {path: value})
 
-    @of_held("run", path=st.sampled_from(["sys/name", "sys/description"]), text=contents)
+    @of_held(path=st.sampled_from(["sys/name", "sys/description"]), text=contents)
     def say(self, at, held, path, text):
         self.do(held.worker, "assign", at, path, text)
         self.assigned(held.container, {path: text})
 
-    @of_held("run", values=st.dictionaries(st.sampled_from(["lr", "opt/b"]), atoms, min_size=1))
+    @of_held(values=st.dictionaries(st.sampled_from(["lr", "opt/b"]), atoms, min_size=1))
     def params(self, at, held, values):
         given = {f"parameters/{key}": value for key, value in values.items()}
         _, error = self.attempt(held.worker, "params", at, values)
@@ -435,7 +423,7 @@ class RunModel(RuleBasedStateMachine):
             container.book.op("delete", paths=[path])
             container.seen.pop(path, None)
 
-    @of_held("run", path=kept, values=st.lists(st.integers(-9, 9).map(float), max_size=4))
+    @of_held(path=kept, values=st.lists(st.integers(-9, 9).map(float), max_size=4))
     def keep(self, at, held, path, values):
         """Keep statistics of numbers: those of all processes add up."""
         if not values:
@@ -490,19 +478,16 @@ class RunModel(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------- reading
 
-    def document(self, worker, one):
-        asked = self.workers[worker] if isinstance(worker, int) else worker
-        return dict(asked.do("read_at", one.kind, one.project, one.name))
+    def document(self, asked, one):
+        return dict(asked.do("read_at", "run", one.project, one.name))
 
     @rule(worker=workers, number=which)
     def read(self, worker, number):
-        """Another process, or the same one, reads a container."""
-        known = [*self.containers, *self.projects.values()]
-        one = known[number % len(known)]
-        if one.kind != "project" or one.book.offset > one.book.ends[0]:
-            self.compare(one, self.document(worker, one))
+        """Another process, or the same one, reads a run."""
+        one = self.containers[number % len(self.containers)]
+        self.compare(one, self.document(self.workers[worker], one))
 
-    @of_held("run")
+    @of_held()
     def read_own(self, at, held):
         """Who holds a container reads it."""
         self.compare(held.container, self.do(held.worker, "own", at))
@@ -554,7 +539,7 @@ class RunModel(RuleBasedStateMachine):
                 assert lines["step"] == [point[0] for point in points], path
                 assert lines["value"] == [point[1] for point in points], path
         self.compare_kept(one, found)
-        if one.kind == "run" and one.state is not None:
+        if one.state is not None:
             assert found["sys/state"]["value"] == one.state
 
     def compare_kept(self, one, found):
@@ -572,9 +557,8 @@ class RunModel(RuleBasedStateMachine):
     # ------------------------------------------------------------------- the end
 
     def everything(self, asked):
-        for one in [*self.containers, *self.projects.values()]:
-            if one.kind != "project" or one.book.offset > one.book.ends[0]:
-                self.compare(one, self.document(asked, one))
+        for one in self.containers:
+            self.compare(one, self.document(asked, one))
         for project in PROJECTS:
             self.compare_tables(asked, project, "u")
 

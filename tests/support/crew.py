@@ -183,10 +183,6 @@ class Deeds:
             self.projects[path] = self.seamark.init_project(path, **self.root)
         return self.projects[path]
 
-    def enter(self, at: int, path: str) -> None:
-        """Hold a project as a container of its own."""
-        self.held[at] = self.seamark.init_project(path, **self.root)
-
     def make_model(self, at: int, project: str, key: str) -> None:
         self.held[at] = self.seamark.init_model(project=project, key=key, **self.root)
 

@@ -43,32 +43,19 @@ def project(tmp_path):
         yield opened
 
 
-def test_wrong_arguments_are_refused(project):
-    for act, error, why in (
-        (lambda: init_project("a//b"), PathError, "project"),
-        (lambda: init_project("p", mode="onlin"), ArgumentError, "mode: expected one of 'online'"),
-        (
-            lambda: project.fetch_runs_table(progress_bar="yes"),
-            ArgumentError,
-            "progress_bar: expected True, False, None",
-        ),
-        *(
-            (lambda paths=paths: project.fetch_series(paths), ArgumentError, "paths: expected a p")
-            for paths in ("", [3], [""])
-        ),
-        (
-            lambda: project.fetch_series("a", runs=["nope"]),
-            RunNotFoundError,
-            "no run 'nope' in project 'team/x'",
-        ),
-        (lambda: project.fetch_series("a", runs=7), ArgumentError, "runs: expected run ids"),
+def test_wrong_arguments_are_refused_and_reading_creates_nothing(project, tmp_path):
+    table, series = project.fetch_runs_table, project.fetch_series
+    for act, given, more, error, why in (
+        (init_project, ["a//b"], {}, PathError, "project"),
+        (init_project, ["p"], {"mode": "onlin"}, ArgumentError, "mode: expected one of 'online'"),
+        (table, [], {"progress_bar": "yes"}, ArgumentError, "progress_bar: expected True, False"),
+        *((series, [paths], {}, ArgumentError, "paths: expected a p") for paths in ("", [3], [""])),
+        (series, ["a"], {"runs": ["nope"]}, RunNotFoundError, "no run 'nope' in project 'team/x'"),
+        (series, ["a"], {"runs": 7}, ArgumentError, "runs: expected run ids"),
     ):
         with pytest.raises(error, match=why):
-            act()
-
-
-def test_opening_and_reading_a_project_creates_nothing(project, tmp_path):
-    assert len(project.fetch_runs_table()) == 0
+            act(*given, **more)
+    assert len(table()) == 0
     assert list(tmp_path.iterdir()) == []
 
 

@@ -663,7 +663,7 @@ def test_a_path_with_nothing_there_names_the_nearest(run):
             assert str(refused.value).endswith(expected + f"; did you mean {near!r}?" * bool(near))
 
 
-def test_the_nearest_of_very_many_paths_is_not_looked_for_in_all(run):
+def test_the_nearest_of_very_many_paths_is_not_looked_for_in_all():
     """A mistake is not to cost seconds."""
     assert nearest_path("b", (f"a{number}" for number in itertools.count())) is None
     assert nearest_path("x" * 10_000, ["x" * 9_999]) is None

@@ -1,8 +1,8 @@
 """Any deeds of several processes, some of which are killed, leave what a plain model says.
 
-Each deed ends before the next one begins, whoever does it. So what the journals of all processes
-say together is what one journal would, in the order of the deeds: the oracle of the fold is asked
-about that one, and plain sets and numbers tell what lies beyond a single container.
+Each deed ends before the next one begins, whoever does it. So what the journals of a run say
+together is what one journal would, in the order of the deeds: the oracle of the fold is asked about
+that one. Plain values tell its state, and what is kept of numbers.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class RunModel(RuleBasedStateMachine):
         """Do what gives a worker something more to hold."""
         return self.do(worker, deed, self.at + 1, *given)
 
-    # ------------------------------------------------------------------- containers
+    # ------------------------------------------------------------------- runs
 
     @initialize(project=projects)
     def first(self, project):

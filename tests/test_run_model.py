@@ -72,11 +72,6 @@ class Container:
     doubtful: bool = False
     """Whether somebody wrote points of whom it is not said here whether it was as an owner."""
 
-    def atom(self, path):
-        """Return the value of an atom; None if there is none that shows."""
-        family, value = self.visible().get(path, ("", None))
-        return value[1] if family == "atom" else None
-
     def visible(self):
         return dict(oracle.expected([self.book], [self.book.offset]))
 
@@ -86,7 +81,7 @@ class Container:
 
     @property
     def trashed(self):
-        return self.atom("sys/trashed") is True
+        return self.visible().get("sys/trashed", ("", None))[1] == ["bool", True]
 
 
 @dataclass
@@ -198,12 +193,10 @@ class RunModel(RuleBasedStateMachine):
         start=st.booleans(),
     )
     def begin(self, *, worker, project, given, start):
-        arguments = {"params": {"lr": 1, "todo": True}, **given}
-        if not start:
-            arguments["start"] = False
+        arguments = {"params": {"lr": 1}, **given, **({} if start else {"start": False})}
         made = Container(project, self.take(worker, "begin", project, arguments))
         made.state = "running" if start else "created"
-        atoms = {"parameters/lr": 1, "parameters/todo": True}
+        atoms = {"parameters/lr": 1}
         if "name" in given:
             atoms["sys/name"] = given["name"]
         self.assigned(made, atoms)

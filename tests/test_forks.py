@@ -247,17 +247,6 @@ def test_a_run_that_is_no_fork_asks_the_database_nothing_more(child):
     assert len(counts[0]) > 7
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
-def server(request, tmp_path):
-    """A server on each engine."""
-    pytest.importorskip("fastapi")
-    from served import whole_server
-
-    store = request.getfixturevalue("postgresql_url") if request.param == "postgresql" else None
-    with whole_server(tmp_path / "server", **({"store": store} if store else {})) as found:
-        yield found
-
-
 def test_a_server_reads_a_fork_as_a_folder_does(child, server, monkeypatch):
     """Before its parent is there, when it came, and when that records more."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)

@@ -125,7 +125,6 @@ def test_in_and_loops_are_about_paths(run, project):
 
 
 def test_a_namespace_is_not_a_list_of_values(run):
-    """Its names are never recorded by mistake."""
     with pytest.raises(ValueKindError, match="several values"):
         run["copy"].extend(run["train"])
     with pytest.raises(ValueKindError, match="string"):
@@ -141,7 +140,6 @@ def test_a_namespace_is_not_a_list_of_values(run):
 
 
 def test_keys_are_completed(run, project):
-    """Whole paths, so that ``run["train/`` goes on; those of a handler begin below it."""
     assert {"train", "train/loss", "params/lr", "sys/tags"} <= set(run._ipython_key_completions_())
     assert run["train"]._ipython_key_completions_() == ["acc", "loss"]
     assert run["nothing"]._ipython_key_completions_() == []
@@ -166,7 +164,6 @@ def test_completion_of_keys_never_raises_and_is_bounded(tmp_path):
 
 
 def test_rows_and_columns_of_a_table(project, run):
-    """By number, from the end, in slices, by name; ``in`` is about columns."""
     table = project.fetch_runs_table(columns=["sys/name", "params/lr"])
     assert table[0] == table[-1] == table.rows[0]
     assert table[:5] == table.rows
@@ -180,7 +177,6 @@ def test_rows_and_columns_of_a_table(project, run):
 
 
 def test_rows_and_columns_of_series(project, run):
-    """The rows of a long table are those that a loop gives."""
     for table in (project.fetch_series("train/*"), project.fetch_series("train/*", points=100)):
         rows = list(table)
         assert [repr(table[at]) for at in range(len(table))] == [repr(row) for row in rows]
@@ -199,7 +195,6 @@ def test_rows_and_columns_of_series(project, run):
 
 
 def test_rows_and_columns_of_points(project, run):
-    """A slice of them are points."""
     points = run["train/loss"].fetch_points()
     rows = points.to_rows()
     assert repr([points[at] for at in range(len(points))]) == repr(list(points)) == repr(rows)
@@ -221,7 +216,6 @@ def test_rows_and_columns_of_points(project, run):
 
 
 def test_a_run_shows_what_it_is(run, project):
-    """Name, state, tags, what it was given, and its series; everything is text."""
     page, words = page_of(run)
     shown = ["quick <b>otter</b> · running", run.id, "train/loss", "params/lr", "<i>"]
     shown += ["\\u202e", "\\x1b", f"{run['sys/creation_time'].fetch():%Y-%m-%d %H:%M:%S} UTC"]
@@ -233,7 +227,6 @@ def test_a_run_shows_what_it_is(run, project):
 
 
 def test_a_failed_run_says_why(tmp_path):
-    """In a line, and as text; also what is printed of a run that was opened."""
     run = init_run("team/x", root=tmp_path, **QUIET)
     with contextlib.suppress(RuntimeError), run:
         run["a"] = 1
@@ -265,7 +258,6 @@ VALUES = st.recursive(
 @example([10**5000])
 @example({"a": "\ud800<script>"})
 def test_any_value_is_shown_as_text(value):
-    """Cut to a length, without a tag; and what was not cut reads as it is."""
     shown = text(value)
     shown.encode()
     tags = Tags(shown)
@@ -279,7 +271,6 @@ def test_any_value_is_shown_as_text(value):
 
 @given(st.lists(st.floats()), st.integers(2, 20))
 def test_any_series_has_a_small_picture(values, points):
-    """Whose numbers are within its frame; nothing where there is nothing to draw."""
     step, value = np.arange(float(len(values))), np.array(values, float)
     picture = line_of(draw_series([Listed(step, value)] if values else [], points).curve)
     assert bool(picture) == bool(np.isfinite(value).any())
@@ -290,7 +281,6 @@ def test_any_series_has_a_small_picture(values, points):
 
 
 def test_what_is_below_a_path_is_shown(run):
-    """A namespace, a series with a small picture, a text, files."""
     for path, shown in {
         "train": ["2 paths below"],
         "train/loss": ["0.125", "inf count"],
@@ -306,7 +296,6 @@ def test_what_is_below_a_path_is_shown(run):
 
 
 def test_images_are_shown_byte_for_byte(run):
-    """A page that is called an image is not, nor what lies elsewhere."""
     page, _ = page_of(run["picture"])
     data = re.search('src="data:image/png;base64,([^"]+)"', page)[1]
     assert base64.b64decode(data) == png(bytes(48), 4, 4, 3)
@@ -348,7 +337,6 @@ def test_images_are_known_by_their_first_bytes():
 
 
 def test_of_many_attributes_the_first_are_shown(tmp_path):
-    """And how many there are; the page stays small, and little of the run is read."""
     with init_run(root=tmp_path, **QUIET) as run:
         run["params"] = {f"p{at:05}": "x" * 1000 for at in range(5000)}
         run.log_metrics({f"train/m{at:05}": 1.0 for at in range(300)})
@@ -370,7 +358,6 @@ def test_of_many_attributes_the_first_are_shown(tmp_path):
 
 
 def test_tables_and_points_show_their_ends(project, run):
-    """The first rows, the last rows, and how many there are."""
     run["long"].extend(range(1000))
     points, table = run["long"].fetch_points(), project.fetch_series("long")
     for thing, told in ((points, "1,000 points"), (table, "1,000 rows of 1 series")):

@@ -38,7 +38,6 @@ def noisy(count, seed=1):
 
 
 def test_several_series_of_several_runs_are_fetched_at_once(tmp_path, project):
-    """Run by run, only those that a run has, each as its points give it."""
     first, second = noisy(5000), noisy(50)
     ids = [record(tmp_path, first), record(tmp_path, second, custom_run_id="b")]
     found = project.fetch_curves(["loss", "none", "ep*"], ids, points=200)
@@ -55,7 +54,6 @@ def test_several_series_of_several_runs_are_fetched_at_once(tmp_path, project):
 
 
 def test_a_window_has_its_points_and_smoothing_uses_all_points(tmp_path, project):
-    """Zooming in gives the points themselves, with the same smoothed line."""
     value = noisy(5000)
     run = record(tmp_path, value)
     (whole,) = project.fetch_curves("loss", run, smooth=100.0, points=10_000)
@@ -68,7 +66,6 @@ def test_a_window_has_its_points_and_smoothing_uses_all_points(tmp_path, project
 
 
 def test_the_order_of_recording_shows_each_pass(tmp_path, project):
-    """Steps that go back follow each other there; without an attempt nothing is hidden."""
     value = noisy(5000)
     run = record(tmp_path, value, [*range(3000), *range(1000, 3000)])
     (by_step,) = project.fetch_curves("loss", run, points=10_000)
@@ -82,7 +79,6 @@ def test_the_order_of_recording_shows_each_pass(tmp_path, project):
 
 
 def test_steps_go_back_only_if_one_process_recorded_them_so(tmp_path, project):
-    """Rows of different series in turn, and two processes with steps of their own, do not."""
     with begin(tmp_path) as one, begin(tmp_path, mode="async") as other:
         for step in range(400):
             paths = ["loss", "val/loss", "train/loss"] if step % 40 == 39 else ["loss"]
@@ -100,7 +96,6 @@ def test_steps_go_back_only_if_one_process_recorded_them_so(tmp_path, project):
 
 
 def test_points_of_several_processes_are_in_the_order_of_time(tmp_path, project):
-    """Two journals that were written in turn."""
     with begin(tmp_path) as one, begin(tmp_path, mode="async") as other:
         for at in range(40):
             (one, other)[at % 2].log_metrics({"loss": float(at)}, step=100 - at)
@@ -110,7 +105,6 @@ def test_points_of_several_processes_are_in_the_order_of_time(tmp_path, project)
 
 
 def test_replaced_points_can_be_fetched(tmp_path, project):
-    """They are what all attempts have and the latest has not."""
     run = begin(tmp_path)
     for step in range(3000):
         run.log_metrics({"loss": float(step)}, step=step)
@@ -135,7 +129,6 @@ def test_replaced_points_can_be_fetched(tmp_path, project):
 
 
 def test_a_second_fetch_of_a_run_that_goes_on_is_whole(tmp_path, project):
-    """It is equal to one without the first."""
     run = begin(tmp_path)
     identity, value = run["sys/id"].fetch(), noisy(6000)
 
@@ -153,7 +146,6 @@ def test_a_second_fetch_of_a_run_that_goes_on_is_whole(tmp_path, project):
 
 
 def test_curves_of_groups_are_mean_and_standard_deviation(tmp_path, project):
-    """As the module statistics has them; where one run is left there is no standard deviation."""
     values = {"a": [1.0, 2.0, 4.0], "b": [3.0, 6.0], "c": [math.nan, 7.0, 8.0]}
     for name, some in values.items():
         run = record(tmp_path, some, custom_run_id=name)

@@ -38,7 +38,6 @@ def project(tmp_path):
 
 
 def test_fields_say_what_runs_show_and_where_they_differ(tmp_path, project, monkeypatch):
-    """Numbers, texts, sets, series; a field that one run lacks differs, too."""
     same = {"text": "x", "flag": True, "tags": {"a", "b"}, "loss": [3.0, 1.0], "long": "y" * 5000}
 
     def differing():
@@ -62,7 +61,6 @@ def test_fields_say_what_runs_show_and_where_they_differ(tmp_path, project, monk
 
 
 def test_groups_have_mean_and_spread_of_what_is_finite(tmp_path, project):
-    """An int and a float are one number; nothing, NaN and true are groups of their own."""
     for at, lr in enumerate([1, 1.0, None, math.nan, math.nan, True, 1]):
         loss = [0.5, 0.25, 0.1, math.inf, 3.0, None, math.nan][at]
         given = {"lr": lr, "loss": loss}
@@ -98,7 +96,6 @@ def test_groups_have_mean_and_spread_of_what_is_finite(tmp_path, project):
     )
 )
 def test_a_spread_is_that_of_exact_arithmetic(values):
-    """Whatever the numbers are; what is no finite number is counted apart."""
     finite = [
         Fraction(float(one))
         for one in values
@@ -124,7 +121,6 @@ def test_a_spread_is_that_of_exact_arithmetic(values):
 
 
 def test_the_command_groups_and_turns_pages(tmp_path):
-    """For people, and exactly for programs."""
     for at in range(4):
         record(tmp_path, f"run{at}", lr=[0.1, 0.2][at % 2], loss=float(at))
 

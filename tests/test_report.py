@@ -59,7 +59,6 @@ SAID = {
 
 
 def test_a_report_has_metadata_parameters_metrics_and_errors(record):
-    """In the order of interest; short without ids; printed without anything that is obeyed."""
     run = record()
     report = run.report()
     assert {name: report[name] for name in SAID} == SAID
@@ -86,7 +85,6 @@ def test_a_report_has_metadata_parameters_metrics_and_errors(record):
 
 
 def test_a_report_has_what_is_kept_instead_of_points(tmp_path):
-    """The last value, a list, or statistics of metrics and metadata; and metadata of any kind."""
     keep = {"*/ring": seamark.Ring(2), "*/best": seamark.Last(), "*/power": seamark.Statistics()}
     with init_run("p", root=tmp_path / "root", keep=keep, **QUIET) as run:
         for value in (1.0, 2.0, 3.0):
@@ -106,7 +104,6 @@ def test_a_report_has_what_is_kept_instead_of_points(tmp_path):
 
 
 def test_a_report_is_json(record):
-    """Times are text, of a project too; and printed to the second."""
     when = datetime(2026, 1, 2, tzinfo=timezone.utc)
     run = record(params={"when": when, "rate": float("nan")})
     report = run.report()
@@ -132,7 +129,6 @@ def test_reports_of_disabled_runs_and_new_projects_are_empty(tmp_path):
 
 
 def test_the_report_of_a_project_counts_its_runs_by_state(record):
-    """With those of the projects below, and what the project says of itself."""
     run = record()
     init_run("team/q", root=run.root, start=False, **QUIET).stop()
     with init_project("team", root=run.root) as project:
@@ -147,7 +143,6 @@ def test_the_report_of_a_project_counts_its_runs_by_state(record):
 
 
 def test_the_command_shows_the_report(record):
-    """Its JSON holds the report; errors of which there are several are listed."""
     click = pytest.importorskip("click.testing")
     from command import app
 

@@ -94,7 +94,6 @@ def test_the_distance_is_that_of_ciede2000():
 @pytest.mark.parametrize("sight", SIGHTS)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_hues_are_far_apart(theme, sight):
-    """Neighbours at least 18, any two 15, or 9 where few colours are seen."""
     seen = [lab(np.array(SIGHTS[sight]) @ linear(one)) for one in PALETTE[theme]]
     assert len(seen) == 10
     assert min(distance(a, b) for a, b in combinations(seen, 2)) >= 15 - 6 * (sight != "normal")

@@ -71,7 +71,6 @@ def clock(team):
 
 
 def test_an_address_ends_with_the_rights_of_its_maker(team, clock):
-    """With the token, the role and the account; others of the same file go on."""
     there, run = team
     accounts = there.server.accounts
     ends = {
@@ -102,7 +101,6 @@ def test_an_address_ends_with_the_rights_of_its_maker(team, clock):
 
 
 def test_no_part_of_an_address_can_be_changed(team, clock):
-    """Neither what it leads to nor for whom or until when; an earlier kind of address is none."""
     there, run = team
     with api_of(there.url, there.token) as admin, asking() as stranger:
         url = address(admin, run)
@@ -123,7 +121,6 @@ def test_no_part_of_an_address_can_be_changed(team, clock):
 
 
 def test_an_address_of_a_public_project_ends_when_it_is_private(team, clock):
-    """It opens for who may read by other means."""
     there, run = team
     accounts = there.server.accounts
     accounts.set_visibility(PROJECT, "public", by="admin")
@@ -137,7 +134,6 @@ def test_an_address_of_a_public_project_ends_when_it_is_private(team, clock):
 
 
 def test_another_process_on_the_same_databases_opens_an_address(team, clock):
-    """The key is kept there, and not made anew at each start."""
     there, run = team
     with api_of(there.url, there.token) as admin:
         head = address(admin, run).rpartition("linked/")[2].partition("/")[0]
@@ -180,7 +176,6 @@ def at_each_worker(server, stack):
 def test_each_process_of_a_server_opens_what_another_one_signed(
     run_server, postgresql_url, tmp_path
 ):
-    """At each of several requests; an address that was changed is opened by none."""
     server = run_server(None, "--workers", "2", store=postgresql_url)
     run = record(tmp_path / "root", server.url, server.token)["run-0"]
     with contextlib.ExitStack() as stack:

@@ -113,7 +113,6 @@ def of_run(both):
 
 
 def test_a_folder_answers_as_a_server_does(both):
-    """Status and content are the same, refusals included."""
     refs = [[PROJECT, run] for run in both.ids.values()]
     given: dict[str, Any] = {"refs": refs, "groups": [{"by": {"x": 1}, "refs": refs}]}
     for verb, question in [
@@ -128,7 +127,6 @@ def test_a_folder_answers_as_a_server_does(both):
 
 
 def test_a_second_answer_with_curves_has_only_what_changed(both):
-    """Its cursor names the whole of it, also where parts were left out."""
     ref = [PROJECT, both.ids["run-0"]]
     body: dict[str, Any] = {"refs": [ref], "paths": ["train/loss"], "px": 50}
     asking = (both.page.client, both.page.base)
@@ -140,7 +138,6 @@ def test_a_second_answer_with_curves_has_only_what_changed(both):
 
 
 def test_an_answer_that_did_not_change_has_no_body(both):
-    """It says how old that is."""
     run = of_run(both)
     for verb, question in (("table", {}), ("projects", {}), ("overview", run), ("attributes", run)):
         at = f"{both.page.base}read/{verb}"
@@ -151,7 +148,6 @@ def test_an_answer_that_did_not_change_has_no_body(both):
 
 
 def test_a_server_serves_the_same_page(both):
-    """At its root, for browsers alone; a run of Neptune's client leads to the view of it."""
     url, get = both.there.url, both.stranger.get
     html = {"Accept": "text/html,*/*"}
     page_of_server = get(f"{url}/", headers=html)
@@ -191,7 +187,6 @@ def test_refusals_before_routing_name_the_version(both):
 
 
 def test_missing_contents_of_files_are_known_before_they_are_fetched(both):
-    """Of many at once; only for who may read the run, and only of what can be one."""
     run, none = both.ids["run-0"], "0" * 64
     for client, base, url in (
         (both.page.client, both.page.base, both.page.url),

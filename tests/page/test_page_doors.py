@@ -21,7 +21,6 @@ def here(tmp_path_factory):
 
 
 def test_strangers_get_the_greeting_and_the_files_alone(here):
-    """Neither without a token nor with another one; no address is told from another."""
     stranger = here.stranger
     assert stranger.get("").status_code == 200
     greeting = stranger.get("api/v1/").json()
@@ -70,7 +69,6 @@ def test_made_up_signed_addresses_are_refused(here):
 
 
 def test_answers_say_what_a_browser_may_do(here):
-    """The page runs its own files alone; an answer of the API is nothing to be shown at all."""
     index = here.client.get("")
     assert index.headers["content-security-policy"] == policy()
     assert index.headers["cache-control"] == "no-store"

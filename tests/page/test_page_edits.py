@@ -146,7 +146,6 @@ def deny(monkeypatch, module, denied):
 
 
 def test_a_root_that_is_read_only_refuses_edits_and_says_why(runs, monkeypatch):
-    """The greeting gives the same reason."""
     root, ids = runs
     deny(monkeypatch, "folder", root)
     why = f"you may not write to {root}"
@@ -216,7 +215,6 @@ def test_files_need_the_token_or_a_signed_address(recorded):
 
 
 def test_a_signed_address_lasts_a_minute_and_its_parts_twelve_hours(recorded):
-    """An address of one root is none of another."""
     root, ids = recorded
     run, clock = ids["run-0"], Clock()
     with page(root, root, now_ns=clock) as here:
@@ -284,7 +282,6 @@ def test_names_lead_to_nothing_outside_of_the_root(unlooked, name):
 
 
 def test_answers_before_the_first_look_say_how_much_is_left(runs):
-    """What is read later, and a run that goes, are told as changes."""
     root, ids = runs
     with page(root, look=False) as here:
 
@@ -321,7 +318,6 @@ def test_an_edit_of_a_run_in_two_roots_changes_one(runs, tmp_path):
 
 
 def test_an_index_that_is_deleted_or_damaged_is_made_again(runs):
-    """The next answers come from the new one; every cursor begins anew."""
     root, _ = runs
     with page(root) as here:
         cursor = read(here.client, here.base, "changes")["cursor"]

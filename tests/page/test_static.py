@@ -42,7 +42,6 @@ def without_comments(text):
 
 
 def test_the_page_is_small():
-    """At most 48 files, two folders deep; bytes are counted as they are served, compressed."""
     files = [path for path in STATIC.rglob("*") if path.is_file()]
     assert OWN
     assert len(files) <= 48
@@ -60,7 +59,6 @@ def uses(name, pattern=MODULE):
 
 
 def test_modules_do_not_import_each_other():
-    """Nor do their types, nor modules that one fetches when it needs them."""
     graph = {name: uses(name) for name in NAMES}
     assert set().union(*graph.values()) <= set(graph)
     assert sum(map(len, graph.values())) > len(graph)
@@ -79,10 +77,6 @@ def test_the_page_names_the_modules_that_opening_needs():
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
 def test_modules_are_short_checked_and_well_formed(path):
-    """Every module asks for its types to be checked, and its imports name files.
-
-    Every tag of a template is closed, by its own name; no attribute stands twice or is half there.
-    """
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     assert len(lines) <= LONGEST_MODULE
@@ -134,13 +128,11 @@ def test_what_is_served_lacks_comments_and_indentation_alone(path):
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
 def test_modules_make_neither_elements_nor_code_of_text(path):
-    """Nor do they name a place outside."""
     code = without_comments(path.read_text(encoding="utf-8"))
     assert [why for pattern, why in FORBIDDEN.items() if re.search(pattern, code)] == []
 
 
 def test_pages_and_styles_load_nothing_from_elsewhere():
-    """Nor have they a script or a style of their own, which the page's policy refuses."""
     for path in STATIC.glob("*.*"):
         text = path.read_text(encoding="utf-8")
         assert re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z]{2,}|@import", text) == [], path
@@ -171,7 +163,6 @@ def test_mistakes_of_templates_are_found():
 
 
 def test_templates_are_found():
-    """In one another, beside strings, comments and expressions that look like one."""
     code = r"""
     // html`<p`
     const a = "`", b = /`[/]/.test(c) / 2, d = `plain ${1}`;
@@ -267,7 +258,6 @@ console.log(JSON.stringify({ list, same: kept, asked }));
 
 
 def test_an_unchanged_answer_is_the_same_object(tmp_path):
-    """A list that comes in parts is whole; after an edit nothing is taken for seen."""
     told = told_by_node(tmp_path, "api", _READS)
     assert told["list"] == [{"a": 1}, {"a": 2}, 3]
     assert told["same"] == [True, True, False]

@@ -61,7 +61,6 @@ for _ in range(2):
 
 @pytest.mark.once
 def test_a_notebook_shows_the_page_and_holds_no_token(tmp_path):
-    """What is saved has an address that was used up; the page ends with the kernel."""
     root = tmp_path / ".seamark"
     init_run("demo", root=root, **QUIET).stop()
     cells = [nbformat.v4.new_code_cell(one.format(root=str(root))) for one in (SHOW, USE)]

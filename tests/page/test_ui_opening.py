@@ -25,7 +25,6 @@ def state(tmp_path, monkeypatch):
 
 
 def test_over_ssh_the_line_for_the_other_machine_is_printed():
-    """Also from another port of sshd, and into a job of SLURM through where it was sent."""
     at = {"SSH_CONNECTION": "10.0.0.9 50000 10.0.0.1 22"}
     other = {"SSH_CONNECTION": "10.0.0.9 50000 10.0.0.1 2222"}
     unknown = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu17"}
@@ -44,7 +43,6 @@ def test_over_ssh_the_line_for_the_other_machine_is_printed():
 
 
 def test_addresses_of_hosts_and_hubs():
-    """One that listens everywhere is named by its machine; a hub has the page below its proxy."""
     for host, name in {"127.0.0.1": "127.0.0.1", "::1": "[::1]", "0.0.0.0": "login3"}.items():
         assert opening.address(host, 1) == f"http://{name}:1/"
     here, elsewhere = ["127.0.0.1", "127.9.9.9", "::1", "localhost"], ["0.0.0.0", "::", "lab"]
@@ -94,7 +92,6 @@ def test_a_browser_is_given_a_file_that_has_the_token(tmp_path, state):
 
 
 def test_no_browser_is_opened_that_nobody_would_see(tmp_path, state):
-    """Not one in the terminal, none without a screen; over ssh the page asks for the token."""
     assert opened(tmp_path)[0] is False
     assert opened(tmp_path, "w3m", BROWSER=True)[0] is False
     assert opened(tmp_path, DISPLAY=":0", SSH_CONNECTION="a 1 b 22")[0] is False
@@ -104,7 +101,6 @@ def test_no_browser_is_opened_that_nobody_would_see(tmp_path, state):
 
 
 def test_the_token_is_made_once_and_kept(state):
-    """By however many processes at once; what others could read or have made is not believed."""
     with ThreadPoolExecutor(8) as pool:
         (first,) = set(pool.map(lambda _: roots.keep(), range(8)))
     file = state / "page.json"
@@ -122,7 +118,6 @@ def test_the_token_is_made_once_and_kept(state):
 
 
 def test_a_page_has_the_same_identity_after_each_start(tmp_path):
-    """Other roots are another page, in whatever order they are named."""
     kept = roots.keep()
     one, two = Root("one", tmp_path / "one"), Root("two", tmp_path / "two")
     name = roots.instance_of(kept, [one, two])

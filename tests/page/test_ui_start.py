@@ -69,7 +69,6 @@ def mode(path):
 
 
 def test_a_page_prints_its_address_and_ends_well(root, state):
-    """It is one process, and keeps its token for its user; a second one is one of its own."""
     with running_page(root) as page:
         instance = page.greeting()["instance"]
         assert instance
@@ -104,7 +103,6 @@ def test_a_page_prints_its_address_and_ends_well(root, state):
 
 
 def test_the_token_is_not_printed_into_a_file_that_others_may_read(tmp_path):
-    """As that of a job; the page asks for the token then."""
     printed = tmp_path / "job.out"
     started = start.Started("http://127.0.0.1:1/", "seamark_secret", "127.0.0.1", 1)
     for others in (0o644, 0o640, 0o600):
@@ -120,7 +118,6 @@ def test_the_token_is_not_printed_into_a_file_that_others_may_read(tmp_path):
 
 
 def test_a_page_ends_with_its_terminal():
-    """There need be no folder of runs when it begins."""
     outer, inner = pty.openpty()
 
     def take_terminal():
@@ -155,7 +152,6 @@ def test_a_page_ends_with_its_terminal():
 
 
 def test_a_port_that_is_taken_is_an_error_if_it_was_given(root, monkeypatch):
-    """Otherwise the next that is free is taken."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
         found = command(root, "--port", port)
@@ -172,7 +168,6 @@ def test_a_port_that_is_taken_is_an_error_if_it_was_given(root, monkeypatch):
 
 
 def test_wrong_roots_are_refused_with_the_one_that_may_be_meant(root, tmp_path):
-    """And no page without a token is open to other machines."""
     run = next(one.name for one in (root / "demo").iterdir())
     cases = {
         (tmp_path / "nowhere",): "does not exist (choose",
@@ -189,7 +184,6 @@ def test_wrong_roots_are_refused_with_the_one_that_may_be_meant(root, tmp_path):
 
 
 def test_the_folder_of_the_token_is_closed_to_others(state):
-    """One of another user is refused."""
     state.mkdir(parents=True)
     state.chmod(0o777)
     kept = roots.keep()
@@ -206,7 +200,6 @@ def test_the_folder_of_the_token_is_closed_to_others(state):
 
 
 def test_several_roots_are_one_page(root, tmp_path):
-    """Each once, with a name of its own; without a token, none is printed; SIGTERM ends it well."""
     other = record(tmp_path / "others" / ".seamark")
     given = {"SEAMARK_REMOTE": "https://seamark.lab"}  # folders that are named count more
     with running_page(root, other, root, "--no-token", **given) as page:
@@ -255,7 +248,6 @@ def run_without(modules, code):
 
 
 def test_a_page_needs_the_extra_ui_and_no_more():
-    """Neither PostgreSQL nor what changes the tables of accounts."""
     code = 'sys.argv = ["seamark", "ui", "--port", "0"]\nimport runpy\n'
     code += 'runpy.run_module("seamark", run_name="__main__", alter_sys=True)\n'
     found = run_without(["fastapi", "uvicorn"], code)

@@ -102,7 +102,6 @@ def test_polls_cost_no_looks_of_their_own(root, clock, looker):
 
 
 def test_looks_that_take_long_are_rare(root, clock, looker):
-    """Looking takes a twentieth of the time at most; what is running is seen meanwhile."""
     done = record(root)
     run = begin(root)
     clock.takes_s = 3.0
@@ -121,7 +120,6 @@ def test_looks_that_take_long_are_rare(root, clock, looker):
 
 
 def test_while_nothing_runs_looks_take_a_hundredth_of_a_core(root, clock, looker):
-    """However many runs there are; what is new is seen soon all the same."""
     record(root)
     clock.cpu_s = 0.07
 
@@ -154,7 +152,6 @@ def many(root, clock):
 
 
 def test_runs_that_are_drawn_are_looked_at_first(many, clock, looker, monkeypatch):
-    """Those of all tabs, until they are let go of; the others get their turns."""
     looker.step()
 
     def go():
@@ -183,7 +180,6 @@ def test_runs_that_are_drawn_are_looked_at_first(many, clock, looker, monkeypatc
 
 
 def test_a_look_can_be_asked_for(root, clock, looker):
-    """After an edit, for example; it waits for no pause."""
     looker.step()
     record(root)
     looker.step()
@@ -202,7 +198,6 @@ def test_a_look_can_be_asked_for(root, clock, looker):
 
 
 def test_a_look_that_fails_says_why_and_is_tried_again(clock, looker, monkeypatch):
-    """The age is still that of the last one that did not."""
     looker.step()
     looked_ns = looker.said[-1].looked_ns
 
@@ -222,7 +217,6 @@ def test_a_look_that_fails_says_why_and_is_tried_again(clock, looker, monkeypatc
 
 
 def test_a_first_look_says_how_many_runs_are_left(root, looker):
-    """While it goes on; it does not hold up the end of the page."""
     for _ in range(3):
         record(root)
     watcher = Watcher([Root("one", root)])
@@ -257,7 +251,6 @@ def test_the_thread_reads_what_is_new_and_ends_with_the_page(root):
 
 
 def test_roots_have_names_that_tell_them_apart(tmp_path):
-    """The folder around ``.seamark``, with as much before it as is needed; each root once."""
     places = [tmp_path / one for one in ("a/x/.seamark", "b/x/.seamark", "c", "c/../c")]
     for place in places[:3]:
         place.mkdir(parents=True)

@@ -82,7 +82,6 @@ def names(answer: httpx.Response) -> list[str]:
 
 
 def test_views_are_saved_renamed_made_the_default_and_removed(ask):
-    """One that is there, or was changed meanwhile, is not replaced."""
     empty = {"project": PROJECT, "views": [], "may_save": True, "apart": ""}
     assert ask().json() == empty
     assert names(ask("Löss, by lr", address=ADDRESS)) == ["Löss, by lr"]
@@ -104,7 +103,6 @@ def test_views_are_saved_renamed_made_the_default_and_removed(ask):
 
 
 def test_views_that_are_saved_at_once_are_all_kept(ask):
-    """Of one view the first is kept, and the others are refused."""
     with ThreadPoolExecutor(4) as pool:
         own = [pool.submit(ask, f"v{n}", address="?1") for n in range(8)]
         same = [pool.submit(ask, "same", address=f"?{n}") for n in range(8)]
@@ -113,7 +111,7 @@ def test_views_that_are_saved_at_once_are_all_kept(ask):
     assert names(ask()) == ["same", *(f"v{n}" for n in range(8))]
 
 
-def test_what_cannot_be_a_view_is_refused(root):
+def test_wrong_views_are_refused(root):
     """Too long, with characters that nobody sees, or with members that nobody knows."""
     cases = [
         *({"name": name, "address": ""} for name in ("", "x" * 101, " x", "x\u202ey", "x\0")),
@@ -132,7 +130,6 @@ def test_what_cannot_be_a_view_is_refused(root):
 
 
 def test_viewers_open_views_and_save_none(tmp_path):
-    """Views of all projects together are saved only by who may write to all."""
     with (
         served(tmp_path) as there,
         httpx.Client(base_url=f"{there.url}/api/v1/", verify=False, timeout=60) as client,
@@ -153,7 +150,6 @@ def test_viewers_open_views_and_save_none(tmp_path):
 
 
 def test_views_are_deleted_with_their_project(tmp_path):
-    """A new project of the name of a deleted one has none of its views."""
     one = View(name="mine", address="?1")
     with served(tmp_path) as there:
         for project in (PROJECT, f"{PROJECT}-2"):
@@ -164,7 +160,6 @@ def test_views_are_deleted_with_their_project(tmp_path):
 
 
 def test_a_project_has_at_most_200_views(tmp_path):
-    """One that is there can still be saved, and other projects have their own."""
     many = {name: View(name=name, address="?1") for name in map(str, range(200))}
     FolderViews(tmp_path).change(PROJECT, lambda _: many)
     with page(tmp_path, look=False) as here:
@@ -227,7 +222,6 @@ def test_processes_that_save_at_once_lose_nothing(tmp_path):
 
 
 def test_views_of_a_read_only_folder_are_saved_for_oneself(root, tmp_path, monkeypatch):
-    """The answer says so; views that others saved in the root are there as well."""
     with page(root, look=False) as here:
         ask = asker(here.client, here.base)
         ask("theirs", address="?1")
@@ -313,7 +307,6 @@ def test_the_longest_view_is_read(tmp_path):
 
 
 def test_other_files_in_a_root_are_no_views(root, tmp_path):
-    """Links, pipes, other forms, files in the wrong place, and however many there are."""
     with page(root, look=False) as here:
         ask = asker(here.client, here.base)
         ask("good", address="?1")

@@ -28,7 +28,6 @@ def labels(shown):
 
 
 def test_a_falling_line_falls():
-    """The greatest value is in the first row at the left, the smallest in the last at the right."""
     rows = picture([3, 2, 1, 0]).splitlines()
     top, bottom = rows[0], rows[7].rstrip()
     assert "⠉" in top[:12] or "⠑" in top[:12]
@@ -39,7 +38,6 @@ def test_a_falling_line_falls():
 
 
 def test_values_that_are_not_finite_are_marked_and_counted():
-    """NaN stands at the bottom, infinities at their edge, and the legend counts them."""
     shown = picture([1, math.nan, 2, math.inf, -math.inf, 1.5])
     rows = shown.splitlines()
     assert ("^" in rows[0], "x" in rows[7], "v" in rows[7]) == (True, True, True)
@@ -62,7 +60,6 @@ def test_curves_have_letters_and_safe_names_in_the_legend():
 
 
 def test_ticks_are_round():
-    """On a logarithmic axis, also where one power of ten lies on it, or all that doubles hold."""
     log = Axes(log_y=True)
     decades = picture([1, 10, 100, 1000, 10000], axes=log, height=15)
     assert labels(decades) == ["10000", "1000", "100", "10", "1"]
@@ -75,7 +72,6 @@ def test_ticks_are_round():
 
 
 def test_time_axes_name_their_unit():
-    """Two hours are shown in hours, clock times with their day."""
     for length, ticks, unit in ((100, "0 25 50 75 100", "s"), (7300, "0 0.5 1 1.5 2", "h")):
         shown = picture(curve([1, 2], [0, length]), axes=Axes(x_kind="relative")).splitlines()
         assert [" ".join(row.split()) for row in shown[-3:-1]] == [ticks, f"elapsed, {unit}"]
@@ -92,7 +88,6 @@ values = st.floats(width=64, allow_nan=True, allow_infinity=True)
 )
 @example(points=[(0.0, 1e-300), (1.0, 1e300)], log_x=False, log_y=False)
 def test_any_series_fits_a_terminal(points, log_x, log_y):
-    """Or there is an error that says that there is nothing to show."""
     one = curve([value for _, value in points], [step for step, _ in points])
     for kind in ("step", "relative"):
         try:

@@ -25,7 +25,6 @@ ODD = [1.0, 0.5, math.nan, 0.25, math.inf, 0.1, -math.inf]
 
 
 def test_unknown_endings_are_refused(tmp_path):
-    """The error names the endings that work, and nothing is written."""
     with pytest.raises(ArgumentError, match=r"\.png, \.svg, \.pdf, \.html"):
         save([curve([1.0])], Axes(), tmp_path / "loss.bmp")
     assert not list(tmp_path.iterdir())
@@ -40,7 +39,6 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 
 
 def test_images_are_written(tmp_path):
-    """PNG with every kind of axis, odd values, and names that Matplotlib would interpret."""
     pytest.importorskip("matplotlib")
     for axes in (
         Axes(),
@@ -55,7 +53,6 @@ def test_images_are_written(tmp_path):
 
 
 def test_pages_need_no_network_and_names_are_text(tmp_path):
-    """In files and in figures; neither tags nor formulas; half a sign is no error."""
     pytest.importorskip("plotly")
     target = tmp_path / "loss.html"
     script, image = "</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>"
@@ -69,7 +66,6 @@ def test_pages_need_no_network_and_names_are_text(tmp_path):
 
 
 def test_a_figure_marks_what_is_not_finite():
-    """A gap in the line, and a sign at the edge of the picture for each kind."""
     pytest.importorskip("plotly")
     figure = figure_of([curve(ODD)], Axes())
     line, *marks = figure.data
@@ -92,7 +88,6 @@ def test_a_band_is_behind_the_lines():
 
 
 def test_a_figure_is_legible_on_light_and_dark_pages():
-    """Its ground is transparent."""
     pytest.importorskip("plotly")
     layout = figure_of([], Axes()).layout
     assert {layout.paper_bgcolor, layout.plot_bgcolor} == {"rgba(0,0,0,0)"}

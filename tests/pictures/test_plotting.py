@@ -47,7 +47,6 @@ def lines_of(figure):
 
 
 def test_a_short_series_is_drawn_point_by_point(record):
-    """The figure is one that a notebook shows."""
     run = record([3.0, 2.0, 1.0], name="quick-otter")
     figure = run.plot("val/loss")
     (line,) = lines_of(figure)
@@ -60,7 +59,6 @@ def test_a_short_series_is_drawn_point_by_point(record):
 
 
 def test_a_long_series_is_drawn_from_its_parts(record, monkeypatch):
-    """Each spike is on it, what is not finite is marked, and its points are never all read."""
     value = np.zeros(50_000)
     value[[123, 45_678]] = 7.0
     value[[5, 6000, 9000]] = [math.nan, math.inf, -math.inf]
@@ -79,7 +77,6 @@ def test_a_long_series_is_drawn_from_its_parts(record, monkeypatch):
 
 @pytest.mark.parametrize("x", ["step", "time", "count"])
 def test_a_line_has_its_first_and_last_point(record, x):
-    """Which are no extremes of their parts; what is not finite is none of them."""
     value = np.random.default_rng(5).normal(size=20_000)
     value[[0, -1]] = [math.nan, math.inf]
     value[[1, -2]] = [0.001, 0.002]
@@ -95,7 +92,6 @@ def test_a_line_has_its_first_and_last_point(record, x):
 
 
 def test_a_smoothed_line_is_the_mean_of_all_points(record):
-    """With a band from the smallest to the largest, and the width of the window in words."""
     value = np.random.default_rng(3).normal(size=20_000)
     run = record(value.tolist())
     figure = run.plot("val/loss", smooth=500, points=300)
@@ -111,7 +107,6 @@ def test_a_smoothed_line_is_the_mean_of_all_points(record):
 
 
 def test_the_legend_says_that_steps_go_back(record):
-    """Where one place in the picture has points of several passes."""
     run = record([1.0, 2.0, 3.0] * 100, steps=[0, 1, 2] * 100)
     for more, said in (
         ({}, ""),
@@ -136,7 +131,6 @@ def test_axes_are_steps_times_series_and_logarithmic(record):
 
 
 def test_runs_are_told_apart_by_names_ids_and_colours(record, project):
-    """They are chosen by ids, by rows, by a query; one without the series is left out."""
     one, two = record([1.0], name="one"), record([2.0], name="two")
     twins = [record([3.0], name="twin") for _ in range(2)]
     record([1.0], name="other", path="train/loss")
@@ -183,7 +177,6 @@ def test_a_run_has_one_colour_and_a_series_one_kind_of_line(record, project):
 
 
 def test_mistakes_are_told_at_once(record, project):
-    """Before anything is drawn: which series, which number, which axis, and the nearest name."""
     run = record([1.0])
     record([1.0], path="epoch")
     with pytest.raises(PathError):
@@ -272,7 +265,6 @@ def drawn(monkeypatch):
 
 
 def test_what_is_left_out_is_said_once(many, project, record, caplog, drawn):
-    """At the first picture, and not again while the runs go on; a new run is waited for."""
     del many
     record([1.0], path="only/this")
     project.plot("val/loss", refresh=2)
@@ -310,7 +302,6 @@ def test_a_picture_is_drawn_once_more_after_the_end():
 
 
 def test_an_interrupt_ends_drawing_without_an_error():
-    """While it waits as while it draws."""
     shown = []
 
     def interrupted(_):

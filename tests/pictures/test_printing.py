@@ -17,8 +17,6 @@ def test_the_variable_is_true_unless_it_is_a_usual_word_for_no(monkeypatch):
 
 
 def test_a_quiet_run_prints_losses_alone(monkeypatch, capsys, tmp_path):
-    """Neither where it is recorded nor that it is done."""
-
     def said():
         with init_run("p", root=tmp_path, **QUIET) as run:
             run.log_metrics({"a": 1.0}, 0)

@@ -69,7 +69,6 @@ def cut(pieces, cuts):
 @example(["abcdef", "\r", "XY"])
 @example(["a\n"] * (ROWS + 5) + ["\x1b[999A", "top"])
 def test_a_reader_sees_what_a_terminal_shows(pieces):
-    """Text, returns, cursor movements, erasures and colours leave the lines that pyte leaves."""
     text = "".join(pieces)
     assert shown([text]) == seen(text)
 
@@ -78,7 +77,6 @@ def test_a_reader_sees_what_a_terminal_shows(pieces):
 @example(["\x1b[31mab", "\r", "c\n", "\x1b[5A", "x", "\x1b[5B", "y"], [])
 @example(["a\n"] * (ROWS + 5) + ["\x1b[150A", "x", "\x1b[150A", "y\n"], [ROWS + 2])
 def test_collapsed_text_looks_the_same(pieces, cuts):
-    """Wherever a stream is cut, its collapsed pieces show what it shows, colours included."""
     chunks = cut(pieces, cuts)
     less = [collapse(chunk) for chunk in chunks]
     assert shown(less, colours=True) == shown(["".join(pieces)], colours=True)
@@ -106,7 +104,6 @@ def bar(count, file, **given):
 
 
 def test_progress_bars_become_their_last_states():
-    """Nested bars are one line each, which move up and down."""
     file, nested = io.StringIO(), io.StringIO()
     for _ in bar(1000, file):
         pass
@@ -121,7 +118,6 @@ def test_progress_bars_become_their_last_states():
 
 
 def test_the_bars_of_rich_become_their_last_states():
-    """Rich erases and writes several lines again, in colours."""
     file = io.StringIO()
     console = Console(
         file=file, force_terminal=True, width=80, color_system="truecolor", no_color=False
@@ -169,7 +165,6 @@ def test_hostile_text_is_bounded(text):
 
 
 def test_only_text_and_colours_reach_a_reader():
-    """What a terminal would obey is left out; the text around it is not."""
     for hostile in (
         *("\x1b]52;c;cm0gLXJm\a", "\x1b]0;title\x1b\\", "\x1bP$q m\x1b\\", "\x1b_kitty\x1b\\"),
         *("\x1b[6n", "\x1b[?1049h", "\x1b[21t", "\x1bc", "\x1b[8m", "\x1b[5m"),
@@ -189,7 +184,6 @@ def test_a_number_that_is_left_out_resets_colours():
 
 
 def test_lines_are_given_when_they_left_the_screen():
-    """Those on it can be asked for."""
     terminal = Terminal()
     given = terminal.feed("".join(f"{at}\n" for at in range(ROWS + 10)), at=7.0)
     assert [line.text for line in given] == [str(at) for at in range(11)]
@@ -202,14 +196,12 @@ def test_lines_are_given_when_they_left_the_screen():
 
 
 def test_a_line_that_is_too_long_says_how_much_is_missing():
-    """What was taken back is not counted."""
     assert shown(["x" * 70_000]) == ["x" * 65_536 + "… (4,464 characters more)"]
     assert shown(["x" * 70_000 + "\rshort\x1b[K"]) == ["short"]
     assert shown(["x" * 50_000, "y" * 50_000])[0].endswith("yy… (34,464 characters more)")
 
 
 def test_lines_that_were_given_are_given_again_only_if_they_change():
-    """What stands above the cursor and rests is final, until somebody draws it again."""
     terminal = Terminal()
     terminal.feed("one\ntwo\n", at=1.0)
     terminal.feed("three\nfour", at=5.0)

@@ -17,8 +17,7 @@ from prefix_proxy import PREFIX, prefixed
 pytest.importorskip("fastapi")
 
 
-def test_below_a_prefix(main_page, tab):
-    """In a frame, too. All addresses are relative: nothing is asked for outside of it."""
+def test_below_a_prefix_and_in_a_frame_all_addresses_are_relative(main_page, tab):
     asked = []
     with prefixed(main_page.port) as url:
         origin = url.removesuffix(PREFIX)
@@ -41,7 +40,7 @@ def test_below_a_prefix(main_page, tab):
 
 @contextlib.contextmanager
 def jupyter_server(folder):
-    """A real Jupyter server with jupyter-server-proxy; yields its address and its log."""
+    """A real Jupyter server with jupyter-server-proxy; yields its address."""
     for name in ("jupyter_server", "jupyter_server_proxy"):
         pytest.importorskip(name)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -57,28 +56,23 @@ def jupyter_server(folder):
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    try:
-        until(lambda: _answers(port) or process.poll() is not None)
+
+    def answers():
         assert process.poll() is None, (folder / "jupyter.log").read_text()
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return True
+        return False
+
+    try:
+        until(answers)
         yield f"http://127.0.0.1:{port}/user/anna/"
     finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(30)
-
-
-def _answers(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
-        return True
-    return False
+        process.kill()
+        process.wait(30)
 
 
 @pytest.mark.thorough
 def test_below_a_real_jupyter_server(main_page, tab, tmp_path):
-    """Who is signed in there opens the page below ``proxy/PORT/``: runs, charts, files, edits."""
     asked = []
     with jupyter_server(tmp_path) as jupyter:
         place = f"{jupyter}proxy/{main_page.port}/"
@@ -100,43 +94,32 @@ def test_below_a_real_jupyter_server(main_page, tab, tmp_path):
     assert [url for url in asked if not url.startswith((place, "about:", "blob:"))] == []
 
 
-def test_on_a_server_with_tokens(run_server, main_root, home, tab, watched):
-    """What a team's server answers at its root is the same page; a token of an account opens it."""
+def test_a_token_of_an_account_opens_the_page_of_a_server(
+    run_server, main_root, home, tab, watched
+):
     watched.allow("401")
     server = run_server()
+    words = ["sync", "--root", str(main_root), "--project", "vision/digits"]
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "seamark",
-            "sync",
-            "--root",
-            str(main_root),
-            "--project",
-            "vision/digits",
-        ],
+        [sys.executable, "-m", "seamark", *words],
         check=True,
         capture_output=True,
         timeout=240,
         env=page_environment(**home, SEAMARK_REMOTE=server.url, SEAMARK_API_TOKEN=server.token),
     )
     tab.goto(f"{server.url}/?project=vision/digits")
-    field = tab.get_by_label("Token")
-    field.fill("seamark_no")
-    field.press("Enter")
-    expect(tab.get_by_role("table")).to_have_count(0)
-    field = tab.get_by_label("Token")
-    field.fill(server.token)
-    field.press("Enter")
+    for token in ("seamark_no", server.token):
+        field = tab.get_by_label("Token")
+        field.fill(token)
+        field.press("Enter")
+        expect(tab.get_by_role("table")).to_have_count(0 if token == "seamark_no" else 1)
     expect(tab.get_by_role("row").filter(has_text="quick-otter")).to_be_visible()
     plotted(tab, "train/loss")
 
 
-def test_several_roots_are_entries_of_one_list(recorded, serve, tab):
-    """Each is opened by itself, and named on every screen."""
-    page = serve(recorded("few"), recorded("extremes"))
+def test_several_roots_are_entries_of_one_list(recorded, serve_here, tab):
+    page = serve_here(recorded("few"), recorded("extremes"))
     tab.goto(opening(page, "?screen=projects"))
-    for project in ("sweep", "extremes"):
-        expect(tab.get_by_role("link", name=project).first).to_be_visible()
-    tab.get_by_role("link", name="extremes").first.click()
-    expect(tab.get_by_role("row").filter(has_text="extremes")).to_be_visible()
+    for root, project in (("root-1", "extremes"), ("root-0", "sweep")):
+        tab.get_by_role("link", name=root).first.click()
+        expect(tab.get_by_role("row").filter(has_text=project)).to_be_visible()

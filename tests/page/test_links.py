@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
-import os
-import signal
 
 import pytest
 
 pytest.importorskip("fastapi")
 
 import httpx
-import psutil
 from page_served import PROJECT, Clock, read, record
 from served import folding, served
 
@@ -147,51 +143,3 @@ def test_another_process_on_the_same_databases_opens_an_address(team, clock):
         assert Links(b"x" * 32, clock).open(head) is None
     finally:
         other.close()
-
-
-def at_each_worker(server, stack):
-    """Return a client for each of two processes that answer, with a connection to it kept open.
-
-    The other one stands still while it connects.
-    """
-    pids = [pid for pid in server.workers() if "answer" in psutil.Process(pid).cmdline()]
-    assert len(pids) == 2
-    clients = []
-    for other in pids:
-        client = stack.enter_context(api_of(server.url, server.token))
-        os.kill(other, signal.SIGSTOP)
-        try:
-            assert client.get("").status_code == 200
-        finally:
-            os.kill(other, signal.SIGCONT)
-        clients.append(client)
-    for client, pid in zip(clients, reversed(pids), strict=True):
-        stream = client.get("").extensions["network_stream"]
-        mine = stream.get_extra_info("client_addr")[1]
-        assert mine in {one.raddr[1] for one in psutil.Process(pid).net_connections() if one.raddr}
-    return clients
-
-
-@pytest.mark.slow
-def test_each_process_of_a_server_opens_what_another_one_signed(
-    run_server, postgresql_url, tmp_path
-):
-    server = run_server(None, "--workers", "2", store=postgresql_url)
-    run = record(tmp_path / "root", server.url, server.token)["run-0"]
-    with contextlib.ExitStack() as stack:
-        clients = at_each_worker(server, stack)
-        made = clients[0].post("accounts/tokens", json={"label": "film"}).json()
-        for signing in clients:
-            signing.headers["Authorization"] = f"Bearer {made['token']}"
-            url = address(signing, run)
-            del signing.headers["Authorization"]
-            for client in clients:
-                client.headers.pop("Authorization", None)
-                for _ in range(2):
-                    answer = client.get(url, headers=PART)
-                    assert (answer.status_code, answer.content) == (206, b"56789")
-                assert client.get(url.replace("/linked/", "/linked/x")).status_code == 404
-        known = {"Authorization": f"Bearer {server.token}"}
-        gone = clients[0].delete(f"accounts/tokens/{made['id']}", headers=known)
-        assert gone.status_code == 200
-        assert [client.get(url, headers=PART).status_code for client in clients] == [404, 404]

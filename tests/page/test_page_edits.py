@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
@@ -116,6 +117,13 @@ def test_many_runs_are_edited_at_once_and_each_has_its_answer(runs):
             (log, {"add_tags": ["all"], "name": "run"}),
         ):
             assert edit(here, ref, **change).status_code == 422, change
+        every = [[PROJECT, run] for run in ids.values()]
+        with ThreadPoolExecutor() as pool:  # as from several tabs at once
+            told = list(pool.map(lambda tag: edit(here, *every, add_tags=[tag]), "uvwxyz"))
+        assert {one["ok"] for answer in told for one in answer.json()["runs"]} == {True}
+        here.watch.look()
+        table = read(here.client, here.base, "table", of=Table, columns=["sys/tags"], trashed=None)
+        assert [{*"uvwxyz"} <= {*row["sys/tags"]} for row in table.table.rows] == [True] * 4
     assert not (root.parent / "etc").exists()
 
 

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from urllib.parse import urlsplit
 
 import pytest
 from page_looking import expect, opening, plotted
@@ -17,30 +16,16 @@ from prefix_proxy import PREFIX, prefixed
 pytest.importorskip("fastapi")
 
 
-def test_below_a_prefix_and_in_a_frame_all_addresses_are_relative(main_page, tab):
-    asked = []
-    with prefixed(main_page.port) as url:
-        origin = url.removesuffix(PREFIX)
-        tab.goto(f"{origin}/frame?{PREFIX}?project=sweep#token={main_page.token}")
-        frame = tab.frame_locator("iframe")
-        # The fragment belongs to the outer address: the frame asks for the token.
-        frame.get_by_label("Token").fill(main_page.token)
-        frame.get_by_role("button", name="Open").click()
-        expect(frame.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
-        tab.on("request", lambda request: asked.append(urlsplit(request.url).path))
-        tab.goto(f"{url}?project=vision/digits#token={main_page.token}")
-        expect(tab.get_by_role("row").filter(has_text="quick-otter")).to_be_visible()
-        plotted(tab, "train/loss")
-        tab.reload()
-        expect(tab.get_by_role("row").filter(has_text="quick-otter")).to_be_visible()
-        tab.goto("about:blank")
-    assert asked
-    assert [path for path in asked if not path.startswith(PREFIX)] == []
+@contextlib.contextmanager
+def plain_proxy(port, folder):
+    """A proxy as JupyterHub's; yields the address of the page, and one that signs in."""
+    with prefixed(port) as url:
+        yield url, url
 
 
 @contextlib.contextmanager
-def jupyter_server(folder):
-    """A real Jupyter server with jupyter-server-proxy; yields its address."""
+def jupyter_server(page_port, folder):
+    """A real Jupyter server with jupyter-server-proxy; yields the same."""
     for name in ("jupyter_server", "jupyter_server_proxy"):
         pytest.importorskip(name)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -65,18 +50,21 @@ def jupyter_server(folder):
 
     try:
         until(answers)
-        yield f"http://127.0.0.1:{port}/user/anna/"
+        jupyter = f"http://127.0.0.1:{port}/user/anna/"
+        yield f"{jupyter}proxy/{page_port}/", f"{jupyter}api/status?token=letmein"
     finally:
         process.kill()
         process.wait(30)
 
 
-@pytest.mark.thorough
-def test_below_a_real_jupyter_server(main_page, tab, tmp_path):
+@pytest.mark.parametrize(
+    "proxy", [plain_proxy, pytest.param(jupyter_server, marks=pytest.mark.thorough)]
+)
+def test_below_a_proxy_nothing_outside_of_it_is_asked_for(proxy, main_page, tab, tmp_path):
     asked = []
-    with jupyter_server(tmp_path) as jupyter:
-        place = f"{jupyter}proxy/{main_page.port}/"
-        tab.goto(f"{jupyter}api/status?token=letmein")  # signs in: a cookie of Jupyter's
+    with proxy(main_page.port, tmp_path) as (place, signing_in):
+        tab.goto(signing_in)
+        tab.goto("about:blank")
         tab.on("request", lambda request: asked.append(request.url))
         tab.goto(f"{place}?project=vision/digits#token={main_page.token}")
         row = tab.get_by_role("row").filter(has_text="calm-heron")
@@ -91,7 +79,19 @@ def test_below_a_real_jupyter_server(main_page, tab, tmp_path):
         tab.reload()
         expect(file).to_be_visible()
         tab.goto("about:blank")
+    assert asked
     assert [url for url in asked if not url.startswith((place, "about:", "blob:"))] == []
+
+
+def test_the_page_is_shown_in_a_frame(main_page, tab):
+    """The fragment belongs to the outer address: the frame asks for the token."""
+    with prefixed(main_page.port) as url:
+        tab.goto(f"{url.removesuffix(PREFIX)}/frame?{PREFIX}?project=sweep#token=x")
+        frame = tab.frame_locator("iframe")
+        frame.get_by_label("Token").fill(main_page.token)
+        frame.get_by_role("button", name="Open").click()
+        expect(frame.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
+        tab.goto("about:blank")
 
 
 def test_a_token_of_an_account_opens_the_page_of_a_server(

@@ -71,21 +71,6 @@ def test_readers_are_told_how_many_runs_match(main_page, tab):
     expect(tab.locator("tbody tr").first).to_be_focused()
 
 
-@pytest.mark.thorough
-def test_the_focus_goes_to_the_table_of_a_chart_and_back(main_page, tab):
-    tab.goto(opening(main_page, "?project=vision/digits&q=sys/name = quick-otter"))
-    plotted(tab, "val/loss")
-    place = chart(tab, "val/loss")
-    place.get_by_role("button", name="More of").click()
-    tab.get_by_role("button", name="As table").click()
-    expect(place.get_by_role("region", name="Values")).to_be_visible()
-    place.get_by_role("region", name="Values").focus()
-    tab.keyboard.press("Escape")
-    expect(place.get_by_role("img")).to_be_focused()
-    tab.keyboard.press("t")
-    expect(place.get_by_role("region", name="Values")).to_be_focused()
-
-
 MET = """
 () => {
   window.told = [];

@@ -50,19 +50,11 @@ def test_several_series_of_several_runs_are_fetched_at_once(tmp_path, project):
         assert (long.min[at], long.max[at]) == (np.nanmin(part), np.nanmax(part))
         assert long.mean[at] == pytest.approx(np.nanmean(part))
     assert int(long.nan_count.sum()) == 1
+    (whole,) = project.fetch_curves("loss", ids[0], smooth=100.0, points=10_000)
+    (part,) = project.fetch_curves("loss", ids[0], smooth=100.0, low=1000, high=1099)
+    assert part.drawing.curve.value.tolist() == first[1000:1100].tolist()
+    assert part.drawing.mean == pytest.approx(whole.drawing.mean[1000:1100], rel=1e-12)
     assert short.value[np.isfinite(short.value)].tolist() == second[np.isfinite(second)].tolist()
-
-
-def test_a_window_has_its_points_and_smoothing_uses_all_points(tmp_path, project):
-    value = noisy(5000)
-    run = record(tmp_path, value)
-    (whole,) = project.fetch_curves("loss", run, smooth=100.0, points=10_000)
-    (found,) = project.fetch_curves("loss", run, smooth=100.0, low=1000, high=1099, points=100)
-    assert found.drawing.curve.width == 0
-    assert found.drawing.curve.step.tolist() == list(range(1000, 1100))
-    assert found.drawing.curve.value.tolist() == value[1000:1100].tolist()
-    assert found.drawing.mean == pytest.approx(whole.drawing.mean[1000:1100], rel=1e-12)
-    assert not project.fetch_curves("loss", run, low=9000.0)
 
 
 def test_the_order_of_recording_shows_each_pass(tmp_path, project):

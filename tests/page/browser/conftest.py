@@ -86,51 +86,36 @@ def whole_browser(playwright):
         yield browser
 
 
-class Watched:
-    """The errors of the pages of some contexts."""
+@pytest.fixture
+def watched():
+    """Watches pages: their errors fail the test at its end, but those that have allowed pieces."""
+    errors, allowed = [], []
 
-    def __init__(self):
-        self.errors = []
-        self.allowed = []
+    def console(message):
+        if message.type == "error":
+            errors.append(f"console: {message.text} ({message.location.get('url', '')})")
 
-    def allow(self, *pieces):
-        """Expect errors that have one of these pieces."""
-        self.allowed += pieces
+    def thrown(error):
+        errors.append(f"thrown: {error.error}")
+
+    def requested(request):
+        parts = urlsplit(request.url)
+        if parts.scheme not in ("data", "blob", "about") and parts.hostname != "127.0.0.1":
+            errors.append(f"asked elsewhere: {request.url}")
 
     @contextlib.contextmanager
-    def watching(self, context):
+    def watching(context):
         """Watch all pages of a context in a block."""
-        heard = {"console": self._console, "weberror": self._thrown, "request": self._request}
+        heard = {"console": console, "weberror": thrown, "request": requested}
         for name, listener in heard.items():
             context.on(name, listener)
         yield
         for name, listener in heard.items():
             context.remove_listener(name, listener)
 
-    def _thrown(self, error):
-        self.errors.append(f"thrown: {error.error}")
-
-    def _console(self, message):
-        if message.type == "error":
-            self.errors.append(f"console: {message.text} ({message.location.get('url', '')})")
-
-    def _request(self, request):
-        parts = urlsplit(request.url)
-        if parts.scheme not in ("data", "blob", "about") and parts.hostname != "127.0.0.1":
-            self.errors.append(f"asked elsewhere: {request.url}")
-
-    def check(self):
-        """Fail on what no test expected."""
-        rest = [each for each in self.errors if not any(piece in each for piece in self.allowed)]
-        assert [each[:1_000] for each in rest] == []
-
-
-@pytest.fixture
-def watched():
-    """The errors of pages, which are looked at when the test has ended."""
-    watched = Watched()
-    yield watched
-    watched.check()
+    yield SimpleNamespace(watching=watching, allow=lambda *pieces: allowed.extend(pieces))
+    rest = [each[:1_000] for each in errors if not any(piece in each for piece in allowed)]
+    assert rest == []
 
 
 @contextlib.contextmanager

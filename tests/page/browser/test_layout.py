@@ -190,6 +190,8 @@ def test_a_phone_has_one_pane_at_a_time(main_page, new_profile):
     row = tab.locator("tbody tr").first
     expect(row).to_be_visible()
     assert box(tab, "tbody tr")["height"] >= 40
+    heads = tab.locator("table.runs thead button:visible")
+    assert [one.get_attribute("aria-label") for one in heads.all()] == ["Name", "State", "Created"]
     at = tab.get_by_role("tablist", name="Runs or charts").bounding_box()
     assert at["y"] + at["height"] == 844
     assert at["height"] >= 40
@@ -204,9 +206,17 @@ def test_a_phone_has_one_pane_at_a_time(main_page, new_profile):
     expect(tab.get_by_role("group", name="Selected runs")).to_be_visible()
     assert tab.evaluate(SCROLLS) == [0, 0]
     assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390
-    tab.get_by_role("link", name="sweep-209").tap()
+    tab.goto(opening(main_page, "?project=vision/digits&sort=-train/loss"))
+    expect(heads.nth(2)).to_have_attribute("aria-label", "train/loss")  # what it is sorted by
+    expect(heads).to_have_count(3)
+    tab.get_by_role("tab", name="Charts").tap()
+    plotted(tab, "train/loss")
+    lefts = "(all) => all.slice(0, 3).map((one) => one.getBoundingClientRect().left)"
+    assert len(set(tab.locator(".charts-slot").evaluate_all(lefts))) == 1
+    tab.get_by_role("tab", name="Runs").tap()
+    tab.get_by_role("link", name="calm-heron").tap()
     tabs = tab.get_by_role("tablist", name="About this run").get_by_role("tab")
-    expect(tabs).to_have_count(9)
+    expect(tab.get_by_role("tab", name="Journals")).to_be_attached()
     assert len(set(tabs.evaluate_all("(all) => all.map((one) => one.offsetTop)"))) == 1
     tab.get_by_role("tab", name="Journals").tap()
     expect(tab.get_by_role("tab", name="Journals", selected=True)).to_be_in_viewport()

@@ -78,21 +78,6 @@ def test_dark_is_chosen_by_the_system_until_somebody_chooses(main_page, tab, ids
     assert tab.evaluate(back) == light
 
 
-def test_the_table_of_a_phone_has_name_state_and_order(main_page, tab, ids):
-    tab.set_viewport_size({"width": 390, "height": 800})
-    for more, column in [("", "Created"), ("&sort=-train/loss", "train/loss")]:
-        tab.goto("about:blank")
-        tab.goto(opening(main_page, f"{STATES['table']}{more}"))
-        heads = tab.locator("table.runs thead button:visible")
-        expect(heads).to_have_count(3)
-        told = [head.get_attribute("aria-label") for head in heads.all()]
-        assert told == ["Name", "State", column]
-    tab.get_by_role("tab", name="Charts").click()
-    plotted(tab, "train/loss")
-    boxes = [box.bounding_box() for box in tab.locator(".charts-slot").all()[:3]]
-    assert len({box["x"] for box in boxes}) == 1
-
-
 GROUND = """
 () => {
   const numbers = (text) => text.match(/[\\d.]+/g).map(Number);

@@ -86,9 +86,11 @@ def pictured(path):
     return found
 
 
-def test_a_saved_page_shows_the_same_without_a_server(saved_page, new_profile, watched, tmp_path):
+def test_a_saved_page_shows_the_same_without_a_server(
+    saved_page, tab, new_profile, watched, tmp_path
+):
     watched.allow("asked elsewhere: file:")
-    tab = new_profile(color_scheme="dark").new_page()
+    tab.emulate_media(color_scheme="dark")
     tab.goto(opening(saved_page, "?project=saved&logy=1&cols=parameters/rate,part0/m2&q=rate > 0"))
     legend = tab.get_by_role("list", name="Runs that are drawn")
     legend.get_by_role("button", name="twin", exact=True).first.click()
@@ -134,8 +136,8 @@ def test_a_saved_page_shows_the_same_without_a_server(saved_page, new_profile, w
     assert findings(away) == []
 
 
-def test_pictures_of_charts_have_bands_and_a_size(saved_page, new_profile, watched, tmp_path):
-    tab = new_profile(color_scheme="dark").new_page()
+def test_pictures_of_charts_have_bands_and_a_size(saved_page, tab, tmp_path):
+    tab.emulate_media(color_scheme="dark")
     tab.goto(opening(saved_page, "?project=saved&group=parameters/width&stat=median-se"))
     plotted(tab, METRICS[1], lambda found: len(found["data"]) == 3)
     svg = save(tab, "SVG", tmp_path)

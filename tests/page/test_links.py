@@ -9,8 +9,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-import httpx
-from page_served import PROJECT, Clock, read, record
+from page_served import PROJECT, Clock, client_of, read, record
 from served import folding, served
 
 from seamark.server.access import Links, Role
@@ -36,16 +35,8 @@ def words_of(url):
     return words, json.loads(base64.urlsafe_b64decode(words + "=" * (-len(words) % 4)))
 
 
-def asking(**given):
-    """Return a client; nothing is encrypted here, and to read certificates takes long."""
-    return httpx.Client(timeout=60, verify=False, **given)
-
-
 def api_of(url, token=""):
-    api = asking(base_url=f"{url}/api/v1/")
-    if token:
-        api.headers["Authorization"] = f"Bearer {token}"
-    return api
+    return client_of(f"{url}/api/v1/", token)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +65,7 @@ def test_an_address_ends_with_the_rights_of_its_maker(team, clock):
         "no-role": lambda _: accounts.set_member("no-role", PROJECT, None),
         "no-user": lambda _: accounts.set_user("no-user", disabled=True),
     }
-    with api_of(there.url, there.token) as admin, asking() as stranger:
+    with api_of(there.url, there.token) as admin, client_of(there.url) as stranger:
         kept = address(admin, run)
 
         def opens(url):
@@ -98,7 +89,7 @@ def test_an_address_ends_with_the_rights_of_its_maker(team, clock):
 
 def test_no_part_of_an_address_can_be_changed(team, clock):
     there, run = team
-    with api_of(there.url, there.token) as admin, asking() as stranger:
+    with api_of(there.url, there.token) as admin, client_of(there.url) as stranger:
         url = address(admin, run)
         words, said = words_of(url)
         mac = url.rpartition("/")[0].rpartition(".")[2]
@@ -120,7 +111,7 @@ def test_an_address_of_a_public_project_ends_when_it_is_private(team, clock):
     there, run = team
     accounts = there.server.accounts
     accounts.set_visibility(PROJECT, "public", by="admin")
-    with api_of(there.url) as nobody, asking() as stranger:
+    with api_of(there.url) as nobody, client_of(there.url) as stranger:
         url = address(nobody, run)
         assert stranger.get(url, headers=PART).status_code == 206
         accounts.set_visibility(PROJECT, "private", by="admin")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 from http.client import HTTPConnection
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-import httpx
 from databases import fresh_database
 from page_process import until
-from page_served import PROJECT, page, read, record
+from page_served import PROJECT, client_of, page, read, record
 from served import folding, served
 
 from seamark.journal.folder import RunFolder
@@ -43,9 +41,8 @@ def both(request, postgresql, tmp_path_factory):
         # What is sent whole is compared; a run that failed is sent after it has ended here.
         until(lambda: all(there.server.intake.known(*ref)[1] == sent[ref] for ref in sent))
         wanted = ", ".join(f"{project}/{run}={size}" for (project, run), size in sent.items())
-        bearer = {"Authorization": f"Bearer {there.token}", "Seamark-Position": wanted}
-        with page(root) as own, httpx.Client(headers=bearer, timeout=60, verify=False) as client:
-            client.base_url = f"{there.url}/api/v1/"
+        seen, api = {"Seamark-Position": wanted}, f"{there.url}/api/v1/"
+        with page(root) as own, client_of(api, there.token, **seen) as client:
             while "seamark-behind" in client.post("read/projects").headers:
                 pass
             yield SimpleNamespace(
@@ -53,9 +50,8 @@ def both(request, postgresql, tmp_path_factory):
             )
 
 
-Questions = list[tuple[str, dict[str, Any]]]
 LOSS, CURVES = {"path": "train/loss"}, {"paths": ["train/loss"]}
-OF_RUN: Questions = [
+OF_RUN = [
     ("facts", {}),
     ("overview", {}),
     ("attributes", {}),
@@ -74,7 +70,7 @@ OF_RUN: Questions = [
     ("ranks", {}),
 ]
 SHOWN = ["sys/name", "parameters/*", "train/loss:min"]
-OF_ALL: Questions = [
+OF_ALL = [
     ("projects", {}),
     ("table", {"columns": SHOWN, "sort_by": "train/loss:min"}),
     ("table", {"query": "no such grammar"}),
@@ -114,7 +110,7 @@ def of_run(both):
 
 def test_a_folder_answers_as_a_server_does(both):
     refs = [[PROJECT, run] for run in both.ids.values()]
-    given: dict[str, Any] = {"refs": refs, "groups": [{"by": {"x": 1}, "refs": refs}]}
+    given = {"refs": refs, "groups": [{"by": {"x": 1}, "refs": refs}]}
     for verb, question in [
         *((verb, of_run(both) | question) for verb, question in OF_RUN),
         *((verb, {k: given[k] if v == "all" else v for k, v in q.items()}) for verb, q in OF_ALL),
@@ -128,7 +124,7 @@ def test_a_folder_answers_as_a_server_does(both):
 
 def test_a_second_answer_with_curves_has_only_what_changed(both):
     ref = [PROJECT, both.ids["run-0"]]
-    body: dict[str, Any] = {"refs": [ref], "paths": ["train/loss"], "px": 50}
+    body = {"refs": [ref], "paths": ["train/loss"], "px": 50}
     asking = (both.page.client, both.page.base)
     (whole,) = read(*asking, "curves", of=Curves, **body).curves
     body["since"] = [[*ref, "train/loss", whole.cursor]]

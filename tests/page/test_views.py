@@ -9,20 +9,17 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-import httpx
 from databases import fresh_database
 from humble import humbly
-from page_served import page
+from page_served import client_of, page
 from served import served
 
 from seamark.page.editing import NotWritable
@@ -31,13 +28,12 @@ from seamark.server.views import MOST_ADDRESS, View
 
 PROJECT = "team/vision"
 ADDRESS = "?v=1&sort=train%2Floss&pinned=val/loss&unheard=of"
-Ask = Callable[..., httpx.Response]
 
 
-def asker(client: httpx.Client, base: str, project: str = PROJECT) -> Ask:
+def asker(client, base="", project=PROJECT):
     """Return a function that changes a view, or lists them."""
 
-    def ask(name: str = "", **change: Any) -> httpx.Response:
+    def ask(name="", **change):
         if not name:
             return client.post(f"{base}views", json={"project": project})
         body = {"project": project, "name": name, "was": None, **change}
@@ -71,12 +67,11 @@ def ask(request, postgresql, tmp_path, root):
         if request.param == "postgresql":
             store = stack.enter_context(fresh_database(postgresql()))
         there = stack.enter_context(served(tmp_path / "server", store=store))
-        bearer = {"Authorization": f"Bearer {there.token}"}
-        client = stack.enter_context(httpx.Client(headers=bearer, verify=False, timeout=60))
-        yield asker(client, f"{there.url}/api/v1/")
+        client = stack.enter_context(client_of(f"{there.url}/api/v1/", there.token))
+        yield asker(client)
 
 
-def names(answer: httpx.Response) -> list[str]:
+def names(answer):
     assert answer.status_code == 200, answer.text
     return [one["name"] for one in answer.json()["views"]]
 
@@ -132,18 +127,18 @@ def test_wrong_views_are_refused(root):
 def test_viewers_open_views_and_save_none(tmp_path):
     with (
         served(tmp_path) as there,
-        httpx.Client(base_url=f"{there.url}/api/v1/", verify=False, timeout=60) as client,
+        client_of(f"{there.url}/api/v1/") as client,
     ):
         admin = {"Authorization": f"Bearer {there.token}"}
         for role, saves in (("contributor", True), ("viewer", False)):
             body = {"user": role, "project": PROJECT, "role": role, "service": True}
             made = client.post("accounts/tokens", json=body, headers=admin)
             client.headers["Authorization"] = f"Bearer {made.json()['token']}"
-            ask = asker(client, "")
+            ask = asker(client)
             assert ask(role, address="?1").status_code == (200 if saves else 403)
             assert ask().json()["may_save"] is saves
             assert names(ask()) == ["contributor"]
-            everything = asker(client, "", "")
+            everything = asker(client, project="")
             assert everything("mine", address="?1").status_code == 403
             none = {"project": "", "views": [], "may_save": False, "apart": ""}
             assert everything().json() == none
@@ -176,9 +171,9 @@ def test_a_project_name_too_long_for_the_database_is_refused(tmp_path, postgresq
     with (
         fresh_database(postgresql()) as store,
         served(tmp_path, store=store) as there,
-        httpx.Client(headers={"Authorization": f"Bearer {there.token}"}, timeout=60) as client,
+        client_of(f"{there.url}/api/v1/", there.token) as client,
     ):
-        answer = asker(client, f"{there.url}/api/v1/", project)("v", address="?1")
+        answer = asker(client, project=project)("v", address="?1")
         assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
 
 

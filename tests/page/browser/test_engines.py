@@ -27,6 +27,11 @@ COMES = """
 return [...document.querySelectorAll(arguments[0])].some((one) =>
   one.getClientRects().length && one.textContent.includes(arguments[1]));
 """
+FOCUSED = """
+const canvas = document.querySelector(".chart[aria-busy=false] .chart-canvas");
+canvas?.focus();
+return canvas && document.activeElement === canvas;
+"""
 OVER = "(//div[@class='u-over'])[1]"
 TABS = ["Overview", "Charts", "Images", "Log", "Files & checkpoints", "Ranks", "Profile", "System"]
 
@@ -65,7 +70,8 @@ def test_table_query_and_compare(driven, main_page):
     driven.keys("val/lo")
     comes(driven, "[role=option]", "val/loss")
     driven.keys(DOWN + TAB)
-    until(lambda: driven.run("return document.querySelector('[data-key]').value") == "val/loss ")
+    value = "return document.querySelector('[role=combobox]').value"
+    until(lambda: driven.run(value) == "val/loss ")
     driven.keys("< < 3" + ENTER)
     comes(driven, ".query-error pre", "^")
     driven.click(button("Clear the query"))
@@ -103,7 +109,7 @@ def test_charts_by_mouse_and_keys(driven, main_page):
     comes(driven, ".charts-zoom")
     driven.keys("r")
     until(lambda: driven.run("return !document.querySelector('.charts-zoom')"))
-    driven.run("document.querySelector('.chart-canvas').focus()")
+    until(lambda: driven.run(FOCUSED))
     driven.keys("t")
     comes(driven, ".chart-table td")
     until(lambda: "chart-table" in driven.focus())

@@ -32,7 +32,7 @@ def shown(main_page, tab):
 
 
 def test_words_find_by_name_tag_and_id(shown):
-    for text, count in {
+    finding = {
         "base RES": 6,
         "BASELINE": 2,
         "b03": 1,
@@ -44,16 +44,17 @@ def test_words_find_by_name_tag_and_id(shown):
         '"11 base"': 1,
         "/^vgg/ baseline": 1,
         "res width < 40": 4,
-    }.items():
+        "": 13,
+    }
+    others = iter(("not", "and", "in (", "c++", "(((", "it's", "a/b/c/", "is missing"))
+    for text, count in finding.items():
+        if other := next(others, None):
+            ask(shown, other)
+            expect(shown.get_by_role("heading", name="No run matches")).to_be_visible()
+            expect(box(shown)).not_to_have_attribute("aria-invalid", "true")
         ask(shown, text)
         expect(rows(shown)).to_have_count(count)
         expect(box(shown)).not_to_have_attribute("aria-invalid", "true")
-    for text in ("not", "and", "in (", "c++", "(((", "it's", "a/b/c/", "is missing"):
-        ask(shown, text)
-        expect(shown.get_by_role("heading", name="No run matches")).to_be_visible()
-        expect(box(shown)).not_to_have_attribute("aria-invalid", "true")
-        ask(shown, "")
-        expect(rows(shown)).to_have_count(13)
     box(shown).press("Escape")
     shown.keyboard.press("/")
     shown.keyboard.type("vgg 00")

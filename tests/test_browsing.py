@@ -56,7 +56,7 @@ def project(tmp_path, run):
 
 
 class Tags(HTMLParser):
-    """What a browser would find in a piece of HTML."""
+    """The tags and words that a browser finds in a piece of HTML."""
 
     def __init__(self, text):
         super().__init__()
@@ -305,7 +305,7 @@ def test_images_are_shown_byte_for_byte(run):
 
 
 def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run):
-    """It comes from disk, and may have any content."""
+    """A record comes from disk, and may have any content."""
     digest = "0" * 64
     for record in (
         "text",
@@ -406,7 +406,7 @@ def test_a_run_that_cannot_be_read_is_shown_without_an_error(run, monkeypatch):
 
 
 def test_a_time_limit_passes_through_a_look(run, monkeypatch):
-    """What a signal handler raises means the cell, and not the look in it."""
+    """An exception of a signal handler is meant for the cell."""
 
     class TimeUpError(Exception):
         pass

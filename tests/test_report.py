@@ -55,7 +55,7 @@ SAID = {
     "trashed": None,
     "health": {},
 }
-"""What the report of the run of `record` says, beside numbers and times."""
+"""Items of the report of the run of `record` that are always the same."""
 
 
 def test_a_report_has_metadata_parameters_metrics_and_errors(record):

@@ -95,7 +95,7 @@ OF_ALL = [
     ("curves", CURVES | {"refs": [["../..", "etc"]]}),
 ]
 _ITS_OWN = {"seen", "cursor", "looked_ns", "left", "last_record_ns", "last_t", "row_t", "end_t"}
-"""What each says of itself, and when it heard of a rank, which a server knows by its own clock."""
+"""Facts about the answering side; the last ones a server knows by its own clock."""
 
 
 def _same(told):
@@ -163,7 +163,7 @@ def test_a_server_serves_the_same_page(both):
 
 
 def test_refusals_before_routing_name_the_version(both):
-    """So that a page that is older than what answers says so, whatever it is refused."""
+    """A page that is older than the server can say so."""
     limits = Limits()
     for url in (both.page.url, f"{both.there.url}/"):
         version = both.stranger.get(url, headers={"Accept": "text/html"}).headers["seamark-version"]
@@ -202,7 +202,7 @@ def test_missing_contents_of_files_are_known_before_they_are_fetched(both):
 
 
 def test_runs_whose_curves_are_asked_for_are_passed_to_the_watcher(both):
-    """Whether by themselves or as a group, so that what trains is looked at first."""
+    """The index reads them first."""
     refs = [[PROJECT, run] for run in both.ids.values()]
     drawn = both.page.watch.drawn
     for verb, body, wanted in (

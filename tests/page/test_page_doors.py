@@ -1,4 +1,4 @@
-"""Who may ask a page, and what its answers let a browser do."""
+"""Access to a page, and what its answers let a browser do."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_no_other_file_can_be_asked_for(here):
 
 
 def test_a_file_that_is_edited_is_another_version(tmp_path):
-    """So that nobody is shown an old one from a cache."""
+    """Browsers keep files by their version."""
     (tmp_path / "index.html").write_text("<p>static/@VERSION@/a.js")
     (tmp_path / "a.js").write_text("1")
     before = PageFiles(tmp_path).version
@@ -123,7 +123,7 @@ def test_a_file_that_is_edited_is_another_version(tmp_path):
 
 
 def test_requests_of_strangers_cost_no_look_at_the_folders(tmp_path) -> None:
-    """As those of a page of another site that shows a picture."""
+    """A page of another site can send some, for a picture."""
     asked = "r0/api/v1/read/changes"
     for token, heard in ((TOKEN, 2), (None, 4)):
         with page(tmp_path, token=token) as here:

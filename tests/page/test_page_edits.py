@@ -1,4 +1,4 @@
-"""What people change on a page of folders, the files that they open, and what is not there."""
+"""Edits on a page of folders, files that are opened, and paths that are not there."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ FORBIDDEN = {
 }
 INDEX = STATIC / "index.html"
 OPENING = re.findall(r'"static/@VERSION@/([\w./]+)"', INDEX.read_text(encoding="utf-8"))
-"""What opens the table and its charts; `browser/test_opening.py` sees that nothing else is."""
+"""The files of the table and its charts; `browser/test_opening.py` checks that no others load."""
 MODULE = re.compile(r"""["']\./(\w+\.js)["']""")
 LONGEST_MODULE = 500
 LONGEST_COMPONENT = 150
@@ -66,7 +66,7 @@ def test_modules_do_not_import_each_other():
 
 
 def test_the_page_names_the_modules_that_opening_needs():
-    """And no others: each import in turn costs an answer."""
+    """Modules that are found one after another cost a request each."""
     at_once = re.compile(r"""^(?:import|export) .*from "\./(\w+\.js)";$""", re.MULTILINE)
     needed, new = set(), {f"js/{name}.js" for name in ("main", "runs", "charts", "views")}
     while new:

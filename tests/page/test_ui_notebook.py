@@ -89,7 +89,7 @@ def test_mistakes_are_errors_before_anything_is_started(tmp_path):
 
 
 def test_a_frame_is_below_the_proxy_of_a_hub_and_says_when_the_page_has_ended(monkeypatch):
-    """Its address is relative to the hub, whose address a kernel need not know."""
+    """A kernel need not know the address of its hub."""
     gone = notebook.Frame(Started("http://127.0.0.1:9/", "secret", "127.0.0.1", 9), [], 500)
     with pytest.raises(SeamarkError, match="call it again"):
         gone._repr_html_()

@@ -1,4 +1,4 @@
-"""How a person gets to a page: over ssh, through a hub, in a browser, and with which token."""
+"""Ways to a page: over ssh, through a hub, in a browser, and the token for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seamark.remote.http.address import is_loopback
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
-    """Where the token of this test is kept."""
+    """The folder with the token of this test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(opening, "user_name", lambda: "anna")
     monkeypatch.setattr(opening.socket, "gethostname", lambda: "login3")

@@ -34,7 +34,7 @@ from seamark.run.run import init_run  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
-    """Where the token of this test is kept."""
+    """The folder with the token of this test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "seamark"
 

@@ -1,4 +1,4 @@
-"""What looks at the folders of a page: how often, and that it is always there."""
+"""The thread that reads the folders of a page: how often, and in which order."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def record(root, **given):
 
 
 def test_polls_cost_no_looks_of_their_own(root, clock, looker):
-    """However many tabs ask, there is one look after each pause; with none, it is a rare one."""
+    """There is one look after each pause, however many tabs ask, and a rare one with none."""
     record(root)
     looker.step()
     assert (looker.looks, looker.said[-1].runs, looker.said[-1].left) == (1, 1, 0)

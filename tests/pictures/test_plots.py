@@ -78,7 +78,7 @@ def test_a_figure_marks_what_is_not_finite():
 
 
 def test_a_band_is_behind_the_lines():
-    """Of up to eight curves; more would hide each other. On a logarithmic axis it stays above 0."""
+    """Only up to eight curves have one; on a logarithmic axis it stays above 0."""
     pytest.importorskip("plotly")
     low, high, line = figure_of([banded([1.0, 0.25])], Axes(log_y=True)).data
     assert low.y.tolist() == [0.5, 0.25]
@@ -103,7 +103,7 @@ def luminance(colour):
 
 
 def test_a_run_keeps_its_colour():
-    """Whatever is drawn beside it, unless both would have the same; then the second moves on."""
+    """If two would have the same, the second has another one."""
     keys = [f"run{at}" for at in range(40)]
     alone = {key: slots([key])[key] for key in keys}
     assert len(set(alone.values())) == len(COLOURS)

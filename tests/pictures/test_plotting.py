@@ -149,7 +149,7 @@ def test_runs_are_told_apart_by_names_ids_and_colours(record, project):
 
 
 def test_a_copied_run_is_another_run(tmp_path):
-    """It has the id of its original, in another project."""
+    """A copy has the id of its original, in another project."""
     with init_run("team/x", root=tmp_path, **QUIET) as run:
         run["val/loss"].append(1.0)
     shutil.copytree(run.folder.path, tmp_path / "team" / "y" / run.id)

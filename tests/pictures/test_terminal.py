@@ -1,4 +1,4 @@
-"""What a terminal makes of text, compared with pyte, which is one."""
+"""Text as a terminal shows it, compared with pyte, which is one."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_the_bars_of_rich_become_their_last_states():
     ids=lambda text: repr(text[:12]),
 )
 def test_hostile_text_is_bounded(text):
-    """Neither far moves nor sequences without an end cost more than reading the text."""
+    """Far moves and sequences without an end cost no more than reading the text."""
     less = collapse(text)
     assert len(less) <= len(text)
     assert shown([less]) == shown([text])
@@ -177,7 +177,7 @@ def test_only_text_and_colours_reach_a_reader():
 
 
 def test_a_number_that_is_left_out_resets_colours():
-    """As ECMA-48 says: what begins with a semicolon ends all colours before it."""
+    """ECMA-48: a sequence that begins with a semicolon ends all colours before it."""
     for reset in ("", "0", ";", "0;0"):
         line = f"\x1b[31ma\x1b[{reset}mb\x1b[;1mc\x1b[0m\n"
         assert shown([line], colours=True) == ["\x1b[31ma\x1b[0mb\x1b[1mc\x1b[0m"]

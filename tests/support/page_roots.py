@@ -1,4 +1,4 @@
-"""What the page is tested with: runs of every kind, recorded through the public API.
+"""Runs of every kind for tests of the page, recorded through the public API.
 
     python page_roots.py KIND ROOT
 
@@ -28,7 +28,7 @@ from seamark.types import File
 LONG = 20_000
 """Points of the long series of `record_main`."""
 SPIKES = 1_000
-"""How many of them stand out, and how many are NaN."""
+"""The number of points that stand out, and of those that are NaN."""
 HOSTILE = (
     "<img src=x onerror=\"document.title='owned'\">&amp;<script>document.title='owned'</script>"
 )

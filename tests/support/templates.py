@@ -18,7 +18,7 @@ _BEFORE_REGEX = re.compile(
     r"|return|typeof|case|in|of|delete|void|throw|new|else|do|instanceof|await|yield"
     r"|[=(,:\[!&|?{};+*%<>~^-]"
 )
-"""What a slash that follows begins an expression with."""
+"""Words and signs after which a slash begins a regular expression."""
 _TEXT = re.compile(r"(?:\\.|\$(?!\{)|[^`$\\])*", re.DOTALL)
 _TAG = re.compile(
     r"""<!--.*?-->|<(?P<end>/?)(?P<name>\0|/|[a-zA-Z][\w.-]*|(?=>))"""

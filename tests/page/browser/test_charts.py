@@ -1,4 +1,4 @@
-"""What stands on a chart is what was recorded, at every zoom."""
+"""Charts show what was recorded, at every zoom."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ TICKS = """
     one === text && Math.abs(x - u.valToPos(at, "x", true)) < 6));
 }
 """
-"""Which marks of attempts, of some with their places on x, were drawn on a chart as it is now."""
+"""The marks of attempts, of some with their places on x, that are drawn on a chart now."""
 
 
 def test_each_attempt_is_marked_where_it_begins(serve_here, tab, tmp_path):
@@ -236,7 +236,7 @@ TOLD = """
   };
 }
 """
-"""Where the crosshair of a chart is, and what stands beside it."""
+"""The place of the crosshair of a chart, and the text beside it."""
 
 
 def nearest(points, x):
@@ -375,7 +375,7 @@ LEGEND = """
   getComputedStyle(one.querySelector("i")).backgroundColor,
 ])
 """
-"""What colours stand for."""
+"""The values that colours stand for."""
 SWATCHES = """
 () => [...document.querySelectorAll(".swatch.on")].map(
   (one) => getComputedStyle(one).backgroundColor)

@@ -1,4 +1,4 @@
-"""What people change from the page: in two tabs, and with a way back."""
+"""Edits from the page: in two tabs, and undone."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ BESIDE = """
   return data.filter((one, at) => at % 4 === 3 && one > 0).length;
 }
 """
-"""How many points of a chart have ink to the left of its y axis."""
+"""The number of pixels with ink to the left of the y axis of a chart."""
 
 
 def test_numbers_of_any_size_fit_beside_an_axis(recorded, serve_here, tab):

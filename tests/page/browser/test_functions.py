@@ -1,4 +1,4 @@
-"""What modules of the page compute, asked of one page: names, numbers, ages and differences."""
+"""Functions of the page's modules: names, numbers, ages and differences."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FORMATTED = """
   }) };
 }
 """
-"""How numbers are shown alone, in full, and beside their neighbours."""
+"""The texts of numbers: alone, in full, and beside their neighbours."""
 
 
 def test_numbers_are_those_of_python(ask):

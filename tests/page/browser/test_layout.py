@@ -1,4 +1,4 @@
-"""Where everything stands: runs on the left, charts on the right, and what moves them."""
+"""Layout: runs on the left, charts on the right, and the handle between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCROLLS = """
 () => [document.documentElement, document.querySelector("main")].map((one) =>
   one.scrollHeight - one.clientHeight)
 """
-"""How far the page itself could be scrolled."""
+"""The distance by which the page itself could be scrolled."""
 CUT = """
 () => [...document.querySelectorAll("table.runs td.numeric")].filter((cell) => {
   const box = cell.getBoundingClientRect();

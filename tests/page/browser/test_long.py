@@ -54,7 +54,7 @@ def live(tmp_path):
 
 
 class Asked:
-    """What the page asked, and how often there was something new."""
+    """The requests of a page, and how often there was something new."""
 
     def __init__(self, tab):
         self.tab = tab

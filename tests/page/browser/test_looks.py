@@ -88,7 +88,7 @@ GROUND = """
   return [ground(at), [...document.querySelectorAll(".swatch.on")].map(ground)];
 }
 """
-"""What is really behind the curves, and the colours that they have."""
+"""The colour behind the curves, and the colours of the runs."""
 
 
 def luminance(colour):

@@ -53,7 +53,7 @@ def test_a_link_asks_for_the_token_in_a_fresh_profile(main_page, tab, watched):
 
 @pytest.mark.parametrize("path", ["", "?run=x"])
 def test_only_files_of_the_page_are_fetched_and_only_those_needed(path, main_page, tab, watched):
-    """They are below its own address; a request elsewhere fails every test here."""
+    """A request to another host fails every test."""
     watched.allow("404")  # there is no such run
     asked = []
     tab.on("request", lambda request: asked.append(request.url))

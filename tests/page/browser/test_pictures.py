@@ -25,7 +25,7 @@ MADE = {
     "page-ranks": ("light", "?project=vision/digits&run={twins}&tab=ranks", None),
     "page-compare": ("light", f"{SHOWN}&screen=compare", "train/loss"),
 }
-"""What each picture shows, in which colours, and a chart that has to be drawn."""
+"""The colours and the address of each picture, and a chart that has to be drawn."""
 
 
 def test_pictures_are_small():

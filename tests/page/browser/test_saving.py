@@ -1,4 +1,4 @@
-"""What is saved of the page: one file that needs no server, and pictures of all charts."""
+"""Saved pages: one file that needs no server, and pictures of all charts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = """
   return [[shown.trim(), cell.title]];
 }))
 """
-"""What the numbers of a table show, and what they are."""
+"""The numbers of a table, as they are shown and in full."""
 DRAWN = """
 (element) => element.uplot.series.slice(1).map((one, at) => {
   const values = element.uplot.data[at + 1];

@@ -121,7 +121,7 @@ def test_a_selection_survives_turning_the_page(main_page, tab):
 
 
 def test_every_row_follows_the_order(main_page, tab):
-    """Those further down are drawn a moment later; what is pressed meanwhile is meant as seen."""
+    """Rows further down are drawn a moment later."""
     tab.goto(opening(main_page, "?project=sweep&cols=val/loss"))
     every = [re.compile(f"sweep-{number:03}") for number in range(page_roots.SWEEP)]
     filled = tab.locator(".sheet[aria-busy=false] tbody tr th")

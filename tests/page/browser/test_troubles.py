@@ -1,4 +1,4 @@
-"""What is not as it should be is said, and nothing that is there goes away for it."""
+"""Errors, damage and missing data are explained; what is shown stays."""
 
 from __future__ import annotations
 

@@ -153,26 +153,23 @@ def deny(monkeypatch, module, denied):
     monkeypatch.setattr(f"seamark.page.{module}.os.access", asked)
 
 
-def test_a_root_that_is_read_only_refuses_edits_and_says_why(runs, monkeypatch):
+def test_edits_that_are_not_permitted_say_why(runs, monkeypatch):
+    """Of a root that is read-only, as its greeting says, or of one run among others."""
     root, ids = runs
-    deny(monkeypatch, "folder", root)
+    refs = [[PROJECT, ids["run-0"]], [PROJECT, ids["run-1"]]]
     why = f"you may not write to {root}"
     with page(root) as here:
-        said = here.client.get("api/v1/").json()["roots"][0]
-        assert (said["read_only"], said["why"]) == (True, why)
-        answer = edit(here, [PROJECT, ids["run-0"]], trashed=True)
-        assert (answer.status_code, answer.json()) == (403, {"error": "read-only", "hint": why})
-    assert edits_of(root, ids["run-0"]) == []
-
-
-def test_a_run_that_cannot_be_written_is_refused_and_others_are_edited(runs, monkeypatch):
-    root, ids = runs
-    deny(monkeypatch, "editing", RunFolder(root, PROJECT, ids["run-0"]).journal_dir)
-    with page(root) as here:
-        refs = [[PROJECT, ids["run-0"]], [PROJECT, ids["run-1"]]]
+        with monkeypatch.context() as patch:
+            deny(patch, "folder", root)
+            said = here.client.get("api/v1/").json()["roots"][0]
+            assert (said["read_only"], said["why"]) == (True, why)
+            answer = edit(here, *refs, trashed=True)
+            assert (answer.status_code, answer.json()) == (403, {"error": "read-only", "hint": why})
+        deny(monkeypatch, "editing", RunFolder(root, PROJECT, ids["run-0"]).journal_dir)
         told = edit(here, *refs, add_tags=["x"]).json()["runs"]
         assert [(one["ok"], one["error"]) for one in told] == [(False, "read-only"), (True, None)]
         assert "cannot be written to by you" in told[0]["hint"]
+    assert [len(edits_of(root, run)) for _, run in refs] == [0, 1]
 
 
 def digest_of(client, base, run, path):

@@ -82,8 +82,8 @@ def test_a_page_prints_its_address_and_ends_well(root, state, tmp_path):
 
         # A notebook gets in with an address that opens the page once.
         assert page.ask("POST", "/open")[0] == 401
-        assert page.ask("POST", "/open", {"X-Seamark-Token": "guessed"})[0] == 401
-        status, _, body = page.ask("POST", "/open", {"X-Seamark-Token": token})
+        assert page.ask("POST", "/open", **{"X-Seamark-Token": "guessed"})[0] == 401
+        status, _, body = page.ask("POST", "/open", known=True)
         assert (status, token.encode() in body) == (200, False)
         for leads_to in (f"../#token={token}", "../"):
             status, headers, _ = page.ask("GET", "/" + json.loads(body)["path"])

@@ -1,4 +1,4 @@
-"""What tests of the page ask of a browser's tab."""
+"""Questions about a browser's tab."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ INK = """
   });
 }
 """
-"""Which of some places of a chart have no colour near them; y null: the ticks above its foot."""
+"""Those of some places of a chart without colour near them; y null: ticks above its foot."""
 
 
 def expect(*given: Any) -> Any:

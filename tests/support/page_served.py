@@ -99,6 +99,13 @@ def serving(app: Any) -> Iterator[str]:
             thread.join()
 
 
+def client_of(url: str, token: str = "", **headers: str) -> httpx.Client:
+    """Return a client; nothing is encrypted here, and to read certificates takes long."""
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return httpx.Client(base_url=url, headers=headers, timeout=60, verify=False)
+
+
 @contextlib.contextmanager
 def page(*roots: Path, look: bool = True, **given: Any) -> Iterator[Any]:
     """Serve the page of some roots; `stranger` asks without a token, `client` with it."""
@@ -108,13 +115,7 @@ def page(*roots: Path, look: bool = True, **given: Any) -> Iterator[Any]:
     named = [Root(f"root-{place}", root) for place, root in enumerate(roots)]
     given = {"token": TOKEN, "instance": "here", **given}
     app = make_page(named, watch=watch, **given)
-    # Nothing is encrypted here, and to read the certificates of a machine takes long.
-    asking = {"timeout": 60, "verify": False}
-    with (
-        serving(app) as url,
-        httpx.Client(base_url=url, headers=SECRET, **asking) as client,
-        httpx.Client(base_url=url, **asking) as stranger,
-    ):
+    with serving(app) as url, client_of(url, **SECRET) as client, client_of(url) as stranger:
         yield SimpleNamespace(
             url=url, client=client, stranger=stranger, watch=watch, base="r0/api/v1/"
         )

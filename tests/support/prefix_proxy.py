@@ -38,16 +38,11 @@ def prefixed(port: int) -> Iterator[str]:
 
         def pass_on(self) -> None:
             if self.path.startswith("/frame?"):
-                frame = (
-                    f'<!doctype html><title>frame</title><iframe src="{self.path[7:]}"></iframe>'
-                )
+                frame = f'<!doctype html><title>f</title><iframe src="{self.path[7:]}"></iframe>'
                 self.answer(200, [("Content-Type", "text/html")], frame.encode())
                 return
-            if self.path == "/favicon.ico":
-                self.answer(204, [], b"")
-                return
             if not self.path.startswith(PREFIX):
-                self.answer(404, [], b"")
+                self.answer(204 if self.path == "/favicon.ico" else 404, [], b"")
                 return
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {k: v for k, v in self.headers.items() if k.lower() not in _HOPS}

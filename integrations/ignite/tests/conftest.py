@@ -10,6 +10,7 @@ import pytest
 import torch
 from isolation import *  # noqa: F403 - its fixtures and hooks
 from isolation import reset_signals
+from profiled import PROFILERS
 
 PROVEN = {"ignite:oldest": "0.4.13", "ignite:latest": "0.5.5"}
 
@@ -46,6 +47,16 @@ def hand_clock(monkeypatch):
     clock = HandClock()
     monkeypatch.setattr("seamark.ignite._clock.perf_counter_ns", clock)
     return clock
+
+
+@pytest.fixture(params=PROFILERS)
+def profiler(request):
+    return request.param()
+
+
+@pytest.fixture
+def both():
+    return [cls() for cls in PROFILERS]
 
 
 @pytest.fixture

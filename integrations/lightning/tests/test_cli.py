@@ -88,15 +88,9 @@ def program(one_host):
     Path("program.py").write_text(text)
 
     def start(*arguments):
-        done = subprocess.run(
-            [sys.executable, "program.py", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-        )
+        command = [sys.executable, "program.py", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stderr
-        return done
 
     return start
 
@@ -159,9 +153,8 @@ def test_single_parameters_on_the_command_line(fit, cli_arguments, first):
     """Each is one parameter with its type, beside those that were given together."""
     more = [f"--trainer.logger.params.{one}" for one in ("y=4", "name=wide", "lr=0.5")]
     fit(*cli_arguments, *first, *more)
-    run = recorded()
     wanted = {"y": 4, "name": "wide", "lr": 0.5} | ({"depth": 3} if first else {})
-    assert run["parameters"].fetch() == wanted
+    assert recorded()["parameters"].fetch() == wanted
 
 
 @pytest.mark.parametrize(
@@ -214,32 +207,18 @@ def recorded(project="default"):
 
 def test_what_the_trainer_and_the_data_were_told_is_recorded(fit, cli_arguments):
     """Flat, with their types, beside what became of it; nothing that was left to its default."""
-    fit(
-        *cli_arguments,
-        "--trainer.gradient_clip_val=0.5",
-        "--trainer.deterministic=warn",
-        "--data.batch_size=2",
-        "--data.parts={a: {b: 1}}",
-        "--optimizer=Adam",
-        "--optimizer.lr=0.1",
-    )
+    told = ("trainer.gradient_clip_val=0.5", "trainer.deterministic=warn", "data.batch_size=2",
+            "data.parts={a: {b: 1}}", "optimizer=Adam", "optimizer.lr=0.1")  # fmt: skip
+    fit(*cli_arguments, *(f"--{one}" for one in told))
     torch.use_deterministic_algorithms(mode=False)
     run = recorded()
     trainer = run["training/trainer"].fetch()
-    assert {
-        "max_epochs": 1,
-        "gradient_clip_val": 0.5,
-        "deterministic": "warn",
-        "accelerator": "cpu",
-        "accumulate_grad_batches": 1,
-    }.items() <= trainer.items()
+    expected = {"max_epochs": 1, "gradient_clip_val": 0.5, "deterministic": "warn",
+                "accelerator": "cpu", "accumulate_grad_batches": 1}  # fmt: skip
+    assert expected.items() <= trainer.items()
     assert not trainer.keys() & {"logger", "callbacks", "max_time"}
-    assert run["training/data"].fetch() == {
-        "batch_size": 2,
-        "password": "",
-        "url": "",
-        "parts": {"a": {"b": 1}},
-    }
+    data = {"batch_size": 2, "password": "", "url": "", "parts": {"a": {"b": 1}}}
+    assert run["training/data"].fetch() == data
     optimizer = run["training/optimizer"].fetch()
     assert (optimizer["lr"], optimizer["class_path"]) == (0.1, "torch.optim.Adam")
     assert run["training/seed_everything"].fetch() == 1

@@ -31,40 +31,54 @@ def rank_of_lightning():
 # ---------------------------------------------------------------- construction
 
 
-def test_unknown_argument_names_the_nearest():
-    """A misspelt run argument is an error at the line that has it."""
-    with pytest.raises(TypeError, match="description"):
-        SeamarkLogger(descripton="typo")
+WRONG = [
+    ({"descripton": "typo"}, TypeError, "description"),  # the nearest
+    *(
+        ({name: "x"}, ValueError, f"{name}: use")  # of older loggers
+        for name in ("project_name", "offline_mode", "experiment_name", "upload_stdout",
+                     "close_after_fit")
+    ),
+    *(({"run": run}, ValueError, r"seamark\.init_run") for run in ("some string", 3, object())),
+    ({"prefix": "a//b"}, ValueError, "prefix"),
+    ({"prefix": "/a"}, ValueError, "prefix"),
+    ({"project": "../up"}, ValueError, "project"),
+    ({"custom_run_id": 3}, (ValueError, TypeError), "custom"),
+]  # fmt: skip
+ILLEGAL = [
+    (
+        {"log_model_checkpoints": "best"},
+        "SeamarkLogger: log_model_checkpoints: expected True, False or None, got str: 'best'",
+    ),
+    (
+        {"log_graph": "yes"},
+        "SeamarkLogger: log_graph: expected True, False or None, got str: 'yes'",
+    ),
+    ({"checkpoints": "all"}, "checkpoints: expected one of 'reference', 'keep', got 'all'"),
+    ({"ranks": 0}, "ranks: expected one of 'zero', 'all', got 0"),
+    ({"resume": "always"}, "resume: expected one of 'auto', 'never', 'must', got 'always'"),
+    ({"save_dir": 5}, "save_dir: expected a path or None, got int: 5"),
+]
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (
-            {"log_model_checkpoints": "best"},
-            "SeamarkLogger: log_model_checkpoints: expected True, False or None, got str: 'best'",
-        ),
-        (
-            {"log_graph": "yes"},
-            "SeamarkLogger: log_graph: expected True, False or None, got str: 'yes'",
-        ),
-        ({"checkpoints": "all"}, "checkpoints: expected one of 'reference', 'keep', got 'all'"),
-        ({"ranks": 0}, "ranks: expected one of 'zero', 'all', got 0"),
-        ({"resume": "always"}, "resume: expected one of 'auto', 'never', 'must', got 'always'"),
-        ({"save_dir": 5}, "save_dir: expected a path or None, got int: 5"),
-        ({"root": 5}, "root: expected a path or None, got int: 5"),
-    ],
-)
-@pytest.mark.parametrize("with_run", [False, True])
-def test_illegal_values_are_refused_at_once(given, says, with_run, tmp_path):
-    """Whether or not they are of use for this logger; none counts as True in silence."""
-    run = seamark.init_run("p", mode="disabled")
-    if with_run and "root" in given:
-        pytest.skip("only a new run takes it")
-    with pytest.raises(ArgumentError) as caught:
-        SeamarkLogger(**({"run": run} if with_run else {"root": tmp_path}) | given)
-    assert str(caught.value) == says
-    assert list(tmp_path.iterdir()) == []
+def test_wrong_arguments_are_refused_at_construction(tmp_path):
+    """Whether or not they are of use for this logger, and before anything is on disk."""
+    for given, error, says in WRONG:
+        with pytest.raises(error, match=says):
+            SeamarkLogger(**given)
+    with pytest.raises(TypeError):
+        SeamarkLogger("arguments are keywords")
+    with pytest.raises(ArgumentError, match="root: expected a path or None, got int: 5"):
+        SeamarkLogger(root=5)
+    for given, says in ILLEGAL:
+        for more in ({"root": tmp_path}, {"run": seamark.init_run("p", mode="disabled")}):
+            with pytest.raises(ArgumentError) as caught:
+                SeamarkLogger(**more | given)
+            assert str(caught.value) == says
+    with seamark.init_run(root=tmp_path) as run:
+        for other in ("project", "name", "api_key", "tags", "foo"):
+            with pytest.raises(ValueError, match=other):
+                SeamarkLogger(run=run, **{other: "redundant"})
+    assert list(Path.cwd().iterdir()) == []
 
 
 def test_it_is_printed_as_what_it_records(tmp_path):
@@ -77,76 +91,11 @@ def test_it_is_printed_as_what_it_records(tmp_path):
     assert repr(SeamarkLogger.__new__(SeamarkLogger)) == "<SeamarkLogger>"
 
 
-@pytest.mark.parametrize(
-    "legacy",
-    [
-        "project_name",
-        "offline_mode",
-        "experiment_name",
-        "upload_stdout",
-        "close_after_fit",
-    ],
-)
-def test_legacy_keyword_says_what_to_write(legacy):
-    """Keywords of older loggers are refused with their successor."""
-    with pytest.raises(ValueError, match=f"{legacy}: use"):
-        SeamarkLogger(**{legacy: "x"})
-
-
-@pytest.mark.parametrize("run", ["some string", 3, object()])
-def test_run_must_be_a_run(run):
-    """Anything but a Run or one of its namespaces is refused."""
-    with pytest.raises(ValueError, match=r"seamark\.init_run"):
-        SeamarkLogger(run=run)
-
-
-@pytest.mark.parametrize("other", ["project", "name", "api_key", "tags", "foo"])
-def test_run_excludes_what_describes_a_new_one(other):
-    """With a run given, nothing else about a run can be."""
-    with seamark.init_run() as run, pytest.raises(ValueError, match=other):
-        SeamarkLogger(run=run, **{other: "redundant"})
-
-
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        ("prefix", "a//b"),
-        ("prefix", "/a"),
-        ("project", "../up"),
-        ("checkpoints", "copy"),
-        ("custom_run_id", 3),
-    ],
-)
-def test_wrong_values_raise_at_construction(argument, value):
-    """A direct mistake is an exact error, before any training."""
-    with pytest.raises((ValueError, TypeError), match=argument.partition("_")[0]):
-        SeamarkLogger(**{argument: value})
-
-
-def test_arguments_are_keywords():
-    """As in the logger whose signature this is."""
-    with pytest.raises(TypeError):
-        SeamarkLogger("some key")
-
-
-def test_no_argument_at_all_works(host):
-    """And the class is a Logger of every Lightning that is imported."""
-    logger = SeamarkLogger()
-    assert isinstance(logger, host.loggers.Logger)
-    assert issubclass(SeamarkLogger, host.loggers.Logger)
+def test_the_class_is_a_logger_of_lightning_and_the_removed_one_of_neptune(host):
+    assert isinstance(SeamarkLogger(), host.loggers.Logger)
     assert NeptuneLogger is SeamarkLogger
-
-
-def test_class_attributes_of_the_removed_logger():
-    assert (
-        SeamarkLogger.LOGGER_JOIN_CHAR,
-        SeamarkLogger.PARAMETERS_KEY,
-        SeamarkLogger.ARTIFACTS_KEY,
-    ) == (
-        "/",
-        "hyperparams",
-        "artifacts",
-    )
+    names = ("LOGGER_JOIN_CHAR", "PARAMETERS_KEY", "ARTIFACTS_KEY")
+    assert [getattr(SeamarkLogger, name) for name in names] == ["/", "hyperparams", "artifacts"]
 
 
 def test_aggregation_arguments_warn_once():
@@ -179,40 +128,31 @@ def test_name_and_version_are_safe_as_folders(name):
         assert part == Path(part).name
         assert part not in {"", ".", ".."}
         assert len(part.encode()) <= 100
-    assert (
-        Path(logger.save_dir, logger.name, logger.version)
-        .resolve()
-        .is_relative_to(Path(logger.save_dir).resolve())
-    )
+    folder = Path(logger.save_dir).resolve()
+    assert (folder / logger.name / logger.version).resolve().is_relative_to(folder)
 
 
-def test_two_loggers_share_no_folder():
+def test_two_loggers_share_no_folder(logger):
     """Otherwise LightningCLI refuses the second run in one working folder."""
     one, two = SeamarkLogger(name="same"), SeamarkLogger(name="same")
     assert one.save_dir != two.save_dir
     one, two = SeamarkLogger(save_dir="logs"), SeamarkLogger(save_dir="logs")
     assert one.save_dir == two.save_dir == "logs"
     assert (one.name, one.version) != (two.name, two.version)
-
-
-def test_inherited_properties(logger):
+    for given in (logger, one):
+        assert given.log_dir == str(Path(given.save_dir, given.name, given.version))
     assert logger.group_separator == "/"
-    assert logger.log_dir == str(Path(logger.save_dir, logger.name, logger.version))
-    logger = SeamarkLogger(name="one", save_dir="logs")
-    assert logger.log_dir == str(Path("logs", "one", logger.version))
 
 
 # ---------------------------------------------------------------- an existing run
 
 
-def test_logger_on_a_run(read):
-    """Values go below the prefix of the run that was given."""
+def test_logger_on_a_run_records_below_its_prefix(read):
     run = seamark.init_run(name="mine")
     logger = SeamarkLogger(run=run)
     logger.log_metrics({"loss": 0.5}, step=3)
     assert logger.experiment is run
-    assert logger.version == run.id
-    assert logger.name == "mine"
+    assert (logger.version, logger.name) == (run.id, "mine")
     assert read(logger)["training/loss"].value.last == 0.5
     run.stop()
 
@@ -321,16 +261,12 @@ def test_hyperparameters_of_every_kind(logger, read):
         path.removeprefix("training/hyperparams/"): one
         for path, one in read(logger, "training").items()
     }
-    assert (found["lr"].value, found["lr"].type) == (0.1, "float")
-    assert (found["steps"].value, found["steps"].type) == (3, "int")
-    assert (found["flag"].value, found["flag"].type) == (True, "bool")
-    assert found["nothing"].value is None
-    assert found["names"].value == ["a", "b"]
-    assert found["nested/deep/x"].value == 1
-    assert found["space/a"].value == 1
-    assert found["options/lr"].value == 0.1
+    typed = {name: (found[name].value, found[name].type) for name in ("lr", "steps", "flag")}
+    assert typed == {"lr": (0.1, "float"), "steps": (3, "int"), "flag": (True, "bool")}
+    expected = {"nothing": None, "names": ["a", "b"], "nested/deep/x": 1, "space/a": 1,
+                "options/lr": 0.1, "activation": "ReLU"}  # fmt: skip
+    assert {name: found[name].value for name in expected} == expected
     assert "never" in found["callable"].value
-    assert found["activation"].value == "ReLU"
     assert "Linear" in found["model"].value
     assert found["config"].value.startswith("trainer:")
 
@@ -419,17 +355,13 @@ def test_graph_with_an_example_changes_nothing_in_the_model(helpers, read):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_graph_never_raises(helpers):
-    logger = SeamarkLogger(log_graph=True)
-    model = helpers.module_class()()
+def test_graph_never_raises_and_is_off_by_default(helpers, tiny, logger):
+    logger.log_graph(tiny)
+    assert list(Path.cwd().iterdir()) == []
+    logger, model = SeamarkLogger(log_graph=True), helpers.module_class()()
     model.example_input_array = torch.ones(5, 99)
     logger.log_graph(model)
     logger.log_graph(None)
-
-
-def test_graph_is_off_by_default(tiny, logger):
-    logger.log_graph(tiny)
-    assert list(Path.cwd().iterdir()) == []
 
 
 # ---------------------------------------------------------------- deprecated methods
@@ -438,37 +370,39 @@ def test_graph_is_off_by_default(tiny, logger):
 def test_deprecated_methods_warn_and_work(logger, read):
     """They say what to write instead."""
     Path("file.txt").write_text("content")
-    with pytest.warns(UserWarning, match=r"append\(42\)"):
-        logger.log_metric("metric", torch.tensor(1.5), step=2)
-    with pytest.warns(UserWarning, match="append"):
-        logger.log_text("text", "words")
-    with pytest.warns(UserWarning, match="append"):
-        logger.log_image("image", "file.txt")
-    with pytest.warns(UserWarning, match="upload"):
-        logger.log_artifact("file.txt")
-    with pytest.warns(UserWarning, match="upload"):
-        logger.log_artifact("named", "file.txt")
-    found = read(logger)
-    assert found["training/metric"].family == "float_series"
-    assert found["training/text"].family == "string_series"
-    assert found["training/image"].family == "file_series"
-    assert found["training/artifacts/file.txt"].family == "file"
+    for call, given, says in [
+        (logger.log_metric, ("metric", torch.tensor(1.5)), r"append\(42\)"),
+        (logger.log_text, ("text", "words"), "append"),
+        (logger.log_image, ("image", "file.txt"), "append"),
+        (logger.log_artifact, ("file.txt",), "upload"),
+        (logger.log_artifact, ("named", "file.txt"), "upload"),
+    ]:
+        with pytest.warns(UserWarning, match=says):
+            call(*given)
+    found = read(logger, "training")
+    assert {path.removeprefix("training/"): one.family for path, one in found.items()} == {
+        "metric": "float_series",
+        "text": "string_series",
+        "image": "file_series",
+        "artifacts/file.txt": "file",
+        "artifacts/named": "file",
+    }
     assert found["training/artifacts/named"].value["size"] == len("content")
 
 
-def test_removed_methods_raise(logger):
-    with pytest.raises(AttributeError, match=r"run\[.path.\] = value"):
-        logger.set_property("a", 1)
-    with pytest.raises(AttributeError, match="sys/tags"):
-        logger.append_tags("a")
-
-
-def test_methods_of_other_loggers_say_what_to_write_instead(logger):
+def test_removed_methods_and_those_of_other_loggers_say_what_to_write_instead(logger):
     """At once, and honestly for who asks whether they are there."""
-    with pytest.raises(AttributeError, match=r"run = logger\.experiment, run\[.path.\]\.append"):
-        logger.watch("model")
-    with pytest.raises(AttributeError, match=r"run\[.path.\]\.append\(value, step=step\)"):
-        logger.experiment.add_scalar("loss", 1.0, 1)
+    for call, says in [
+        (lambda: logger.set_property("a", 1), r"run\[.path.\] = value"),
+        (lambda: logger.append_tags("a"), "sys/tags"),
+        (lambda: logger.watch("model"), r"run = logger\.experiment, run\[.path.\]\.append"),
+        (
+            lambda: logger.experiment.add_scalar("loss", 1.0, 1),
+            r"run\[.path.\]\.append\(value, step=step\)",
+        ),
+    ]:
+        with pytest.raises(AttributeError, match=says):
+            call()
     assert not hasattr(logger, "watch")
     assert not hasattr(logger.experiment, "add_image")
     with pytest.raises(TypeError, match="log_image"):
@@ -490,11 +424,8 @@ def test_copies_are_the_same_run(how, recorded, read):
     before = sorted(Path.cwd().rglob("*"))
     other = how(logger)
     assert sorted(Path.cwd().rglob("*")) == before
-    assert (other.name, other.version, other.save_dir) == (
-        logger.name,
-        logger.version,
-        logger.save_dir,
-    )
+    for name in ("name", "version", "save_dir"):
+        assert getattr(other, name) == getattr(logger, name)
     other.log_metrics({"acc": 1.0}, step=1)
     found = read(other)
     assert found["training/acc"].value.last == 1.0
@@ -518,29 +449,21 @@ def test_copies_hold_no_secret():
     assert proxies == {"https": f"http://user:{SECRET}@proxy"}
 
 
-def test_nothing_raises_after_the_run_was_stopped(tiny, caplog):
-    """It is said once, and not for every step."""
+@pytest.mark.parametrize("how", ["stopped", "read-only"])
+def test_nothing_raises_where_nothing_can_be_recorded(tiny, caplog, how):
+    """After the run was stopped, or on one that is read; it is said once."""
     logger = SeamarkLogger(log_graph=True)
     logger.log_metrics({"a": 1.0}, step=0)
-    logger.experiment.stop()
+    if how == "stopped":
+        logger.experiment.stop()
+    else:
+        logger = SeamarkLogger(with_id=logger.version, mode="read-only", log_graph=True)
     for _ in range(3):
         logger.log_metrics({"b": 1.0}, step=1)
         logger.log_hyperparams({"lr": 1})
         logger.log_graph(tiny)
         logger.log_model_summary(tiny)
         logger.after_save_checkpoint(object())
-        logger.finalize("success")
-    assert 1 <= len(caplog.records) <= 2
-
-
-def test_nothing_raises_where_nothing_can_be_written(tiny, caplog):
-    """A run that was opened for reading."""
-    first = SeamarkLogger()
-    first.log_metrics({"a": 1.0}, step=0)
-    logger = SeamarkLogger(with_id=first.version, mode="read-only")
-    for _ in range(3):
-        logger.log_metrics({"b": 1.0}, step=1)
-        logger.log_hyperparams({"lr": 1})
         logger.finalize("success")
     assert 1 <= len(caplog.records) <= 2
 
@@ -644,14 +567,9 @@ def test_facts_of_one_process(trainer, tiny, read):
     fit.fit(tiny)
     found = distributed(read(logger), "folds/1/")
     run.stop()
-    assert first == {
-        "strategy": "SingleDeviceStrategy",
-        "world_size": 1,
-        "nodes": 1,
-        "devices": 1,
-        "accelerator": "cpu",
-        "precision": str(fit.precision),
-    }
+    counts = {"world_size": 1, "nodes": 1, "devices": 1, "accelerator": "cpu"}
+    known = {"strategy": "SingleDeviceStrategy", "precision": str(fit.precision)}
+    assert first == counts | known
     batch = {"batch_size": 4, "accumulate_grad_batches": 2, "effective_batch_size": 8}
     assert found == first | batch
 

@@ -26,7 +26,7 @@ def claims(bench: Bench) -> Iterator[Result]:
     runs = bench.count(RUNS)
     with new_folder() as folder:
         child("write_runs.py", runs, folder=folder)
-        child("open_index.py", folder=folder)
+        child("reads.py", "root", folder=folder)
         with seamark_server(folder) as served:
             seamark("sync", folder=folder, served=served)
             wait_for_all(served, runs)

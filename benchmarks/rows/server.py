@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from harness import Bench, Result, Sample, child, environment, middle, spread
-from rows.series import PEER_ROUNDS, new_folder
+from rows.series import new_folder
 from rows.tables import RUNS
 from servers import MLFLOW_PYTHON, Served, mlflow_server, postgresql, seamark_server
 from timed_loop import cpu_s
@@ -85,7 +85,7 @@ def points_taken_in(bench: Bench) -> Iterator[Result]:
         if MLFLOW_PYTHON:
             peers = bench.interleaved(
                 {name: partial(theirs, name) for name in databases},
-                rounds=min(PEER_ROUNDS, bench.rounds),
+                rounds=bench.peer_rounds,
             )
     table, ratios = [], []
     for name in databases:
@@ -235,7 +235,7 @@ def reading_through(bench: Bench) -> Iterator[Result]:
     runs = bench.count(RUNS)
     with new_folder() as folder:
         child("write_runs.py", runs, folder=folder)
-        child("open_index.py", folder=folder)
+        child("reads.py", "root", folder=folder)
         names = sorted(path.name for path in folder.glob(".seamark/default/*"))[:2]
         with seamark_server(folder) as served:
             sent = seamark("sync", folder=folder, served=served)
@@ -251,7 +251,7 @@ def reading_through(bench: Bench) -> Iterator[Result]:
             taken = bench.interleaved(
                 {
                     f"{what} {side}": partial(
-                        child, "read_served.py", what, *at, names[0], folder=folder
+                        child, "reads.py", "served", what, *at, names[0], folder=folder
                     )
                     for what in calls
                     for side, at in (("here", ("", "")), ("there", (served.url, served.token)))
@@ -315,7 +315,7 @@ def chart(bench: Bench) -> Iterator[Result]:
             folded_s = time.perf_counter() - begun
             asked = partial(_charts, served, run)
             read = partial(
-                child, "read_served.py", "curve", served.url, served.token, run, folder=folder
+                child, "reads.py", "served", "curve", served.url, served.token, run, folder=folder
             )
             taken = bench.interleaved({"chart": asked, "python": read})
     first, later = taken["chart"], taken["python"]

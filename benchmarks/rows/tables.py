@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from harness import Bench, Result, Sample, child, environment, middle, spread
-from rows.series import MLFLOW, PEER_ROUNDS, new_folder
+from rows.series import MLFLOW, new_folder
 from servers import postgresql
 from timed_loop import cpu_s
 
@@ -28,7 +28,7 @@ def many_runs(bench: Bench) -> Iterator[Result]:
     with new_folder() as folder:
         runs = bench.count(RUNS)
         child("write_runs.py", runs, folder=folder)
-        first = child("open_index.py", folder=folder)
+        first = child("reads.py", "root", folder=folder)
         listed = bench.interleaved({"ls": partial(_seamark_ls, folder)})["ls"]
     yield Result(
         "open-index",
@@ -68,11 +68,11 @@ def runs_table(bench: Bench) -> Iterator[Result]:
         runs = bench.count(RUNS)
         child("write_runs.py", runs, folder=folder)
         child("write_mlflow.py", runs, 88, 10, 3, folder=folder)
-        child("open_index.py", folder=folder)
-        ask = partial(child, "query_runs.py", folder=folder)
-        taken = bench.interleaved({"seamark": partial(ask, "seamark", ASKED)})
-        taken |= bench.interleaved(
-            {"mlflow": partial(ask, "mlflow", ASKED)}, rounds=min(PEER_ROUNDS, bench.rounds)
+        child("reads.py", "root", folder=folder)
+        ask = partial(child, "reads.py", "query", folder=folder)
+        taken = bench.interleaved(
+            {"seamark": partial(ask, "seamark", ASKED)},
+            peers={"mlflow": partial(ask, "mlflow", ASKED)},
         )
         taken |= bench.interleaved({"written": partial(ask, "written", ASKED)})
     ours, theirs, new = taken["seamark"], taken["mlflow"], taken["written"]
@@ -128,8 +128,8 @@ def whole_table(bench: Bench) -> Iterator[Result]:
         runs = bench.count(RUNS)
         child("write_runs.py", runs, folder=folder)
         child("write_mlflow.py", runs, 88, 10, 3, folder=folder)
-        child("open_index.py", folder=folder)
-        read = partial(child, "whole_table.py", folder=folder)
+        child("reads.py", "root", folder=folder)
+        read = partial(child, "reads.py", "frame_of_all", folder=folder)
         taken = bench.interleaved(
             {
                 "**Seamark**": partial(read, "seamark", runs),
@@ -138,7 +138,6 @@ def whole_table(bench: Bench) -> Iterator[Result]:
         )
         taken |= bench.interleaved(
             {f"{MLFLOW}, `search_runs`": partial(read, "mlflow", runs)},
-            rounds=min(PEER_ROUNDS, bench.rounds),
         )
     ours = taken["**Seamark**"]
     first_s, grown_mb = middle(ours, "first_ms") / 1e3, middle(ours, "grown_mb")

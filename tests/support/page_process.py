@@ -6,23 +6,22 @@ import http.client
 import json
 import os
 import re
-import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from said_process import start_saying
+from said_process import Saying, ending, reached, start_saying
+from server_waits import until as server_until
 
 SOURCE = Path(__file__).parents[2] / "src"
 _OPEN = re.compile(r"http://(127\.0\.0\.1):(\d+)/(?:#token=(\S+))?")
 
 
 @dataclass
-class RunningPage:
+class RunningPage(Saying):
     """A page that runs.
 
     Attributes:
@@ -55,12 +54,6 @@ class RunningPage:
             return "seamark-looked" in told and not int(told.get("seamark-left", 0))
 
         until(has_read)
-
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal and return the exit code."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        return self.process.wait(60)
 
 
 def ask(
@@ -103,36 +96,17 @@ def start_page(*words: object, humble: bool = False, **more: str) -> RunningPage
     process, lines = start_saying(
         "ui", *given, env=page_environment(**more), stdin=subprocess.DEVNULL, humble=humble
     )
-    found = _OPEN.search("\n".join(lines))
-    if found is None:
-        process.wait(60)
-        process.stdout.close()
-        msg = f"the page did not start: {lines}"
-        raise RuntimeError(msg)
+    found = reached(_OPEN, process, lines)
     return RunningPage(int(found[2]), found[3] or "", process, lines)
 
 
-@contextmanager
-def running_page(*words: object, humble: bool = False, **more: str) -> Iterator[RunningPage]:
+def running_page(
+    *words: object, humble: bool = False, **more: str
+) -> AbstractContextManager[RunningPage]:
     """Run a page for a block; see `start_page`. It is stopped, or killed if it does not."""
-    page = start_page(*words, humble=humble, **more)
-    try:
-        yield page
-    finally:
-        try:
-            page.stop()
-        finally:
-            if page.process.poll() is None:
-                page.process.kill()
-                page.process.wait(30)
-            if page.process.stdout is not None:
-                page.process.stdout.close()
+    return ending(start_page(*words, humble=humble, **more))
 
 
 def until(holds: Callable[[], Any], seconds: float = 120.0) -> Any:
     """Wait until something holds and return it; fail after so many seconds."""
-    end = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-    return found
+    return server_until(holds, seconds)

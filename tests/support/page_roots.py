@@ -82,7 +82,7 @@ def png(red: int, green: int, blue: int, side: int = 24) -> bytes:
 def record_main(root: str) -> None:
     """Record a project with a run of each kind, one of many runs, and one for the box."""
     resumed(root)
-    heron(root)
+    record_heron(root)
     crashed(root)
     ranked(root)
     hostile(root)
@@ -114,7 +114,7 @@ def resumed(root: str) -> None:
     second.stop()
 
 
-def heron(root: str) -> None:
+def record_heron(root: str) -> None:
     """A run with everything: a long series, one of epochs, pictures, a log, a checkpoint."""
     values, _, _ = spiky()
     with begin(root, "vision/digits", "calm-heron", custom_run_id="heron", tags=["old"]) as run:
@@ -197,11 +197,6 @@ def damaged(root: str) -> None:
         else:
             del data[-37:]
         path.write_bytes(data)
-
-
-def record_heron(root: str) -> None:
-    """Record a run with everything."""
-    heron(root)
 
 
 def record_hurt(root: str) -> None:
@@ -335,7 +330,7 @@ def record_pictures(root: str) -> None:
                 run.log_metrics({"val/loss": val, "val/acc": math.exp(-val / 2)}, step=step)
         if number == 3:
             with contextlib.suppress(RuntimeError), run:
-                _diverged()
+                raise RuntimeError("the loss is not finite at step 900")  # noqa: EM101, TRY003
         run.stop()
         if again is not None:
             went_on = make_run(project="vision/digits", name=name, root=root, **QUIET)
@@ -347,31 +342,21 @@ def record_pictures(root: str) -> None:
     ranked(root)
 
 
-def _diverged() -> None:
-    msg = "the loss is not finite at step 900"
-    raise RuntimeError(msg)
-
-
 def record_few(root: str) -> None:
     """Record three runs, to be edited."""
     record_sweep(root, 3)
 
 
-def record_wide(root: str) -> None:
-    """Record one run with a thousand series."""
-    series(root, "wide", 1_000)
-
-
-def record_thousands(root: str) -> None:
-    """Record one run with three thousand series."""
-    series(root, "thousands", 3_000)
-
-
-def series(root: str, name: str, count: int) -> None:
+def record_wide(root: str, name: str = "wide", count: int = 1_000) -> None:
     """Record one run with many series."""
     with begin(root, name, name, custom_run_id=name) as run:
         for step in range(3):
             run.log_metrics({f"part{n // 100}/m{n:04}": n + step for n in range(count)}, step=step)
+
+
+def record_thousands(root: str) -> None:
+    """Record one run with three thousand series."""
+    record_wide(root, "thousands", 3_000)
 
 
 def record_live(root: str) -> None:

@@ -60,15 +60,26 @@ def saver(host, **given):
     return host.callbacks.ModelCheckpoint(**given)
 
 
-def test_default_callback(trainer, tiny, logger, check, read):
-    """The callback that a Trainer makes by itself has no monitor and keeps the newest file only."""
-    fit = trainer(logger=logger, max_epochs=3)
+def test_default_callback_keeps_the_newest_file_only(
+    host, trainer, tiny, helpers, logger, check, read
+):
+    """It has no monitor, its files go into the run's folder, and those on record outlive it."""
+    fit = trainer(logger=[logger, host.loggers.CSVLogger("csv")])
     fit.fit(tiny)
-    assert check(logger, fit.checkpoint_callback.dirpath) == ["epoch=2-step=6"]
+    callback = fit.checkpoint_callback
+    folder = logger.own_run.folder.files_dir / "default" / logger.version / "checkpoints"
+    assert Path(callback.dirpath) == folder == Path(logger.log_dir, "checkpoints")
+    assert (logger.version, logger.name) == (logger.own_run.id, "default")
+    fit.fit_loop.max_epochs = 3
+    fit.fit(tiny)
+    assert check(logger, folder) == ["epoch=2-step=6"]
     found = read(logger)
-    assert found["training/model/best_model_path"].value == fit.checkpoint_callback.best_model_path
+    assert found["training/model/best_model_path"].value == callback.best_model_path
     assert "training/model/best_model_score" not in found
     assert not list(logger.experiment.folder.path.glob("blobs/*"))  # no second copy of gigabytes
+    del fit, callback  # the hook gets a weak proxy
+    logger.finalize("success")
+    assert check(logger, folder) == ["epoch=2-step=6"]
 
 
 @both_ways
@@ -156,15 +167,6 @@ def test_second_trainer_with_the_same_logger(trainer, helpers, logger, check):
     names = check(logger, second.checkpoint_callback.dirpath)
     assert len(names) == 2
     assert second_namespaces(logger) == []
-
-
-def test_second_fit_of_one_trainer(trainer, tiny, logger, check):
-    """A fit that goes on prunes the files of the one before it."""
-    fit = trainer(logger=logger)
-    fit.fit(tiny)
-    fit.fit_loop.max_epochs = 3
-    fit.fit(tiny)
-    assert check(logger, fit.checkpoint_callback.dirpath) == ["epoch=2-step=6"]
 
 
 def test_files_restored_from_a_checkpoint_are_pruned(host, trainer, helpers, check):
@@ -316,15 +318,6 @@ def test_nothing_is_recorded_when_switched_off(host, trainer, tiny, read):
     assert read(logger, "training/model") == {}
 
 
-def test_checkpoints_go_into_the_run_folder(host, trainer, tiny, logger):
-    """Without a ``dirpath``, whatever logs beside it."""
-    fit = trainer(logger=[logger, host.loggers.CSVLogger("csv")])
-    fit.fit(tiny)
-    folder = logger.own_run.folder.files_dir / "default" / logger.version / "checkpoints"
-    assert Path(fit.checkpoint_callback.dirpath) == folder == Path(logger.log_dir, "checkpoints")
-    assert (logger.version, logger.name) == (logger.own_run.id, "default")
-
-
 @pytest.mark.parametrize("first", ["save_dir", "another logger"])
 def test_checkpoints_go_where_a_given_folder_says(host, trainer, tiny, first):
     """By Lightning's rule, ``save_dir/name/version/checkpoints``, of the first logger."""
@@ -349,13 +342,3 @@ def test_trouble_with_a_file_does_not_stop_the_training(trainer, tiny, monkeypat
     logger.experiment.stop()
     assert read(logger)["training/status"].value == "success"
     assert any(path.startswith("monitoring/seamark/dropped") for path in read(logger))
-
-
-def test_callback_that_is_gone(host, trainer, helpers, logger, check):
-    """The hook gets a weak proxy; what its callback saved outlives it on record."""
-    fit = trainer(logger=logger)
-    fit.fit(helpers.module_class()())
-    folder = fit.checkpoint_callback.dirpath
-    del fit
-    logger.finalize("success")
-    assert check(logger, folder) == ["epoch=0-step=2"]

@@ -157,24 +157,6 @@ def test_logger_on_a_run_records_below_its_prefix(read):
     run.stop()
 
 
-def test_logger_on_a_namespace(read, tiny, trainer):
-    """Everything goes below that path, but for the version of the integration."""
-    run = seamark.init_run()
-    logger = SeamarkLogger(run=run["folds/1"])
-    fit = trainer(logger=logger)
-    fit.fit(tiny)
-    logger.experiment["note"] = "inside"
-    found = read(logger)
-    assert found["folds/1/note"].value == "inside"
-    assert found["folds/1/training/train/loss"].value.count == 2
-    assert found["folds/1/training/hyperparams/width"].value == 2
-    assert found["folds/1/training/model/checkpoints/epoch=0-step=2"].family == "file"
-    assert found["folds/1/training/status"].value == "success"
-    assert "source_code/integrations/pytorch-lightning" in found
-    assert logger.version == run.id
-    run.stop()
-
-
 # ---------------------------------------------------------------- metrics
 
 
@@ -189,18 +171,12 @@ def test_metrics_keep_step_and_kind(logger, read):
     assert values[:2] == [1.0, math.inf]
     assert math.isnan(values[2])
     assert values[3:] == [2.0, 3.0]
-    assert read(logger)["training/acc"].value.last == 0.5
-
-
-def test_metrics_that_cannot_be_kept_do_not_raise(logger, read):
-    """Everything else in the same call is kept."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logger.log_metrics(
-            {"text": "abc", "none": None, "big": torch.zeros(3), "": 1.0, 5: 2.0, "good": 4.0},
-            step=0,
-        )
-    assert read(logger)["training/good"].value.last == 4.0
+        odd = {"text": "abc", "none": None, "big": torch.zeros(3), "": 1.0, 5: 2.0}
+        logger.log_metrics({**odd, "good": 4.0}, step=0)  # what cannot be kept does not raise
+    found = read(logger)
+    assert [found[f"training/{name}"].value.last for name in ("acc", "good")] == [0.5, 4.0]
 
 
 def test_prefix_is_of_the_callers_choice(read):
@@ -278,7 +254,6 @@ def test_hyperparameters_of_omegaconf(logger, read):
 
 
 def test_unchanged_hyperparameters_write_nothing(logger):
-    """Lightning logs them at every stage."""
     logger.log_hyperparams({"lr": 0.1, "net": {"width": 3}, "nan": float("nan")})
     journal = next(logger.experiment.folder.journal_dir.iterdir())
     size = journal.stat().st_size
@@ -315,7 +290,6 @@ def test_secret_in_a_configuration_is_not_recorded():
 
 
 def test_model_summary(tiny, logger, read):
-    """A text file, as a person asked for it."""
     logger.log_model_summary(tiny, max_depth=-1)
     found = read(logger)["training/model/summary"]
     assert (found.family, found.value["ext"]) == ("file", "txt")
@@ -483,8 +457,8 @@ def test_logger_of_a_given_run_pickles(read):
 # ---------------------------------------------------------------- other ranks
 
 
-def test_other_ranks_hold_a_silent_run(logger):
-    """Every verb of a Run does nothing there."""
+def test_other_ranks_record_nothing(logger, tiny):
+    """Every verb of a Run does nothing there, and no method that Lightning calls."""
     rank_of_lightning().rank = 1
     experiment = logger.experiment
     assert logger.run is experiment
@@ -502,12 +476,6 @@ def test_other_ranks_hold_a_silent_run(logger):
     assert "a" not in experiment
     assert experiment["a/b"].fetch() is None
     experiment.stop()
-    assert list(Path.cwd().iterdir()) == []
-
-
-def test_other_ranks_record_nothing(logger, tiny):
-    """Lightning calls every method on every rank."""
-    rank_of_lightning().rank = 1
     logger.log_hyperparams({"lr": 1})
     logger.log_metrics({"a": 1.0}, step=0)
     logger.log_graph(tiny)
@@ -542,7 +510,6 @@ def test_rank_of_a_launcher_counts(logger, monkeypatch, name):
 
 
 def test_disabled_logger_records_nothing(trainer, tiny):
-    """``mode="disabled"`` trains as if there were no logger."""
     logger = SeamarkLogger(mode="disabled")
     fit = trainer(logger=logger)
     fit.fit(tiny)
@@ -557,21 +524,33 @@ def distributed(found, above=""):
     return {path.removeprefix(space): one.value for path, one in found.items() if space in path}
 
 
-def test_facts_of_one_process(trainer, tiny, read):
-    """Known from the first stage on; what a step takes as soon as there are data."""
+def test_logger_on_a_namespace(trainer, tiny, read):
+    """Everything goes below that path, but for the version of the integration.
+
+    How it is distributed is known from the first stage on; the batch size as soon as there are
+    data.
+    """
     run = seamark.init_run(capture={"packages": False, "git": False})
     logger = SeamarkLogger(run=run["folds/1"])
     fit = trainer(logger=logger, accumulate_grad_batches=2, max_epochs=2)
     fit.validate(tiny, verbose=False)
     first = distributed(read(logger), "folds/1/")
     fit.fit(tiny)
-    found = distributed(read(logger), "folds/1/")
+    logger.experiment["note"] = "inside"
+    found = read(logger)
     run.stop()
     counts = {"world_size": 1, "nodes": 1, "devices": 1, "accelerator": "cpu"}
-    known = {"strategy": "SingleDeviceStrategy", "precision": str(fit.precision)}
-    assert first == counts | known
+    known = counts | {"strategy": "SingleDeviceStrategy", "precision": str(fit.precision)}
+    assert first == known
     batch = {"batch_size": 4, "accumulate_grad_batches": 2, "effective_batch_size": 8}
-    assert found == first | batch
+    assert distributed(found, "folds/1/") == known | batch
+    assert found["folds/1/note"].value == "inside"
+    assert found["folds/1/training/train/loss"].value.count == 2
+    assert found["folds/1/training/hyperparams/width"].value == 2
+    assert found["folds/1/training/model/checkpoints/epoch=1-step=2"].family == "file"
+    assert found["folds/1/training/status"].value == "success"
+    assert "source_code/integrations/pytorch-lightning" in found
+    assert logger.version == run.id
 
 
 def test_a_training_that_logs_nothing_tells_its_batch_size(trainer, tiny, read, logger):

@@ -123,19 +123,6 @@ def test_a_report_fits_a_terminal(trainer, tiny, logger, monkeypatch, caplog):
         assert "profiling/actions/summary" in " ".join(lines)
 
 
-def test_every_stage_is_described(trainer, tiny, logger, read, tmp_path):
-    profiler = TimeProfiler(dirpath=tmp_path, filename="report")
-    loggers = [logger, SeamarkLogger()]
-    one = trainer(logger=loggers, profiler=profiler)
-    one.fit(tiny)
-    one.validate(tiny, verbose=False)
-    assert {path.name for path in tmp_path.iterdir()} >= {"fit-report.txt", "validate-report.txt"}
-    assert read(logger)["sys/state"].value == "completed"
-    for each in loggers:
-        assert each.experiment.exists("profiling/actions/run_training_batch_s")
-        assert each.experiment.exists("profiling/actions/summary")
-
-
 def test_a_given_run_gets_the_times(trainer, tiny, tmp_path):
     with init_run(root=tmp_path, capture={"git": False, "packages": False}) as run:
         trainer(logger=False, profiler=TimeProfiler(run=run["fold"])).fit(tiny)
@@ -187,19 +174,6 @@ def test_a_stage_without_training_has_a_largest_cost_too(trainer, tiny, logger, 
     assert recorded["profiling/actions/largest_cost"].value.startswith("The largest cost is ")
 
 
-def test_a_later_stage_is_no_part_of_a_training_epoch(trainer, tiny, logger, read):
-    profiler = TimeProfiler()
-    one = trainer(logger=logger, profiler=profiler)
-    one.fit(tiny)
-    before = profiler.largest_cost()
-    points = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
-    one.test(tiny, verbose=False)
-    one.predict(tiny)
-    assert profiler.largest_cost() == before
-    after = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
-    assert after.value.tolist() == points.value.tolist()
-
-
 def test_rows_of_a_second_training_are_means_of_its_own_times(trainer, tiny, logger):
     profiler = TimeProfiler()
     trainer(logger=logger, profiler=profiler).fit(tiny)
@@ -211,13 +185,25 @@ def test_rows_of_a_second_training_are_means_of_its_own_times(trainer, tiny, log
     assert min(second.experiment[path].fetch_points().value) >= 0.2
 
 
-def test_a_trainer_without_a_logger_writes_into_no_other_trainers_run(trainer, tiny, logger):
-    profiler = TimeProfiler()
-    trainer(logger=logger, profiler=profiler).fit(tiny)
-    before = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
+def test_times_of_a_training_are_those_of_its_fit(trainer, tiny, logger, read, tmp_path):
+    """In the runs of all its loggers; later stages and a trainer without a logger add nothing."""
+    profiler = TimeProfiler(dirpath=tmp_path, filename="report")
+    loggers = [logger, SeamarkLogger()]
+    one = trainer(logger=loggers, profiler=profiler)
+    one.fit(tiny)
+    path = "profiling/actions/run_training_batch_s"
+    before = profiler.largest_cost(), logger.experiment[path].fetch_points().value.tolist()
+    one.validate(tiny, verbose=False)
+    one.test(tiny, verbose=False)
+    one.predict(tiny)
+    assert {path.name for path in tmp_path.iterdir()} >= {"fit-report.txt", "validate-report.txt"}
+    assert read(logger)["sys/state"].value == "completed"
+    for each in loggers:
+        assert each.experiment.exists(path)
+        assert each.experiment.exists("profiling/actions/summary")
+    assert profiler.largest_cost() == before[0]
     trainer(logger=False, profiler=profiler).fit(tiny)
-    after = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
-    assert len(after.step) == len(before.step)
+    assert logger.experiment[path].fetch_points().value.tolist() == before[1]
 
 
 @pytest.mark.parametrize("batches", [False, True])

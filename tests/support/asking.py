@@ -16,13 +16,7 @@ import urllib3
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered.
-
-    Attributes:
-        status: Of HTTP.
-        headers: Names in lower case.
-        body: All of it.
-    """
+    """What a server answered."""
 
     status: int
     headers: dict[str, str]

@@ -123,12 +123,7 @@ class Crew:
         other.close()
 
     def hire(self, root: Path, cache: Path) -> Worker:
-        """Start a worker.
-
-        Args:
-            root: Root of what it records.
-            cache: Folder in which its index lies.
-        """
+        """Start a worker."""
         mine, other = socket.socketpair()
         socket.send_fds(self._socket, [os.fsencode(f"{root}\n{cache}")], [other.fileno()])
         other.close()

@@ -18,11 +18,7 @@ from process_status import has_ended
 
 
 class Postgresql:
-    """A PostgreSQL of our own that can be stopped and started again.
-
-    Args:
-        server: Of the wheel that brings it.
-    """
+    """A PostgreSQL of our own that can be stopped and started again."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
@@ -45,11 +41,7 @@ class Postgresql:
 
 @contextmanager
 def own_postgresql(place: Path) -> Iterator[Postgresql]:
-    """Run a PostgreSQL of our own, from a wheel; it listens on no port.
-
-    Args:
-        place: A folder that exists as long as the server; it may serve several tests.
-    """
+    """Run a PostgreSQL of our own, from a wheel; it listens on no port."""
     with (
         tempfile.TemporaryDirectory(dir=place) as folder,
         pytest.MonkeyPatch.context() as at,
@@ -92,11 +84,7 @@ def postgresql_server(place: Path) -> Iterator[str]:
 
 @contextmanager
 def fresh_database(server: str) -> Iterator[str]:
-    """Make an empty database, yield its URL, and drop it with all connections to it.
-
-    Args:
-        server: URL of a PostgreSQL.
-    """
+    """Make an empty database, yield its URL, and drop it with all connections to it."""
     name = f"seamark_{uuid.uuid4().hex}"
     with _as_admin(server) as connection:
         connection.exec_driver_sql(f'CREATE DATABASE "{name}"')

@@ -32,13 +32,7 @@ _WORKER = "import sys\nfrom seamark.server.run import main\nsys.exit(main(sys.ar
 
 
 class Place:
-    """What a server stands on, without the processes that answer.
-
-    Args:
-        folder: For files.
-        url: Of its databases.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-    """
+    """What a server stands on, without the processes that answer."""
 
     def __init__(self, folder: Path, url: str, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.settings = Settings.at(folder, url)

@@ -21,12 +21,7 @@ Ref = tuple[str, str]
 
 
 class Place:
-    """Databases and objects, and whatever a test opens on them.
-
-    Args:
-        url: Of the databases.
-        folder: Of the objects.
-    """
+    """Databases and objects, and whatever a test opens on them."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder

@@ -14,15 +14,7 @@ from seamark.neptune.server.answers import BY_NAME
 
 
 class Client:
-    """Calls operations by name, as their documents describe them.
-
-    Args:
-        url: Of the server.
-        token: Of ours.
-
-    Attributes:
-        api_token: What it shows at first, and then `headers`.
-    """
+    """Calls operations by name, as their documents describe them."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url, self._pool = url, urllib3.PoolManager(retries=False)

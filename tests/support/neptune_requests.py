@@ -47,16 +47,7 @@ TIME = {"timestampMilliseconds": 1000}
 
 
 class Place(NamedTuple):
-    """What good requests are about.
-
-    Attributes:
-        project: Its path.
-        run: Id of a run in it that has something of all kinds.
-        upload: A large file of it that is on its way.
-        member: The same, of a set of files.
-        artifact: Hash of one that is known in the project.
-        model: Id of a model.
-    """
+    """What good requests are about."""
 
     project: str
     run: str

@@ -67,11 +67,7 @@ class RefusedError(Exception):
 
 
 class Engine:
-    """A browser that is driven.
-
-    Args:
-        call: Sends a command of WebDriver and returns its answer.
-    """
+    """A browser that is driven."""
 
     def __init__(self, call: Callable[[str, dict[str, Any]], Any]) -> None:
         self.call = call
@@ -142,12 +138,7 @@ class _Firefox(Engine):
 
 @contextmanager
 def engine(name: str, folder: Path) -> Iterator[Engine]:
-    """Start a browser for a block.
-
-    Args:
-        name: ``firefox`` or ``webkit``.
-        folder: For its profile and its output.
-    """
+    """Start a browser for a block."""
     with _started_firefox(folder) if name == "firefox" else _started_webkit(folder) as driven:
         yield driven
 

@@ -22,14 +22,7 @@ _OPEN = re.compile(r"http://(127\.0\.0\.1):(\d+)/(?:#token=(\S+))?")
 
 @dataclass
 class RunningPage(Saying):
-    """A page that runs.
-
-    Attributes:
-        port: Where it answers.
-        token: What it wants to be shown; empty if it wants nothing.
-        process: The one that answers.
-        lines: What it has printed.
-    """
+    """A page that runs."""
 
     port: int
     token: str

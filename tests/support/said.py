@@ -66,12 +66,7 @@ class Said:
 
 
 class Heard(HttpRemote):
-    """A server as a remote, all of whose answers are noted.
-
-    Args:
-        connection: To the server.
-        said: Where they are noted.
-    """
+    """A server as a remote, all of whose answers are noted."""
 
     def __init__(self, connection: Connection, said: Said) -> None:
         super().__init__(connection)

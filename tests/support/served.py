@@ -21,14 +21,7 @@ from seamark.server.state import Server, open_server
 
 @dataclass(frozen=True)
 class Served:
-    """A server that answers.
-
-    Attributes:
-        url: Where.
-        token: Of its admin.
-        server: What it stands on.
-        app: Its application.
-    """
+    """A server that answers."""
 
     url: str
     token: str

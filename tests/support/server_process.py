@@ -19,16 +19,7 @@ _TOKEN = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 
 @dataclass
 class Running(Saying):
-    """A server that runs.
-
-    Attributes:
-        url: Where it answers.
-        token: Of its admin; empty if it was made at an earlier start.
-        folder: Where it keeps what lies in files.
-        store: URL of its databases, as it was given.
-        process: The supervisor.
-        lines: What it has printed so far.
-    """
+    """A server that runs."""
 
     url: str
     token: str
@@ -47,14 +38,7 @@ class Running(Saying):
 def start_server(
     folder: Path, *options: str, store: str | None = None, env: Mapping[str, str] | None = None
 ) -> Running:
-    """Start ``seamark server`` and return when it answers.
-
-    Args:
-        folder: Of the server.
-        *options: Further options of the command.
-        store: URL of its databases; by default SQLite in the folder.
-        env: Further variables of its environment.
-    """
+    """Start ``seamark server`` and return when it answers."""
     given = ["--folder", str(folder), *(["--store", store] if store else [])]
     if "--port" not in options:
         given += ["--port", "0"]

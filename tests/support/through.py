@@ -64,12 +64,7 @@ def catalog_of(home: Home) -> RemoteCatalog:
 
 
 def why_not(file: str, name: str) -> str:
-    """Return why a test cannot read through a server; empty if it can.
-
-    Args:
-        file: Of the test.
-        name: Of the test.
-    """
+    """Return why a test cannot read through a server; empty if it can."""
     return next((why for word, why in OTHERWISE.get(file, {}).items() if word in name), "")
 
 
@@ -127,13 +122,7 @@ class Servers:
 
 
 class Home:
-    """A server in this process that has what lies below one root.
-
-    Args:
-        root: The root.
-        folder: Where the server keeps its files; its tables are there.
-        token: Of its admin.
-    """
+    """A server in this process that has what lies below one root."""
 
     def __init__(self, root: Path, folder: Path, token: str) -> None:
         import uvicorn
@@ -271,12 +260,7 @@ class Reading:
 
 
 def environment_through(env: dict[str, str], *, live: bool = False) -> dict[str, str]:
-    """Return the environment of a command that reads, which has it ask the server of its root.
-
-    Args:
-        env: Without that.
-        live: Whether more is recorded while it reads.
-    """
+    """Return the environment of a command that reads, which has it ask the server of its root."""
     if Reading.now is None or "SEAMARK_DIR" not in env or "SEAMARK_REMOTE" in env:
         return env
     home = Reading.now.home(Path(env["SEAMARK_DIR"]))
@@ -288,12 +272,7 @@ def environment_through(env: dict[str, str], *, live: bool = False) -> dict[str,
 
 @contextlib.contextmanager
 def reading_through(monkeypatch: pytest.MonkeyPatch, servers: Servers) -> Iterator[None]:
-    """Have everything that reads a root in this process read it through a server.
-
-    Args:
-        monkeypatch: Puts back what it was.
-        servers: Gives one for each root.
-    """
+    """Have everything that reads a root in this process read it through a server."""
     from seamark import cli
     from seamark.cli import _app
     from seamark.opening import machine, place

@@ -165,7 +165,7 @@ def idle(tabs: str, seconds: str) -> Sample:
 
 
 def curves(runs: str) -> Sample:
-    """Draw one series of many runs, of what ``write_runs.py`` wrote."""
+    """Draw one series of many runs, of what ``writes.py runs`` wrote."""
 
     def lines(count: int) -> str:
         drawn = f"one.uplot && one.uplot.series.length > {count}"
@@ -218,7 +218,7 @@ def charts(run: str) -> Sample:
 
 
 def grid(runs: str) -> Sample:
-    """Draw six charts of many runs, of what ``write_runs.py`` wrote.
+    """Draw six charts of many runs, of what ``writes.py runs`` wrote.
 
     The time is from the last answer with curves before all lines of all six are shown to the frame
     that shows them: charts out of view are answered later.

@@ -25,7 +25,7 @@ def claims(bench: Bench) -> Iterator[Result]:
     """Claim runs of 10,000, one after the other."""
     runs = bench.count(RUNS)
     with new_folder() as folder:
-        child("write_runs.py", runs, folder=folder)
+        child("writes.py", "runs", runs, folder=folder)
         child("reads.py", "root", folder=folder)
         with seamark_server(folder) as served:
             seamark("sync", folder=folder, served=served)

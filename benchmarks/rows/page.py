@@ -26,10 +26,10 @@ def opened_in_a_browser(bench: Bench) -> Iterator[Result]:
     rounds = min(3, bench.rounds)
     with new_folder() as ours, new_folder() as theirs:
         with new_folder() as small:  # so that what the cold start imports is compiled, as it is
-            child("write_runs.py", 1, folder=small)  # where somebody installed it
+            child("writes.py", "runs", 1, folder=small)  # where somebody installed it
             child("pages.py", "opening", "seamark", 1, folder=small)
-        child("write_runs.py", runs, folder=ours)
-        child("write_tensorboard.py", peers, POINTS, folder=theirs)
+        child("writes.py", "runs", runs, folder=ours)
+        child("writes.py", "tensorboard", peers, POINTS, folder=theirs)
         contestants = {
             "seamark": partial(child, "pages.py", "opening", "seamark", THROTTLE, folder=ours),
             "tensorboard": partial(
@@ -138,8 +138,8 @@ def charts(bench: Bench) -> Iterator[Result]:
     """Draw one series of many runs, and many charts of one run."""
     rounds = min(3, bench.rounds)
     with new_folder() as many, new_folder() as wide:
-        child("write_runs.py", CURVES, bench.count(CURVE_POINTS), folder=many)
-        run = child("write_wide.py", "series", CHARTS, folder=wide)["run"]
+        child("writes.py", "runs", CURVES, bench.count(CURVE_POINTS), folder=many)
+        run = child("writes.py", "wide", "series", CHARTS, folder=wide)["run"]
         taken = bench.interleaved(
             {
                 "curves": partial(child, "pages.py", "curves", CURVES, folder=many),
@@ -195,7 +195,7 @@ def grid(bench: Bench) -> Iterator[Result]:
     """Draw six charts of few and of many runs, whose data are there."""
     rounds = min(3, bench.rounds)
     with new_folder() as folder:
-        child("write_runs.py", max(GRID), bench.count(GRID_POINTS), folder=folder)
+        child("writes.py", "runs", max(GRID), bench.count(GRID_POINTS), folder=folder)
         taken = bench.interleaved(
             {str(runs): partial(child, "pages.py", "grid", runs, folder=folder) for runs in GRID},
             rounds,

@@ -36,9 +36,9 @@ def first_read(bench: Bench) -> Iterator[Result]:
     """Read a million rows of which nothing is folded yet."""
     rows = bench.count(1_000_000)
     with new_folder() as one, new_folder() as sets:
-        run = child("write_series.py", rows, "one", "csv", folder=one)["run"]
-        mixed = child("write_series.py", rows, "sets", folder=sets)["run"]
-        theirs = child("write_mlflow.py", 1, 0, 1, rows, folder=one)["run"]
+        run = child("writes.py", "series", rows, "one", "csv", folder=one)["run"]
+        mixed = child("writes.py", "series", rows, "sets", folder=sets)["run"]
+        theirs = child("writes.py", "mlflow", 1, 0, 1, rows, folder=one)["run"]
         taken = bench.interleaved(
             {
                 "seamark": partial(child, "reads.py", "first", "seamark", run, rows, folder=one),
@@ -89,7 +89,7 @@ def one_long_series(bench: Bench) -> Iterator[Result]:
     """Read a million points of one series that is folded."""
     points = bench.count(1_000_000)
     with new_folder() as folder:
-        run = child("write_series.py", points, folder=folder)["run"]
+        run = child("writes.py", "series", points, folder=folder)["run"]
         read = partial(child, "reads.py", "series", run, points, folder=folder)
         taken = bench.interleaved({"read": read})["read"]
     warm_ms, memory_s = middle(taken, "loop_ms"), middle(taken, "memory_ms") / 1e3
@@ -118,23 +118,23 @@ def one_value(bench: Bench) -> Iterator[Result]:
         cases = {
             f"`fetch_last`, {points:,} points": (
                 long,
-                child("write_series.py", points, folder=long)["run"],
+                child("writes.py", "series", points, folder=long)["run"],
                 "train/loss",
-                child("write_mlflow.py", 1, 0, 1, points, folder=long)["run"],
+                child("writes.py", "mlflow", 1, 0, 1, points, folder=long)["run"],
                 "loss",
             ),
             f"`fetch_last`, a run with {series:,} series": (
                 wide,
-                child("write_wide.py", "series", series, folder=wide)["run"],
+                child("writes.py", "wide", "series", series, folder=wide)["run"],
                 "series_7",
-                child("write_mlflow.py", 1, 0, series, 20, folder=wide)["run"],
+                child("writes.py", "mlflow", 1, 0, series, 20, folder=wide)["run"],
                 "loss",
             ),
             f"`fetch`, a run with {attributes:,} attributes": (
                 many,
-                child("write_wide.py", "attributes", attributes, folder=many)["run"],
+                child("writes.py", "wide", "attributes", attributes, folder=many)["run"],
                 "params/number_7",
-                child("write_mlflow.py", 1, attributes, 0, 0, folder=many)["run"],
+                child("writes.py", "mlflow", 1, attributes, 0, 0, folder=many)["run"],
                 "params/lr",
             ),
         }
@@ -207,7 +207,7 @@ def curve(bench: Bench) -> Iterator[Result]:
     table, ours, shown = [], [], []
     for kind, steps in (("one", "steps 0, 1, 2, ..."), ("apart", "steps 50 apart")):
         with new_folder() as folder:
-            made = child("write_series.py", points, kind, folder=folder)
+            made = child("writes.py", "series", points, kind, folder=folder)
             given = (made["run"], points, made["spike"], made["spike_step"])
             taken = bench.interleaved(
                 {
@@ -242,8 +242,8 @@ def many_series(bench: Bench) -> Iterator[Result]:
     """Read one path of a thousand small runs."""
     runs, points = bench.count(1_000), 30
     with new_folder() as folder:
-        child("write_runs.py", runs, points, folder=folder)
-        child("write_mlflow.py", runs, 88, 10, points, folder=folder)
+        child("writes.py", "runs", runs, points, folder=folder)
+        child("writes.py", "mlflow", runs, 88, 10, points, folder=folder)
         read = partial(child, "reads.py", "many", folder=folder)
         taken = bench.interleaved(
             {
@@ -276,7 +276,7 @@ def one_frame(bench: Bench) -> Iterator[Result]:
     points = bench.count(10_000)
     rounds = min(3, bench.rounds)
     with new_folder() as folder:
-        child("write_runs.py", 50, points, folder=folder)
+        child("writes.py", "runs", 50, points, folder=folder)
         read = partial(child, "reads.py", "frame", folder=folder)
         taken = bench.interleaved({"read": read}, rounds=rounds)["read"]
     first_s, apart_s = middle(taken, "first_ms") / 1e3, middle(taken, "apart_ms") / 1e3

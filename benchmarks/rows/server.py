@@ -61,7 +61,7 @@ def points_taken_in(bench: Bench) -> Iterator[Result]:
         def ours(where: str) -> Sample:
             database = fresh("bench") if where == "PostgreSQL" else None
             with new_folder() as folder:
-                runs = child("write_metrics.py", SENDING_RUNS, calls, METRICS, folder=folder)
+                runs = child("writes.py", "metrics", SENDING_RUNS, calls, METRICS, folder=folder)
                 with seamark_server(folder, database=database) as served:
                     return _taken_in(served, folder, runs["runs"], calls)
 
@@ -234,7 +234,7 @@ def reading_through(bench: Bench) -> Iterator[Result]:
     """Read 10,000 runs through a server, beside their folder."""
     runs = bench.count(RUNS)
     with new_folder() as folder:
-        child("write_runs.py", runs, folder=folder)
+        child("writes.py", "runs", runs, folder=folder)
         child("reads.py", "root", folder=folder)
         names = sorted(path.name for path in folder.glob(".seamark/default/*"))[:2]
         with seamark_server(folder) as served:
@@ -307,7 +307,7 @@ def chart(bench: Bench) -> Iterator[Result]:
     """Draw a very long series through a server."""
     points = bench.count(LONG)
     with new_folder() as folder:
-        run = child("write_long.py", points, folder=folder)["run"]
+        run = child("writes.py", "long", points, folder=folder)["run"]
         with seamark_server(folder) as served:
             begun = time.perf_counter()
             sent = seamark("sync", folder=folder, served=served)
@@ -373,7 +373,7 @@ def memory(bench: Bench) -> Iterator[Result]:
     with new_folder() as folder, seamark_server(folder) as served:
         for turn in range(turns):
             with new_folder() as source:
-                runs = child("write_metrics.py", 2, calls, METRICS, folder=source)["runs"]
+                runs = child("writes.py", "metrics", 2, calls, METRICS, folder=source)["runs"]
                 seamark("sync", folder=source, served=served)
                 served.wait_until_folded(runs)
             seen.append(served.resident_mb() | {"points": (turn + 1) * 2 * calls * METRICS / 1e6})

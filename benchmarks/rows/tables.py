@@ -27,7 +27,7 @@ def many_runs(bench: Bench) -> Iterator[Result]:
     """Open a root of 10,000 runs for the first time, and list it."""
     with new_folder() as folder:
         runs = bench.count(RUNS)
-        child("write_runs.py", runs, folder=folder)
+        child("writes.py", "runs", runs, folder=folder)
         first = child("reads.py", "root", folder=folder)
         listed = bench.interleaved({"ls": partial(_seamark_ls, folder)})["ls"]
     yield Result(
@@ -66,8 +66,8 @@ def runs_table(bench: Bench) -> Iterator[Result]:
     """Ask for the first 100 of 10,000 runs, filtered and sorted, a second apart."""
     with new_folder() as folder:
         runs = bench.count(RUNS)
-        child("write_runs.py", runs, folder=folder)
-        child("write_mlflow.py", runs, 88, 10, 3, folder=folder)
+        child("writes.py", "runs", runs, folder=folder)
+        child("writes.py", "mlflow", runs, 88, 10, 3, folder=folder)
         child("reads.py", "root", folder=folder)
         ask = partial(child, "reads.py", "query", folder=folder)
         taken = bench.interleaved(
@@ -126,8 +126,8 @@ def whole_table(bench: Bench) -> Iterator[Result]:
     """Bring 100 columns of 10,000 runs into one data frame."""
     with new_folder() as folder:
         runs = bench.count(RUNS)
-        child("write_runs.py", runs, folder=folder)
-        child("write_mlflow.py", runs, 88, 10, 3, folder=folder)
+        child("writes.py", "runs", runs, folder=folder)
+        child("writes.py", "mlflow", runs, 88, 10, 3, folder=folder)
         child("reads.py", "root", folder=folder)
         read = partial(child, "reads.py", "frame_of_all", folder=folder)
         taken = bench.interleaved(

@@ -16,14 +16,11 @@ import urllib3
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered."""
-
     status: int
     headers: dict[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """Return what the body says."""
         return json.loads(self.body)
 
 

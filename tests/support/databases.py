@@ -34,7 +34,6 @@ class Postgresql:
             time.sleep(0.02)
 
     def start(self) -> None:
-        """Start it again, at the same address."""
         self._server.ensure_postgres_running()
         assert self._server.get_uri() == self.url
 
@@ -77,7 +76,6 @@ def _as_admin(server: str) -> Iterator[sa.Connection]:
 
 @contextmanager
 def postgresql_server(place: Path) -> Iterator[str]:
-    """Run a PostgreSQL of our own in a folder, and yield its URL."""
     with own_postgresql(place) as server:
         yield server.url
 

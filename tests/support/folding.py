@@ -56,7 +56,6 @@ class Place:
         return taken.position
 
     def start_worker(self) -> subprocess.Popen[bytes]:
-        """Start a fold worker as the supervisor does."""
         process = subprocess.Popen(
             [sys.executable, "-c", _WORKER, "fold", str(os.open(os.devnull, os.O_WRONLY))],
             stdin=subprocess.PIPE,
@@ -75,7 +74,6 @@ class Place:
         return RunReader(self.databases.store, project, run, opened, now_ns=self.now_ns)
 
     def close(self) -> None:
-        """End everything."""
         for worker in self.workers:
             if worker.poll() is None:
                 worker.terminate()
@@ -88,7 +86,6 @@ class Place:
 
 
 def a_journal(name: str, project: str, run: str, **facts: Any) -> JournalBuilder:
-    """Begin a journal that says whose it is."""
     facts = {"format": 1, "run": run, "project": project, "rank": 0, **facts}
     return JournalBuilder(name, **facts)
 

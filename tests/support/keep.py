@@ -48,7 +48,6 @@ class Keep:
         return Counter(each.digest for each in self._parsed(project, name))
 
     def whole(self, project: str, name: str = "data") -> set[str]:
-        """Return which contents of an artifact are there in full."""
         found = self._parsed(project, name)
         return {each.digest for each in found if each.what in (ONE, WHOLE)}
 

@@ -40,7 +40,6 @@ class Place:
         return (project, run) in self.purged
 
     def intake(self, objects: ObjectStore | None = None, **options: Any) -> Intake:
-        """Open another worker."""
         made = Intake(
             self.database,
             objects or self.objects,
@@ -73,7 +72,6 @@ class Place:
 def journal(
     name: str = "one", rows: int = 12, project: str = PROJECT, run: str = RUN
 ) -> JournalBuilder:
-    """Return a journal of a run."""
     made = JournalBuilder(name, project=project, run=run)
     for step in range(rows):
         made.row({"a": step * 0.5, "b": -step}, step)

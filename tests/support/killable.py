@@ -119,7 +119,6 @@ class Place:
 
     @contextlib.contextmanager
     def opened(self):
-        """Open databases and objects, as a process of the server does."""
         databases = open_databases(self.store or f"sqlite:///{self.folder}", statement_s=0)
         objects = open_objects((self.folder / "objects").absolute().as_uri())
         try:

@@ -58,7 +58,6 @@ class Place(NamedTuple):
 
     @property
     def workspace(self) -> str:
-        """Of the project."""
         return self.project.partition("/")[0]
 
 
@@ -179,7 +178,6 @@ def make(admin: Any, project: str) -> Place:
 
 
 def operations(artifact: str) -> list[dict[str, Any]]:
-    """Return what gives a run something of all kinds."""
     return [
         {"path": "v/float", "assignFloat": {"value": 0.5}},
         {"path": "v/int", "assignInt": {"value": 1}},

@@ -73,7 +73,6 @@ class Engine:
         self.call = call
 
     def run(self, script: str, *given: Any) -> Any:
-        """Return what a script returns."""
         return self.call("ExecuteScript", {"script": script, "args": list(given)})
 
     def find(self, path: str) -> str:
@@ -97,7 +96,6 @@ class Engine:
         until(done, 30)
 
     def keys(self, text: str) -> None:
-        """Press keys."""
         pressed = [{"type": f"key{way}", "value": key} for key in text for way in ("Down", "Up")]
         self.call("PerformActions", {"actions": [{"type": "key", "id": "k", "actions": pressed}]})
 
@@ -124,7 +122,6 @@ class Engine:
         return list(self.run("return window.troubles ?? []"))
 
     def focus(self) -> str:
-        """Return the beginning of the element that has the focus."""
         return str(self.run("return document.activeElement.outerHTML.slice(0, 200)"))
 
 

@@ -22,8 +22,6 @@ _OPEN = re.compile(r"http://(127\.0\.0\.1):(\d+)/(?:#token=(\S+))?")
 
 @dataclass
 class RunningPage(Saying):
-    """A page that runs."""
-
     port: int
     token: str
     process: subprocess.Popen[str]
@@ -32,7 +30,6 @@ class RunningPage(Saying):
     def ask(
         self, method: str, path: str, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str], bytes]:
-        """Return status, headers and body of an answer."""
         return ask(self.port, method, path, headers)
 
     def greeting(self) -> dict[str, Any]:
@@ -52,7 +49,6 @@ class RunningPage(Saying):
 def ask(
     port: int, method: str, path: str, headers: Mapping[str, str] | None = None
 ) -> tuple[int, dict[str, str], bytes]:
-    """Return status, headers and body of an answer at a port of this machine."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, headers=dict(headers or {}))

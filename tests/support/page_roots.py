@@ -63,8 +63,6 @@ def spiky(length: int = LONG, seed: int = 7) -> tuple[list[float], list[int], li
 
 
 def png(red: int, green: int, blue: int, side: int = 24) -> bytes:
-    """Return a picture of one colour."""
-
     def chunk(kind: bytes, data: bytes) -> bytes:
         whole = kind + data
         return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
@@ -136,7 +134,6 @@ def record_heron(root: str) -> None:
 
 
 def crashed(root: str) -> None:
-    """A run whose training raised."""
     run = begin(root, "vision/digits", "sad-crab", custom_run_id="crab")
     run["parameters"] = {"lr": 1.0, "layers": 2, "optimizer": "SGD"}
     run.log_metrics({"val/loss": float("nan"), "train/loss": float("inf")}, step=0)
@@ -343,19 +340,16 @@ def record_pictures(root: str) -> None:
 
 
 def record_few(root: str) -> None:
-    """Record three runs, to be edited."""
     record_sweep(root, 3)
 
 
 def record_wide(root: str, name: str = "wide", count: int = 1_000) -> None:
-    """Record one run with many series."""
     with begin(root, name, name, custom_run_id=name) as run:
         for step in range(3):
             run.log_metrics({f"part{n // 100}/m{n:04}": n + step for n in range(count)}, step=step)
 
 
 def record_thousands(root: str) -> None:
-    """Record one run with three thousand series."""
     record_wide(root, "thousands", 3_000)
 
 

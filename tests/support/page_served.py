@@ -104,7 +104,6 @@ def read(
 
 
 def record(root: Path, remote: str | None = None, token: str | None = None) -> dict[str, str]:
-    """Record runs of several kinds; return their ids by name."""
     more = {"root": str(root), **QUIET}
     if remote is not None:
         more |= {"remote": remote, "api_token": token, "mode": "online"}

@@ -21,8 +21,6 @@ from seamark.server.state import Server, open_server
 
 @dataclass(frozen=True)
 class Served:
-    """A server that answers."""
-
     url: str
     token: str
     server: Server
@@ -69,7 +67,6 @@ def folding(server: Server) -> Iterator[None]:
 
 @contextlib.contextmanager
 def whole_server(folder: Path, **options: Any) -> Iterator[Served]:
-    """Serve for a block, and fold what comes."""
     with served(folder, **options) as found, folding(found.server):
         yield found
 

@@ -19,8 +19,6 @@ _TOKEN = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 
 @dataclass
 class Running(Saying):
-    """A server that runs."""
-
     url: str
     token: str
     folder: Path
@@ -29,7 +27,6 @@ class Running(Saying):
     lines: list[str] = field(default_factory=list)
 
     def workers(self) -> list[int]:
-        """Return the ids of the processes that the supervisor has started."""
         import psutil
 
         return [child.pid for child in psutil.Process(self.process.pid).children()]

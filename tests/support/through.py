@@ -184,7 +184,6 @@ class Home:
             pass
 
     def stop(self) -> None:
-        """Have it stop."""
         self._enough.set()
         if self._pump is not None:
             self._pump.join()
@@ -192,11 +191,9 @@ class Home:
         self._answering.should_exit = True
 
     def has_stopped(self) -> bool:
-        """Return whether it has."""
         return not self._thread.is_alive()
 
     def wait(self) -> None:
-        """Wait until it has."""
         self._thread.join(30)
 
 
@@ -248,7 +245,6 @@ class Reading:
         return self.homes[root]
 
     def open_catalog(self, place: Path | str, token: str | None = None) -> Any:
-        """See `seamark.opening.place.open_catalog`."""
         if not isinstance(place, Path) or self._is_local:
             return self._opened(place, token)
         return Through(self.home(place))

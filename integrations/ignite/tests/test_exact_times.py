@@ -140,7 +140,6 @@ def test_no_event_pays_for_the_profilers_work(profiler, ends, hand_clock, monkey
 
 
 def test_events_of_other_threads_are_counted_and_warned_about_once(profiler, caplog):
-    """While the engine runs its own; no row is lost, and no phase ends by them."""
     engine = Engine(nothing)
     engine.register_events(*Custom)
     engine.add_event_handler(Custom.HAPPENED, lambda: None)

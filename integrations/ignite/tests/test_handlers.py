@@ -246,7 +246,6 @@ def test_weights_of_frozen_layers_are_recorded(logger, engine, read, net):
     "kind", [WeightsScalarHandler, WeightsHistHandler, GradsScalarHandler, GradsHistHandler]
 )
 def test_whitelist(logger, engine, read, net, kind, whitelist):
-    """Prefixes of names, or a function of name and parameter."""
     net.requires_grad_(requires_grad=isinstance(whitelist, list))
     net[1].requires_grad_()
     net(torch.ones(1, 3)).sum().backward()
@@ -344,7 +343,6 @@ def test_gradients_of_every_kind(logger, engine, read):
 
 
 def test_layers_without_a_shape_yet_are_left_out(logger, engine, read):
-    """They are recorded once they have one."""
     net = torch.nn.Sequential(torch.nn.LazyLinear(2))
     logger.attach(engine, WeightsScalarHandler(net), Events.ITERATION_COMPLETED)
     engine.run([0])
@@ -383,7 +381,6 @@ def test_set_up_in_one_line(read):
 
 
 def test_set_up_by_name(read, net):
-    """Several optimizers and evaluators; None is every iteration."""
     trainer = Engine(lambda engine, _batch: engine.state.metrics.update(loss=1.0))
     evaluators = {
         name: Engine(lambda engine, _b: engine.state.metrics.update(m=1)) for name in "xy"

@@ -122,7 +122,6 @@ def test_names_of_optimizers_may_be_numbers(engine, optimizer, read):
 
 
 def test_times_go_to_a_run_and_a_namespace(logger, engine, profiler):
-    """Others are refused before the engine is touched."""
     for namespace in (5, None, "a//b", "/a"):
         with pytest.raises(PathError):
             profiler.attach(engine, run=logger, namespace=namespace)

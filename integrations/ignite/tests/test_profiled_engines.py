@@ -152,7 +152,6 @@ def test_time_between_detaching_and_attaching_counts_nowhere(profiler, event, ha
 
 
 def test_detaching_keeps_and_records_what_was_measured(profiler, tmp_path):
-    """Others go on."""
     engine, staying = Engine(nothing), BasicTimeProfiler()
     with init_run(root=tmp_path, **QUIET) as run:
         profiler.attach(engine, run=run)
@@ -416,7 +415,6 @@ def test_no_data_ends_as_without_a_profiler(profiler, data, given):
 
 
 def test_profilers_of_ignite_beside_ours(profiler):
-    """Attached to the same engine, both count the same iterations."""
     engine, theirs = Engine(nothing), ignite.handlers.BasicTimeProfiler()
     theirs.attach(engine)
     profiler.attach(engine)

@@ -140,7 +140,6 @@ def test_first_callback_of_the_trainer_is_the_first(host, trainer, tiny, logger,
 
 
 def test_two_callbacks_in_one_folder(host, trainer, tiny, logger, check, read):
-    """Files of both lie side by side; each stands under its own callback."""
     one = saver(host, monitor="val/loss", filename="one-{epoch}", dirpath="both")
     two = saver(host, monitor="val/other", filename="two-{epoch}", dirpath="both", save_top_k=-1)
     trainer(logger=logger, max_epochs=3, callbacks=[one, two]).fit(tiny)
@@ -289,7 +288,6 @@ def test_stopped_run_says_nothing_of_later_removals(host, trainer, tiny, logger,
 
 
 def test_remote_folder(host, trainer, tiny, logger, read):
-    """A ``dirpath`` may be a URL; what is removed there is removed here."""
     folder = f"memory://{logger.version}"
     callback = saver(host, dirpath=folder, filename="{epoch}", save_last=True)
     trainer(logger=logger, max_epochs=3, callbacks=[callback]).fit(tiny)
@@ -312,7 +310,6 @@ def test_file_saved_on_exception(host, trainer, tiny, logger, check):
 
 
 def test_nothing_is_recorded_when_switched_off(host, trainer, tiny, read):
-    """``log_model_checkpoints=False`` wins over ``checkpoints``."""
     logger = SeamarkLogger(log_model_checkpoints=False, checkpoints="keep")
     trainer(logger=logger).fit(tiny)
     assert read(logger, "training/model") == {}
@@ -330,7 +327,6 @@ def test_checkpoints_go_where_a_given_folder_says(host, trainer, tiny, first):
 
 
 def test_trouble_with_a_file_does_not_stop_the_training(trainer, tiny, monkeypatch, read):
-    """The loss is counted on the run."""
     logger = SeamarkLogger()
 
     def refuse(*given):

@@ -96,7 +96,6 @@ def program(one_host):
 
 
 def test_twice_in_one_folder(fit, cli_arguments):
-    """The second run has a log_dir of its own; each configuration lies beside its checkpoints."""
     for width in ("2", "3"):
         fit(*cli_arguments, "--trainer.logger.project=cli", f"--model.width={width}")
     runs = [path.parent for path in Path(".seamark/cli").glob("*/journal")]
@@ -178,7 +177,6 @@ def test_wrong_arguments_are_refused_by_name(fit, cli_arguments, capsys, wrong, 
 
 
 def test_help_tells_every_argument(fit, capsys):
-    """With its type, its default and what it means."""
     with pytest.raises(SystemExit):
         fit("--trainer.logger.help=seamark.lightning.SeamarkLogger")
     told = " ".join(capsys.readouterr().out.split())
@@ -226,14 +224,12 @@ def test_what_the_trainer_and_the_data_were_told_is_recorded(fit, cli_arguments)
 
 
 def test_a_section_that_was_added_is_recorded(fit, cli_arguments):
-    """Each argument of ``add_lightning_class_args`` is a value."""
     fit(*cli_arguments, "--stopping.patience=7", "--stopping.min_delta=0.5")
     stopping = recorded()["training/stopping"].fetch()
     assert {"monitor": "val/loss", "patience": 7, "min_delta": 0.5}.items() <= stopping.items()
 
 
 def test_the_configuration_is_kept_with_the_run(fit, cli_arguments):
-    """As LightningCLI saved it, so that it can be used again."""
     fit(*cli_arguments, "--model.width=3", "--data.batch_size=2")
     (blobs,) = Path(".seamark/default").glob("*/blobs")
     assert len(list(blobs.iterdir())) == 1  # nothing is uploaded again for what did not change
@@ -246,7 +242,6 @@ def test_the_configuration_is_kept_with_the_run(fit, cli_arguments):
 
 
 def test_secrets_of_the_configuration_are_in_no_record(fit, cli_arguments, capsys):
-    """By their names and by their shapes, in values and in the file that is kept."""
     url = "postgresql://me:s3cr3tw0rd@host/db"
     words = ["--data.password=hunter2hunter2", f"--data.url={url}"]
     fit(*cli_arguments, *words, "--trainer.logger.api_key=tok-5e1f")

@@ -81,8 +81,7 @@ def test_wrong_arguments_are_refused_at_construction(tmp_path):
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_it_is_printed_as_what_it_records(tmp_path):
-    """Project, id, name and place; to look at it begins no run."""
+def test_repr_names_project_id_name_and_place_and_begins_no_run(tmp_path):
     logger = SeamarkLogger(project="team/digits", name="first", root=tmp_path)
     run = logger.version
     assert repr(logger) == f"<SeamarkLogger of team/digits/{run} 'first' in {tmp_path}>"
@@ -99,14 +98,12 @@ def test_the_class_is_a_logger_of_lightning_and_the_removed_one_of_neptune(host)
 
 
 def test_aggregation_arguments_warn_once():
-    """They are accepted and have no effect."""
     with pytest.warns(UserWarning, match="agg_key_funcs") as caught:
         SeamarkLogger(agg_key_funcs={"loss": max}, agg_default_func=min)
     assert len([one for one in caught if "agg_key_funcs" in str(one.message)]) == 1
 
 
 def test_nothing_on_disk_before_the_first_value(logger):
-    """Looking at a logger costs nothing."""
     assert logger.experiment is logger.run
     assert logger.name
     assert logger.version
@@ -187,7 +184,6 @@ def test_prefix_is_of_the_callers_choice(read):
 
 
 def test_save_costs_nothing(logger, monkeypatch):
-    """Lightning calls it after every ``log_metrics``."""
     logger.log_metrics({"loss": 1.0}, step=0)
     journal = next(logger.experiment.folder.journal_dir.iterdir())
     size = journal.stat().st_size
@@ -410,7 +406,6 @@ def test_copies_are_the_same_run(how, recorded, read):
 
 
 def test_copies_hold_no_secret():
-    """Neither the key nor what a proxy's URL may hold."""
     proxies = {"https": f"http://user:{SECRET}@proxy"}
     logger = SeamarkLogger(api_key=SECRET, proxies=proxies)
     token = SeamarkLogger(api_token=SECRET)
@@ -443,7 +438,6 @@ def test_nothing_raises_where_nothing_can_be_recorded(tiny, caplog, how):
 
 
 def test_logger_of_a_given_run_pickles(read):
-    """Also of a namespace; both sides record into one run."""
     run = seamark.init_run(project="given")
     logger = SeamarkLogger(run=run["inner"])
     logger.log_metrics({"a": 1.0}, step=0)
@@ -561,7 +555,6 @@ def test_a_training_that_logs_nothing_tells_its_batch_size(trainer, tiny, read, 
 
 
 def test_facts_of_data_that_do_not_say_their_size(trainer, tiny, read, logger):
-    """Then nothing is guessed."""
     batches = torch.utils.data.TensorDataset(torch.randn(2, 1, 4))
     loader = torch.utils.data.DataLoader(batches, batch_size=None)
     trainer(logger=logger).fit(tiny, train_dataloaders=loader)

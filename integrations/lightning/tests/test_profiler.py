@@ -130,7 +130,6 @@ def test_a_given_run_gets_the_times(trainer, tiny, tmp_path):
 
 
 def test_a_failed_fit_can_be_fitted_again(trainer, tiny, logger):
-    """What the exception left open hinders nobody."""
     profiler = TimeProfiler()
     tiny.at_step = lambda module: 1 / 0
     with pytest.raises(ZeroDivisionError):

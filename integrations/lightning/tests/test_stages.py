@@ -233,8 +233,6 @@ def test_several_loggers_side_by_side(host, trainer, tiny, read):
 
 
 def test_subclass_is_told_every_metric(trainer, tiny, read):
-    """Lightning calls ``log_metrics(metrics=..., step=...)``."""
-
     class Telling(SeamarkLogger):
         def __init__(self, **given):
             super().__init__(**given)
@@ -270,7 +268,6 @@ def test_root_that_cannot_be_written_holds_no_checkpoints_either(host, trainer, 
 
 
 def test_two_loggers_of_one_run_complete_it_once(trainer, tiny):
-    """The second has nothing new to say."""
     run, states = seamark.init_run(), []
     trainer(logger=[SeamarkLogger(run=run[name]) for name in ("a", "b")]).fit(tiny)
     run.stop()
@@ -316,13 +313,11 @@ def test_start_that_is_refused_leaves_the_run_alone(trainer, helpers, read, agai
 
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
 def test_stages_without_a_fit(trainer, tiny, logger, read, stage):
-    """Each of them is a training's worth of a run."""
     given = {} if stage == "predict" else {"verbose": False}
     getattr(trainer(logger=logger), stage)(tiny, **given)
     assert state_of(read, logger) == "completed"
 
 
 def test_fast_dev_run_records_nothing(trainer, tiny, logger):
-    """Lightning replaces the loggers itself."""
     trainer(logger=logger, fast_dev_run=True).fit(tiny)
     assert not list(os.scandir("."))

@@ -241,7 +241,6 @@ def test_several_loggers_go_on_each_with_its_own(saved, model, trainer, caplog):
 
 
 def test_namespaces_of_one_run(saved, model, trainer):
-    """Two loggers of one run begin one attempt."""
     with seamark.init_run(custom_run_id="folds") as run:
         loggers = [SeamarkLogger(run=run[name]) for name in ("a", "b")]
         path = saved(*loggers).last_model_path

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from steady import attempts, counts_steps_twice, runs, steps, tiny_class, value, values
+from steady import attempts, counts_steps_twice, program, runs, steps, tiny_class, value, values
 
 import seamark
 from seamark.errors import RunNotFoundError
 from seamark.lightning import ResumeCallback, SeamarkLogger
-
-TESTS = Path(__file__).parent
 
 
 @pytest.fixture
@@ -48,26 +46,15 @@ def saved(host, model, trainer):
 # --------------------------------------------------------------------- processes of their own
 
 PROGRAM = """
-import importlib, json, os, signal, sys, warnings
-warnings.simplefilter("ignore")
-sys.path.insert(0, {tests!r})
-host = importlib.import_module({host!r})
-import torch
-torch.set_num_threads(1)
-from steady import tiny_class
-from seamark.lightning import SeamarkLogger
 given = json.loads(sys.argv[1])
 model = tiny_class(host)()
 def maybe_die(step):
     if step == given.get("die"):
         os.kill(os.getpid(), signal.SIGKILL)
 model.at_step = maybe_die
-callback = host.callbacks.ModelCheckpoint(save_last=True, **given.get("checkpoint", {{}}))
-trainer = host.Trainer(
-    accelerator="cpu", devices=1, max_epochs=3, log_every_n_steps=1, enable_progress_bar=False,
-    enable_model_summary=False, num_sanity_val_steps=0, callbacks=[callback],
-    logger=SeamarkLogger(**given.get("logger", {{}})),
-)
+callback = host.callbacks.ModelCheckpoint(save_last=True, **given.get("checkpoint", {}))
+logger = SeamarkLogger(**given.get("logger", {}))
+trainer = host.Trainer(devices=1, max_epochs=3, callbacks=[callback], logger=logger, **quiet)
 trainer.fit(model, ckpt_path=given.get("ckpt_path"))
 """
 
@@ -78,9 +65,8 @@ def train(one_host):
 
     def start(folder=".", **given):
         Path(folder).mkdir(exist_ok=True)
-        text = PROGRAM.format(tests=str(TESTS), host=one_host.__name__)
         done = subprocess.run(
-            [sys.executable, "-c", text, json.dumps(given)],
+            [sys.executable, "-c", program(one_host, PROGRAM), json.dumps(given)],
             cwd=folder,
             capture_output=True,
             text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import itertools
 import math
 
@@ -103,7 +102,7 @@ def test_the_end_of_a_validation_is_no_part_of_a_step(
         now += 1
         return now
 
-    class Saving(importlib.import_module(f"{host.__name__}.callbacks").ModelCheckpoint):
+    class Saving(host.callbacks.ModelCheckpoint):
         def on_validation_end(self, *args):
             nonlocal now
             super().on_validation_end(*args)
@@ -129,8 +128,7 @@ def test_no_end_is_told_where_none_is_known(tiny, trainer, logger):
 
 def test_callbacks_work_without_a_logger_and_with_another(host, tiny, trainer, tmp_path):
     trainer(logger=False, callbacks=[cls() for cls in ALL]).fit(tiny)
-    loggers = importlib.import_module(f"{host.__name__}.loggers")
-    trainer(logger=loggers.CSVLogger(tmp_path), callbacks=[cls() for cls in ALL]).fit(tiny)
+    trainer(logger=host.loggers.CSVLogger(tmp_path), callbacks=[cls() for cls in ALL]).fit(tiny)
     text = next(tmp_path.rglob("metrics.csv")).read_text().splitlines()[0]
     assert all(word in text for word in ("lr-SGD", "grad_norm", "step_time_s", "host_rss_bytes"))
 
@@ -138,7 +136,7 @@ def test_callbacks_work_without_a_logger_and_with_another(host, tiny, trainer, t
 def test_a_broken_logger_takes_nothing_from_training_or_other_loggers(
     host, tiny, trainer, logger, tmp_path, caplog
 ):
-    class Broken(importlib.import_module(f"{host.__name__}.loggers").CSVLogger):
+    class Broken(host.loggers.CSVLogger):
         def log_metrics(self, metrics, step=None):
             if not any(name.startswith(("train", "val", "epoch")) for name in metrics):
                 raise OSError(28, "full")
@@ -181,12 +179,10 @@ def test_learning_rates_are_named_and_numbered_as_lightnings_monitor_does(
             named = {"scheduler": step_lr(optimizers[2], 2), "name": "mine"}
             return optimizers, [step_lr(optimizers[1], 1), named, step_lr(optimizers[1], 3)]
 
-    callbacks = importlib.import_module(f"{host.__name__}.callbacks")
-    loggers = importlib.import_module(f"{host.__name__}.loggers")
-    theirs = loggers.CSVLogger(tmp_path / "theirs")
-    ours = loggers.CSVLogger(tmp_path / "ours")
+    theirs = host.loggers.CSVLogger(tmp_path / "theirs")
+    ours = host.loggers.CSVLogger(tmp_path / "ours")
     given = {"log_every_n_steps": 2, "max_epochs": 3}
-    monitor = callbacks.LearningRateMonitor(logging_interval="step", log_momentum=True)
+    monitor = host.callbacks.LearningRateMonitor(logging_interval="step", log_momentum=True)
     trainer(logger=theirs, callbacks=[monitor], **given).fit(Many())
     rates = LearningRates(momentum=True)
     trainer(logger=[ours, logger], callbacks=[rates], **given).fit(Many())
@@ -263,9 +259,7 @@ def test_a_training_resumed_in_an_epoch_is_timed_from_there(
     """No hook tells of the epoch's start then; the clock of the machine is no step time."""
     since_boot = itertools.count(10**6)
     monkeypatch.setattr("seamark.lightning._callbacks.perf_counter", lambda: next(since_boot))
-    saving = importlib.import_module(f"{host.__name__}.callbacks").ModelCheckpoint(
-        str(tmp_path), every_n_train_steps=3, save_top_k=-1
-    )
+    saving = host.callbacks.ModelCheckpoint(str(tmp_path), every_n_train_steps=3, save_top_k=-1)
     trainer(logger=False, callbacks=[saving], max_epochs=4).fit(tiny)
     (path,) = tmp_path.glob("*step=3.ckpt")
     given = {"logger": logger, "callbacks": [StepTimes()], "max_epochs": 4}

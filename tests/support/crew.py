@@ -45,8 +45,6 @@ class GoneError(Exception):
 
 
 class Worker:
-    """A process that does `Deeds`."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.pid: int = connection.recv()
@@ -78,7 +76,6 @@ class Worker:
         return self.answer()
 
     def kill(self) -> None:
-        """Kill it, and wait until it is gone."""
         os.kill(self.pid, signal.SIGKILL)
         self.wait()
 
@@ -88,7 +85,6 @@ class Worker:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until it is gone."""
         try:
             while True:
                 self._connection.recv_bytes()
@@ -123,12 +119,6 @@ class Crew:
         other.close()
 
     def hire(self, root: Path, cache: Path) -> Worker:
-        """Start a worker.
-
-        Args:
-            root: Root of what it records.
-            cache: Folder in which its index lies.
-        """
         mine, other = socket.socketpair()
         socket.send_fds(self._socket, [os.fsencode(f"{root}\n{cache}")], [other.fileno()])
         other.close()
@@ -142,7 +132,6 @@ class Crew:
 
 @contextmanager
 def crews(*hosts: str | None) -> Iterator[list[Crew]]:
-    """Give machines."""
     found = [Crew(host) for host in hosts]
     try:
         yield found

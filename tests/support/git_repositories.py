@@ -25,7 +25,6 @@ def git(folder: Path, *arguments: object) -> str:
 
 
 def make_repository(folder: Path) -> Path:
-    """Return a new repository with one commit."""
     folder.mkdir()
     git(folder, "init", "-q", "-b", "topic/one")
     (folder / "train.py").write_text("pass\n")

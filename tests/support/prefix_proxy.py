@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from asking import serving
 
 PREFIX = "/user/anna/proxy/8765/"
 _HOPS = frozenset(("connection", "keep-alive", "transfer-encoding", "host"))
@@ -62,11 +63,5 @@ def prefixed(port: int) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}{PREFIX}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(server) as own_port:
+        yield f"http://127.0.0.1:{own_port}{PREFIX}"

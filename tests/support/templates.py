@@ -34,14 +34,7 @@ HOLE = "\0"
 
 @dataclass
 class Template:
-    """One template.
-
-    Attributes:
-        line: Where it begins, 1-based.
-        tag: The word before it, ``html`` of those that are drawn.
-        text: What it says, each ``${...}`` as `HOLE`.
-        holes: The code of each ``${...}``.
-    """
+    """One template."""
 
     line: int
     tag: str

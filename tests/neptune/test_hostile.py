@@ -348,7 +348,7 @@ PACKAGES = {
 @pytest.mark.parametrize("name", PACKAGES)
 def test_bad_packages_of_files_are_refused_whole(send, admin, there, name, monkeypatch):
     """Bombs, wrong sizes and names that lead out of the set."""
-    monkeypatch.setattr("seamark.neptune.server.files._MOST_INFLATED", 1 << 20)
+    monkeypatch.setattr("seamark.neptune.server.files._MAX_INFLATED", 1 << 20)
     target = urlencode({"experimentId": there.run, "attribute": "bad/files"})
     send("uploadFileSetAttributeTar", target, PACKAGES[name])
     assert "bad/files" not in admin.shown({"id": there.run}), name

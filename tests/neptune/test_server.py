@@ -330,7 +330,7 @@ def request_of(number):
 
 def test_points_are_kept_once_whichever_process_takes_them_and_dies(admin, here, monkeypatch):
     """Three take requests in turn, and at once; the client repeats what was not answered."""
-    monkeypatch.setattr(log, "_SOON_NS", 0)  # the client waits for a second
+    monkeypatch.setattr(log, "_REPEAT_NS", 0)  # the client waits for a second
     run = admin.new_run("three/processes")
     container = named(run["id"])
     assert container is not None
@@ -380,7 +380,7 @@ def test_points_are_kept_once_if_the_client_was_gone_before_the_answer(here, mon
 
     with monkeypatch.context() as patched:
         patched.setattr(Log, "write", keep)
-        patched.setattr(log, "_SOON_NS", 0)
+        patched.setattr(log, "_REPEAT_NS", 0)
         for _ in range(2):
             operation = BY_NAME["executeOperations"]
             connection = http.client.HTTPConnection(here.url.removeprefix("http://"))
@@ -396,14 +396,14 @@ def test_points_are_kept_once_if_the_client_was_gone_before_the_answer(here, mon
         return [value for _, value in points(client, run, path)]
 
     client.ok("ping", experimentId=run["id"])
-    monkeypatch.setattr(log, "_SOON_NS", 0)
+    monkeypatch.setattr(log, "_REPEAT_NS", 0)
     client.ok("executeOperations", data, experimentId=run["id"])
     assert (values("a"), values("b")) == ([1], [2])
     client.ok("executeOperations", data.replace(b": 1000}", b": 1001}"), experimentId=run["id"])
     assert (values("a"), values("b")) == ([1, 1], [2, 2])
     data = json.dumps([floats("soon", 1)]).encode()
     for soon_ns in (1 << 60, 1 << 60, 0):  # who had an answer goes on at once
-        monkeypatch.setattr(log, "_SOON_NS", soon_ns)
+        monkeypatch.setattr(log, "_REPEAT_NS", soon_ns)
         client.ok("executeOperations", data, experimentId=run["id"])
     assert values("soon") == [1, 1]
 

@@ -92,10 +92,10 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch):
     monkeypatch.setattr(logins, "_KEPT", FEW)
     monkeypatch.setattr(blobs, "_HASHES", FEW)
     monkeypatch.setattr(quota, "_KEPT", FEW)
-    monkeypatch.setattr(intake, "_MOST", FEW)
-    monkeypatch.setattr(log, "_REMEMBERED", FEW)
-    monkeypatch.setattr(log, "_EVERY", FEW)
-    monkeypatch.setattr(log, "_GONE", FEW)
+    monkeypatch.setattr(intake, "_MAX_REMEMBERED", FEW)
+    monkeypatch.setattr(log, "_MAX_RUNS", FEW)
+    monkeypatch.setattr(log, "_COUNT_EVERY", FEW)
+    monkeypatch.setattr(log, "_MAX_DELETED", FEW)
     with served(tmp_path, quota=1 << 30) as here:
         url, server, admin = here.url, here.server, here.token
         worker = FoldWorker(server.databases, server.kept, threading.Event())

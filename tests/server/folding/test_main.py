@@ -169,7 +169,7 @@ def test_run_that_cannot_be_read_holds_up_no_other_and_is_tried_again(
     until(lambda: worker.round() or place.positions.folded(PROJECT, "bad"))
     check_reads(place, "bad")
 
-    monkeypatch.setattr(folding_main, "_MOST_FAILING", 3)
+    monkeypatch.setattr(folding_main, "_MAX_FAILING", 3)
     worker = FoldWorker(place.databases, place.kept, threading.Event())
     before = {one.name for one in place.objects.listed("")}
     for number in range(6):

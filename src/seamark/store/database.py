@@ -37,11 +37,11 @@ __all__ = [
 
 
 class DamageError(Exception):
-    """Packed bytes are not those that were stored: the database that holds them is damaged."""
+    """Checksum mismatch of packed bytes: the database that holds them is damaged."""
 
 
 BUSY_S: Final = 30.0
-"""Time limit for another process's transaction, in seconds."""
+"""Maximum time to wait for another process's transaction, in seconds."""
 _AT_ONCE: Final = 4096
 _TRIES: Final = 5
 _TURNS: Final = 20
@@ -56,7 +56,7 @@ _LASTING: Final = "seamark_lasting"
 _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZABLE"}
 """Isolation level that gives a reader one snapshot; SQLite needs none."""
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
-"""Compiled statements by dialect; they are module constants shared by all databases."""
+"""Compiled statements by dialect. Statements are module constants, shared by all databases."""
 _DEFINITIONS: Final[dict[str, dict[sa.MetaData, list[str]]]] = {}
 _CACHE_KIB: Final = 256 << 10
 _MAX_IDLE: Final = 4
@@ -64,12 +64,12 @@ _MAX_IDLE: Final = 4
 T = TypeVar("T")
 
 
-class Conflict(Exception):  # noqa: N818 - not an error: somebody else was faster
-    """Rows changed since they were read, or were being changed: look again."""
+class Conflict(Exception):  # noqa: N818 - not an error: another process was faster
+    """Concurrent change of rows that this transaction uses: read them again and repeat it."""
 
 
 def retry(work: Callable[[], T]) -> T:
-    """Repeat a call that raises `Conflict`; raise it if others keep writing the same."""
+    """Repeat a call while it raises `Conflict`; raise the `Conflict` of the last attempt."""
     for _ in range(_TURNS - 1):
         with contextlib.suppress(Conflict):
             return work()
@@ -77,20 +77,20 @@ def retry(work: Callable[[], T]) -> T:
 
 
 class _OfThread(threading.local):
-    """The transaction in which a thread reads; None outside of `Database.holding`."""
+    """Transaction in which a thread reads; None outside `Database.holding`."""
 
     connection: sa.Connection | None = None
 
 
 class Database:
-    """The tables of a store behind an engine."""
+    """Tables of a store, accessed through an engine."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         self.dialect = engine.dialect.name
         style = "qmark" if self.dialect == "sqlite" else "format"
         kind: Any = type(engine.dialect)
-        self._dialect = kind(paramstyle=style)  # values by position
+        self._dialect = kind(paramstyle=style)  # positional parameters
         self._compiled = _COMPILED.setdefault(self.dialect, {})
         self._of_thread = _OfThread()
         isolation = _ISOLATION.get(self.dialect)
@@ -98,7 +98,7 @@ class Database:
         self._for_reading = engine.execution_options(**{_WRITES: False}, **options)
 
     def create_tables(self, *tables: sa.MetaData) -> None:
-        """Make missing tables; other processes may do so at the same time."""
+        """Create missing tables; other processes may do so at the same time."""
         for last in range(_TRIES, 0, -1):
             try:
                 with self.writing() as connection:
@@ -106,18 +106,18 @@ class Database:
                         for text in self._definitions(metadata):
                             connection.exec_driver_sql(text)
             except (Conflict, sa.exc.IntegrityError, sa.exc.ProgrammingError):
-                if last == 1:  # else somebody made one of them in between: look again
+                if last == 1:  # another process may have created one: retry
                     raise
             else:
                 return
 
     @contextlib.contextmanager
     def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
-        """Run a block as one transaction that may write, from its start.
+        """Run a block as one transaction that takes the write lock at its start.
 
-        Without ``lasting``, a loss of power may undo it until the next lasting transaction, unless
-        the whole database is durable. Raises `Conflict` if another transaction is in the way;
-        nothing is written then.
+        Without ``lasting``, a power failure may undo the transaction until the next lasting one
+        commits, unless the whole database is durable. Raises `Conflict`, and writes nothing, if
+        another transaction interferes.
         """
         assert self._of_thread.connection is None, "written while one state is read"  # noqa: S101 - see `holding`
         options = {_WRITES: True, _LASTING: lasting}
@@ -133,13 +133,13 @@ class Database:
             raise
 
     def reading(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        """Run a block that sees one state of all tables, also if others write meanwhile."""
+        """Run a block that reads one snapshot of all tables, even while other processes write."""
         held = self._of_thread.connection
         return self._for_reading.begin() if held is None else contextlib.nullcontext(held)
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Run a block in which this thread reads one state of all tables and writes nothing."""
+        """Run a block in which this thread reads one snapshot of all tables and writes nothing."""
         with self.reading() as connection:
             outer, self._of_thread.connection = self._of_thread.connection, connection
             try:
@@ -148,24 +148,24 @@ class Database:
                 self._of_thread.connection = outer
 
     def among(self, column: sa.ColumnElement[int], numbers: Iterable[int]) -> Any:
-        """Return the condition that a column is one of many numbers."""
+        """Return the condition that a column equals one of many numbers."""
         if self.dialect == "sqlite":
             return column.in_(written_out(numbers))
         return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger)))
 
     def pattern(self, pattern: str) -> str:
-        """Return a Python pattern in the syntax of this database; see `is_bad_pattern`."""
+        """Translate a Python regular expression to this database's syntax; see `is_bad_pattern`."""
         return pattern if self.dialect == "sqlite" else _as_posix(pattern)
 
     @staticmethod
     def is_bad_pattern(error: BaseException) -> bool:
-        """Return whether an error means that the database cannot read a regular expression."""
+        """Return whether an error means that the database rejects a regular expression."""
         return _sqlstate(error) == _BAD_PATTERN
 
     def rows(
         self, connection: sa.Connection, statement: Any, **values: Any
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement, which is a module constant and compiled once."""
+        """Return the rows of a statement; it must be a module constant and is compiled once."""
         text, names, given = self._compiled.get(statement) or self._compile(statement)
         with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
@@ -173,26 +173,26 @@ class Database:
         return found
 
     def fetch(self, statement: Any, **values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of such a statement, in a transaction of its own."""
+        """Return the rows of a statement as in `rows`, in a separate transaction."""
         with self.reading() as connection:
             return self.rows(connection, statement, **values)
 
     def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that is not compiled again."""
+        """Return the rows of a statement that is used only once."""
         with contextlib.closing(connection.execute(statement)) as result:
             cursor: Any = result.cursor  # rows of SQLAlchemy would be slower
             found: list[tuple[Any, ...]] = cursor.fetchall()
         return found
 
     def stream(self, connection: sa.Connection, statement: Any) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of such a statement, some at a time."""
+        """Yield the rows of a statement that is used only once, in batches."""
         with contextlib.closing(connection.execute(statement)) as result:
             cursor: Any = result.cursor  # rows of SQLAlchemy would be slower
             while part := cursor.fetchmany(_AT_ONCE):
                 yield list(part)
 
     def run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
-        """Run a statement that writes; return how many rows it changed."""
+        """Run a statement that writes; return the number of changed rows."""
         text, names, given = self._compiled.get(statement) or self._compile(statement)
         with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
@@ -212,7 +212,7 @@ class Database:
     def run_each(
         self, connection: sa.Connection, statement: Any, rows: Iterable[Mapping[str, Any]]
     ) -> int:
-        """Run a statement for each row of named values; return the changed rows, < 0: unknown."""
+        """Run a statement for each row of named values; return the changed rows, < 0 if unknown."""
         text, names, given = self._compiled.get(statement) or self._compile(statement)
         with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.executemany(
@@ -243,17 +243,17 @@ class Database:
 
 
 def written_out(values: Iterable[Any]) -> Any:
-    """Return values for `in_` that are no parameters, whose number engines limit."""
+    """Return values for `in_` as literals, because engines limit the number of parameters."""
     return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
 
 
 def any_of(column: sa.ColumnElement[Any], size: int, name: str = "at") -> Any:
-    """Return the condition, compiled once, that a column has one of ``size`` values."""
+    """Return the condition that a column equals one of ``size`` values; see `in_parts`."""
     return column.in_([sa.bindparam(f"{name}{place}") for place in range(size)])
 
 
 def in_parts(values: Iterable[Any], size: int, name: str = "at") -> Iterator[dict[str, Any]]:
-    """Yield the bind parameters of `any_of` for many values; the last value fills the last part."""
+    """Yield bind parameters of `any_of` for many values; the last value pads the last part."""
     given = list(values)
     for start in range(0, len(given), size):
         part = given[start : start + size]
@@ -262,7 +262,7 @@ def in_parts(values: Iterable[Any], size: int, name: str = "at") -> Iterator[dic
 
 
 def can_hold(text: str) -> bool:
-    """Return whether a text can be in a database: no NUL and no lone surrogate is in it."""
+    """Return whether a database can store a text: it has no NUL and no lone surrogate."""
     return _UNSAFE.search(text) is None
 
 
@@ -289,10 +289,10 @@ def _sqlstate(error: BaseException) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Upsert:
-    """A statement that writes rows which may exist; SQLAlchemy has one for each engine.
+    """Statement that writes rows which may exist; SQLAlchemy has a different one for each engine.
 
     ``keys`` identify a row; with ``overwrite`` the other ``columns`` of an existing row are
-    replaced. ``returned`` is a column whose value is returned for new rows.
+    replaced. ``returned`` names the column whose value is returned for new rows.
     """
 
     table: sa.Table
@@ -318,7 +318,7 @@ class Upsert:
 
 
 def insertion(table: sa.Table) -> sa.Insert:
-    """Return a statement that writes whole rows, the values in the order of the columns."""
+    """Return a statement that inserts whole rows; values are in the order of the columns."""
     return sa.insert(table).values({name: sa.bindparam(name) for name in table.columns.keys()})  # noqa: SIM118 - its keys are names
 
 
@@ -329,26 +329,27 @@ def sqlite_engine(
     cache_kib: int = _CACHE_KIB,
     durable: bool = False,
 ) -> sa.Engine:
-    """Return an engine on SQLite whose writing transactions are BEGIN IMMEDIATE.
+    """Return an SQLite engine whose writing transactions start with BEGIN IMMEDIATE.
 
-    Reading is not blocked by another process that writes (write-ahead log).
+    Another process that writes does not block reading (write-ahead log).
 
     Args:
         connect: Opens a connection.
         threads: Number of simultaneous connections, each for one thread.
-        cache_kib: Cache of all connections together, KiB, taken as needed: a query may touch a page
-            of every run.
-        durable: Whether commits outlive a loss of power, unless a transaction need not last; see
-            `Database.writing`.
+        cache_kib: Maximum cache size of all connections together, in KiB, allocated as needed: a
+            query may read a page of every run.
+        durable: Whether commits survive a power failure, except those of transactions that need not
+            last; see `Database.writing`.
     """
 
     def opened() -> sqlite3.Connection:
         connection = connect()
         try:
-            connection.isolation_level = None  # SQLAlchemy's BEGIN below is the only one
+            connection.isolation_level = None  # only the BEGIN below starts transactions
             for setting in (
                 "journal_mode=WAL",
-                # Without FULL never torn, though the last moments may be missing.
+                # Without FULL, a power failure may lose the last commits but never corrupts the
+                # file.
                 f"synchronous={'FULL' if durable else 'NORMAL'}",
                 "wal_autocheckpoint=8000",
                 f"cache_size=-{cache_kib // threads}",
@@ -379,12 +380,12 @@ def sqlite_engine(
 
 
 def file_connection(file: Path) -> sqlite3.Connection:
-    """Open a file that exists."""
+    """Open an existing database file."""
     return sqlite3.connect(
         f"{file.absolute().as_uri()}?mode=rw", timeout=BUSY_S, check_same_thread=False, uri=True
     )
 
 
 def memory_engine() -> sa.Engine:
-    """Return an engine on a database in memory."""
+    """Return an engine for a database in memory."""
     return sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False))

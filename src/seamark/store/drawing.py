@@ -1,8 +1,8 @@
-"""Curves of long series, drawn from the cells of chunks, and moving means.
+"""Curves of long series, computed from the cells of chunks, and moving means.
 
-Only cells that cross the border between two parts are read point by point, and the result is exact.
-Means are not differences of running sums, which would be faster but lose all digits after one value
-of 1e30.
+Points are read only for cells that cross the border between two parts, and the result is exact.
+Means are not computed as differences of running sums, which would be faster but lose all digits
+after one value of 1e30.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ __all__ = ["Listed", "draw_series", "means_of_ranges"]
 
 
 def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Floats:
-    """Return means over ranges (N,) of stretches (K,); NaN where no value is inside."""
+    """Return means over ranges (N,) of stretches (K,); NaN for ranges without values."""
     known = np.where(counts > 0, means, 0.0)
     number = _sums(counts.astype(np.float64), low, high)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         found = _sums(known * counts, low, high) / number
-        lost = (number > 0) & ~np.isfinite(found)  # the sum is too large, the mean cannot be
+        lost = (number > 0) & ~np.isfinite(found)  # the sum overflowed, the mean cannot
         if lost.any():
             scaled = _sums(known * SMALL * counts, low[lost], high[lost]) / number[lost]
             found[lost] = enlarge(scaled)
@@ -51,8 +51,8 @@ def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Float
 
 
 def _sums(values: Floats, low: Ints, high: Ints) -> Floats:
-    # From sums of blocks of 1, 2, 4, ...; two blocks of a size are enough for each range, one at
-    # either end.
+    # Adds sums of blocks of 1, 2, 4, ... stretches. A range needs at most two blocks of a size, one
+    # at each end.
     total = np.zeros(len(low))
     low, high, blocks = low.copy(), np.maximum(low, high), values
     while (low < high).any():
@@ -69,7 +69,7 @@ def _sums(values: Floats, low: Ints, high: Ints) -> Floats:
 
 
 class Listed:
-    """Points that were read, as a `Piece`."""
+    """Points in memory, as a `Piece`."""
 
     stride = None
 
@@ -88,7 +88,7 @@ class Listed:
         return self._value
 
     def cells(self) -> bytes | None:
-        """Return None: the points are here."""
+        """Return None, because the points are in memory."""
         return None
 
 
@@ -104,12 +104,12 @@ def draw_series(
     log_y: bool = False,
     ends: bool = False,
 ) -> Drawing:
-    """Return a series as it is drawn; for most arguments see `seamark.reading.curves.Look`.
+    """Compute the drawing of a series; see `seamark.reading.curves.Look` for most arguments.
 
-    A smoothed line is made of all points, whichever of them are drawn. ``pieces`` are consecutive
-    stretches in the order of writing, whose steps are places on the x axis. Where steps fall, all
-    points are read and sorted by step, stably. ``ends`` adds the first and the last finite point,
-    for which two stretches are read. Raises `ArgumentError` if ``points`` is invalid.
+    A smoothed line is computed from all points, also outside the drawn range. ``pieces`` are
+    consecutive stretches in the order of writing; their steps are places on the x axis. If steps
+    fall, all points are read and sorted by step, stably. ``ends`` adds the first and the last
+    finite point, for which two stretches are read. Raises `ArgumentError` if ``points`` is invalid.
     """
     check_points(points)
     pieces = [piece for piece in pieces if piece.count]
@@ -129,7 +129,7 @@ def draw_series(
     else:
         seen = single_points(series.values_at(starts), starts)
     parts = merge_stretches(seen, np.searchsorted(seen.start, starts))
-    # In the middle of a part by count, so that the window of each holds a point.
+    # The middle point of each part, so that every window contains a point.
     x = series.at(starts + parts.points // 2)
     mean = None
     if half_life is not None:
@@ -181,8 +181,8 @@ def _curve(width: float, series: Series, parts: Stretches) -> Curve:
 
 
 def _stretches(series: Series, borders: Ints) -> Stretches:
-    # Only pieces inside are read. Borders are sorted and distinct, at least two; the last may be
-    # the end.
+    # Only pieces between the borders are read. Borders are sorted and distinct, at least two; the
+    # last may be the end.
     first, end = int(borders[0]), int(borders[-1])
     low, high = np.searchsorted(series.ends, [first + 1, end]).tolist()
     packed = []
@@ -235,11 +235,11 @@ def _ends(series: Series, seen: Stretches) -> tuple[Floats, Floats]:
 
 
 def _window_means(series: Series, x: Floats, window: float) -> Floats:
-    # Means of ``x - window / 2 <= step < x + window / 2`` over all points.
+    # Means over all points with ``x - window / 2 <= step < x + window / 2``.
     with np.errstate(over="ignore"):
         low, high = (series.rank(x + side) for side in (-window / 2, window / 2))
     borders = np.unique(np.concatenate([low, high]))
-    if len(borders) < 2:  # noqa: PLR2004 - nothing lies between them
+    if len(borders) < 2:  # noqa: PLR2004 - no points between them
         return np.full(len(x), np.nan)
     cells = _stretches(series, borders)
     ends = (np.searchsorted(cells.start, low), np.searchsorted(cells.start, high))
@@ -247,10 +247,10 @@ def _window_means(series: Series, x: Floats, window: float) -> Floats:
 
 
 def _moving_averages(series: Series, x: Floats, half_life: float) -> Floats:
-    # Each finite value counts 2 ** -(distance / half_life). Weights are relative to the last value,
-    # so that one of them is 1 and none is more.
+    # Each finite value has the weight 2 ** -(distance / half_life). Weights are relative to the
+    # last value, so that the largest one is 1.
     found = _decayed(series, x, half_life, 1.0)
-    lost = ~np.isfinite(found)  # the sum is too large, the mean cannot be
+    lost = ~np.isfinite(found)  # the sum overflowed, the mean cannot
     if lost.any():
         found[lost] = enlarge(_decayed(series, x, half_life, SMALL)[lost])
     return found

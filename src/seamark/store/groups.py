@@ -1,11 +1,11 @@
-"""Row groups: parts of one journal whose points are packed, series by series.
+"""Row groups: sections of one journal whose points are packed, series by series.
 
-Integers (times, offsets, most steps) are stored as differences in as few bytes as they need, and
-floats that came from float32 in four bytes. Bytes of equal significance are stored side by side (a
-byte shuffle), which compresses better, and compressed with zstd.
+Integers (times, offsets, most steps) are stored as differences with the smallest sufficient width,
+and floats that are exact in float32 in four bytes. Bytes of equal significance are stored together
+(byte shuffle), which compresses better, and compressed with zstd.
 
 The series of a group share the columns of steps, times and offsets. Counts and bounds in the tables
-tell whether a series has to be unpacked at all.
+show whether a series has to be unpacked.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ _HEAD: Final = struct.Struct("<BBxxIqq")
 class Codec(IntEnum):
     """Encoding of the data after the codec byte; a number is never reused for another codec."""
 
-    STRIDE = 1  # first value and difference say it all
-    DELTA = 2  # differences less the smallest one, shuffled and compressed
-    FLOAT32 = 3  # float64 that are float32 exactly, shuffled and compressed
+    STRIDE = 1  # only first value and difference
+    DELTA = 2  # differences minus the smallest one, shuffled and compressed
+    FLOAT32 = 3  # float64 that are exact in float32, shuffled and compressed
     FLOAT64 = 4
 
 
@@ -83,19 +83,19 @@ def _unshuffled(data: bytes, count: int, width: int) -> np.ndarray[Any, Any]:
     planes = np.frombuffer(raw, np.uint8).reshape(width, count)
     numbers = np.empty(count, f"<u{width}")
     into = numbers.view(np.uint8).reshape(count, width)
-    for plane in range(width):  # quicker than a copy of planes.T
+    for plane in range(width):  # faster than a copy of planes.T
         into[:, plane] = planes[plane]
     return numbers
 
 
 def pack_ints(values: Ints) -> bytes:
-    """Pack int64 numbers (N,)."""
+    """Pack int64 numbers of shape (N,)."""
     count = len(values)
     if not count:
         return _HEAD.pack(Codec.STRIDE, 0, 0, 0, 0)
     first = int(values[0])
     with np.errstate(over="ignore"):
-        steps = np.diff(values)  # wraps around where it must, and back in unpack_ints
+        steps = np.diff(values)  # may wrap around; unpack_ints reverses it
     least, most = (int(steps.min()), int(steps.max())) if count > 1 else (0, 0)
     if least == most:
         return _HEAD.pack(Codec.STRIDE, 0, count, first, least)
@@ -107,7 +107,7 @@ def pack_ints(values: Ints) -> bytes:
 
 
 def is_progression(values: Floats) -> bool:
-    """Return whether numbers are an arithmetic progression of whole numbers."""
+    """Return whether numbers are an arithmetic progression of integers."""
     whole = _whole(values)
     if whole is None or not len(whole):
         return False
@@ -137,7 +137,7 @@ def _whole(values: Floats) -> Ints | None:
 
 
 def pack_floats(values: Floats) -> bytes:
-    """Pack float64 numbers (N,), NaNs with their bits."""
+    """Pack float64 numbers of shape (N,); the bits of NaNs are preserved."""
     values = np.ascontiguousarray(values, np.float64)
     whole = _whole(values)
     if whole is not None:
@@ -160,7 +160,7 @@ def unpack_floats(data: bytes) -> Floats:
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:
-    """Return byte strings as one that `split_parts` takes apart again, behind their CRC-32."""
+    """Join byte strings into one, preceded by their CRC-32; see `split_parts`."""
     joined = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
     return zlib.crc32(joined).to_bytes(_CRC_BYTES, "little") + joined
 
@@ -183,17 +183,17 @@ SMALL_BYTES: Final = 64 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 """Size up to which appended data is also read directly, in bytes."""
 GROUP_ROWS: Final = 1 << 14
-"""Rows of a full group; where the border of a picture cuts a cell, all are unpacked."""
+"""Rows of a full group. All are unpacked if the border of a plot cuts one of its cells."""
 _GROUP_VALUES: Final = 1 << 21
 _CELL_POINTS: Final = 1024
-"""Number of points of a group below which they are read when it is drawn."""
+"""Number of points of a group below which it has no cells: its points are read for drawing."""
 _READ_AHEAD: Final = 16
 """Maximum number of groups whose values one query loads."""
 _FALLS, _RISES, _PROGRESSES = 0, 1, 2
-"""Flags about the steps of a group; the last means an arithmetic progression of integers."""
+"""Direction of the steps of a group; the last means an arithmetic progression of integers."""
 _STEPS: Final = 0
 _TIMES: Final = -1
-"""Numbers, used by no path, of the rows with data shared by the series of a group."""
+"""Path numbers, not used by paths, of the rows with data shared by the series of a group."""
 _INSERT: Final = insertion(schema.chunk)
 _chunk: Final = schema.chunk.c
 _DROP: Final = sa.delete(schema.chunk).where(
@@ -269,7 +269,7 @@ _BOUNDS: Final = sa.select(
 
 @dataclass(slots=True)
 class Group:
-    """Row group to be stored; ``records`` are offsets of frames that may hold other points."""
+    """Row group to be stored; ``records`` has offsets of frames that may hold other points."""
 
     journal: int
     place: int
@@ -279,7 +279,7 @@ class Group:
 
 @dataclass(slots=True)
 class Gathering:
-    """Decoded rows of one journal on their way into groups; the next starts at ``place``, bytes."""
+    """Collector of decoded rows of one journal; the next group starts at offset ``place``."""
 
     journal: int
     place: int
@@ -288,7 +288,7 @@ class Gathering:
     _records: list[int] = field(default_factory=list)
 
     def add(self, decoded: Decoded, block: Block, end: int) -> None:
-        """Add the decoded rows of a block up to an offset; groups end only at such offsets."""
+        """Add the decoded rows of a block up to offset ``end``; groups end only at such offsets."""
         self._batches += decoded.batches
         self._records += [
             block.base + frame[0] for frame in decoded.records if may_hold_points(block, frame)
@@ -301,7 +301,7 @@ class Gathering:
             self.end(end)
 
     def _end_full(self) -> None:
-        # A frame of many rows may be in several groups: the places of those that begin within it
+        # A frame of many rows may be in several groups: the places of groups that begin within it
         # count up from its offset. They are fewer than its bytes, even if it is compressed.
         batch, start = merge(self._batches), 0
         while len(batch.step) - start > GROUP_ROWS:
@@ -316,7 +316,7 @@ class Gathering:
         self._batches = [batch.part(start, len(batch.step))] if start else [batch]
 
     def end(self, offset: int) -> None:
-        """End the current group at an offset, bytes."""
+        """End the current group at an offset, in bytes."""
         if offset > self.place:
             batch = merge(self._batches)
             self.done.append(Group(self.journal, self.place, batch, self._records))
@@ -330,7 +330,7 @@ def store_groups(
     groups: Sequence[Group],
     numbers: Mapping[str, int],
 ) -> None:
-    """Write groups, within a transaction."""
+    """Write groups within a transaction."""
     for group in groups:
         batch = group.batch
         same = batch.time is batch.t or bool((batch.time == batch.t).all())
@@ -368,14 +368,14 @@ def _bounds(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
 def drop_groups(
     database: Database, connection: sa.Connection, run: int, journal: int, place: int
 ) -> None:
-    """Remove the groups of a journal from a place on, bytes."""
+    """Remove the groups of a journal that start at or after offset ``place``."""
     database.run(connection, _DROP, run=run, journal=journal, place=place)
 
 
 def last_place(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> tuple[int, int] | None:
-    """Return start (bytes) and rows of the last group, or None if it begins within a frame."""
+    """Return start (bytes) and row count of the last group; None if it begins within a frame."""
     found = database.rows(connection, _LAST, run=run, journal=journal)
     if not found:
         return None
@@ -395,8 +395,9 @@ class StoredGroup:
         place: Offset of the start of the group in the journal, bytes.
         rising: Whether the steps never fall.
         low_t: Smallest time of a frame, nanoseconds since the Unix epoch.
-        shared: Steps, times of the frames, the caller's times and offsets of the group, packed.
-        own: Numbers of the rows that have a value, and the values, packed.
+        shared: Packed columns of the group: steps, times of the frames, the caller's times,
+            offsets.
+        own: Packed indices of the rows that have a value, and packed values.
     """
 
     journal: int
@@ -411,7 +412,7 @@ class StoredGroup:
     own: list[bytes]
 
     def picked(self, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return a column of the group in the rows of the series."""
+        """Return the rows of a column of the group in which the series has values."""
         return column[unpack_ints(self.own[0])] if self.own[0] else column
 
     def steps(self) -> Floats:
@@ -427,7 +428,7 @@ class StoredGroup:
         return self.picked(unpack_ints(self.shared[1]))
 
     def times(self, t: Ints) -> Ints:
-        """Return the caller's times where given, else ``t``, those of the frames."""
+        """Return the caller's times, or the times of the frames ``t`` if the caller gave none."""
         return self.picked(unpack_ints(self.shared[2])) if self.shared[2] else t
 
     def offsets(self) -> Ints:
@@ -438,7 +439,7 @@ class StoredGroup:
 def load_groups(
     database: Database, connection: sa.Connection, runs: Sequence[int], numbers: Sequence[int]
 ) -> dict[tuple[int, int], list[StoredGroup]]:
-    """Return groups by (run, number of the path), in the order of the journals."""
+    """Return lists of groups by (run, number of the path), in the order of the journals."""
     if not numbers or not runs:
         return {}
     wanted = sa.select(*_STORED).where(
@@ -453,7 +454,7 @@ def load_groups(
 def load_group(
     database: Database, connection: sa.Connection, run: int, number: int, journal: int, place: int
 ) -> StoredGroup:
-    """Return one series in one group."""
+    """Return the part of a series in one group."""
     at = {"run": run, "number": number, "journal": journal, "place": place}
     ((_, _, group),) = _stored(database.rows(connection, _ONE, **at))
     return group
@@ -462,14 +463,14 @@ def load_group(
 def group_bounds(
     database: Database, connection: sa.Connection, run: int, number: int
 ) -> list[tuple[int, int, float, float, int]]:
-    """Return journal, place, first and last step, first time (ns) of a series' groups."""
+    """Return (journal, place, low step, high step, low time in ns) of a series' groups."""
     return sorted(database.rows(connection, _BOUNDS, run=run, number=number))
 
 
 def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
     here: tuple[int, ...] = ()
     size, times, shared = 0, [b"", b"", b""], [b""]
-    rows.sort(key=itemgetter(0, 1, 2, 3))  # the columns that the series share come first
+    rows.sort(key=itemgetter(0, 1, 2, 3))  # shared columns come first
     for run, journal, place, path, count, *facts, data in rows:
         parts = split_parts(data)
         if path == _TIMES:
@@ -485,10 +486,10 @@ def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup
 
 
 class DrawingGroup:
-    """A `seamark.store.steps.Piece` of a stored series, read only as needed for drawing.
+    """Group of a stored series as a `seamark.store.steps.Piece`, read only as needed for drawing.
 
-    Its steps are places on the x axis. ``facts`` are journal, place, count, direction of steps,
-    first and last step, smallest time, and cells, as in the tables.
+    Its steps are places on the x axis. ``facts`` are the columns journal, place, count, direction
+    of steps, first and last step, smallest time, and cells.
     """
 
     def __init__(self, series: _DrawingSeries, facts: Sequence[Any]) -> None:
@@ -508,7 +509,7 @@ class DrawingGroup:
         self.rising = bool((x[1:] >= x[:-1]).all())
 
     def count_from(self, start: int) -> None:
-        """Move the points to consecutive numbers."""
+        """Move the points to consecutive integers on the x axis."""
         self.first, self.last = float(start), float(start + self.count - 1)
         self.rising, self.stride = True, (start, 1)
 
@@ -528,12 +529,12 @@ class DrawingGroup:
         return unpack_floats(self._series.values(self.journal, self.place))
 
     def cells(self) -> bytes | None:
-        """Return the cells that were packed with its values."""
+        """Return the packed cells; None if the group has none."""
         return None if self._cells is None else split_parts(self._cells)[0]
 
 
 class _DrawingSeries:
-    # Returned data is not kept: a series may be longer than the memory.
+    # Returned data is not cached: a series may be larger than the memory.
 
     def __init__(
         self, database: Database, connection: sa.Connection, run: int, number: int
@@ -568,7 +569,7 @@ def drawing_groups(
 def record_offsets(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> list[int]:
-    """Return byte offsets of the frames that may hold points other than numbers, sorted."""
+    """Return sorted byte offsets of the frames that may hold points other than numbers."""
     found: list[int] = []
     for (data,) in database.rows(connection, _SHARED, run=run, journal=journal):
         found += unpack_ints(split_parts(data)[1]).tolist()

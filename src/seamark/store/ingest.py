@@ -1,7 +1,7 @@
-"""Folding of a run from its journals into a store, and the hash of its content.
+"""Folding of a run's journals into a store, and the hash of a run's content.
 
-New bytes are read once: the same pass updates the registers and packs points into row groups. A run
-is saved in one transaction, a very long journal in several.
+New bytes are read once: one pass updates the registers and packs points into row groups. A run is
+saved in one transaction, or in several if a journal is very long.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ __all__ = ["UNREADABLE", "Folding", "Saving", "prefix_crc"]
 
 
 def derive_content(run: RunState) -> None:
-    """Update ``sys/content_hash``, over any recorded value, if its sources changed."""
+    """Update ``sys/content_hash`` if its sources changed, replacing any recorded value."""
     if run.dirty.isdisjoint((CONTENT, VERSION)) and not any(map(is_parameter, run.dirty)):
         return
     run.need_all()
@@ -81,8 +81,8 @@ def derive_content(run: RunState) -> None:
     if text is None and CONTENT not in run.attributes:
         return
     state = run.family(CONTENT, "atom")
-    if isinstance(state, AtomState):  # as it is for every atom
-        state.key = key  # without anything to hash it shows nothing, as if it had never been there
+    if isinstance(state, AtomState):  # always true for atoms
+        state.key = key  # NEVER, that is hidden, if there is nothing to hash
         state.type, state.value = ("null", None) if text is None else ("string", text)
 
 
@@ -91,7 +91,7 @@ _UID: Final = attrgetter("uid")
 _NUMBER: Final = attrgetter("number")
 _facts: Final = attrgetter("offset", "stopped", "tail", "gaps", "errors")
 _STEP_BYTES: Final = 64 << 20
-"""Number of bytes after which folded data is saved, so that memory does not grow with a journal."""
+"""Number of folded bytes after which data is saved, to limit the memory used for a long journal."""
 _REMADE_BYTES: Final = 4 << 20
 """Size up to which an incomplete group is rewritten with appended data, in bytes."""
 _TRIES: Final = 5
@@ -108,15 +108,17 @@ class Folding:
         run: Run id.
         sources: Opens a journal by its file name.
         now_ns: Clock, nanoseconds since the Unix epoch.
-        unknown: Whether the store is known not to have it; if it has, saving is a `Conflict`.
-        heard: Returns when the last bytes of a journal came from another machine, by its file name,
-            ns since the Unix epoch; left out for files of this machine.
+        unknown: Whether the caller knows that the store lacks the run; if it is there, saving
+            raises `Conflict`.
+        heard: Returns, for a file name, when the last bytes of the journal arrived from another
+            machine, in ns since the Unix epoch; omitted for files of this machine.
 
     Attributes:
-        waiting: Files at whose end more may become readable without a change of their size.
-        failed: Files that could not be opened now, though they may be another time.
-        groups: New groups of rows, and in ``dropped`` journal and place of those that they replace.
-        anew: Whether everything that is stored of the run is replaced.
+        waiting: Files whose end may become readable without a change of their size.
+        failed: Files that could not be opened, but may be later.
+        groups: New row groups. ``dropped`` has journal and place of the row groups that they
+            replace.
+        anew: Whether all stored data of the run is replaced.
     """
 
     def __init__(
@@ -155,19 +157,19 @@ class Folding:
         return any(journal.touched for journal in self.run.state.journals.values())
 
     def begin_anew(self) -> None:
-        """Discard the folded state, as a journal no longer begins with the same bytes."""
+        """Discard the folded state, because a journal no longer begins with the same bytes."""
         self.anew = not self.is_new
         self.run.state = RunState()
 
     def take_up(self, journals: Mapping[bytes, str]) -> None:
-        """Add new journals, headers first: points that these hide are never counted."""
+        """Add new journals, headers first, so that points hidden by a header are never counted."""
         known = self.run.state.journals.values()
         uids, numbers = set(map(_UID, known)), map(_NUMBER, known)
         fresh = [one for one in journals.items() if one[0] not in uids]
         for number, (uid, name) in enumerate(fresh, max(numbers, default=-1) + 1):
             writer = self._writer(split_journal_name(name)[0])
             header = None
-            if len(fresh) > 1:  # what a single one hides was counted, and is counted again
+            if len(fresh) > 1:  # points that one alone hides are counted: refold
                 with contextlib.suppress(OSError), self._reader(name) as reader:
                     header = reader.header()
             self.run.state.add_journal(JournalState(writer, uid, file=name, number=number), header)
@@ -185,8 +187,8 @@ class Folding:
     # ------------------------------------------------------------------ folding
 
     def fold(self, wanted: Callable[[JournalState], bool] = lambda _: True) -> None:
-        """Fold the journals that may have something new, one open at a time."""
-        tries = 0  # one more is enough, unless somebody writes meanwhile
+        """Fold the journals that may have new data, one open file at a time."""
+        tries = 0  # a second pass is enough unless a process writes meanwhile
         while not tries or (self.run.state.needs_refold and tries <= _TRIES):
             if tries:
                 self.groups, self.dropped, self.anew = [], [], self.run.number is not None
@@ -206,13 +208,13 @@ class Folding:
         try:
             with self._reader(journal.file) as reader:
                 if journal.stopped == UNREADABLE and not journal.offset:
-                    journal.errors, journal.notes = 0, []  # that it could not be read
+                    journal.errors, journal.notes = 0, []  # the failure to read it
                 self._fold_blocks(journal, reader)
         except OSError as error:
             if journal.stopped != UNREADABLE:
                 journal.note(journal.offset, str(error))
             journal.stopped = UNREADABLE
-            if error.errno is not None:  # what is not a journal stays none
+            if error.errno is not None:  # an OSError without errno: the file is not a journal
                 self.failed.add(journal.file)
         journal.touched = journal.touched or before != _facts(journal)
         if journal.stopped in ("incomplete", "bad") and journal.tail is None:
@@ -276,9 +278,9 @@ class Folding:
     # ------------------------------------------------------------------ saving
 
     def save(self, *, more: Callable[[sa.Connection], None] | None = None) -> None:
-        """Save in a transaction; raise `Conflict` if another process folded this run meanwhile.
+        """Save in a transaction; raise `Conflict` if another process saved the run meanwhile.
 
-        ``more`` writes further rows in the same transaction.
+        ``more`` writes additional rows in the same transaction.
         """
         saving = Saving(self)
         with self.store.database.writing() as connection:
@@ -297,7 +299,7 @@ def _end_of(reader: JournalReader, start: int) -> list[int] | None:
 
 def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int:
     crc, at = journal.prefix_crc, journal.offset
-    # In parts: a gap may be longer than what fits into memory.
+    # In parts, because a gap may be larger than the memory.
     while at < block.base and (part := reader.bytes_at(min(_PART_BYTES, block.base - at), at)):
         crc, at = zlib.crc32(part, crc), at + len(part)
     return zlib.crc32(memoryview(block.data)[: block.end - block.base], crc)
@@ -339,7 +341,7 @@ _WRITES: Final = (
     _DELETE_ELEMENT,
     _INSERT_ELEMENT,
 )
-"""Tables, in the order in which their rows are written."""
+"""Statements, in the order in which they are run."""
 _COLUMNS: Final = tuple(
     column.name for column in schema.run.columns if column.name not in ("id", "project", "name")
 )
@@ -357,8 +359,8 @@ _NO_KEY: Final = (None, None, None)
 class Saving:
     """Changes to one run, prepared outside the transaction that writes them.
 
-    It holds rows and not the state that they were made of, so that many can wait for one
-    transaction. ``owner`` finds whose run it is if its writer did not say.
+    It holds rows instead of the state from which they were made, so that the changes to many runs
+    can be saved in one transaction. ``owner`` returns the owner of the run if no header names one.
     """
 
     def __init__(self, folding: Folding, owner: Callable[[], str] = str) -> None:
@@ -384,7 +386,7 @@ class Saving:
         self._rows = _rows_of(state, journals, self._numbers, keys)
 
     def write(self, connection: sa.Connection) -> None:
-        """Write it; raise `Conflict`, before anything is written, if another process did."""
+        """Write all changes, or raise `Conflict` if another process saved the run meanwhile."""
         store, database = self._store, self._store.database
         if self.number is None:
             project, name = self._place
@@ -448,7 +450,7 @@ def _add_attributes(
 ) -> None:
     for path in sorted(run.dirty, key=numbers.__getitem__):
         number, families = numbers[path], run.attributes[path]
-        alone = len(families) == 1 and not run.deletes  # most of what there is
+        alone = len(families) == 1 and not run.deletes  # the most frequent case
         first = next(iter(families.values() if alone else run.surviving(path)), None)
         for family, state in families.items():
             at = (number, FAMILY_NUMBERS[family])
@@ -459,7 +461,7 @@ def _add_attributes(
             is_shown = state is first and state.key is not NEVER
             if isinstance(state, AtomState):
                 kind, value = state.type, state.value
-                is_text = kind in ("string", "json")  # as most are
+                is_text = kind in ("string", "json")  # the most frequent types
                 columns = (None, None, None, value) if is_text else atom_columns(kind, value)
                 kept = to_json(value) if kind == "text" else None
             else:

@@ -40,14 +40,15 @@ __all__ = [
 
 @dataclass(slots=True, eq=False)
 class Store:
-    """A database with the tables of a store, and the numbers of its paths.
+    """Database with the tables of a store, and the numbers of its paths.
 
     Attributes:
-        here: Whether processes of its runs may be looked up on this machine. If not, as on a
-            server, runs are judged by their last sign of life alone, by the clock of the process
-            that folds.
+        here: Whether the processes of its runs can be looked up on this machine. If not, as on a
+            server, only the last sign of life decides whether a run is alive, by the clock of the
+            folding process.
         is_shared: Whether several threads may use it at the same time.
-        last: The run that was loaded or saved last, as it is in the database; None if it is shared.
+        last: The run that was loaded or saved last, as stored in the database; None for a shared
+            store.
     """
 
     database: Database
@@ -57,13 +58,13 @@ class Store:
     last: StoredRun | None = None
 
     def reading(self, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
-        """Return the transaction that is given, or a new one."""
+        """Return the given transaction, or a new one."""
         return self.database.reading() if given is None else contextlib.nullcontext(given)
 
 
 @dataclass(slots=True)
 class StoredRun:
-    """A run between the tables and its journals; ``number`` is None while it has no row."""
+    """Loaded state of a run; ``number`` is None while the run has no row in the tables."""
 
     project: str
     name: str
@@ -72,7 +73,7 @@ class StoredRun:
     state: RunState
 
     def saved(self, number: int | None) -> None:
-        """Mark everything as saved, under this number."""
+        """Mark all changes as saved; the run has this number."""
         self.number, self.version = number, self.version + 1
         self.state.dirty.clear()
         for journal in self.state.journals.values():
@@ -100,14 +101,14 @@ _FACTS: Final = (
 )
 _facts_of: Final = attrgetter(*_FACTS)
 _MANY: Final = 800
-"""Number of runs from which a scan of all journals is quicker than a query for these."""
+"""Number of runs above which a scan of all journals is faster than a query for these runs."""
 _RUNS_AT_ONCE: Final = 200
 _NAMES_AT_ONCE: Final = 8
 _journal: Final = schema.journal.c
 _OF_RUN: Final = sa.select(*schema.journal.c).where(_journal.run == sa.bindparam("run"))
 _OF_RUNS: Final = sa.select(*schema.journal.c).where(any_of(_journal.run, _RUNS_AT_ONCE))
 _UNDAMAGED: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
-"""End of the facts of a journal without gaps and losses that was read to its end."""
+"""End of the JSON of ``facts``, for a journal read to its end without gaps and losses."""
 _UNWELL: Final = sa.select(_journal.run, _journal.facts).where(
     _journal.facts.not_like(f"%{_UNDAMAGED}")
 )
@@ -166,7 +167,7 @@ def _journal_of(row: Sequence[Any], *, facts: bool = True) -> JournalState:
 
 
 def journal_row(journal: JournalState) -> tuple[Any, ...]:
-    """Return the row of a journal without the number of its run, in the order of the columns."""
+    """Return the row of a journal, in the order of the columns, without the number of its run."""
     return (
         journal.number,
         journal.file,
@@ -200,7 +201,7 @@ def load_journals(store: Store, connection: sa.Connection, run: int) -> list[Jou
 def load_many_journals(
     store: Store, connection: sa.Connection, runs: Iterable[int]
 ) -> Iterator[tuple[int, JournalState]]:
-    """Yield run and journal of some runs, without ``_FACTS``."""
+    """Yield (number of the run, journal) for several runs; the journals lack their ``facts``."""
     for some in in_parts(runs, _RUNS_AT_ONCE):
         rows = store.database.rows(connection, _OF_RUNS, **some)
         for row in sorted(rows, key=itemgetter(0, 1)):
@@ -210,10 +211,10 @@ def load_many_journals(
 def load_losses(
     store: Store, connection: sa.Connection, runs: Sequence[int]
 ) -> dict[int, dict[str, int]]:
-    """Return counts of losses by the number of the run, only of runs that have any.
+    """Return the losses of runs as counts by kind, by number of the run; omit runs without any.
 
-    ``gaps`` in journals, ``errors`` (records that cannot be applied), ``dropped`` (what a writer
-    could not record).
+    The kinds are ``gaps`` in journals, ``errors`` (records that cannot be applied) and ``dropped``
+    (records that a writer could not write).
     """
     found: dict[int, dict[str, int]] = {}
     for run, text in _of_runs(store, connection, _UNWELL, runs):
@@ -228,7 +229,7 @@ def load_losses(
 
 
 def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return the number of attempts of runs that have several."""
+    """Return the number of attempts, by number of the run; omit runs with one attempt."""
     found: dict[int, set[int]] = {}
     for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
         found.setdefault(run, set()).add(attempt)
@@ -236,10 +237,10 @@ def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 
 
 def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return how often runs were opened to record (or resumed), if more than once."""
+    """Return how often runs were opened to record or resumed; omit runs opened once."""
     found: dict[int, set[str]] = {}
     for run, _, text, _ in load_owners(store, connection, runs):
-        header = json.loads(text or "null") or {}  # none of a journal that cannot be read
+        header = json.loads(text or "null") or {}  # empty if the journal cannot be read
         if not header.get("rank") and isinstance(lineage := header.get("lineage"), str):
             found.setdefault(run, set()).add(lineage)
     return {run: len(lineages) for run, lineages in found.items() if len(lineages) > 1}
@@ -248,14 +249,14 @@ def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 def load_owners(
     store: Store, connection: sa.Connection, runs: Sequence[int]
 ) -> Iterator[tuple[int, int, str, int]]:
-    """Yield run, last sign of life (ns, local clock), HEADER (JSON) and end of owning journals."""
+    """Yield run, last sign of life (ns, local clock), HEADER (JSON) and closed flag by journal."""
     yield from _of_runs(store, connection, _OWNERS, runs)
 
 
 def _of_runs(
     store: Store, connection: sa.Connection, journals: sa.Select[Any], runs: Sequence[int]
 ) -> Iterator[tuple[Any, ...]]:
-    # Of very many runs one walk is quicker than many questions.
+    # For very many runs, one scan is faster than many queries.
     if len(runs) > _MANY:
         wanted = set(runs)
         for part in store.database.stream(connection, journals):
@@ -270,7 +271,7 @@ def _of_runs(
 def names_before(
     store: Store, run: int, journal: int, before: int, connection: sa.Connection | None = None
 ) -> Names:
-    """Return the names of a journal as of an offset, loaded on demand."""
+    """Return the names that a journal defines before an offset, loaded on demand."""
     where = {"run": run, "journal": journal, "before": before}
 
     def load(
@@ -294,7 +295,7 @@ def names_before(
 def _newest_of(
     store: Store, connection: sa.Connection, statement: Any, numbers: list[int], where: Any
 ) -> dict[int, Any]:
-    # Of several values of one number the last counts.
+    # The last definition of a number is valid.
     found: dict[int, Any] = {}
     for some in in_parts(numbers, _NAMES_AT_ONCE):
         found.update(store.database.rows(connection, statement, **where, **some))

@@ -1,7 +1,7 @@
-"""Loading of the state of runs, limited to the parts that are asked for.
+"""Loading of the state of runs, limited to the requested parts.
 
-Of two processes that fold a run at once, the second to save learns from the version of the run's
-row that it has to look again.
+If two processes fold a run at the same time, the second to save finds a changed version in the
+run's row and has to repeat its work.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ _FIND_MANY: Final = sa.select(_run.project, _run.name, *_OF_ROW, _run.registers)
 
 
 class Keys:
-    """Keys as JSON: the journal's number in place of its uid; ``numbers`` are these, by uid."""
+    """Conversion of keys to JSON, with the number of a journal instead of its uid."""
 
     def __init__(self, journals: Iterable[JournalState]) -> None:
         self.numbers: dict[bytes, int] = {}
@@ -114,13 +114,13 @@ class Keys:
             self.numbers[journal.uid], self._uids[journal.number] = journal.number, journal.uid
 
     def pack(self, key: Key) -> list[int]:
-        """Return time, number of the journal and index of a key."""
+        """Return the time, journal number and index of a key."""
         return (
             [0, -1, -1] if key is NEVER or key == NEVER else [key[0], self.numbers[key[1]], key[2]]
         )
 
     def unpack(self, packed: Sequence[int]) -> Key:
-        """Return the key that was packed."""
+        """Return the key that `pack` packed."""
         return NEVER if packed[1] < 0 else (packed[0], self._uids[packed[1]], packed[2])
 
 
@@ -128,7 +128,7 @@ class Keys:
 
 
 def new_run(project: str, name: str) -> StoredRun:
-    """Return a new run, whose version is random: a removed run that comes back needs another."""
+    """Return a new run, with a random version to distinguish it from an earlier, removed run."""
     return StoredRun(project, name, None, secrets.randbits(48), RunState())
 
 
@@ -140,7 +140,7 @@ def load_run(
     *,
     for_fold: bool = False,
 ) -> StoredRun | None:
-    """Return a run as it was saved, or None; with ``for_fold`` for use after the transaction."""
+    """Return a saved run or None; with ``for_fold``, it can be used after the transaction."""
     run, store.last = store.last, None
     found = store.database.rows(connection, _FIND_RUN, project=project, name=name)
     if not found:
@@ -201,7 +201,7 @@ def places_of(
 def numbers_of(
     store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]]
 ) -> dict[int, tuple[str, str]]:
-    """Return (project, run id) by number, without runs that are gone."""
+    """Return (project, run id) by number, without removed runs."""
     if len(refs) <= RUNS_AT_ONCE:
         return {one.number: ref for ref, one in places_of(store, connection, refs).items()}
     rows, wanted = store.database.rows(connection, _NUMBERS), set(refs)
@@ -211,7 +211,7 @@ def numbers_of(
 def load_many(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], StoredRun]:
-    """Return runs for reading points, without attributes and ``facts`` of journals."""
+    """Return runs for reading points, without attributes and without ``facts`` of journals."""
     wanted = set(refs)
     found: dict[int, StoredRun] = {}
     registers: dict[int, str] = {}
@@ -237,7 +237,7 @@ def load_attributes(
     paths: Collection[str] | None = None,
     namespaces: Collection[str] = (),
 ) -> Attributes:
-    """Return the families of paths (None: all), and at and below namespaces."""
+    """Return the families at paths (None: all paths), and at and below namespaces."""
     database, unpack = store.database, Keys(journals).unpack
     if paths is None:
         rows = database.rows(connection, _ATTRIBUTES, run=run)
@@ -257,7 +257,7 @@ def load_attributes(
 def _rows_at(
     store: Store, connection: sa.Connection, run: int, paths: Collection[str]
 ) -> Iterator[tuple[Any, ...]]:
-    # Short lists of paths are filled up, so that one statement serves.
+    # Short lists of paths are padded, so that one compiled statement is enough.
     numbers = store.numbers.known(connection, paths).values()
     size, statement = (_MANY, _AT_MANY) if len(numbers) > 4 * _FEW else (_FEW, _AT_FEW)
     for some in in_parts(numbers, size):
@@ -286,14 +286,14 @@ def _loader(store: Store, run: int, given: sa.Connection | None) -> Any:
         try:
             with store.reading(given) as connection:
                 return load_attributes(store, connection, run, journals, paths, namespaces)
-        except KeyError as error:  # a key of a journal that somebody else took up meanwhile
+        except KeyError as error:  # the key of a journal that another process added meanwhile
             raise Conflict from error
 
     return load
 
 
 def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
-    """Remove all rows of a run but its own."""
+    """Remove all rows of a run except its row in the runs table."""
     for statement in _DELETES:
         store.database.run(connection, statement, run=run)
 
@@ -301,7 +301,8 @@ def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
 def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
     """Remove a run, within a transaction.
 
-    Its own row goes first: a process that is saving the run has locked it, or finds it gone.
+    The row in the runs table is removed first: a process that saves the run has either locked it,
+    or finds it missing.
     """
     store.database.run(connection, _DELETE_RUN, run=run)
     delete_rows(store, connection, run)

@@ -1,4 +1,4 @@
-"""Decoder from packed frames to columns of numbers, without an object for each point."""
+"""Decoder of packed frames to columns of numbers, without creating an object for each point."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _POINTS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
 
 
 class RowBatch(NamedTuple):
-    """Rows of one journal, and which series have a value in which of them.
+    """Rows of one journal, and the values of series in them.
 
     Attributes:
-        offset: Of the frame, bytes, int64 (N,).
-        t: Of the frame, nanoseconds since the Unix epoch, int64 (N,).
-        time: The caller's own time where one was given, else ``t``.
-        step: float64 (N,).
-        series: By path: the rows that have a value (None: all), and the values.
+        offset: Offset of the frame, bytes, int64 (N,).
+        t: Time of the frame, nanoseconds since the Unix epoch, int64 (N,).
+        time: Time given by the caller, otherwise ``t``.
+        step: Step, float64 (N,).
+        series: For each path, the indices of rows with a value (None: all rows), and the values.
     """
 
     offset: Ints
@@ -41,7 +41,7 @@ class RowBatch(NamedTuple):
     series: dict[str, tuple[Ints | None, Floats]]
 
     def part(self, start: int, end: int) -> RowBatch:
-        """Return some consecutive rows."""
+        """Return consecutive rows, from ``start`` to before ``end``."""
         rows = slice(start, end)
         series: dict[str, tuple[Ints | None, Floats]] = {}
         for path, (own, values) in self.series.items():
@@ -54,7 +54,7 @@ class RowBatch(NamedTuple):
         return RowBatch(self.offset[rows], self.t[rows], self.time[rows], self.step[rows], series)
 
     def points(self, path: str) -> tuple[Ints, Ints, Floats, Floats]:
-        """Return offset, t, step and value of the points of one series."""
+        """Return the offsets, times, steps and values of one series."""
         rows, values = self.series[path]
         if rows is None:
             return self.offset, self.t, self.step, values
@@ -67,9 +67,9 @@ class Decoded:
 
     Attributes:
         batches: Rows of numbers.
-        records: Frames that hold JSON, or that this version does not know.
-        points: Count, first and last time of readable frames with numbers of the training.
-        notes: (offset, message, count) of what could not be decoded.
+        records: Frames with JSON, or of an unknown kind.
+        points: (count, first time, last time) of readable frames with numbers of the training.
+        notes: (offset, message, count) of frames that could not be decoded.
     """
 
     batches: list[RowBatch] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Decoded:
     notes: list[tuple[int, str, int]] = field(default_factory=list)
 
     def saw(self, paths: Iterable[str | None], count: int, first_t: int, last_t: int) -> None:
-        """Count frames with numbers, if one of the series is the training's."""
+        """Count frames with numbers if one of the series belongs to the training."""
         if any(map(is_progress, filter(None, paths))):
             self.points.append((count, first_t, last_t))
 
@@ -89,17 +89,17 @@ def decode(
     wanted: frozenset[str] | None = None,
     stop: int | None = None,
 ) -> Decoded:
-    """Return the contents of a block of whole valid frames, of the ``wanted`` series or of all.
+    """Decode a block of whole valid frames, for the ``wanted`` series or all series.
 
-    ``names``, as of the beginning of the block, learns what the block defines. Frames from the
-    offset ``stop`` on are left out.
+    ``names`` has the names defined before the block; those defined in the block are added. Frames
+    from the offset ``stop`` on are skipped.
     """
     frames = block.frames if stop is None else block.frames.before(stop - block.base)
     return _Decoder(block, names, wanted).run(frames)
 
 
 def is_progress(path: str) -> bool:
-    """Return whether a point shows progress of the training, unlike the load of the machine."""
+    """Return whether points of a path show progress of the training, unlike the machine's load."""
     return not path.startswith("monitoring/")
 
 
@@ -130,7 +130,7 @@ class _Decoder:
             try:
                 payload = payload_of(self.block.data, frame)
                 if int.from_bytes(payload[:4], "little") in known.get(frame[1], ()):
-                    self._rows(frames, is_row, start, index)  # they have the old meaning
+                    self._rows(frames, is_row, start, index)  # earlier rows use the old definition
                     start = index
                 take(self, frame, payload)
             except (ValueError, struct.error) as error:
@@ -145,7 +145,7 @@ class _Decoder:
     # ------------------------------------------------------------------ names
 
     def _path(self, frame: RawFrame, payload: bytes) -> None:
-        # A number whose path is invalid stands for nothing.
+        # A number with an invalid path is kept with an empty path.
         number, path = int.from_bytes(payload[:4], "little"), legible(payload[4:].decode())
         size = len(path.encode())
         if not 0 < size <= PATH_BYTES:
@@ -213,7 +213,7 @@ class _Decoder:
             if path is None or not self._wants(path):
                 continue
             values = floats[starts + (skip + place)]
-            if path in series:  # a schema that names a path twice
+            if path in series:  # a schema with a repeated path
                 everyone = np.arange(len(step))
                 self.found.batches.append(
                     RowBatch(offset, t, time, step, {path: (everyone, values)})
@@ -316,7 +316,7 @@ class _Decoder:
 
 
 def may_hold_points(block: Block, frame: RawFrame) -> bool:
-    """Return whether a frame may hold points of series that are not numbers."""
+    """Return whether a frame may hold points of series other than numbers."""
     if frame[1] not in _POINTS:
         return False
     if frame[1] != Kind.OP:
@@ -328,7 +328,7 @@ def may_hold_points(block: Block, frame: RawFrame) -> bool:
 
 
 def merge(batches: Sequence[RowBatch]) -> RowBatch:
-    """Merge batches of one journal, in the order of writing."""
+    """Merge batches of one journal into one, in the order of writing."""
     if len(batches) == 1:
         return batches[0]
     if not batches:
@@ -339,7 +339,7 @@ def merge(batches: Sequence[RowBatch]) -> RowBatch:
     ]
     starts = np.cumsum([0, *(len(batch.step) for batch in batches)])
     order = np.argsort(columns[0], kind="stable")
-    if not (order[1:] > order[:-1]).all():  # mostly in order: nothing is copied
+    if not (order[1:] > order[:-1]).all():  # usually in order: no copy
         columns = [column[order] for column in columns]
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

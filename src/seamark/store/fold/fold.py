@@ -1,14 +1,14 @@
-"""Folding: from frames to the state of a run, by table B of ``docs/explanation/journal.md``.
+"""Folding of frames into the state of a run, by table B of ``docs/explanation/journal.md``.
 
-`fold` takes the frames of one journal after the other, in any batches; the visible state does not
-depend on the order in which journals are read. Operations are kept in registers
-(`seamark.store.fold.registers`) that forget nothing a later operation may need; only summaries of
-series are accumulated. Where that cannot be exact any more (a delete arrives after points on both
-sides of it were counted, or an attempt hides counted points), the run gets ``needs_refold``:
-another pass, by a run that knows beforehand what hides points (`RunState.anew`), gives the exact
-result.
+`fold` applies the frames of one journal after the other, in batches of any size. The visible state
+does not depend on the order in which journals are read. Registers (`seamark.store.fold.registers`)
+keep everything that a later operation may need; only summaries of series are accumulated. If a
+summary can no longer be exact (a delete arrives after points on both sides of it were counted, or
+an attempt hides counted points), the run gets ``needs_refold``. A second pass, which starts with
+the facts that hide points (`RunState.anew`), then gives the exact result.
 
-The content of a frame never raises: what cannot be applied is counted in ``errors``.
+The content of a frame never raises an error: frames that cannot be applied are counted in
+``errors``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _STATES: Final = frozenset(
 
 
 def fold(run: RunState, writer: str, block: Block) -> Decoded:
-    """Apply the next block of a journal, of whole valid frames, to a run; return it decoded."""
+    """Decode the next block of a journal, of whole valid frames, and apply it to a run."""
     journal = run.journals[writer]
     journal.touched = True
     decoded = decode(block, journal.names)
@@ -75,7 +75,7 @@ def fold(run: RunState, writer: str, block: Block) -> Decoded:
 def _advance(journal: JournalState, block: Block) -> None:
     frames, pos = block.frames, int(block.frames.place[-1])
     if journal.first_t is None:
-        # Sums of times before the epoch may not fit.
+        # Sums of times before the epoch may overflow.
         journal.first_t = max(0, int(frames.t[0]))
     journal.last_t = max(0, int(frames.t[-1]))
     journal.closed = bool(frames.kind[-1] == Kind.CLOSE)
@@ -93,7 +93,7 @@ class _Record(NamedTuple):
 
 @dataclass(slots=True)
 class _Folding:
-    # Records first, then rows of numbers in bulk: folding does not depend on order.
+    # Records are applied first, then rows of numbers in bulk; the order does not matter.
 
     run: RunState
     journal: JournalState
@@ -116,8 +116,8 @@ class _Folding:
                 self._extend(path, *batch.points(path))
 
     def _records(self, decoded: Decoded) -> list[_Record]:
-        """Return the records that can be read, and load what everything decoded concerns."""
-        paths, namespaces = {"sys/trashed"}, set[str]()  # that one stands in the row of the run
+        """Return the readable records, and load the stored state of all decoded paths."""
+        paths, namespaces = {"sys/trashed"}, set[str]()  # a column of the run's row
         for batch in decoded.batches:
             paths.update(batch.series)
         records = []
@@ -126,7 +126,7 @@ class _Folding:
                 records.append(record)
                 _touched(record, paths, namespaces)
         if not _OF_FORKS.isdisjoint(paths):
-            paths |= _OF_FORKS  # neither says anything alone
+            paths |= _OF_FORKS  # both are needed
         self.run.need(paths, namespaces)
         return records
 
@@ -158,7 +158,7 @@ class _Folding:
         if not isinstance(record.said, dict):
             msg = f"header: expected an object, got {type(record.said).__name__}"
             raise TypeError(msg)
-        if not self.journal.header_text:  # else the first one counts
+        if not self.journal.header_text:  # only the first one is valid
             self.run.take_header(self.journal, sound_header(record.said))
 
     def _close(self, record: _Record) -> None:
@@ -175,7 +175,7 @@ class _Folding:
     def _each(
         self, items: Iterable[Any], t: int, offset: int, apply: Callable[[Any, Key], None]
     ) -> None:
-        # A bad item must not affect the others.
+        # An invalid item must not affect the others.
         uid = self.journal.uid
         for index, item in enumerate(items):
             try:
@@ -260,7 +260,7 @@ class _Folding:
         key = (t, self.journal.uid, 0)
         state = self._register(record, "statistic", StatisticState)
         state.key = max(state.key, key)
-        # As with points, what a later attempt goes back behind is hidden.
+        # As for points, states after the position at which a later attempt resumed are hidden.
         self.journal.point_end = max(self.journal.point_end, offset)
         self._progress(record["path"], t)
         if offset < self.run.cut(self.journal):
@@ -281,7 +281,7 @@ class _Folding:
             self.run.started = t if self.run.started is None else min(self.run.started, t)
 
     def _ignored_op(self, record: dict[str, Any], t: int, offset: int) -> None:
-        """Change nothing: it concerns checkpoints or the drawing of a series."""
+        """Ignore an op for checkpoints or the display of a series."""
 
     # ------------------------------------------------------------------ points
 
@@ -321,7 +321,7 @@ class _Folding:
         if cut <= offset[-1]:
             seen = offset < cut
         if after[0] >= t[0]:
-            # Within one journal times rise; only another writer's delete can share a frame's time.
+            # Times rise within a journal, so only another writer's delete can have a frame's time.
             newer = t > after[0] if journal.uid <= after[1] else t >= after[0]
             seen = newer if isinstance(seen, slice) else seen & newer
         t, step, value = t[seen], step[seen], value[seen]

@@ -1,4 +1,4 @@
-"""Choice of the runs of a selection, by asking the database."""
+"""Database queries for the runs of a selection."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NUMBER, _TEXT, _NAN, _NOTHING = range(4)
 
 
 _run: Final = schema.run.c
-# Of a run, behind its state; `Chosen.facts` has them in this order.
+# Columns that follow the state of a run in `Chosen.facts`.
 _FACTS: Final = (
     sa.func.coalesce(_run.sys_id, _run.name),
     _run.detail,
@@ -59,7 +59,7 @@ _FACTS: Final = (
 
 
 class Chosen:
-    """The runs of a selection, in order; ``total`` ignores limit and offset, None if uncounted."""
+    """Selected runs, in order. ``total`` ignores limit and offset; None if not counted."""
 
     def __init__(self, rows: list[tuple[Any, ...]], total: int | None) -> None:
         self.total = total
@@ -67,27 +67,27 @@ class Chosen:
 
     @functools.cached_property
     def numbers(self) -> list[int]:
-        """Their numbers in the store."""
+        """Numbers of the runs in the store."""
         return [row[0] for row in self._rows]
 
     @functools.cached_property
     def refs(self) -> list[tuple[str, str]]:
-        """Their projects and ids."""
+        """Projects and ids of the runs."""
         return [(row[1], row[2]) for row in self._rows]
 
     @functools.cached_property
     def states(self) -> dict[int, str]:
-        """Their states, by number."""
+        """States of the runs, by number."""
         return {row[0]: row[3] for row in self._rows}
 
     @property
     def facts(self) -> list[tuple[Any, ...]]:
-        """State, shown id, detail, owner, times (ns) and whether trashed of each, if asked for."""
+        """State, shown id, detail, owner, times (ns) and trash flag of each run, if requested."""
         return [row[3:] for row in self._rows]
 
 
 def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
-    """Return the state of a run as SQL, with ``"crashed"`` derived."""
+    """Return an SQL expression for the state of a run, including the derived ``"crashed"``."""
     run, dead = schema.run.c, []
     if store.here:
         fresh = store.database.rows(connection, _FRESH, since=now_ns - SETTLE_NS)
@@ -125,12 +125,13 @@ def choose(
     counted: bool = True,
     facts: bool = False,
 ) -> Chosen:
-    """Return the runs that match, in order.
+    """Return the matching runs, in order.
 
-    ``unknown`` is called with an error for each requested path that no run has, and raises it by
-    default. With ``counted``, all matching runs are counted if the limit cuts them off; with
-    ``facts``, the facts of all of them are read. Raises `ArgumentError`, or `QueryError` if the
-    query breaks the grammar, or compares or sorts values that cannot be compared or sorted.
+    ``unknown`` is called with an error for each requested path that no run has; by default it
+    raises the error. With ``counted``, ``total`` is determined even if the limit excludes some
+    runs. With ``facts``, the facts of all returned runs are read. Raises `ArgumentError`, or
+    `QueryError` if the query has a syntax error, or compares or sorts values that cannot be
+    compared or sorted.
     """
     search = _Search(store, connection, selection, now_ns, unknown)
     start, limit = selection.offset, selection.limit
@@ -138,7 +139,7 @@ def choose(
     if limit is None:
         rows = search.rows((*columns, *_FACTS) if facts else columns)
         return Chosen(rows[start:], len(rows))
-    # What else is read of a run takes no part in sorting all of them.
+    # Sort only the numbers of runs: further columns are read for the returned runs alone.
     numbers = [number for (number,) in search.rows((_run.id,))]
     total = None
     if len(numbers) < limit and (numbers or not start):
@@ -151,7 +152,7 @@ def choose(
 
 
 def count_runs(store: Store, connection: sa.Connection, selection: Selection, now_ns: int) -> int:
-    """Return how many runs match, regardless of limit and offset; see `choose`."""
+    """Return the number of matching runs, regardless of limit and offset; see `choose`."""
     return _Search(store, connection, selection, now_ns, lambda _: None).count()
 
 
@@ -246,7 +247,7 @@ class _Search:
         run, field = schema.run, self._field
         derived = derived_column(field.path, self.state)
         if field.path == "sys/creation_time" and not self._selection.ascending:
-            yield run, ([], [])  # the order of runs that are alike; an unknown time is 0
+            yield run, ([], [])  # the default order; an unknown time is 0
         elif derived is not None:
             yield run, _keys_of(derived)
         elif field.path == CRASH_REASON:
@@ -255,7 +256,7 @@ class _Search:
             yield run, ([], [])
         else:
             by = holder(self._store, self._connection, field.path)
-            # SQLite sorts all the runs of a root in less time than it takes to look twice.
+            # In SQLite, sorting all runs of a root is faster than two queries.
             is_large = self._store.database.dialect != "sqlite" and by is run.c.id
             is_indexed = field.aggregate in (None, "last", "min", "max")
             if is_large and is_indexed and self._selection.limit is not None:
@@ -279,7 +280,7 @@ def _named(
 
 
 _Keys = tuple[list[sa.ColumnElement[Any]], list[sa.ColumnElement[Any]]]
-"""Sort keys: the first always ascending, then in the requested direction."""
+"""Sort keys: those that always ascend, and those in the requested direction."""
 
 
 def _keys_of(value: sa.ColumnElement[Any]) -> _Keys:
@@ -287,7 +288,7 @@ def _keys_of(value: sa.ColumnElement[Any]) -> _Keys:
 
 
 def _in_order_of_numbers(path: int, field: Field) -> tuple[sa.FromClause, _Keys]:
-    # A database that walks along the index can stop at the end of a page.
+    # A database that scans the index in order can stop at the end of a page.
     row, series = schema.attribute.c, schema.series.c
     here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
     if field.aggregate in (None, "last"):
@@ -302,8 +303,8 @@ def _in_order_of_numbers(path: int, field: Field) -> tuple[sa.FromClause, _Keys]
 def _with_sort_keys(
     path: int, field: Field, by: sa.ColumnElement[Any]
 ) -> tuple[sa.FromClause, _Keys]:
-    # Numbers come first, then texts, then NaN, then nothing, whatever the direction. "by" selects
-    # the row of each run.
+    # Order in both directions: numbers, texts, NaN, missing values. "by" selects the row of each
+    # run.
     row, series = schema.attribute.c, schema.series.c
     here = sa.and_(row.run == by, row.path == path, row.visible == 1)
     joined = schema.run.outerjoin(schema.attribute, here)
@@ -319,8 +320,8 @@ def _with_sort_keys(
         (klass.is_(None), sa.case((row.text.is_(None), _NOTHING), else_=_TEXT)),
         else_=_NUMBER,
     )
-    # Of one kind and class each of these is null for all or for none: databases sort null at
-    # different ends.
+    # Databases sort null at different ends. Each of these keys is therefore null for all or for
+    # none of the rows of one kind and class.
     text = sa.case((klass.is_(None), row.text))
     whole = sa.case((klass.is_not(None), sa.func.coalesce(row.whole, 0)))
     return joined, ([kind], [klass, row.number, whole, text])

@@ -1,4 +1,4 @@
-"""Types of values that a comparison can match, and times in queries."""
+"""Types of values to which a comparison applies, and times in queries."""
 
 from __future__ import annotations
 
@@ -45,19 +45,20 @@ _MONTHS: Final = 12
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_US: Final = ((1 << 63) - 1) // 1000
 _FIRST_US: Final = -_LAST_US
-"""Earliest time of a run in microseconds: times are 64-bit nanoseconds."""
+"""Earliest time of a run in microseconds, because times are 64-bit nanoseconds."""
 
 
 def is_moment(text: str) -> bool:
-    """Return whether a text is a time."""
+    """Return whether a text is an accepted time."""
     return _AGO.fullmatch(text) is not None or instant(text) is not None
 
 
 def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
-    """Return microseconds since the Unix epoch of a time; None if the text is none.
+    """Return a time in microseconds since the Unix epoch; None if the text is not a time.
 
-    ISO 8601 (without offset in UTC, or in this computer's time zone with ``local``), or minutes,
-    hours, days, weeks or calendar months before now, as in Neptune: ``"-2h"``, ``"-1M"``.
+    The text is in ISO 8601 (without offset in UTC, or with ``local`` in the time zone of this
+    computer), or minutes, hours, days, weeks or calendar months before now, as in Neptune:
+    ``"-2h"``, ``"-1M"``.
     """
     ago = _AGO.fullmatch(text)
     when = (
@@ -85,9 +86,9 @@ GROUPS: Final = {
     "error": ("interrupted", "failed", CRASHED),
     "finished": ("suspended", "completed"),
 }
-"""Names of several states, allowed for the argument ``state`` but never a run's value.
+"""Names of groups of states, allowed in the argument ``state`` but never the state of a run.
 
-``"created"`` and ``"running"`` are groups of one state each.
+``"created"`` and ``"running"`` are states and need no group.
 """
 SYSTEM: Final = {
     "sys/id": "string",
@@ -114,11 +115,11 @@ SYSTEM: Final = {
     "sys/tags": "string_set",
     "sys/group_tags": "string_set",
 }
-"""Types of the paths that every run may have, even if none does."""
+"""Types of paths that are valid in queries even if no run has them."""
 CHILDREN: Final = "children/"
-"""Prefix of paths that refer to the parts of a run."""
+"""Prefix of paths of the child runs of a run."""
 OF_PARTS: Final = ("min", "max", "mean", "count")
-"""Aggregates of the numbers of parts."""
+"""Aggregates of the numbers of child runs."""
 NUMERIC: Final = frozenset({"int", "float", "float_series", "statistic"})
 TEXTS: Final = frozenset({"string", "string_series"})
 SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
@@ -159,11 +160,11 @@ _STATE_ALIASES: Final = {
     "killed": CRASHED,
     "paused": "suspended",
 }
-"""States, by their names in other programs."""
+"""States by their names in other programs."""
 
 
 class Fault(NamedTuple):
-    """Error in a query: 0-based place, message, and a hint to stand behind them."""
+    """Error in a query: 0-based position, message, and a hint to append."""
 
     at: int
     message: str
@@ -176,18 +177,18 @@ def _near(word: str, words: Collection[str]) -> str:
 
 
 def near_state(word: str) -> str:
-    """Return ``"; did you mean ...?"`` if a state is meant, else nothing."""
+    """Return ``"; did you mean ...?"`` for a word similar to a state, otherwise an empty string."""
     meant = _STATE_ALIASES.get(word.lower())
     return f"; did you mean {meant!r}?" if meant else _near(word, STATES)
 
 
 def words_of(types: Collection[str]) -> str:
-    """Return types in words: ``"a number or a text"``."""
+    """Return a description of types, such as ``"a number or a text"``."""
     return " or ".join(dict.fromkeys(_WORDS.get(one, one) for one in sorted(types)))
 
 
 def system_types(path: str) -> frozenset[str] | None:
-    """Return the types of a path that every run may have; None for any other path."""
+    """Return the types of a path in `SYSTEM`; None for any other path."""
     kind = SYSTEM.get(path)
     if kind is None:
         return None
@@ -195,7 +196,7 @@ def system_types(path: str) -> frozenset[str] | None:
 
 
 def stated(field: Field) -> frozenset[str] | None:
-    """Return the types that a field states itself; None for any."""
+    """Return the types implied by a field's aggregate and type; None for any type."""
     if field.aggregate in _COUNTED:
         kinds = SERIES | {"statistic"}
     elif field.aggregate in _ANY_SERIES:
@@ -206,12 +207,12 @@ def stated(field: Field) -> frozenset[str] | None:
         return None
     else:
         return _STATED.get(field.type, frozenset({field.type}))
-    # val/loss:float:min is how some write it: a series of floats
+    # also accept val/loss:float:min for a series of floats
     return kinds if field.type in (None, "int", "float", "string") else kinds & {str(field.type)}
 
 
 def fitting(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
-    """Return the types that a comparison with this value can match; None for any."""
+    """Return the types that a comparison with this value can match; None for any type."""
     said = stated(leaf.field)
     if value is None:
         return said
@@ -237,7 +238,7 @@ def _comparable(sign: str, value: Value) -> frozenset[str]:
 
 
 def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:
-    """Return the fault of comparing values of these types, none of which is in `fitting`."""
+    """Return the fault of a comparison at a path with these types; none of them is in `fitting`."""
     path, sign = leaf.field.path, leaf.operator
     said = stated(leaf.field)
     if value is None or (said is not None and not said.intersection(types)):
@@ -272,7 +273,7 @@ def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str])
 
 
 def field_fault(field: Field, types: Collection[str]) -> Fault:
-    """Return the fault of an aggregate or a type of values of these types."""
+    """Return the fault of a field whose aggregate or type does not fit these types."""
     it = f"{field.path!r} is {words_of(types)}"
     if field.aggregate is None:
         return Fault(field.at, f"{it}, not {words_of([str(field.type)])}")
@@ -299,6 +300,6 @@ def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
 
 
 def suffix_fault(word: str, at: int) -> Fault:
-    """Return the fault of a word behind a colon that is neither aggregate nor type."""
+    """Return the fault of a word after a colon that is neither an aggregate nor a type."""
     known = ", ".join((*AGGREGATES, "or a type such as float, string, stringSet"))
     return Fault(at, f"expected one of {known}; got {word!r}", _near(word, AGGREGATES))

@@ -1,7 +1,8 @@
-"""Checks of queries and columns against the paths and types that the runs of a store have.
+"""Checks of queries and columns against the paths and types in a store.
 
-A comparison that can match nothing is refused, because an empty result would be misleading. Usually
-the first run that has the path decides; only if its type does not fit are all others checked.
+A comparison that cannot match any run raises an error, because an empty result would be misleading.
+Usually only the first run with the path is checked; the others are checked only if its type does
+not fit.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _types_at_path(path: Any, kind: Any) -> sa.Select[tuple[str]]:
 @functools.cache
 def _first_types(kind: str, dialect: str) -> sa.Select[tuple[str]]:
     first = _types_at_path(schema.path.c.id, kind).limit(1)
-    # Else PostgreSQL may read all rows there are until one of the path comes.
+    # Without an order, PostgreSQL may scan the whole table for a row of the path.
     return first if dialect == "sqlite" else first.order_by(_cells["class"])
 
 
@@ -78,7 +79,7 @@ _ANY_RUN: Final = _any_run(sa.bindparam("kind"))
 
 
 def _projects() -> sa.Select[tuple[str]]:
-    # It looks once for each project, not at each run.
+    # One index lookup per project instead of one per run.
     project, first = schema.run.c.project, sa.func.min(schema.run.c.project)
     known = sa.select(first.label("project")).cte("known", recursive=True)
     following = sa.select(first).where(project > known.c.project).scalar_subquery()
@@ -88,13 +89,13 @@ def _projects() -> sa.Select[tuple[str]]:
 
 _PROJECTS: Final = _projects()
 _MAX_TRIED: Final = 16
-"""Maximum number of similar paths checked; they may no longer belong to any run."""
+"""Maximum number of similar paths checked; runs may no longer have them."""
 
 
 def in_projects(
     store: Store, connection: sa.Connection, is_meant: Callable[[str], bool] | None
 ) -> sa.ColumnElement[bool] | None:
-    """Return the condition that a run is in one of the meant projects; None for all."""
+    """Return the condition that a run is in one of the projects accepted by ``is_meant``."""
     if is_meant is None:
         return None
     return schema.run.c.project.in_(written_out(matching_projects(store, connection, is_meant)))
@@ -103,21 +104,22 @@ def in_projects(
 def matching_projects(
     store: Store, connection: sa.Connection, is_meant: Callable[[str], bool]
 ) -> list[str]:
-    """Return those of the projects of a store that are meant."""
+    """Return the projects of a store that ``is_meant`` accepts."""
     return [name for (name,) in store.database.rows(connection, _PROJECTS) if is_meant(name)]
 
 
 class KnownPaths:
-    """The paths of a store and the types of their values, of containers of one kind.
+    """Paths of a store and the types of their values, for containers of one kind.
 
     Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        unknown: Called with an error for each path asked for that no run has, unless there are no
+        store: Store with the paths.
+        connection: Connection with a transaction of the store.
+        unknown: Called with an error for each requested path that no run has, unless there are no
             runs.
-        seen: Condition that a run may be known of; None for all.
-        kind: See `seamark.paths.kind_of`.
-        readable: Tells in which projects runs' inherited tags may be known of; None for all.
+        seen: Condition that the caller may read a run; None for all.
+        kind: Kind of the containers; see `seamark.paths.kind_of`.
+        readable: Returns whether the caller may read inherited tags of the runs in a project; None
+            for all projects.
     """
 
     def __init__(
@@ -138,7 +140,7 @@ class KnownPaths:
         self._first: dict[str, frozenset[str]] = {}
 
     def learn(self, paths: Collection[str]) -> None:
-        """Ask at once for the first types at some paths that will be checked."""
+        """Load the first type of each path that will be checked, in one query."""
         asked = [path for path in paths if system_types(path) is None]
         numbers = self._store.numbers.known(self._connection, asked)
         self._first |= dict.fromkeys(asked, frozenset())
@@ -155,7 +157,7 @@ class KnownPaths:
         self._first |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
 
     def check_query(self, query: str) -> None:
-        """Check every comparison; raise `QueryError` if one can match no value."""
+        """Check every comparison; raise `QueryError` if one cannot match any value."""
         for leaf in comparisons_of(parse(query)):
             self._check_leaf(escape(query), leaf)
 
@@ -191,11 +193,11 @@ class KnownPaths:
             self._report_unknown(_QUERY, query, Field(below, None, None, leaf.field.at))
 
     def check_column(self, text: str, field: Field) -> None:
-        """Check a column that is no pattern; raises `QueryError`, as for the minimum of a text."""
+        """Check a column without wildcards; raise `QueryError`, as for the minimum of a text."""
         self._check_field("column", text, field, stated(field))
 
     def check_sort(self, text: str, field: Field) -> None:
-        """Check the path to sort by; raise `QueryError` if its values have no order."""
+        """Check the path of the sort order; raise `QueryError` if its values cannot be sorted."""
         types = self._check_field("sort_by", text, field, stated(field) or SORTABLE)
         if types:
             message = f"{field.path!r} is {words_of(types)}, by which nothing can be sorted"
@@ -203,14 +205,14 @@ class KnownPaths:
             raise error
 
     def check_pattern(self, text: str, found: Collection[str]) -> None:
-        """Report a pattern among the columns that matches no path."""
+        """Report a column pattern that does not match any path."""
         if self._seen is not None:
             found = [one for one in found if self._types(one, None) is None]
         if not found and self._is_any_run():
             self._unknown(misplaced("column", text, 0, f"no path matches {text!r:.200}"))
 
     def check_series(self, pattern: str) -> None:
-        """Report a path or pattern, of which nothing was found, if it is no float series."""
+        """Report a path or pattern without results if it does not match a float series."""
         wanted = frozenset({"float_series"})
         if any(char in pattern for char in "*?["):
             known = self._store.numbers.everything(self._connection)

@@ -1,18 +1,18 @@
-"""Parser of the query language, in which users select runs.
+"""Parser of the query language that selects runs.
 
-A superset of Neptune's NQL. A comparison names a path, perhaps its type, an operator and a value;
-comparisons are joined by AND, OR, NOT and brackets::
+The language is a superset of Neptune's NQL. A comparison has a path, optionally a type, an operator
+and a value. Comparisons are combined with AND, OR, NOT and brackets::
 
     params/lr <= 0.01 AND (`sys/tags`:stringSet CONTAINS "best" OR NOT sys/state = running)
     val/loss:min < 0.3 and sys/name =~ "resnet.*" and `my metric` IS NOT MISSING
     params/optimizer NOT IN (adam, "sgd") and sys/creation_time >= -1d
 
-Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Words are the same
-in upper and lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare word,
-which is a string.
+Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Keywords are
+case-insensitive. A value is a number, ``true``, ``false``, a quoted string, or a bare word, which
+is a string.
 
-Errors that do not depend on the runs are found here: an unknown state, ``=`` for tags, a text for a
-number. `seamark.store.query.known` finds the others.
+The parser reports errors that do not depend on the runs: an unknown state, ``=`` for tags, a text
+for a number. `seamark.store.query.known` reports all others.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _TYPES: Final = {
     "statistic": "statistic",
 }
 _WORDED: Final = frozenset({"string", "datetime", "string_series", "json"})
-"""Types whose operands are always taken literally."""
+"""Types whose operands are always strings."""
 _MAX_DEPTH: Final = 100
 
 _GRAMMAR: Final = r"""
@@ -159,10 +159,10 @@ _SPECIAL: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 
 
 def parse(text: str) -> Expression:
-    """Return the expression of a query; an empty one matches every run.
+    """Parse a query; an empty query matches every run.
 
-    Raises `QueryError` with the place if it breaks the grammar or compares what can never be
-    compared.
+    Raises `QueryError` with the position if the query has a syntax error or compares values that
+    can never be compared.
     """
     if not isinstance(text, str):
         raise argument_error(
@@ -171,7 +171,7 @@ def parse(text: str) -> Expression:
             "a string, such as 'parameters/lr = 0.5 AND tags/workers = 8'",
             QueryError,
         )
-    return _parsed(escape(text))  # as texts are kept
+    return _parsed(escape(text))  # stored texts are escaped, too
 
 
 @functools.lru_cache(maxsize=64)
@@ -186,9 +186,9 @@ def _parsed(text: str) -> Expression:
 
 
 def parse_field(text: str, what: str = "column") -> Field:
-    """Return the path and aggregate of a column such as ``val/loss:min``; a type is kept.
+    """Parse a column such as ``val/loss:min`` into path, aggregate and type.
 
-    Only an aggregate or a type after the last colon counts. Raises `QueryError` for an empty text.
+    Any other word after the last colon belongs to the path. Raises `QueryError` for an empty text.
     """
     if not isinstance(text, str) or not text.strip("`"):
         raise argument_error(text, what, "a path such as 'val/loss' or 'val/loss:min'", QueryError)

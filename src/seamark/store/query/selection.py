@@ -1,9 +1,9 @@
 """Selection and order of runs, and search for models and artifacts by name.
 
-A model has a key, such as ``RESNET``; a version has an id, and the key with a number, such as
-``RESNET-3``. A prefix that ends in ``-`` is ignored, because Neptune put the key of the project
-there (``CLS-RESNET-3``). `seamark.reading.contents` describes the names of artifacts. Each name may
-be preceded by ``PROJECT/``.
+A model has a key, such as ``RESNET``. A version has an id, and a name that consists of the key and
+a number, such as ``RESNET-3``. A prefix that ends in ``-`` is ignored, because Neptune adds the key
+of the project (``CLS-RESNET-3``). `seamark.reading.contents` describes the names of artifacts. Each
+name may be preceded by ``PROJECT/``.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ __all__ = [
 
 
 def with_hash(text: str) -> str:
-    """Return the query for runs that started with this hash."""
+    """Return a query for runs that started with this content hash."""
     return f'sys/start_hash = "{text}"'
 
 
 def same_as(text: str) -> str:
-    """Return the query for runs that started with this hash, or have it now."""
+    """Return a query for runs that started with this content hash, or have it now."""
     return f'({with_hash(text)} OR sys/content_hash = "{text}")'
 
 
 def find_duplicate(
     catalog: Catalog, project: str, text: str, revision: int | None = None
 ) -> str | None:
-    """Return the id of the newest run of exactly this project with a hash, or None."""
+    """Return the id of the newest run with a content hash, or None. Sub-projects are excluded."""
     query = same_as(text)
     if revision is not None:
         query += f" AND sys/revision = {revision}"
@@ -68,10 +68,11 @@ def find_registered(
     project: str | None = None,
     kinds: Sequence[str] = (*MODEL_KINDS, "artifact"),
 ) -> RunName:
-    """Return the model, version or artifact with a name; the module docstring has the forms.
+    """Find a model, version or artifact by name; see the module docstring for the forms of names.
 
-    Of one project, or, where it has none, of those below it; None for all. Raises
-    `RunNotFoundError`, or `ArgumentError` if several may be meant.
+    ``project`` limits the search to a project, or to its sub-projects if the project has no match;
+    None searches all projects. Raises `RunNotFoundError`, or `ArgumentError` if the name is
+    ambiguous.
     """
     left, _, rest = word.rpartition("/")
     named = [one for kind in kinds for one in catalog.names(kind)]
@@ -118,7 +119,7 @@ def _missing(catalog: Catalog, word: str, hint: str = "") -> RunNotFoundError:
 
 
 def aliases_of(catalog: Catalog, place: str) -> dict[str, str]:
-    """Return the digest of each alias of an artifact, ``PROJECT/.artifacts/NAME``."""
+    """Return the digest of each alias of the artifact at a place ``PROJECT/.artifacts/NAME``."""
     wanted = Selection(project=place, kind="artifact", trashed=None)
     table = catalog.table(wanted, ["sys/aliases"], lambda _: None)
     rows = zip(table.refs, table.rows, strict=True)
@@ -167,20 +168,20 @@ def _ends_with(one: RunName, word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Selection(Wanted):
-    """Selection of runs that can be looked up in the tables.
+    """Selection of runs, to be evaluated on the tables of a store.
 
     Attributes:
-        moments: Some times of the query in the time zone of the caller, by their text: microseconds
-            since the Unix epoch.
-        readable: Tells which projects the caller may read; None for all. Runs of others are neither
-            counted nor named anywhere.
+        moments: Times of the query by their text, converted in the time zone of the caller to
+            microseconds since the Unix epoch.
+        readable: Returns whether the caller may read a project; None for all projects. Runs of
+            other projects are neither counted nor named.
     """
 
     moments: Mapping[str, int] | None = None
     readable: Callable[[str], bool] | None = None
 
     def expression(self) -> Expression:
-        """Return all conditions as one expression; raises `ArgumentError`, `QueryError`."""
+        """Return all conditions as one expression; raise `ArgumentError` or `QueryError`."""
         terms: list[Expression] = []
         if self.query is not None:
             terms.append(parse(self.query))
@@ -205,12 +206,12 @@ class Selection(Wanted):
         return And(tuple(terms))
 
     def reaches(self, project: str) -> bool:
-        """Return whether runs of a project may be selected."""
+        """Return whether the selection may include runs of a project."""
         inside = self.project is None or is_inside(project, self.project)
         return inside and (self.readable is None or self.readable(project))
 
     def check(self) -> None:
-        """Check the parts that `expression` does not check; raises `ArgumentError`."""
+        """Check the arguments that `expression` does not check; raise `ArgumentError`."""
         if self.kind not in KINDS:
             raise argument_error(self.kind, "kind", f"one of {', '.join(KINDS)}")
         if self.limit is not None and (

@@ -1,4 +1,4 @@
-"""Translation of queries to SQL, by SQLAlchemy Core for SQLite and PostgreSQL alike."""
+"""Translation of queries to SQLAlchemy Core, for both SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ _TIMES: Final = {
 _row: Final = schema.attribute.alias().c
 _summary: Final = schema.series.alias().c
 _element: Final = schema.element.alias().c
-"""Tables used by conditions, besides those that runs are joined to."""
+"""Aliases of tables for subqueries, distinct from the tables joined to the runs."""
 _ID: Final = "sys/id"
 _OWNER: Final = "sys/owner"
 
 
 class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
-    """Position of one string in another, from 1; 0 if absent. Case-sensitive, unlike LIKE."""
+    """Position of one string in another, 1-based; 0 if absent. Case-sensitive, unlike LIKE."""
 
     type = sa.Integer()
     inherit_cache = True
@@ -95,7 +95,7 @@ def _strpos(element: Any, compiler: Any, **options: Any) -> str:
 
 
 class bracketed(FunctionElement[bool]):  # noqa: N801 - named like an SQL function
-    """A condition in brackets that stay: SQLAlchemy takes its own away around AND and OR."""
+    """Condition in permanent brackets; SQLAlchemy removes its own around AND and OR."""
 
     type = sa.Boolean()
     inherit_cache = True
@@ -108,21 +108,21 @@ def _in_brackets(element: Any, compiler: Any, **options: Any) -> str:
 
 
 class Compiler:
-    """Turns expressions into conditions on the table of runs.
+    """Compiler of expressions to conditions on the table of runs.
 
     Args:
         number: Returns the number of a path, or None if no run has it.
-        state: The state of a run as SQL, with ``"crashed"`` derived.
-        crash_reason: Returns why a run crashed as SQL, NULL for those that did not.
-        pattern: Returns a regular expression in the syntax of the database.
+        state: SQL expression for the state of a run, including the derived ``"crashed"``.
+        crash_reason: Returns an SQL expression for the crash reason; NULL for other runs.
+        pattern: Translates a regular expression to the syntax of the database.
         now_ns: Nanoseconds since the Unix epoch.
-        parts: Returns the condition on the parts of a run, see `has_parts`; None where nobody may
-            ask.
-        holder: Returns the row that has the value of a path for each run, as SQL.
-        moved: Returns the numbers of versions of models that go by another than they recorded.
-        local: Times that name no offset are in this computer's time zone, else in UTC.
-        moments: Some times by their text, in microseconds since the Unix epoch.
-        among: Numbers of the few runs that are looked at; None for all.
+        parts: Returns the condition on the child runs of a run, see `has_parts`; None if the query
+            has no such condition.
+        holder: Returns an SQL expression for the row that holds the value of a path, for each run.
+        moved: Returns the current numbers of model versions that differ from the recorded ones.
+        local: Whether times without offset are in the time zone of this computer instead of UTC.
+        moments: Known times by their text, in microseconds since the Unix epoch.
+        among: Numbers of the only runs that can match, if they are few; None for all.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Compiler:
         return found if found is None else self._moments.get(text, found)
 
     def condition(self, expression: Expression) -> Clause:
-        """Return the condition that a run matches; ``!=`` needs a value at the path, too."""
+        """Return the condition for runs that match; ``!=`` also requires a value at the path."""
         if isinstance(expression, And):
             return _joined(sa.and_, [sa.true(), *map(self.condition, expression.terms)])
         if isinstance(expression, Or):
@@ -169,7 +169,7 @@ class Compiler:
         return self._numbered(found, expression) if expression.field.path == VERSION else found
 
     def _numbered(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
-        """Return a condition on current numbers of versions, not on recorded ones."""
+        """Return a condition on the current numbers of versions instead of the recorded ones."""
         if not (moved := self._moved()):
             return recorded
         if isinstance(leaf, Among):
@@ -190,10 +190,10 @@ class Compiler:
         if leaf.field.path == DETAIL:
             return sa.func.coalesce(schema.run.c.detail.in_(texts), sa.false())
         if leaf.field.path == _ID:
-            named = schema.run.c.sys_id  # null is neither in the list nor, behind NOT, outside it
+            named = schema.run.c.sys_id  # null is neither in a list nor, with NOT, outside it
             other = sa.and_(named.is_not(None), named.in_(texts))
             return sa.or_(schema.run.c.name.in_(texts), other)
-        if column is not None:  # one list, however long: a chain of ORs takes seconds to compile
+        if column is not None:  # one list: a long chain of ORs takes seconds to compile
             return column.in_(texts)
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
         derived = [clause for one in each if (clause := self._derived(one)) is not None]
@@ -216,7 +216,7 @@ class Compiler:
             return derived
         asked = None if leaf.value is None else (leaf.operator, leaf.value.value)
         if leaf.field.path == "sys/failed" and asked in (("=", False), ("!=", True)):
-            # Recorded of a run that failed; all others did not.
+            # Only failed runs record it; all others did not fail.
             failed = Comparison(leaf.field, "=", Value(True, "true"))  # noqa: FBT003 - a value
             return sa.not_(self._comparison(failed))
         number = self._number(leaf.field.path)
@@ -242,7 +242,7 @@ class Compiler:
         )
 
     def _where(self, number: int, condition: Clause, field: Field) -> Clause:
-        # One walk along the index of this path, where EXISTS would look once for each run.
+        # IN scans the index of this path once; EXISTS would search it for each run.
         there = sa.select(_row.run).where(_row.path == number, _row.visible == 1)
         holder = self._holder(field.path)
         if self._few is not None and holder is schema.run.c.id:
@@ -298,7 +298,7 @@ class Compiler:
         if isinstance(value.value, int | float):
             return _on_number(operator, value.value)
         texts = sa.and_(_row.type.in_(_STRINGS), _signed(_row.text, operator, value.text))
-        if operator == "=":  # as an index of PostgreSQL has them
+        if operator == "=":  # match the index expression of PostgreSQL
             beginning = sa.func.substr(_row.text, 1, schema.INDEXED_CHARACTERS)
             texts = sa.and_(texts, beginning == value.text[: schema.INDEXED_CHARACTERS])
         when = self._moment(value.text)
@@ -327,7 +327,7 @@ class Compiler:
 
 
 def _on_id(operator: str, text: str) -> Clause:
-    """Compare ids: a run has its own and a second one, such as ``SAN-1``."""
+    """Compare ids. A run may have a second id, such as ``SAN-1``."""
     both = (_on_text(schema.run.c.name, operator, text), _on_text(_shown_id(), operator, text))
     if operator in ("=", "contains", "matches"):
         return sa.or_(*both)
@@ -345,7 +345,7 @@ def _word(path: str) -> sa.ColumnElement[Any] | None:
 
 
 def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
-    # SQLite takes no chain of over 1,000.
+    # SQLite limits the depth of expressions to 1,000.
     while len(terms) > _CHAIN:
         groups = (terms[start : start + _CHAIN] for start in range(0, len(terms), _CHAIN))
         terms = [bracketed(join(*group)) for group in groups]
@@ -363,7 +363,7 @@ def _stated_type(field: Field) -> Clause:
 def _on_some(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
     if value is None:
         return column.is_(None)
-    # Of a run without one it is false, and not NULL, which NOT would not turn around.
+    # False instead of NULL for a missing value, because NOT NULL is NULL.
     return sa.func.coalesce(_on_text(column, operator, value.text), sa.false())
 
 
@@ -396,7 +396,7 @@ def _as_float(number: float | str) -> float:
 
 
 def _on_number(operator: str, number: float) -> Clause:
-    """Compare numbers as Python does, except that NaN equals the word nan; ints are exact."""
+    """Compare numbers as Python does, except that NaN equals ``nan``; ints are exact."""
     numeric = sa.and_(_row["class"].is_not(None), _row.type.in_(_NUMERIC))
     klass, column = _row["class"], _row.number
     if isinstance(number, float) and math.isnan(number):
@@ -427,10 +427,10 @@ def _on_number(operator: str, number: float) -> Clause:
 
 
 def _exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """Compare ints that float64 cannot tell apart; beyond 64 bit only equality is exact."""
+    """Compare ints that float64 cannot distinguish; beyond 64 bits, only equality is exact."""
     less, same, more = rough
     if abs(number) >= _I64:
-        # Most numbers have NULL for their text; without coalesce, "!=" would be NULL as well.
+        # Most numbers have a NULL text; without coalesce, "!=" would be NULL, too.
         text = sa.func.coalesce(_row.text, "")
         digits = sa.and_(_row.type == "int", text.in_((str(number), hex(number))))
         other = sa.and_(same, _row.type != "int")
@@ -444,7 +444,7 @@ def _exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
 
 
 def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[Any] | None:
-    """Return the column of the run's row that holds a path, or None for an attribute."""
+    """Return the SQL expression for a path held by the run's row; None for an attribute."""
     run = schema.run.c
     if path == "sys/state":
         return state
@@ -470,7 +470,7 @@ _NO_TEXT: Final = sa.cast(sa.null(), sa.Text)
 def reasons_of(
     store: Store, connection: sa.Connection, crashed: Collection[int], now_ns: int
 ) -> dict[int, str]:
-    """Return crash reasons by run; see `seamark.process.liveness.CRASH_REASONS`."""
+    """Return the crash reasons by run number; see `seamark.process.liveness.CRASH_REASONS`."""
     newest: dict[int, tuple[bool, int, str]] = {}
     for run, seen, header, closed in load_owners(store, connection, list(crashed)):
         if run not in newest or (not closed, seen) > newest[run][:2]:
@@ -485,7 +485,7 @@ def reasons_of(
 def reason_column(
     store: Store, connection: sa.Connection, state: sa.ColumnElement[str], crashed: str, now_ns: int
 ) -> sa.ColumnElement[Any]:
-    """Return why a run crashed as SQL, NULL for runs whose state is not ``crashed``."""
+    """Return an SQL expression for a run's crash reason; NULL unless its state is ``crashed``."""
     asked = sa.select(schema.run.c.id).where(state == crashed)
     runs = [number for (number,) in store.database.query(connection, asked)]
     by_reason: dict[str, list[int]] = {}
@@ -493,6 +493,6 @@ def reason_column(
         by_reason.setdefault(reason, []).append(run)
     if not by_reason:
         return _NO_TEXT
-    # Written out: no engine takes as many parameters as there may be runs.
+    # As literals: there may be more runs than an engine allows parameters.
     cases = [(schema.run.c.id.in_(written_out(runs)), why) for why, runs in by_reason.items()]
     return sa.case(*cases, else_=_NO_TEXT)

@@ -1,7 +1,7 @@
-"""Journals of a run for the index: choice among copies, the reader, and updates with new records.
+"""Journals of a run for the index: selection among copies, reader, and updates with new records.
 
-Of several files with the same uid, the one with the most valid bytes is read. Copies with other
-contents are reported.
+If several files have the same uid, the file with the most valid bytes is read. Copies with
+different contents are reported.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ __all__ = ["Refresh", "RunView", "choose", "open_journal"]
 
 
 def open_journal(folder: RunFolder, name: str) -> Source:
-    """Open a journal of a run; raises `JournalError`."""
+    """Open a journal of a run; raise `JournalError` if this fails."""
     return FileSource(f"{folder.root}/{folder.project}/{folder.run}/journal/{name}")
 
 
 @dataclass(slots=True)
 class Copies:
-    """Files of a folder by uid: the one to read, and those with other contents."""
+    """Files of a folder by uid: the file to read, and copies with different contents."""
 
     chosen: dict[bytes, str] = field(default_factory=dict)
     diverged: dict[bytes, list[str]] = field(default_factory=dict)
 
 
 def choose(folder: RunFolder, files: Iterable[str]) -> Copies:
-    """Return which files of a folder are read."""
+    """Select the files of a folder to read."""
     by_uid: dict[bytes, list[str]] = {}
     for name in files:
         uid = split_journal_name(name)[1] or _stated_uid(folder, name)
@@ -63,7 +63,7 @@ def choose(folder: RunFolder, files: Iterable[str]) -> Copies:
 
 
 def _stated_uid(folder: RunFolder, name: str) -> bytes:
-    """Return the uid in a file's first bytes, or one of its name if it is no journal."""
+    """Return the uid in a file's header, or a hash of its name if it is not a journal."""
     with quietly(only=OSError), JournalReader(open_journal(folder, name)) as reader:
         if any(reader.uid):
             return reader.uid
@@ -93,7 +93,7 @@ def _is_duplicate(folder: RunFolder, best: str, other: str) -> bool:
                 size = block.end - block.base
                 if whole.bytes_at(size, block.base) != block.data[:size]:
                     return False
-    except JournalError:  # no journal, or not to be opened: it says nothing
+    except JournalError:  # not a journal, or it cannot be opened: no difference is known
         return True
     return True
 
@@ -133,15 +133,15 @@ log = logging.getLogger("seamark")
 
 
 class Refresh:
-    """New records in a run's folder, folded and ready to be written.
+    """Update of a run with the new records in its folder, folded and ready to be written.
 
-    ``known`` are the recorded statuses of its files, None if it is new; ``stats`` are the statuses
-    before folding, by name, and ``now`` those afterwards. ``folding`` holds the run.
+    ``known`` has the statuses of the files in the index, None for a new run. ``stats`` has the
+    statuses before folding, by name, and ``now`` those to be written. ``folding`` holds the run.
 
     Raises:
-        Conflict: If somebody else folded the same run in the meantime.
+        Conflict: If another process saved the same run meanwhile.
         OSError: If the folder of the journals cannot be read; FileNotFoundError or
-            NotADirectoryError if there is none.
+            NotADirectoryError if it does not exist.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Refresh:
             self._saving = Saving(folding, self._owner)
 
     def write(self, connection: sa.Connection) -> None:
-        """Write the new records; raises `Conflict` before anything is written."""
+        """Write the update, or raise `Conflict` without writing anything."""
         if self._saving is not None:
             self._saving.write(connection)
             self.now.number = self._saving.number or 0
@@ -180,7 +180,7 @@ class Refresh:
             save_statuses(self._store.database, connection, self.now.number, self.now)
 
     def saved(self) -> None:
-        """Keep the run for the next question, after the transaction."""
+        """Cache the run after the transaction."""
         if self._saving is not None:
             self.folding.run.saved(self.now.number)
             self._store.last = self.folding.run
@@ -202,11 +202,12 @@ class Refresh:
         try:
             source = open_journal(self.folder, name)
         except OSError:
-            return True  # cannot be seen at the moment; what is known stays
+            return True  # temporarily unreadable: keep the folded data
         try:
-            if grew and not journal.gaps:  # bytes of a gap may have been repaired
+            if grew and not journal.gaps:  # without gaps, whose bytes may have been repaired
                 return _same_frame(journal, source)
-            # A synchroniser gives a file a new inode each time: only other bytes are another file.
+            # Synchronization programs replace files, so a new inode does not mean different
+            # contents.
             return prefix_crc(source, journal.offset) == journal.prefix_crc
         except OSError:
             return True
@@ -230,7 +231,7 @@ class Refresh:
                 journal.diverged, journal.touched = names, True
         for name, stat in self.stats.items():
             found = by_file.get(name)
-            if found is None:  # a copy, whose changes decide which one is read
+            if found is None:  # a copy: if it changes, the selection may change
                 known.add(Look(name, -1, stat, 0, closed=True))
                 continue
             retry = stat.mtime + SETTLE_NS if name in folding.waiting else 0
@@ -250,7 +251,7 @@ class Refresh:
 
 
 def _same_frame(journal: JournalState, source: Source) -> bool:
-    # A writer never changes the frame that was folded last.
+    # A writer never changes the last folded frame.
     if not journal.last_offset:
         return True
     found = source.pread(4, journal.last_offset)

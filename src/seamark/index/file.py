@@ -42,12 +42,12 @@ _OLD_S: Final = 30 * 24 * 3600.0
 
 
 def index_path(root: Path) -> Path:
-    """Return where the index of a root lies; raise `ArgumentError` if it is inside the root.
+    """Return the path of a root's index; raise `ArgumentError` if it is inside the root.
 
-    ``SEAMARK_INDEX`` names a folder, or a file ``*.db``; else it is below ``XDG_CACHE_HOME``. The
-    name is hashed from host and real path, because SQLite cannot share a file between hosts
-    although home folders may be shared. It ends in the version of the tables, so that two versions
-    of Seamark do not empty each other's index.
+    ``SEAMARK_INDEX`` is a folder or a file ``*.db``; the default is in the cache folder, below
+    ``XDG_CACHE_HOME``. The file name is a hash of host name and real path, because home folders may
+    be shared by several hosts but SQLite files must not. It ends with the version of the tables, so
+    that different versions of Seamark do not delete each other's index.
     """
     real = os.path.realpath(root)
     digest = hashlib.sha256(f"{socket.gethostname()}\0{real}".encode("utf-8", "surrogateescape"))
@@ -63,25 +63,25 @@ def index_path(root: Path) -> Path:
 
 
 def file_engine(file: Path) -> sa.Engine:
-    """Return an engine on a file that exists."""
+    """Return an engine for an existing file."""
     return sqlite_engine(lambda: file_connection(file))
 
 
 def make_file(file: Path) -> None:
-    """Make an empty private file; SQLite gives its helper files the same rights."""
+    """Create an empty private file; SQLite's helper files get the same permissions."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
 def remove_file(file: Path) -> None:
-    """Remove an index file with its helpers, where possible."""
+    """Remove an index file and its helper files if possible."""
     for suffix in _SUFFIXES:
         with quietly(only=OSError):
             os.unlink(f"{file}{suffix}")  # noqa: PTH108
 
 
 def remove_old_files(file: Path) -> None:
-    """Remove indexes of other versions in the cache that were not written for 30 days."""
+    """Remove indexes of other versions from the cache that were not written for 30 days."""
     if os.environ.get("SEAMARK_INDEX"):
         return
     limit = time.time() - _OLD_S
@@ -96,15 +96,15 @@ _LOCK_S: Final = 10.0
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
 log = logging.getLogger("seamark")
 _inherited: list[Any] = []
-"""Connections of the parent process, referenced so that they are not closed here."""
+"""Connections of the parent process, referenced so that this process does not close them."""
 
 
 class IndexFile:
-    """Database of one root's index; opened on first use, and again after a fork.
+    """Database of one root's index, opened on first use and again after a fork.
 
     Attributes:
         path: Path of the file; None if the index is held in memory.
-        looks: Looks at the files of the runs in the store, which is opened first.
+        looks: Statuses of the files of runs in the store; valid once the store is open.
     """
 
     def __init__(self, root: Path) -> None:
@@ -116,11 +116,11 @@ class IndexFile:
 
     @property
     def store(self) -> Store:
-        """The store; not inherited by a forked child, which gets its own."""
+        """Store of the index, opened if necessary; a forked child opens its own."""
         return self._store or self.open()
 
     def open(self) -> Store:
-        """Open the file, made again if it is missing, damaged or of another version."""
+        """Open the file; recreate it if it is missing, damaged or of another version."""
         target = index_path(self.root)
         try:
             opened = not self._is_inside_root(target) and self._open_file(target)
@@ -134,7 +134,7 @@ class IndexFile:
         return self._store
 
     def _after_fork(self) -> None:
-        # SQLite connections must not cross a fork, nor be closed behind it.
+        # A child process must neither use nor close SQLite connections of its parent.
         _inherited.append(self._store)
         self._store = None
 
@@ -154,7 +154,7 @@ class IndexFile:
         with exclusive(target, _LOCK_S) as mine:
             if not mine:
                 return False
-            if self._try_open(target):  # somebody else made it in the meantime
+            if self._try_open(target):  # another process created it meanwhile
                 return True
             self._disconnect()
             remove_file(target)
@@ -192,11 +192,11 @@ class IndexFile:
                 connection.execute(sa.insert(schema.meta).values(key=key, value=value))
 
     def close(self) -> None:
-        """Close the file; harmless when called twice."""
+        """Close the file; safe to call twice."""
         self._disconnect()
 
     def __del__(self) -> None:
-        # Nobody closed it, and neither an index nor a view of a run uses it any more.
+        # The file was not closed, and no index or view of a run uses it.
         with contextlib.suppress(Exception):
             self.close()
 
@@ -216,7 +216,7 @@ class IndexFile:
         self.open()
 
     def heal(self, error: BaseException) -> bool:
-        """Make an empty database if an error means that this one is unusable; tell if so."""
+        """Replace an unusable database by an empty one; return False for an unrelated error."""
         if isinstance(error, DamageError) or is_damaged(error):
             log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.path, error)
             self.replace()
@@ -231,10 +231,10 @@ class IndexFile:
 
     @property
     def driver(self) -> Any:
-        """The connection of the driver; every read uses it, so that no transaction is begun."""
+        """Connection of the driver; all reads use this one, so that none starts a transaction."""
         database = (self._store or self.open()).database
         pool: Any = database.engine.pool
-        if pool.connection.driver_connection is None:  # given up, after an interrupt
+        if pool.connection.driver_connection is None:  # discarded after an interrupt
             with database.reading():
                 pass
         return pool.connection.driver_connection
@@ -258,8 +258,8 @@ def store_in_memory() -> Store:
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Return whether an error of SQLite means that the file is damaged."""
-    # Not of the words of SQLAlchemy, in which the statement stands and what somebody looked for.
+    """Return whether an SQLite error means that the file is damaged."""
+    # Search only the message of SQLite: SQLAlchemy adds the statement and its values.
     said = str(getattr(error, "orig", None) or error)
     words = (
         "malformed",
@@ -283,9 +283,9 @@ _POLL_S: Final = 0.005
 
 @contextlib.contextmanager
 def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
-    """Hold the lock beside the index, if it can be had within ``wait_s`` seconds.
+    """Hold the lock file of the index; yield False if it is not acquired within ``wait_s`` seconds.
 
-    Without locks in the file system, everybody has it: offsets are compared at every write anyway.
+    If the file system does not support locks, yield True: every write compares offsets anyway.
     """
     try:
         import fcntl
@@ -302,7 +302,7 @@ def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
         mine = _flock(fcntl, fd, wait_s)
         yield mine
     finally:
-        if mine:  # closing is not enough: a process forked meanwhile holds the same lock
+        if mine:  # closing is not enough: a forked process shares the lock
             with quietly(only=OSError):
                 fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)

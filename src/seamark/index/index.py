@@ -1,10 +1,10 @@
-"""The local index of one root: a cache of its journals that can be rebuilt at any time.
+"""Local index of one root: a cache of its journals that can be rebuilt at any time.
 
-It lies outside the root; see `seamark.index.file` for its database, and `seamark.index.updater` for
-how it follows the journals.
+The index is outside the root. See `seamark.index.file` for its database, and
+`seamark.index.updater` for its updates from the journals.
 
 The query for changed runs compares the versions and states of all runs with the previous ones. It
-finds changes of any process, removed runs and crashes, and folding costs nothing more.
+detects changes by any process, removed runs and crashes, at no extra cost for folding.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = ["Index", "changes_since"]
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.([0-9]{1,19})")
 _KEY: Final = "changes"
-"""Key of the fact that identifies this index; another index numbers changes differently."""
+"""Key of the random id of this index, because another index numbers changes differently."""
 _metadata = sa.MetaData()
 _table = sa.Table(
     "local_change",
@@ -94,12 +94,12 @@ _NAME: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _KEY)
 def changes_since(
     store: Store, cursor: str, project: str | None, now_ns: int, looked_ns: int
 ) -> Changes:
-    """Return the changes of folded runs since a cursor, empty to begin; times in ns."""
+    """Return the changes of folded runs since a cursor, empty at first; times are in ns."""
     name = _name(store)
     database = store.database
     with database.reading() as connection:
         new = _news(store, connection, now_ns)
-    if new:  # in one transaction: another process may ask at the same time
+    if new:  # in one transaction, because other processes may do the same
         with database.writing() as connection:
             new = _news(store, connection, now_ns)
             number = int(database.query(connection, _LAST)[0][0]) + 1
@@ -122,7 +122,7 @@ def changes_since(
 
 
 def _name(store: Store) -> str:
-    # The table is made with the name.
+    # The table is created together with the name.
     database = store.database
     with database.reading() as connection:
         rows = database.query(connection, _NAME)
@@ -162,10 +162,10 @@ T = TypeVar("T")
 
 
 class Index:
-    """Local index of the journals below one root, which may be used by several threads; see `open`.
+    """Local index of the journals below one root, safe for threads; see `open`.
 
-    After a fork the child opens the file again. Reads answer from the last folded state;
-    `seamark.reading.catalog.Catalog` describes them.
+    After a fork, the child opens the file again. Reading methods return the last folded state; see
+    `seamark.reading.catalog.Catalog`.
     """
 
     def __init__(self, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
@@ -182,16 +182,16 @@ class Index:
         return str(self.root)
 
     def nearby_root(self) -> str | None:
-        """Return the root that lies in this folder, in words; None if there is none."""
+        """Return a description of a root inside this folder; None if there is none."""
         inside = root_inside(self.root)
         return None if inside is None else f"the root {inside}"
 
     @classmethod
     def open(cls, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> Index:
-        """Open the index of a root, which need not exist, without folding.
+        """Open the index of a root without folding; the root need not exist.
 
-        The file is made again if it is missing, damaged or of another version. Raises
-        `ArgumentError` if ``SEAMARK_INDEX`` points into the root.
+        The file is recreated if it is missing, damaged or of another version. Raises
+        `ArgumentError` if ``SEAMARK_INDEX`` is inside the root.
         """
         index = cls(root, now_ns=now_ns)
         index._file.open()
@@ -206,11 +206,11 @@ class Index:
 
     @property
     def store(self) -> Store:
-        """The store that has the runs."""
+        """Store with the runs."""
         return self._file.store
 
     def close(self) -> None:
-        """Close the file; harmless when called twice."""
+        """Close the file; safe to call twice."""
         with self._updater.lock:
             self._file.close()
 
@@ -229,12 +229,12 @@ class Index:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Fold everything that this machine recorded before the call; see `Catalog.refresh`."""
+        """Fold all records that this machine wrote before the call; see `Catalog.refresh`."""
         with self._updater.lock:
             self._updater.refresh(project, run, progress)
 
     def rebuild(self, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """Delete everything and fold all journals again."""
+        """Empty the index and fold all journals again."""
         with self._updater.lock:
             self._file.replace()
             self._updater.refresh(progress=progress)
@@ -247,7 +247,7 @@ class Index:
     def unread(self) -> list[Unread]:
         """Return the folders that could not be read at the last refresh, sorted.
 
-        Their new runs are not known, others are as they were when they could be read.
+        New runs in them are missing, and known runs are as of the last successful read.
         """
         with self._updater.lock:
             return self._updater.unread.now()
@@ -256,30 +256,30 @@ class Index:
 
     @contextlib.contextmanager
     def moment(self) -> Iterator[None]:
-        """Answer everything in a block from one folded state; other threads wait for its end."""
+        """Run a block that reads one snapshot of the index; other threads wait until it ends."""
         with self._updater.lock, contextlib.ExitStack() as stack:
             held = self.store
             self._updater.healing(lambda: stack.enter_context(self.store.database.holding()))
             try:
                 yield
             finally:
-                if held is not self.store:  # it was damaged, and its connection is closed
+                if held is not self.store:  # replaced: the held one was damaged and closed
                     with quietly(only=(sqlite3.Error, sa.exc.SQLAlchemyError)):
                         stack.close()
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
-        """Return all runs of a project and its sub-projects, or of all, sorted."""
+        """Return all runs of a project and its sub-projects, or of all projects, sorted."""
         rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))
         return sorted(
             (parent, name) for parent, name in rows if project is None or is_inside(parent, project)
         )
 
     def names(self, kind: str = "run") -> list[RunName]:
-        """Return every run and its names, the newest first."""
+        """Return the names of all runs, newest first."""
         return self._ask(lambda connection: run_names(self.store, connection, kind=kind))
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
-        """Return the runs that match, in order."""
+        """Return the matching runs, in order."""
 
         def answer(connection: sa.Connection) -> list[Ref]:
             own, now = _own(selection), self.now_ns()
@@ -288,7 +288,7 @@ class Index:
         return self._ask(answer)
 
     def count(self, selection: Wanted) -> int:
-        """Return how many runs match, regardless of ``limit`` and ``offset``."""
+        """Return the number of matching runs, regardless of ``limit`` and ``offset``."""
         own = _own(selection)
         return self._ask(lambda asked: count_runs(self.store, asked, own, self.now_ns()))
 
@@ -298,10 +298,10 @@ class Index:
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
-        """Return the runs that match; for columns see `seamark.store.read.tables.query_runs`."""
+        """Return a table of the matching runs; see `seamark.store.read.tables.query_runs`."""
         wanted = columns
         if isinstance(columns, Iterable) and not isinstance(columns, str):
-            wanted = list(columns)  # it may be asked for twice
+            wanted = list(columns)  # a damaged index repeats the query
 
         def answer(connection: sa.Connection) -> RunsTable:
             chosen, now = _own(selection), self.now_ns()
@@ -331,7 +331,7 @@ class Index:
         columns: Sequence[str] = (),
         unknown: Unknown = refuse,
     ) -> RunGroups:
-        """Return the runs that match in groups that show the same."""
+        """Return the matching runs, grouped by equal values of the columns ``by``."""
         own = _own(selection)
         own.check()
         every = replace(own, limit=None, offset=0)
@@ -341,18 +341,18 @@ class Index:
         return RunGroups(found[own.offset : end], len(found))
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
-        """Return which runs changed since a cursor."""
+        """Return the runs that changed since a cursor."""
         updater = self._updater
         return updater.healing(
             lambda: changes_since(self.store, cursor, project, self.now_ns(), updater.looked_ns)
         )
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return the lost records of runs; see `load_losses`."""
+        """Return the counts of lost records by run; see `load_losses`."""
         return self._of_runs(refs, load_losses)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed; see `seamark.process.liveness.CRASH_REASONS`."""
+        """Return the crash reasons by run; see `seamark.process.liveness.CRASH_REASONS`."""
         return self._of_runs(
             crashed, lambda store, asked, numbers: reasons_of(store, asked, numbers, self.now_ns())
         )
@@ -378,7 +378,7 @@ class Index:
         points: int | None = None,
         unknown: Unknown | None = None,
     ) -> SeriesTable | CurveTable:
-        """Return the points or curves of the float series of some runs."""
+        """Return the points or curves of matching float series of runs."""
         from seamark.index.copies import open_journal
         from seamark.store.read.many import Recent, read_many
 
@@ -422,7 +422,7 @@ class Index:
         attempt: Attempt = "latest",
         since: Mapping[Key, str] | None = None,
     ) -> list[RunCurve]:
-        """Return series of several runs as they are drawn."""
+        """Return the drawings of series of several runs."""
         wanted = look or Look()
         wanted.check()
         check_attempt(attempt)
@@ -431,7 +431,7 @@ class Index:
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> dict[Ref, set[str]]:
-        """Return the meant float series of runs."""
+        """Return the float series of runs that ``is_meant`` accepts."""
         from seamark.store.read.many import series_of
 
         return self._ask(lambda connection: series_of(self.store, connection, refs, is_meant))
@@ -444,20 +444,20 @@ class Index:
         return self._updater.healing(ask)
 
     def paths(self) -> list[str]:
-        """Return every path that a run has or had, sorted."""
+        """Return all paths that runs have or had, sorted."""
         return sorted(self._ask(self.store.numbers.everything))
 
     def view(self, project: str, run: str) -> RunView:
-        """Return one run as last refreshed; raises `RunNotFoundError`."""
+        """Return a view of a run as of the last refresh; raise `RunNotFoundError` if missing."""
         with self._updater.lock:
             self._updater.number_of((project, run))
         return self._view((project, run))
 
     def fresh_view(self, project: str, run: str) -> RunView:
-        """Return one run as it is now; raises `RunNotFoundError`."""
+        """Refresh a run and return its view; raise `RunNotFoundError` if it is missing."""
         ref = project, run
         if kind_of(project, run) in ("model_version", "artifact"):
-            self.refresh(project)  # which number it goes by depends on the others
+            self.refresh(project)  # its number depends on the other versions
         with self._updater.lock:
             self._updater.refresh(project, run)
             known = self._file.looks.runs.get(ref)

@@ -1,7 +1,8 @@
-"""Status of folders and files of runs: those that cannot be read, and those that changed.
+"""Statuses of the folders and files of runs: unreadable ones and changed ones.
 
-Calls to the file system take most of the time of a table, one for each of 10,000 runs. A run whose
-journals are all closed costs one call, because further records create a new file in its folder.
+Most of the time for a runs table is spent on calls to the file system, one for each of 10,000 runs.
+A run whose journals are all closed needs only one call, because further records create a new file
+in its folder.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ _LONG: Final = 300
 
 
 class Unread(NamedTuple):
-    """A folder of a project, a run, or the root that cannot be read, and the system's reason."""
+    """Unreadable folder of a project, a run, or the root, and the error message of the system."""
 
     path: str
     why: str
 
 
 class UnreadFolders:
-    """Folders below one absolute root that could not be read at the last look."""
+    """Folders below one absolute root that could not be read at the last refresh."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -59,12 +60,12 @@ class UnreadFolders:
         return bool(self._why)
 
     def note(self, path: str | Path, error: OSError) -> None:
-        """Note that a folder cannot be read."""
+        """Add an unreadable folder."""
         let_pass(error)
         self._why[str(path)] = error.strerror or str(error)
 
     def forget(self, project: str | None, run: str | None) -> set[str]:
-        """Return all noted folders, and forget those that are looked at again."""
+        """Remove the folders that are about to be read again; return all folders known before."""
         before = set(self._why)
         place = "/".join(filter(None, (self._root, project, run)))
         for path in before:
@@ -73,7 +74,7 @@ class UnreadFolders:
         return before
 
     def now(self) -> list[Unread]:
-        """Return the folders, sorted, without those that lie in another one."""
+        """Return the folders, sorted, without those inside another unreadable folder."""
         return [
             Unread(path, why)
             for path, why in sorted(self._why.items())
@@ -81,12 +82,12 @@ class UnreadFolders:
         ]
 
     def first_above(self, path: str) -> Unread | None:
-        """Return the first unreadable folder among a folder and its parents."""
+        """Return the innermost unreadable folder among a folder and its parents."""
         found = (one for one in (path, *self._folders_above(path)) if one in self._why)
         return next((Unread(one, self._why[one]) for one in found), None)
 
     def warn(self, before: Container[str]) -> None:
-        """Warn about unreadable folders, unless they are the same as before."""
+        """Log a warning about unreadable folders, unless all of them are in ``before``."""
         if not self._why:
             return
         found = self.now()
@@ -123,15 +124,15 @@ def _shortened(path: str) -> str:
 
 
 I63: Final = (1 << 63) - 1
-"""Mask for inodes, which may use the bit that SQL integers lack."""
+"""Mask for inodes, which may use 64 bits; SQL integers have 63 and a sign."""
 RACY_NS: Final = 2 * 10**9
-"""A file changed this recently may change again without a new modification time, in nanoseconds."""
+"""Age in ns below which a changed file may change again without a new modification time."""
 metadata = sa.MetaData()
 folder_table = sa.Table(
     "local_folder",
     metadata,
     sa.Column("run", sa.Integer, primary_key=True),
-    # When the journal folder was last changed in any way (ns since the epoch); 0: do not trust
+    # Time of the last change of the journal folder (ns since the epoch); 0: not reliable
     sa.Column("listed", sa.BigInteger, nullable=False),
 )
 look_table = sa.Table(
@@ -139,13 +140,13 @@ look_table = sa.Table(
     metadata,
     sa.Column("run", sa.Integer, primary_key=True),
     sa.Column("file", sa.Text, primary_key=True),
-    # Of the journal within its run; -1: a copy of another file, or none at all
+    # Number of the journal within its run; -1: a copy of another file, or not a journal
     sa.Column("journal", sa.Integer, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("mtime", sa.BigInteger, nullable=False),
     sa.Column("ctime", sa.BigInteger, nullable=False),
     sa.Column("inode", sa.BigInteger, nullable=False),
-    # When to look again although nothing changed, ns since the epoch; 0: never
+    # Time after which to read an unchanged file again, ns since the epoch; 0: never
     sa.Column("retry", sa.BigInteger, nullable=False),
     sa.Column("closed", sa.SmallInteger, nullable=False),
     sqlite_with_rowid=False,
@@ -160,7 +161,7 @@ _INSERT_LOOK: Final = insertion(look_table)
 _DELETE_FOLDER: Final = sa.delete(folder_table).where(folder_table.c.run == sa.bindparam("run"))
 _DELETE_LOOKS: Final = sa.delete(look_table).where(look_table.c.run == sa.bindparam("run"))
 _run: Final = schema.run.c
-# A long journal is saved in parts; whoever is killed between them leaves a run and no look at it.
+# Outer join: a process killed while it saves a long journal in parts leaves a run without statuses.
 _FOLDERS: Final = sa.select(
     _run.id,
     _run.project,
@@ -178,7 +179,7 @@ _NAME_OF: Final = operator.attrgetter("name")
 
 
 class Stat(NamedTuple):
-    """Size in bytes, times (ns) of the last changes of contents and of metadata, and inode."""
+    """Size in bytes, times (ns) of the last change of contents and of metadata, and inode."""
 
     size: int
     mtime: int
@@ -198,15 +199,15 @@ class Look(NamedTuple):
 
 @dataclass(slots=True)
 class Known:
-    """A run as the index has it.
+    """Known facts about the files of one run.
 
     Attributes:
-        listed: When its journal folder was last changed, ns since the epoch; 0: do not trust.
+        listed: Time of the last change of its journal folder, ns since the epoch; 0: not reliable.
         looks: Statuses of its files.
-        rests: Whether only a change of the folder can bring something new; see `add`.
-        version: Of the run's row when all runs were asked for; None if it was folded or read alone
-            since.
-        parent: Run that it was forked from, as recorded; empty for none.
+        rests: Whether new records require a change of the folder; see `add`.
+        version: Version of the run's row when all runs were loaded; None if it was folded or loaded
+            individually since.
+        parent: Recorded name of the run it was forked from; empty if it is not a fork.
     """
 
     number: int
@@ -217,12 +218,12 @@ class Known:
     parent: str = ""
 
     def covers(self, stats: Mapping[str, Stat]) -> bool:
-        """Return whether its files had as many bytes, or more, at the last look."""
+        """Return whether the known sizes of its files are at least these sizes."""
         seen = {look.file: look.stat.size for look in self.looks}
         return all(seen.get(file, -1) >= stat.size for file, stat in stats.items())
 
     def has_new_files(self, folder: str, root: int | None) -> bool:
-        """Return whether there are new files; the folder may be relative to a descriptor."""
+        """Return whether a folder, relative to the descriptor ``root`` if given, has new files."""
         fd = os.open(folder, os.O_RDONLY, dir_fd=root)
         try:
             names = map(_NAME_OF, regular_files(fd))
@@ -231,7 +232,7 @@ class Known:
         return not set(map(_FILE_OF, self.looks)).issuperset(names)
 
     def add(self, look: Look) -> None:
-        """Add the status of one of its files."""
+        """Add the status of a file."""
         self.looks.append(look)
         self.rests = self.rests and look.closed and not look.retry
 
@@ -241,21 +242,21 @@ Ref = tuple[str, str]
 
 
 class FileStatuses:
-    """The looks of all runs, kept in memory while nobody else writes to the index."""
+    """Statuses of the files of all runs, cached until another process writes to the index."""
 
     def __init__(self) -> None:
         self.runs: dict[Ref, Known] = {}
         self.version: object = None
         """Version of the index when all runs were last requested."""
         self._asked: set[Ref] = set()
-        """Runs requested one by one since then, in the version below."""
+        """Runs loaded individually since then, in the version below."""
         self._asked_version: object = None
         self.folders: dict[str | None, dict[str, int]] = {}
-        """By project, or None for all: modification time of each folder in which a run can appear,
-        ns; 0 means unknown."""
+        """Modification time in ns of each folder in which a run can appear, by project or None for
+        all projects; 0 means unknown."""
 
     def sync(self, database: Database, connection: sa.Connection, version: object) -> None:
-        """Load changes that others wrote, if there are any."""
+        """Load changes written by other processes."""
         if version == self.version:
             return
         before, self.runs = self.runs, {}
@@ -268,13 +269,13 @@ class FileStatuses:
             known.listed = listed
             self.runs[ref] = known
         if before.keys() - self.runs.keys():
-            self.folders = {}  # what others forgot may be there again, and no folder changed
+            self.folders = {}  # removed runs may exist again without a changed folder
         if others:
             _take(others, database.rows(connection, _LOOKS))
         self.version = version
 
     def unsure(self, refs: Iterable[Ref], version: object) -> set[Ref]:
-        """Return the runs that others may have changed since they were asked for."""
+        """Return the runs that other processes may have changed since they were loaded."""
         if version == self.version:
             return set()
         if version != self._asked_version:
@@ -300,7 +301,7 @@ def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> No
 
 
 def save_statuses(database: Database, connection: sa.Connection, run: int, known: Known) -> None:
-    """Write the statuses of the files of a run, within a transaction."""
+    """Write the statuses of the files of a run within a transaction."""
     database.run(connection, _UPSERT_FOLDER, run=run, listed=known.listed)
     database.run(connection, _DELETE_LOOKS, run=run)
     rows = [
@@ -313,25 +314,26 @@ def save_statuses(database: Database, connection: sa.Connection, run: int, known
 def save_listed(
     database: Database, connection: sa.Connection, listed: Iterable[tuple[int, int]]
 ) -> None:
-    """Write (time of change in ns, number of the run) of folders, within a transaction."""
+    """Write the (time of change in ns, number of the run) of folders within a transaction."""
     database.run_many(connection, _UPDATE_FOLDER, listed)
 
 
 def delete_statuses(database: Database, connection: sa.Connection, run: int) -> None:
-    """Remove the statuses of the files of a run, within a transaction."""
+    """Remove the statuses of the files of a run within a transaction."""
     database.run(connection, _DELETE_FOLDER, run=run)
     database.run(connection, _DELETE_LOOKS, run=run)
 
 
 def stat_of(found: os.stat_result) -> Stat:
-    """Return the compared values of a file."""
+    """Return the values of a file status that are compared."""
     return Stat(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & I63)
 
 
 def listing(folder: str, now_ns: int) -> tuple[int, dict[str, Stat]]:
-    """Return when a folder was last changed (ns; 0: do not trust), and its files, sorted by name.
+    """Return the time of a folder's last change (ns; 0: not reliable), and its files by name.
 
-    Left out are names with a leading dot, and files that go away meanwhile. Raises OSError.
+    Omits names with a leading dot, and files that disappear meanwhile. Raises OSError if the folder
+    cannot be read.
     """
     found = {}
     fd = open_folder(folder)

@@ -43,7 +43,7 @@ def arrive(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return the outcome for a run, and reserve its name if it goes; raises OSError."""
+    """Decide on a run's arrival, and reserve its name if accepted; raise OSError on failure."""
     if not is_folder(root / project) and not make_project:
         return Arrival("no project")
     if name is None:
@@ -64,7 +64,7 @@ def arrive_artifact(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return the outcome for a version, see `settle_artifact`; raises OSError."""
+    """Decide on an artifact version's arrival, see `settle_artifact`; raise OSError on failure."""
     if not is_folder(root / home_of(place)) and not make_project:
         return Arrival("no project")
 
@@ -106,9 +106,9 @@ def _read(content: bytes) -> dict[str, list[object]]:
 
 
 def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
-    """Return project and id of the run below a root that a word means now; see `Finder.find`.
+    """Return project and id of the run below a root to which a word refers now; see `Finder.find`.
 
-    A word without ``PROJECT/`` is looked for in ``project`` and its sub-projects.
+    A word without ``PROJECT/`` is looked up in ``project`` and its sub-projects.
     """
     if not root.is_dir():
         msg = f"no run {word!r:.200}: there is no folder {root}"
@@ -130,13 +130,13 @@ def _projects(root: Path, word: str) -> Iterator[str]:
 
 
 def open_remote(uri: str, token: str | None = None) -> RootRemote:
-    """Return another root as a remote, without making it; raises `ArgumentError`."""
-    del token  # who may write there is the file system's to say
+    """Return another root as a remote without creating it; raise `ArgumentError` if invalid."""
+    del token  # the file system controls access
     return RootRemote(root_of(uri))
 
 
 class RootRemote(FileRemote):
-    """Sends to another root; see `seamark.remote.protocol.Settles`."""
+    """Remote for another root folder; see `seamark.remote.protocol.Settles`."""
 
     def arrive(
         self,

@@ -1,4 +1,4 @@
-"""Update of a root's index; a process saves a run only if no other did meanwhile."""
+"""Updates of a root's index. A process saves a run only if no other process saved it meanwhile."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ __all__ = ["Updater"]
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _TRIES: Final = 100
-"""Attempts to fold a run that other processes save meanwhile: a long journal has many parts."""
+"""Maximum attempts to fold a run that other processes save meanwhile, possibly in many parts."""
 _SHARED: Final = 16
-"""Number of runs from which concurrent processes fold them in different orders."""
+"""Number of runs above which they are folded in random order, for concurrent processes."""
 _BATCH: Final = 64
-"""Number of runs saved in one transaction, whose cost hardly depends on it."""
+"""Number of runs saved in one transaction; its cost hardly depends on this number."""
 _DIR_FD: Final = os.stat in os.supports_dir_fd
 
 log = logging.getLogger("seamark")
@@ -54,12 +54,12 @@ T = TypeVar("T")
 
 
 class Updater:
-    """Folds new records below a root into its index, and rebuilds the index if it is damaged.
+    """Updater that folds new records below a root into its index, and rebuilds a damaged index.
 
     Attributes:
-        lock: Held by whoever uses the index.
+        lock: Lock held during any use of the index.
         unread: Folders that could not be read.
-        looked_ns: When the whole root, or a project, was last looked at.
+        looked_ns: Time of the last refresh of the whole root or a project, ns since the Unix epoch.
     """
 
     def __init__(self, file: IndexFile, now_ns: Callable[[], int]) -> None:
@@ -73,7 +73,7 @@ class Updater:
         fork.register(self.after_fork)
 
     def after_fork(self) -> None:
-        """Take a new lock in a forked child, which lacks the thread that may hold the old one."""
+        """Replace the lock in a forked child, where the thread that may hold it does not exist."""
         self.lock = threading.RLock()
 
     def refresh(
@@ -100,7 +100,7 @@ class Updater:
         self.unread.warn(before)
 
     def healing(self, work: Callable[[], T]) -> T:
-        """Return the result of ``work``, called with the lock; rebuild the index if unusable."""
+        """Call ``work`` with the lock; if the index is unusable, rebuild it and repeat the call."""
         with self.lock:
             try:
                 return work()
@@ -121,7 +121,7 @@ class Updater:
             change = self._look(ref, known)
             if change:
                 self._fold(ref, known)
-            elif change is False and (known := self.known(ref)) is not None:  # as it is by now
+            elif change is False and (known := self.known(ref)) is not None:  # still in the index
                 self._forget([(ref, known.number)])
 
     def _learn(self, refs: Iterable[Ref]) -> None:
@@ -136,9 +136,9 @@ class Updater:
         return self._file.looks.runs.get(ref)
 
     def _look(self, ref: Ref, known: Known | None, root: int | None = None) -> bool | None:
-        """Return whether a run has something to fold: True, None (nothing), or False (it is gone).
+        """Return whether a run has new records: True, None (no), or False (the run is missing).
 
-        ``known`` learns when the folder was changed, once that can be trusted.
+        The time of the folder's change is stored in ``known`` as soon as it is reliable.
         """
         above = f"{self._root}/" if root is None else ""
         folder, now_ns, look_up = f"{above}{ref[0]}/{ref[1]}/journal", self._now_ns(), os.stat
@@ -157,7 +157,7 @@ class Updater:
         except (FileNotFoundError, NotADirectoryError):
             return None if known is None else is_folder(RunFolder(self._root, *ref).journal_dir)
         except OSError as error:  # cannot be seen at the moment; what is known stays
-            if error.errno != errno.ENAMETOOLONG:  # no path leads there, so that nobody made it
+            if error.errno != errno.ENAMETOOLONG:  # such a path cannot exist
                 self.unread.note(RunFolder(self._root, *ref).path, error)
             return None
         if now_ns - listed > RACY_NS:
@@ -195,7 +195,7 @@ class Updater:
         work = self._changed_runs(project, known, purged)
         work += self._new_runs(project, known, purged)
         if len(work) > _SHARED:
-            _chance.shuffle(work)  # another process may be at the same
+            _chance.shuffle(work)  # another process may fold the same runs
         batch: list[Ref] = []
         for done, ref in enumerate(work):
             if progress is not None:
@@ -210,12 +210,12 @@ class Updater:
     def _changed_runs(
         self, project: str | None, known: dict[Ref, Known], purged: _Purged
     ) -> list[Ref]:
-        """Return the known runs that have something to fold; forget those that are gone."""
+        """Return the known runs with new records; remove missing runs from the index."""
         projects = _projects(known, project)
         gone = set(purged.among(known, projects))
-        settled: list[tuple[int, int]] = []  # folders that changed just before they were listed
+        settled: list[tuple[int, int]] = []  # folders whose time of change is now reliable
         work: list[Ref] = []
-        look_up = os.stat  # as below for thousands of runs, no call of ours is for most of them
+        look_up = os.stat  # local name, called for thousands of runs
         with self._root_fd() as root:
             above = f"{self._root}/" if root is None else ""
             for ref, facts in known.items():
@@ -245,7 +245,7 @@ class Updater:
 
     @contextlib.contextmanager
     def _root_fd(self) -> Iterator[int | None]:
-        # A relative path is quicker to look up.
+        # Relative paths are resolved faster.
         fd = None
         if _DIR_FD:
             with contextlib.suppress(OSError):
@@ -258,7 +258,7 @@ class Updater:
 
     def _new_runs(self, project: str | None, known: dict[Ref, Known], purged: _Purged) -> list[Ref]:
         folders = self._file.looks.folders.get(project)
-        # What could not be read is asked for again each time: that it can be need not show.
+        # Read folders that were unreadable every time: becoming readable may not change their time.
         if (
             folders
             and not self._was_unread
@@ -295,7 +295,7 @@ class Updater:
                 again.append(ref)
             else:
                 if refresh is not None:
-                    del refresh.folding  # what is to be written is all that is needed now
+                    del refresh.folding  # free memory: only the rows to be written are needed
                     folded.append((ref, refresh))
         with store.database.writing() as connection:
             for ref, refresh in folded:
@@ -308,7 +308,8 @@ class Updater:
             self._fold(ref, self.known(ref))
 
     def _fold(self, ref: Ref, known: Known | None) -> None:
-        # If others are faster, it is enough that they folded what was there at the beginning.
+        # If other processes are faster, it is enough that they folded the bytes present at the
+        # start.
         wanted: dict[str, Stat] = {}
         store = self._file.store
         for _ in range(_TRIES):
@@ -329,14 +330,14 @@ class Updater:
                 return
 
     def _folded(self, store: Store, ref: Ref, known: Known | None) -> Refresh | None:
-        """Return a folded run; None, and a note, if it cannot be read. Raises `Conflict`."""
-        from seamark.index.copies import Refresh  # NumPy is for those who fold
+        """Return a folded run; None if it cannot be read, which is noted. Raises `Conflict`."""
+        from seamark.index.copies import Refresh  # imports NumPy only to fold
 
         folder = RunFolder(self._root, *ref)
         try:
             return Refresh(store, folder, known, self._now_ns)
         except (FileNotFoundError, NotADirectoryError):
-            return None  # it went away, or never was: the next look says which
+            return None  # removed meanwhile, or never existed
         except OSError as error:  # cannot be seen at the moment; what is known stays
             self.unread.note(folder.path, error)
             return None
@@ -359,7 +360,7 @@ class Updater:
                 looks.delete_statuses(self._file.store.database, connection, number)
 
     def _walked(self, project: str | None) -> Iterator[str]:
-        """Yield the projects whose folders were listed, also those without a run."""
+        """Yield the projects whose folders were listed, including those without runs."""
         for folder in self._file.looks.folders.get(project, ()):
             path = os.path.relpath(folder, self._root)
             path = path.replace(os.sep, "/")
@@ -374,7 +375,7 @@ class Updater:
         ref, folder, changed = (project, run), RunFolder(self._root, project, run), []
         number = self.number_of(ref)
         for journal in self.healing(partial(self._journals, ref)):
-            with (  # an error is told by whoever looks at the file
+            with (  # refresh reports the error
                 quietly(only=OSError),
                 contextlib.closing(open_journal(folder, journal.file)) as source,
             ):
@@ -386,7 +387,7 @@ class Updater:
         return changed
 
     def number_of(self, ref: Ref) -> int:
-        """Return the number of a run; raises `RunNotFoundError`."""
+        """Return the number of a run; raise `RunNotFoundError` if it is not in the index."""
         known = self.healing(partial(self.known, ref))
         if known is None:
             where = f"project {ref[0]!r} below {str(self._root)!r}"
@@ -413,7 +414,7 @@ class _Purged:
         return ref[1] in self._ids(ref[0]) or self._holds(ref[0])
 
     def _holds(self, project: str) -> bool:
-        """Return whether a place is that of versions of a purged model."""
+        """Return whether a place belongs to the versions of a purged model."""
         place, _, key = project.rpartition("/")
         return place.endswith(f"/{MODELS}") and key in self._ids(place)
 
@@ -437,6 +438,6 @@ def _changed_ns(folder: str) -> int:
 
 
 def _stable_mtime_ns(folder: str, begun_ns: int) -> int:
-    """Return when a folder was last changed; 0 if too recently to be trusted."""
+    """Return the time of a folder's last change in ns; 0 if it is too recent to be reliable."""
     changed = _changed_ns(folder)
     return changed if changed < begun_ns - RACY_NS else 0

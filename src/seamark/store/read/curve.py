@@ -1,4 +1,4 @@
-"""Curves of a series in parts, and the first points of its attempts."""
+"""Curves of a series, and the first points of its attempts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NS: Final = 1e9
 
 
 class Begin(NamedTuple):
-    """First shown point of an attempt (0-based) in a series, and its place on the chosen axis."""
+    """First visible point of an attempt (0-based) in a series, and its position on the x axis."""
 
     attempt: int
     step: float
@@ -59,7 +59,7 @@ class Begin(NamedTuple):
 
 
 def check_axis(x: str) -> str:
-    """Return an axis for attempts; raise `ArgumentError` for ``"order"``, or `PathError`."""
+    """Return a valid axis for `placed`; raise `ArgumentError` for ``"order"``, or `PathError`."""
     if x == "order":
         msg = "x: expected 'step', 'time', 'relative' or the path of a series, got 'order'"
         raise ArgumentError(msg)
@@ -72,9 +72,9 @@ def read_begins(
     share: Share,
     paths: Sequence[str],
 ) -> dict[str, list[Begin]]:
-    """Return where the run's own attempts begin in float series, with ``x`` the step.
+    """Return the first points of the run's own attempts in float series; ``x`` is the step.
 
-    They are sorted by number. Attempts without shown points are left out.
+    They are sorted by attempt. Attempts without visible points are omitted.
     """
     spans = {at: one for at, one in shown_journals(share).items() if one[0].attempt is not None}
     found: dict[str, dict[int, series.Piece]] = {path: {} for path in paths}
@@ -94,7 +94,7 @@ def read_begins(
             take(path, piece)
     run = int(share.run.number or 0)
     for path, number in store.numbers.known(connection, paths).items():
-        begun = set[int]()  # times rise within a journal: its later groups hold later points
+        begun = set[int]()  # journals with a known first point: times rise within a journal
         bounds = group_bounds(store.database, connection, run, number)
         for at, place, _, _, low_t in sorted(bounds, key=itemgetter(4)):
             if at in begun or at not in spans or place >= spans[at][1].end:
@@ -126,9 +126,9 @@ def placed(
     x: str,
     created_ns: int,
 ) -> list[Begin]:
-    """Return the same on an axis, see `check_axis`; every point of a series on it is read.
+    """Convert first points to an axis, see `check_axis`; if it is a series, read all its points.
 
-    Relative times count from ``created_ns``, nanoseconds since the Unix epoch.
+    Relative times are seconds since ``created_ns``, nanoseconds since the Unix epoch.
     """
     if x == "step" or not begins:
         return list(begins)
@@ -151,7 +151,7 @@ def read_curve(
     path: str,
     points: int,
 ) -> Curve:
-    """Return a float series in parts; raise `ArgumentError` if ``points`` is less than 2."""
+    """Return the curve of a float series; raise `ArgumentError` if ``points`` is less than 2."""
     return draw_series(_pieces(store, connection, shares, path)[0], points).curve
 
 
@@ -163,10 +163,10 @@ def read_drawing(
     look: Look,
     created_ns: int,
 ) -> Drawing:
-    """Return a float series as it is drawn; raise `ArgumentError` if ``look`` is invalid.
+    """Return the drawing of a float series; raise `ArgumentError` if ``look`` is invalid.
 
-    If the x axis is another series, all points of both are read; otherwise the cost depends only on
-    the number of parts.
+    If the x axis is another series, all points of both series are read. Otherwise the cost depends
+    only on the number of parts.
     """
     look.check()
     left_out, falls = 0, True
@@ -194,7 +194,7 @@ def read_drawing(
 
 
 def _along(points: Points, other: Points) -> tuple[Floats, Floats]:
-    # Points before the first of the other series, and those where it is not finite, are left out.
+    # Omits points before the first point of the other series, and points where it is not finite.
     place = np.searchsorted(other.step, points.step, side="right") - 1
     x = np.full(len(place), np.nan)
     x[place >= 0] = other.value[place[place >= 0]]
@@ -210,7 +210,7 @@ def _pieces(
     x: str = "step",
     origin_ns: int = 0,
 ) -> tuple[list[Piece], bool]:
-    # Sorted by place on the x axis, and whether x goes back in the order of one journal.
+    # Returns pieces sorted by position on the x axis, and whether x falls within one journal.
     listed: list[series.Piece] = []
     packed: list[_Packed] = []
     for share in shares:
@@ -235,8 +235,8 @@ def _pieces(
 
 
 def _merged(listed: Sequence[series.Piece]) -> list[series.Piece]:
-    # Rows of one journal that hold different series come in separate pieces, which are merged by
-    # time if they overlap.
+    # Rows of one journal with different series are in separate pieces. Pieces whose times overlap
+    # are merged by time.
     found: list[series.Piece] = []
     for own in _by_journal(listed):
         own.sort(key=lambda one: one.t[0])
@@ -265,7 +265,7 @@ def _falls(written: list[tuple[int, Piece]]) -> bool:
 
 
 class _Packed(NamedTuple):
-    """A group without hidden points, and a time that none of them is after."""
+    """Group without hidden points, and an upper limit of their times."""
 
     group: DrawingGroup
     last_t: int
@@ -312,8 +312,8 @@ def _add_shown(
 
 
 def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
-    # By time, then journal, then place. Where the times of two stretches overlap, as those of
-    # several writers do, all points are read.
+    # Sorted by time, journal and place. If the times of two stretches overlap, as with several
+    # writers, all points are read.
     every: list[tuple[int, int, DrawingGroup | tuple[Ints, Floats]]] = [
         (one.low_t, last, one) for one, last, _ in packed
     ]

@@ -1,13 +1,13 @@
 """Values of other runs: tags of projects, columns over child runs, and points before a fork.
 
-Inherited tags are only in the logs of the projects, so a run that is moved inherits the tags of its
-new place. If several projects define a key, the outermost project wins.
+Inherited tags are stored only in the logs of projects, so a moved run inherits the tags of its new
+location. If several projects define a key, the outermost project has precedence.
 
-Points of the run that a run was forked from are read through it and never copied: a series begins
-with the points of the parent up to the step of the fork. Own points that begin earlier replace
-those of the parent, so that copied points are not shown twice. The name of the parent is untrusted:
-it is sought in the project of the fork alone, where a reader of one run may read all, and no run is
-visited twice.
+The points of a fork's parent are read from the parent and never copied: a series begins with the
+points of the parent up to the step of the fork. Own points that begin earlier replace those of the
+parent, so that copied points are not shown twice. The name of the parent is untrusted. It is looked
+up only in the project of the fork, because readers of one run may read all runs of its project, and
+no run is visited twice.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _of_projects: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """Keyed tag of a project, as stored; ``cells``: type, class, number, whole and text."""
+    """Keyed tag of a project; ``cells`` has its stored type, class, number, whole and text."""
 
     project: str
     type: str
@@ -99,7 +99,7 @@ _TAGS_OF: Final = (
 def inherited_tags(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[tuple[str, str], Mapping[str, Inherited]]]:
-    """Yield the inherited tags of containers by path, where there are any."""
+    """Yield each container that has inherited tags, with these tags by path."""
     above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
     projects = sorted({one for found in above.values() for one in found})
     said: dict[str, dict[str, Inherited]] = {}
@@ -118,7 +118,7 @@ def inherited_tags(
 
 
 def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnElement[Any]:
-    """Return the row with the value of a path for each run: its own, or that of a project above."""
+    """Return an SQL expression for the row with a path's value: the run's or a parent project's."""
     if not path.startswith(TAGS):
         return _run.id
     number = store.numbers.number(connection, path)
@@ -141,20 +141,20 @@ def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnEleme
 
 
 def _within(project: str) -> sa.ColumnElement[bool]:
-    # By the order of code points.
+    # Texts sort by code point; "0" follows "/".
     below = sa.and_(_run.project >= f"{project}/", _run.project < f"{project}0")
     return sa.or_(_run.project == project, below)
 
 
 SAMPLE: Final = 50
-"""Number of runs, the first ones, whose paths are examined."""
+"""Number of the first runs whose paths are examined."""
 _TYPES: Final = ("int", "float", "bool", "string", "float_series")
 
 
 def shared_paths(
     store: Store, connection: sa.Connection, numbers: Sequence[int], sample: int = SAMPLE
 ) -> list[SharedPath]:
-    """Return the paths of the first runs of a selection, counted by the database."""
+    """Return the paths of the first runs of a selection, with counts computed by the database."""
     row = schema.attribute.c
     shown = (row["class"], row.number, row.text, row.type)
     spread = [each(column) for column in shown for each in (sa.func.min, sa.func.max)]
@@ -204,7 +204,7 @@ def children_of(
     refs: Sequence[Ref],
     is_meant: Callable[[str], bool],
 ) -> dict[int, int]:
-    """Return, by number of each child run in a meant project, the index of its parent."""
+    """Return the index of the parent in ``refs`` by number of each child run in accepted projects."""
     number = store.numbers.number(connection, PARENT)
     places = {ref: at for at, ref in enumerate(refs)}
     words = [word for project, run in refs for word in (run, f"{project}/{run}")]
@@ -227,9 +227,9 @@ def has_parts(
     aggregate: str,
     holds: Callable[[Any], Any] | None = None,
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a run has child runs in some projects with numbers at a path.
+    """Return the condition that a run has child runs in these projects with numbers at a path.
 
-    ``path`` has `CHILDREN` before it; ``holds`` returns a condition on their aggregate.
+    ``path`` starts with `CHILDREN`; ``holds`` returns a condition on the aggregate of the numbers.
     """
     above, number = number_of(PARENT), number_of(path.removeprefix(CHILDREN))
     if above is None or number is None:
@@ -239,7 +239,7 @@ def has_parts(
         (says.c.text.contains("/"), says.c.text),
         else_=part.c.project + "/" + says.c.text,
     )
-    # Written out: no engine takes as many parameters as there may be projects.
+    # As literals: there may be more projects than an engine allows parameters.
     each = (
         sa.select(named.label("whole"), shows.c.number.label("number"))
         .select_from(part.join(says, says.c.run == part.c.id))
@@ -247,7 +247,7 @@ def has_parts(
         .where(says.c.path == above, says.c.visible == 1, says.c.type == "string")
         .where(shows.c.path == number, shows.c.visible == 1, shows.c.number.is_not(None))
         .where(part.c.trashed == 0, part.c.project.in_(written_out(projects)))
-        .subquery()  # a database takes an expression with parameters for another each time
+        .subquery()  # databases treat equal expressions with parameters as different
     )
     found = sa.select(each.c.whole).group_by(each.c.whole)
     if holds is not None:
@@ -263,9 +263,9 @@ def columns_of_children(
     wanted: Iterable[tuple[str, str | None]],
     is_meant: Callable[[str], bool],
 ) -> dict[tuple[str, str | None], list[Any]]:
-    """Return a column for each path and aggregate of finite numbers of child runs.
+    """Return a column of aggregates of the finite numbers of child runs, by path and aggregate.
 
-    Paths have `CHILDREN` before them. Raises `QueryError` for an unknown aggregate.
+    Paths start with `CHILDREN`. Raises `QueryError` for an unknown aggregate.
     """
     asked = list(dict.fromkeys(wanted))
     for path, aggregate in asked:
@@ -306,7 +306,7 @@ Raises:
 GENERATIONS: Final = 100
 """Maximum number of runs in a chain of forks."""
 _NEVER_INHERITED: Final = ("monitoring/", "profiling/", "sys/")
-"""Namespaces of a process and its machine, whose steps are not those of the training."""
+"""Namespaces of a process and its machine; their steps are not training steps."""
 _PATHS_AT_ONCE: Final = 50
 _series = schema.series.c
 _SHOWN: Final = (
@@ -327,7 +327,7 @@ _SERIES: Final = frozenset({"float_series", "string_series", "file_series", "his
 
 
 class Ancestor(NamedTuple):
-    """A run that a fork has points from, and the step at which the nearer run was forked."""
+    """Ancestor of a fork, and the step at which its descendant was forked from it."""
 
     run: StoredRun
     step: float
@@ -335,13 +335,13 @@ class Ancestor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Points that some series take from one run: the run itself, or one it was forked from.
+    """Part of several series that is read from one run: the run itself or an ancestor.
 
     Attributes:
-        run: Run as loaded; its journals are not read beyond their offsets.
-        attempt: Attempt as checked by `seamark.reading.points.check_attempt`.
-        ends: Last step by path; None for all points.
-        emptied: Key up to which nearer runs deleted points, by path.
+        run: Loaded run; its journals are not read beyond their folded offsets.
+        attempt: Result of `seamark.reading.points.check_attempt`.
+        ends: Last visible step by path; None for all points.
+        emptied: Greatest key of deletes by its descendants, by path.
     """
 
     run: StoredRun
@@ -351,11 +351,11 @@ class Share:
     emptied: Mapping[str, Key] = field(default_factory=dict)
 
     def end(self, path: str) -> float:
-        """Return the last shown step of a series."""
+        """Return the last visible step of a series."""
         return math.inf if self.ends is None else self.ends.get(path, -math.inf)
 
     def after(self, path: str) -> Key:
-        """Return the key up to which points of a series were deleted."""
+        """Return the greatest key of deletes of a series; only newer points are visible."""
         return max(self.run.state.emptied(path), self.emptied.get(path, NEVER))
 
 
@@ -366,14 +366,14 @@ class _Shown(NamedTuple):
 
 
 def possible_parents(project: str, name: str) -> list[str]:
-    """Return the possible ids of a parent that a fork names."""
+    """Return the possible run ids for the name of a parent."""
     return list(dict.fromkeys((name, hashed_run_id(project, name))))
 
 
 def ancestors_of(
     store: Store, connection: sa.Connection, ref: tuple[str, str], fork: Fork | None
 ) -> tuple[list[Ancestor], str | None]:
-    """Return the ancestors of a run, the nearest first, and the name of a missing one."""
+    """Return the ancestors of a run, nearest first, and the name of a missing ancestor or None."""
     project, seen = ref[0], {ref[1]}
     found: list[Ancestor] = []
     while fork is not None:
@@ -395,7 +395,7 @@ def line_of(
     sources: Sources,
     others: Callable[[str, str], Sources] | None,
 ) -> Line:
-    """Return a run with its ancestors; ``others`` is None if no other run can be read."""
+    """Return a run with its ancestors; ``others`` is None if other runs cannot be read."""
     if run.state.fork is None or others is None:
         return Line(store, connection, run, sources)
     found, lacking = ancestors_of(store, connection, (run.project, run.name), run.state.fork)
@@ -403,7 +403,7 @@ def line_of(
 
 
 class Line:
-    """A run and its ancestors, the nearest first, and the name of a missing or repeated one."""
+    """Run with its ancestors, nearest first, and the name of a missing or repeated ancestor."""
 
     def __init__(
         self,
@@ -420,9 +420,10 @@ class Line:
         self._sources, self._others = sources, others
 
     def shares(self, paths: Iterable[str], family: str, attempt: int | str) -> list[Share]:
-        """Return the runs of which series are made, the run itself first.
+        """Return the shares of runs in the given series, the run itself first.
 
-        ``attempt`` concerns the run itself; of the others everything is read, or what is shown.
+        ``attempt`` selects points of the run itself. Ancestors contribute all points for ``"all"``,
+        otherwise the visible points.
         """
         found = [Share(self.run, self._sources, attempt)]
         if not self.ancestors or attempt == "replaced" or self._others is None:
@@ -446,7 +447,7 @@ class Line:
         return found
 
     def families(self) -> dict[str, str]:
-        """Return the families of series with points of other runs, by path."""
+        """Return the families of series with points of ancestors, by path."""
         found: dict[str, str] = {}
         if not self.ancestors:
             return found

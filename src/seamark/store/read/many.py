@@ -1,4 +1,4 @@
-"""Series of many runs at once, with few statements for all of them."""
+"""Reading series of many runs with few statements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Ref = tuple[str, str]
 
 _SHORT: Final = 4096
 _MAX_POINTS: Final = 1 << 20
-"""Maximum number of points kept, 32 bytes each; a series counts as at least eight."""
+"""Maximum number of cached points, 32 bytes each; a series counts as at least eight points."""
 _cells: Final = schema.attribute.c
 _PATHS_AT_ONCE: Final = 50
 _in_runs: Final = any_of(_cells.run, RUNS_AT_ONCE)
@@ -79,14 +79,14 @@ class Recent:
         self._points = 0
 
     def get(self, run: int, version: int, attempt: int | str, path: str) -> Points | None:
-        """Return a copy of a series, or None."""
+        """Return a copy of a cached series, or None."""
         found = self._kept.get((run, attempt, path))
         if found is None or found[0] != version:
             return None
         return _copy(found[1])
 
     def put(self, run: int, version: int, attempt: int | str, path: str, points: Points) -> None:
-        """Keep a copy of a short series: the caller may change its own."""
+        """Cache a copy of a short series, because the caller may change the original."""
         if len(points) > _SHORT:
             return
         key = (run, attempt, path)
@@ -115,11 +115,12 @@ def read_many(
     points: int | None = None,
     recent: Recent | None = None,
 ) -> list[tuple[str, str, str, Points | Curve]]:
-    """Return (project, run id, path, points or curve) of the series that match, run by run.
+    """Return (project, run id, path, points or curve) of the matching series, grouped by run.
 
-    ``attempt`` was checked by `seamark.reading.points.check_attempt`; ``sources`` returns a
-    function that opens the journals of a run; ``progress`` gets the number of runs read and of all;
-    with ``points``, curves of at most so many representative points are read.
+    ``attempt`` is a result of `seamark.reading.points.check_attempt`. ``sources`` returns a
+    function that opens the journals of a run. ``progress`` is called with the number of runs read
+    and the total. If ``points`` is given, curves with at most this number of representative points
+    are read.
     """
     reading = _Reading(store, connection, attempt, sources, points, recent or Recent())
     known = _matching(store, connection, patterns)
@@ -143,7 +144,7 @@ def series_of(
     refs: Sequence[Ref],
     is_meant: Callable[[str], bool],
 ) -> dict[Ref, set[str]]:
-    """Return the meant float series of runs, without reading points."""
+    """Return the float series of runs that ``is_meant`` accepts, without reading points."""
     everything = store.numbers.everything(connection)
     known = {number: path for path, number in everything.items() if is_meant(path)}
     found: dict[Ref, set[str]] = {}
@@ -160,10 +161,10 @@ def series_of(
 def lengths_of(
     store: Store, connection: sa.Connection, refs: Sequence[Ref], patterns: Sequence[str]
 ) -> dict[Ref, dict[str, int]]:
-    """Return the number of points that `read_many` reads of each series.
+    """Return the number of points that `read_many` would read of each series.
 
-    At most `RUNS_AT_ONCE` runs. No points are read. Packed points of other attempts count, as they
-    are unpacked, too.
+    Accepts at most `RUNS_AT_ONCE` runs. No points are read. Packed points of other attempts are
+    counted, because they are unpacked, too.
     """
     places = places_of(store, connection, refs)
     known = _matching(store, connection, patterns)
@@ -289,9 +290,9 @@ class _Reading:
             }
         found = read_floats(store, connection, shares, paths)
         if line.ancestors:
-            return found  # which may change though this run does not
+            return found  # ancestors may change although this run does not
         if any(one.stopped == UNREADABLE for one in run.state.journals.values()):
-            return found  # something is missing that may be there the next time
+            return found  # missing points may be readable next time
         for path, points in found.items():
             self.recent.put(run.number or 0, run.version, attempt, path, points)
         return found

@@ -1,8 +1,9 @@
-"""Names of runs, numbers of versions of models and artifacts, and paths that runs have.
+"""Names of runs, version numbers of models and artifacts, and paths of runs.
 
-Each version recorded the number that it took. In merged folders two may have taken one: the first
-keeps it, each other gets the next free number above its own. This is not recorded, but every reader
-of the same versions computes the same numbers. An alias belongs to the version that got it last.
+Each version records its number. In merged folders, several versions may have the same number: the
+first one keeps it, and each other gets the next free number above its own. The new numbers are not
+recorded, but all readers of the same versions compute the same numbers. An alias belongs to the
+version to which it was assigned last.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ __all__ = [
 
 
 VERSION: Final = "sys/version"
-"""Path of the number of a version."""
+"""Path of the version number."""
 ALIASES: Final = "sys/aliases"
-"""Path of the aliases of an artifact; derived by readers."""
+"""Path of the aliases of an artifact version; derived by readers."""
 _GIVEN: Final = "aliases/"
-"""Namespace of the aliases assigned to a version."""
+"""Namespace of assigned aliases in a version."""
 _KINDS: Final = ("model_version", "artifact")
 _AT_ONCE: Final = 100
 _run: Final = schema.run.c
@@ -77,7 +78,7 @@ _TRASHED: Final = sa.select(_run.project, _run.name).where(
 def version_numbers(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
-    """Return the 1-based numbers of all versions of the same models or artifacts."""
+    """Return the 1-based numbers of all versions of the models or artifacts of these versions."""
     return {
         (project, version): number
         for project, found in _numbered(store, connection, _places(refs)).items()
@@ -86,7 +87,7 @@ def version_numbers(
 
 
 def moved_versions(store: Store, connection: sa.Connection) -> dict[str, int]:
-    """Return the numbers of model versions that differ from the recorded ones, by id."""
+    """Return the numbers of model versions that differ from the recorded numbers, by id."""
     models = sorted(str(project) for (project,) in store.database.rows(connection, _MODELS))
     moved: dict[str, int] = {}
     for found in _numbered(store, connection, models).values():
@@ -99,9 +100,9 @@ def moved_versions(store: Store, connection: sa.Connection) -> dict[str, int]:
 def version_aliases(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], list[str]]:
-    """Return the aliases of all versions of the same artifacts, sorted.
+    """Return the sorted aliases of all versions of the artifacts of these versions.
 
-    The one with the greatest number, of those that are not in the trash, is the ``latest``.
+    The version with the greatest number that is not in the trash has the alias ``latest``.
     """
     refs = [ref for ref in refs if kind_of(*ref) == "artifact"]
     if not refs:
@@ -175,7 +176,7 @@ def _order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 _MARGIN_NS: Final = 60 * 10**9
-"""Allowance for different clocks and transfer times, in nanoseconds."""
+"""Margin for different clocks and transfer times, in nanoseconds."""
 _PART: Final = 900
 _row: Final = schema.attribute.c
 
@@ -183,7 +184,7 @@ _row: Final = schema.attribute.c
 def recent_paths(
     store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]], since_ns: int
 ) -> dict[tuple[str, str], list[str]]:
-    """Return the paths of runs recorded since a time (ns) or up to a minute before, sorted."""
+    """Return the sorted paths recorded since a time (ns), or up to a minute earlier, by run."""
     numbers = numbers_of(store, connection, refs) if refs else {}
     listed = list(numbers)
     found: dict[tuple[str, str], set[int]] = {}
@@ -198,7 +199,7 @@ def recent_paths(
 
 
 _LONG: Final = sa.case((_row.type == "text", _row.registers))
-"""Marker of a text that is too long for the column; no compared value equals it."""
+"""Record of a text that is too long for the column; NULL for other types."""
 _SHOWN: Final = (_row.type, _row["class"], _row.number, _row.whole, _row.text, _LONG)
 _SPREAD: Final = [each(column) for column in _SHOWN for each in (sa.func.min, sa.func.max)]
 _FIELDS: Final = (
@@ -213,7 +214,7 @@ _ELEMENTS: Final = sa.select(_element.run, _element.path, _element.value)
 def run_fields(
     store: Store, connection: sa.Connection, numbers: Sequence[int], contains: str = ""
 ) -> list[RunField]:
-    """Return the fields of runs, sorted by path, that contain a text of any case."""
+    """Return the fields of runs whose path contains a text (case-insensitive), sorted by path."""
     found: dict[tuple[int, int], list[Any]] = {}
     for start in range(0, len(numbers), _PART):
         some = numbers[start : start + _PART]
@@ -238,7 +239,8 @@ def run_fields(
         )
         for (path, family), (count, *spread) in found.items()
     ]
-    # Where runs hold several families at a path, it is a field in each, and they differ.
+    # A path with different families in several runs has a field for each family, marked as
+    # differing.
     fields.sort(key=lambda one: (one.path, one.family))
     return fields
 
@@ -248,7 +250,7 @@ def _merge_counts(one: list[Any], other: list[Any]) -> list[Any]:
     for at in range(1, len(one)):
         known = [each for each in (one[at], other[at]) if each is not None]
         found.append((max if at % 2 == 0 else min)(known) if known else None)
-    # A column that one part lacks altogether tells them apart as well.
+    # If a column has values in only one part, the runs differ.
     for at in range(1, len(one), 2):
         if (one[at] is None) != (other[at] is None):
             found[1], found[2] = "", "~"
@@ -290,7 +292,7 @@ _NAMES: Final = _names(sa.bindparam("path"), sa.bindparam("kind"))
 
 
 def names_of(store: Store, connection: sa.Connection, refs: Sequence[Ref]) -> list[str]:
-    """Return the given or generated names of some runs, in their order."""
+    """Return the assigned or generated names of runs, in the given order."""
     number = store.numbers.number(connection, _NAME)
     given: dict[Ref, str | None] = {}
     if number is not None:
@@ -311,7 +313,7 @@ def run_names(
     is_meant: Callable[[str], bool] | None = None,
     kind: str = "run",
 ) -> list[RunName]:
-    """Return every run of the meant projects, the newest first; versions as ``RESNET-3``."""
+    """Return the names of all runs of accepted projects, newest first; versions as ``RESNET-3``."""
     number = store.numbers.number(connection, _NAME)
     path = -1 if number is None else number
     within = in_projects(store, connection, is_meant)

@@ -1,9 +1,9 @@
-"""Status of each rank: reports, liveness, and the error at its end.
+"""Status of each rank: state, signs of life, and the error that ended it.
 
-The status of a rank is that of its newest process. A process that closed its journal without a
-failure has ended well, even if the run continues; one that ended without a report was killed. A
-process that cannot be checked from here (on another host, or before a reboot) is judged by its
-heartbeats alone. If every rank records, a rank without records is missing.
+The status of a rank is the status of its newest process. A process that closed its journal without
+a failure is completed, even if the run continues. A process that ended without a report was killed.
+If a process cannot be checked (on another host, or before a reboot), only its heartbeats count. If
+every rank records, a rank without records is missing.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["error_text", "rank_statuses", "traceback_of", "waiting_ranks"]
 
 
 def error_text(error: Mapping[str, Any]) -> str:
-    """Return an error as ``"ValueError: diverged"``, or its type; the record is untrusted."""
+    """Format an error as ``"ValueError: diverged"``, or its type alone; the record is untrusted."""
     kind, message = (str(error.get(key) or "") for key in ("type", "message"))
     return ": ".join(part for part in (kind, message) if part.strip())
 
 
 def traceback_of(run: RunState, paths: Iterable[str]) -> str | None:
-    """Return the path of the traceback that belongs to the run's end; None if there is none.
+    """Return the path of the traceback of the run's end; None if there is none.
 
-    Those of other ranks, older attempts and processes that do not own the run do not count.
+    Tracebacks of other ranks, older attempts and processes that do not own the run are ignored.
     """
     owners = owning_processes(one.header for one in run.journals.values())
     journals = {f"monitoring/{one.writer}/traceback": one for one in run.journals.values()}
@@ -42,7 +42,7 @@ def traceback_of(run: RunState, paths: Iterable[str]) -> str | None:
     def order(path: str) -> float:
         one = journals.get(path)
         if one is None or not speakers:
-            return 0  # a namespace that somebody chose
+            return 0  # a namespace chosen by the user
         rank, attempt = one.header.get("rank"), one.attempt
         same = (rank, attempt) == (speakers[0].header.get("rank"), speakers[0].attempt)
         speaks = rank or process_of(one.header) in owners
@@ -60,21 +60,21 @@ _QUIET_NS: Final = 60 * 10**9
 _MANY_PAUSES: Final = 20
 """Minimum multiple of the mean pause that counts as a hang."""
 _MAX_RANKS: Final = 1 << 16
-"""Maximum number of ranks examined: a header may come from any client."""
+"""Maximum number of ranks examined, because headers are untrusted."""
 _SILENT: Final = ("killed", "lost")
-"""Ends of ranks that did not report one."""
+"""States of ranks that ended without a report."""
 _NO_REASON: Final = (GONE, LOST)
-"""Reasons that add nothing."""
+"""Crash reasons without additional information."""
 _RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
 
 
 def rank_statuses(
     run: RunState, now_ns: int, world_size: int | None = None, *, here: bool = True
 ) -> list[RankStatus]:
-    """Return the status of every rank that takes part in a run, by rank.
+    """Return the status of every current rank of a run, sorted by rank.
 
-    Ranks of an earlier attempt, or that ended beside an earlier process of rank 0, are left out.
-    ``world_size`` is the recorded number of ranks; headers have precedence.
+    Ranks of an earlier attempt, and ranks that ended during an earlier process of rank 0, are
+    omitted. ``world_size`` is the recorded number of ranks; headers have precedence.
     """
     found: dict[int, list[JournalState]] = {}
     owners = owning_processes(one.header for one in run.journals.values())
@@ -97,7 +97,7 @@ def rank_statuses(
     size = _expected([journals[0].header for journals in current.values()], world_size)
     begun = min((one.first_t for one in spoke), default=now_ns)
     if now_ns - begun < _QUIET_NS and any(one.state == "running" for one in spoke):
-        size = 0  # it may still come
+        size = 0  # other ranks may still start
     spoke += [
         RankStatus(rank, None, None, (), "missing", "", 0, 0, None, None)
         for rank in range(size)
@@ -107,7 +107,7 @@ def rank_statuses(
 
 
 def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) -> int:
-    """Return how many ranks record; 0 if only rank 0 does or that is not known."""
+    """Return the number of ranks that record; 0 if only rank 0 records or it is not known."""
     if not any(header.get("ranks") == "all" for header in headers):
         return 0
     told = [size for header in headers if isinstance(size := header.get("world_size"), int)]
@@ -117,10 +117,10 @@ def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) ->
 def waiting_ranks(
     statuses: list[RankStatus], last_steps: Mapping[str, float], now_ns: int
 ) -> list[RankStatus]:
-    """Tell ranks that hang from those that wait for them, by the last steps of float series.
+    """Distinguish hanging ranks from those that wait for them, by the last steps of float series.
 
-    A rank hangs by itself if its heartbeats have stopped, or if a series of it ends before that of
-    another rank that stands still; where nobody is behind, all hang.
+    A rank hangs if its heartbeats have stopped, or if a series of it ends earlier than in another
+    rank without progress. If no rank is behind, all of them hang.
     """
     still = {one.rank for one in statuses if one.state == "hangs"}
     steps: dict[str, dict[int, float]] = {}
@@ -144,9 +144,9 @@ def waiting_ranks(
 def _is_past(
     journals: list[JournalState], present: list[JournalState], earlier: list[JournalState]
 ) -> bool:
-    # A rank that ended before the present process of rank 0 began may also have been quicker to
-    # start. A launcher that is rank 0 may record for the first time when the spawned ranks are
-    # gone: those have a copy of its run.
+    # A rank that ended before the current process of rank 0 started is not always past: it may have
+    # started earlier. A launcher that is rank 0 may record for the first time after the spawned
+    # ranks, which have a copy of its run, have ended.
     if not present or journals[0] in present:
         return False
     lineage = journals[0].header.get("lineage")
@@ -159,12 +159,12 @@ def _is_past(
 
 
 def _is_rank(journal: JournalState, owners: Collection[Process]) -> bool:
-    """Return whether a journal is of a rank, not of a helper or of a later script."""
+    """Return whether a journal belongs to a rank, not to a helper process or a later script."""
     rank = journal.header.get("rank")
     if not isinstance(rank, int):
         return False
     owns = journal.header.get("owner") is True
-    began = process_of(journal.header) in owners  # a journal that it wrote before it owned the run
+    began = process_of(journal.header) in owners  # written before the process owned the run
     return owns or (journal.attempt is not None and (began or bool(rank)))
 
 
@@ -183,7 +183,7 @@ def _status(
     header = journals[0].header
     said = max((one.said for one in journals), key=lambda said: said.get("t", 0))
     began = min(one.first_t or 0 for one in journals)
-    # A forked child of the launcher may be this very rank, which records in a journal of its own.
+    # The rank may be a forked child of the launcher that records in a separate journal.
     rows = [one for one in others if one.header.get("rank") == rank and one.last_t >= began]
     row_t = max((one.local_time(one.last_row_t) for one in rows if one.rows), default=0)
     last_t = max(one.seen for one in journals)

@@ -1,4 +1,4 @@
-"""Reader of one run; every answer comes from one snapshot and loads only its own data."""
+"""Reader of one run; each method reads one snapshot and loads only the data it needs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _WORLD_SIZE: Final = "distributed/world_size"
 def _question(
     answer: Callable[Concatenate[RunReader, Snapshot, P], T],
 ) -> Callable[Concatenate[RunReader, P], T]:
-    """Make a question, which may raise `RunNotFoundError`, of a method that needs a snapshot."""
+    """Pass a snapshot to a method; calling it may raise `RunNotFoundError`."""
 
     @wraps(answer)
     def ask(self: RunReader, /, *args: P.args, **named: P.kwargs) -> T:
@@ -75,14 +75,14 @@ class RunReader:
     """Reader of one run in a store.
 
     Args:
-        store: Returns the store that has the run.
+        store: Returns the store with the run.
         project: Project path.
         name: Run id.
-        sources: Opens its journals.
+        sources: Opens the journals of the run.
         now_ns: Clock, nanoseconds since the Unix epoch.
         others: Returns a function that opens the journals of another run; None to read a fork
-            alone.
-        guarded: Calls a function with exclusive use of the store.
+            without its ancestors.
+        guarded: Calls a function with exclusive access to the store.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class RunReader:
 
     @property
     def now_ns(self) -> int:
-        """Time by the clock of the reader, nanoseconds since the Unix epoch."""
+        """Current time by the clock of the reader, nanoseconds since the Unix epoch."""
         return self._now_ns()
 
     def _answer(self, answer: Callable[..., T], *args: Any, **named: Any) -> T:
@@ -119,7 +119,7 @@ class RunReader:
                     held = self._held = self._load_run(store, connection)
                 return answer(self, held, *args, **named)
             except BaseException:
-                self._held = store.last = None  # it may have been interrupted while it changed
+                self._held = store.last = None  # a change may have been interrupted
                 raise
 
     def _load_run(self, store: Store, connection: sa.Connection) -> Snapshot:
@@ -160,7 +160,7 @@ class RunReader:
 
     @_question
     def has(self, seen: Snapshot, path: str) -> bool:
-        """Return whether there is a visible value at a path or below it."""
+        """Return whether there is a visible value at or below a path."""
         seen.state.need((), [path])
         if any(is_inside(shown, path) for shown, _ in seen.state.visible()):
             return True
@@ -170,12 +170,12 @@ class RunReader:
 
     @_question
     def series_paths(self, seen: Snapshot) -> list[str]:
-        """Return the paths that show a float series, sorted."""
+        """Return the paths with a visible float series, sorted."""
         return sorted(path for path, family in seen.families().items() if family == FLOATS)
 
     @_question
     def series_writers(self, seen: Snapshot) -> dict[str, set[str]]:
-        """Return the ids of the writers whose journals hold points of numbers, by path."""
+        """Return the ids of the writers that recorded numbers, by path."""
         writers = {one.number: one.writer for one in seen.state.journals.values()}
         rows = seen.rows(_NAMED)
         paths = seen.store.numbers.paths(seen.connection, {path for _, path in rows})
@@ -200,7 +200,7 @@ class RunReader:
 
     @_question
     def some(self, seen: Snapshot, paths: Collection[str]) -> list[Attribute]:
-        """Return attributes at some paths, in their order, without missing ones."""
+        """Return the attributes at paths, in the given order, without missing ones."""
         seen.state.need(paths)
         derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
         of_line = seen.of_line(set(paths).__contains__)
@@ -217,19 +217,19 @@ class RunReader:
     @property
     @_question
     def state(self, seen: Snapshot) -> str:
-        """State of the run, ``"crashed"`` if it says it is running and is not."""
+        """State of the run; ``"crashed"`` if it is recorded as running but no longer runs."""
         return seen.stated()
 
     @_question
     def is_resumable(self, seen: Snapshot) -> bool:
-        """Return whether the run has not ended for good, and no owner that began it lives."""
+        """Return whether the run can be resumed: it has not ended for good, and no owner lives."""
         state, is_here = seen.stated(), seen.store.here
         lives = any(is_live(one, seen.now_ns, here=is_here) for one in seen.owners)
         return state == "created" or (state in _RESUMABLE and not lives)
 
     @_question
     def crash(self, seen: Snapshot) -> Crash | None:
-        """Return how the process ended that trained the run; None unless the run crashed."""
+        """Return the cause of a crash of the training process; None unless the run crashed."""
         return self._crash_of(seen)
 
     def _crash_of(self, seen: Snapshot) -> Crash | None:
@@ -250,7 +250,7 @@ class RunReader:
     @property
     @_question
     def reason(self, seen: Snapshot) -> str:
-        """Cause of the run's last recorded state: an error or a signal; empty if not known."""
+        """Cause of the last recorded state of the run: an error or a signal; empty if unknown."""
         record = seen.state.state[1]
         error, signal = record.get("error"), record.get("signal")
         if isinstance(error, Mapping):
@@ -260,7 +260,7 @@ class RunReader:
     @property
     @_question
     def signal(self, seen: Snapshot) -> str:
-        """The signal that made the last recorded state, if one did and no error; else empty."""
+        """Signal that caused the last recorded state; empty if there is none, or an error."""
         record = seen.state.state[1]
         error, signal = record.get("error"), record.get("signal")
         return signal if isinstance(signal, str) and not isinstance(error, Mapping) else ""
@@ -273,17 +273,17 @@ class RunReader:
 
     @_question
     def problems(self, seen: Snapshot) -> dict[str, Any]:
-        """Return the problems of the run, by name; only those that are not empty."""
+        """Return the problems of the run, by name, without empty ones."""
         return self._derived(seen).problems()
 
     @_question
     def has_failed(self, seen: Snapshot) -> bool:
-        """Return whether a process that spoke for the run noted that it failed."""
+        """Return whether a process that owned the run recorded a failure."""
         return any(one.said.get("state") == "failed" for one in seen.owners)
 
     @_question
     def ranks(self, seen: Snapshot) -> list[RankStatus]:
-        """Return how each rank that takes part in the run is doing, by rank."""
+        """Return the status of each current rank of the run, sorted by rank."""
         seen.state.need([_WORLD_SIZE])
         told = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
         size = getattr(told, "value", None)
@@ -301,7 +301,7 @@ class RunReader:
 
     @_question
     def journals(self, seen: Snapshot) -> list[JournalInfo]:
-        """Return the facts about every journal, sorted by writer."""
+        """Return information about every journal, sorted by writer."""
         found = sorted(seen.state.journals.values(), key=lambda journal: journal.writer)
         return [
             JournalInfo(
@@ -324,10 +324,10 @@ class RunReader:
     # ------------------------------------------------------------------ series
 
     def points(self, path: str, attempt: Attempt = "latest", *, limit: int | None = None) -> Points:
-        """Return the points of a float series, or the last ``limit``; none without such a series.
+        """Return the points, or the last ``limit``, of a float series; empty if it does not exist.
 
-        ``attempt`` is ``"latest"``, ``"all"``, ``"replaced"``, or the number of an attempt: the run
-        as that attempt left it. Raises `ArgumentError` otherwise.
+        ``attempt`` is ``"latest"``, ``"all"``, ``"replaced"``, or the number of an attempt for the
+        run at the end of that attempt. Raises `ArgumentError` otherwise.
         """
         return self.many_points([path], attempt, limit=limit)[path]
 
@@ -362,7 +362,7 @@ class RunReader:
 
     @_question
     def curve(self, seen: Snapshot, path: str, points: int, attempt: Attempt = "latest") -> Curve:
-        """Return a float series in parts, with at most ``points`` representative points."""
+        """Return the curve of a float series, with at most ``points`` representative points."""
         shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
         return read_curve(seen.store, seen.connection, shares, path, points)
 
@@ -375,11 +375,11 @@ class RunReader:
         attempt: Attempt = "latest",
         since: str = "",
     ) -> Drawing:
-        """Return a float series as it is drawn; nothing if there is no such series.
+        """Return the drawing of a float series; an empty one if the series does not exist.
 
-        Without ``look`` it has a thousand representative points along steps. With ``since``, the
-        `Drawing.cursor` of an earlier drawing, unchanged parts at the beginning are left out.
-        Raises `ArgumentError` if an argument cannot be used.
+        Without ``look``, it has a thousand representative points along steps. With ``since``, the
+        `Drawing.cursor` of an earlier drawing, unchanged parts at the beginning are omitted. Raises
+        `ArgumentError` if an argument is invalid.
         """
         chosen, wanted = check_attempt(attempt), look or Look()
         paths = [path] if wanted.x in NAMED_AXES else [path, wanted.x]
@@ -395,10 +395,10 @@ class RunReader:
         paths: Collection[str],
         x: str = "step",
     ) -> dict[str, list[Begin]]:
-        """Return where attempts begin in float series, of the points that are shown.
+        """Return the first visible points of attempts in float series, by path.
 
-        The cost does not grow with the points of the series, unless ``x`` is another series. An
-        axis is ``"step"``, ``"time"``, ``"relative"`` or a path; others raise `ArgumentError` or
+        The cost does not depend on the number of points, unless ``x`` is another series. ``x`` is
+        ``"step"``, ``"time"``, ``"relative"`` or a path; other values raise `ArgumentError` or
         `PathError`.
         """
         wanted, axis = list(dict.fromkeys(paths)), check_axis(x)
@@ -426,9 +426,9 @@ class RunReader:
         paths: Collection[str],
         begin: int = 0,
     ) -> TextPage:
-        """Return a page of texts of all attempts that one journal holds, in the order of writing.
+        """Return a page of the texts of all attempts in one journal, in the order of writing.
 
-        ``begin`` is 0, the end of a page, or the result of `text_begin`, in bytes.
+        ``begin`` is an offset in bytes: 0, the end of a page, or the result of `text_begin`.
         """
         seen.state.need(paths)
         return read_text_page(
@@ -446,10 +446,11 @@ class RunReader:
         lines: int | None = None,
         points: int | None = None,
     ) -> int:
-        """Return where in a journal to begin to read for the last texts, in bytes.
+        """Return the offset in a journal, in bytes, at which to start reading the last texts.
 
-        A few more may come. ``since_ns`` is nanoseconds since the Unix epoch, ``lines`` a number of
-        line ends, ``points`` of records with points of any series of texts or files.
+        A few earlier texts may be included. ``since_ns`` is nanoseconds since the Unix epoch,
+        ``lines`` a number of line ends, and ``points`` a number of records with points of any text
+        or file series.
         """
         return text_begin(
             seen.store,
@@ -490,9 +491,9 @@ class RunReader:
 
     @_question
     def last(self, seen: Snapshot, path: str) -> Any:
-        """Return the last value, or `HistogramPoint`, of a series; None if there is none.
+        """Return the last value or `HistogramPoint` of a series; None if there is none.
 
-        Other points are not read.
+        Other points are not read, unless they are inherited by a fork.
         """
         found = seen.shown(path)
         if found is None or not found.family.endswith("_series") or not found.value.count:

@@ -1,6 +1,7 @@
-"""Reads of float series, from groups if there are any and else from the journals.
+"""Reading float series from row groups, and from journals for points not in groups.
 
-Only what the snapshot of the tables has folded is read: concurrent writing changes no answer.
+Only data folded into the snapshot of the tables is read, so concurrent writing does not change
+results.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ log = logging.getLogger("seamark")
 
 
 class Piece(NamedTuple):
-    """Points of one series from one stretch of one journal, in the order of writing."""
+    """Points of one series from a section of one journal, in the order of writing."""
 
     journal: JournalState
     step: Floats
@@ -75,7 +76,7 @@ class Piece(NamedTuple):
     t: Ints
     time: Ints
     place: int = _BEHIND
-    """Offset of its group in the journal, in bytes; the end of all groups if it is in none."""
+    """Offset of its group in the journal, in bytes; beyond all offsets if it is in no group."""
 
     def part(self, seen: Any) -> Piece:
         """Return the points selected by an index or a mask."""
@@ -90,10 +91,10 @@ def read_floats(
     paths: Sequence[str],
     limit: int | None = None,
 ) -> dict[str, Points]:
-    """Return the points of float series by path, or the last ``limit`` of each.
+    """Return the points, or the last ``limit`` points, of float series by path.
 
-    Series of the same rows may share the arrays of steps and times. A journal that cannot be read
-    now gets ``stopped`` set to `UNREADABLE`.
+    Series of the same rows may share the arrays of steps and times. If a journal cannot be read,
+    its ``stopped`` is set to `UNREADABLE`.
     """
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for share in shares:
@@ -124,7 +125,7 @@ def _add_floats(
     tails = tail_pieces(store, connection, share, paths)
     run, every = share.run.number or 0, {}
     chunked = any(journal.chunked for journal, _ in journals.values())
-    # What lies behind the step of a fork is none of the last points.
+    # The last points of an ancestor may be after the step of the fork: read all of its groups.
     least = limit if share.ends is None else None
     if chunked and least is None:
         every = load_groups(store.database, connection, [run], list(number_of.values()))
@@ -144,9 +145,10 @@ def _add_floats(
 
 
 class Part(NamedTuple):
-    """Part of a series, and where it ends; None for the last part.
+    """Part of a series, and the mark of its end; None for the last part.
 
-    ``begins`` marks the first part, also again: points that were read are hidden now.
+    ``begins`` is true for the first part, and for a restart because points already read are now
+    hidden.
     """
 
     points: Points
@@ -155,9 +157,10 @@ class Part(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """End of a part of a series: the step, how many points of it were read, and a checksum.
+    """End of a part of a series: the step, the number of points read at this step, and a checksum.
 
-    The checksum is of what was hidden then; if it changes, read points may be hidden now.
+    The checksum covers the facts that hide points; if it changes, points already read may be
+    hidden.
     """
 
     step: float
@@ -175,11 +178,11 @@ def read_floats_part(
     after: Mark | None = None,
     last: int | None = None,
 ) -> Part:
-    """Return at most ``most`` next points of a float series.
+    """Return the next points of a float series, at most ``most``.
 
-    Only groups are read that may hold some. The series begins anew if hidden points have changed,
-    or with the ``last`` points. ``after`` is the end of the part before; None to begin. New points
-    come if they lie behind what was read.
+    Only groups that may contain these points are read. ``after`` is the end of the previous part;
+    None starts a series, at the ``last`` points if given. The series also restarts if hidden points
+    have changed. New points are returned if they are after the points already read.
     """
     series = _Parts(store, connection, shares, path)
     begins = after is None or after.hidden != series.hidden
@@ -229,7 +232,7 @@ class _Parts:
         return (share.after(self._path), ending, *end)
 
     def read(self, begin: float, wanted: int, end: float | None = None) -> tuple[Points, bool]:
-        # At least "wanted" points, if there are as many; or all up to the step "end".
+        # Reads at least "wanted" points if there are enough, or all points up to the step "end".
         pieces = [kept for one in self._tails if len((kept := _from(one, begin)).step)]
         horizon = np.inf
         for at, journal, place, low, high in self._groups():
@@ -282,7 +285,7 @@ def tail_pieces(
     paths: Sequence[str],
     journals: Container[int] | None = None,
 ) -> dict[str, list[Piece]]:
-    """Return points that are only in journals, by path, perhaps only of some journals."""
+    """Return the points that are not in groups, by path, optionally only of some journals."""
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for number, (journal, span) in shown_journals(share).items():
         if journals is not None and number not in journals:
@@ -318,7 +321,7 @@ def _least_of_last(pieces: list[Piece], limit: int) -> float | None:
 
 
 class Span(NamedTuple):
-    """Offsets between which the points of a journal are shown, bytes; the end is exclusive."""
+    """Range of byte offsets in which a journal's points are visible; the end is exclusive."""
 
     begin: float
     end: float
@@ -329,7 +332,7 @@ EVERYTHING: Final = Span(0, _FOREVER)
 
 
 def span_of(run: RunState, journal: JournalState, attempt: int | str) -> Span:
-    """Return the range of offsets in which the points of a journal are visible."""
+    """Return the range of offsets in which an attempt's points in a journal are visible."""
     if attempt == "all":
         return EVERYTHING
     if attempt == "replaced":
@@ -357,14 +360,14 @@ def _pieces(journal: JournalState, batch: RowBatch, span: Span) -> Iterator[tupl
 
 
 def shown_journals(share: Share) -> dict[int, tuple[JournalState, Span]]:
-    """Return the journals that may hold shown points, and their spans, by number."""
+    """Return the journals that may hold visible points, and their spans, by number."""
     state = share.run.state
     spans = ((one, span_of(state, one, share.attempt)) for one in state.journals.values())
     return {one.number: (one, span) for one, span in spans if one.point_end >= 0 and span.end > 0}
 
 
 def unpacked(journal: JournalState, span: Span, group: StoredGroup) -> Piece:
-    """Return the points of a group that are within a span."""
+    """Return the points of a group within a span."""
     t = group.t()
     piece = Piece(journal, group.steps(), group.values(), t, group.times(t), group.place)
     if span.begin <= group.place and span.end >= journal.chunked:
@@ -373,13 +376,13 @@ def unpacked(journal: JournalState, span: Span, group: StoredGroup) -> Piece:
 
 
 def shown(share: Share, path: str, piece: Piece) -> Piece:
-    """Return the points of a run that a series shows."""
+    """Return the visible points of a piece."""
     kept, end = newer(piece, share.after(path)), share.end(path)
     return kept if end == np.inf else kept.part(kept.step <= end)
 
 
 def newer(piece: Piece, after: Key) -> Piece:
-    """Return the points that a delete or clear with this key does not hide."""
+    """Return the points that are not hidden by a delete or clear with this key."""
     if after[0] == _NO_TIME or not len(piece.t) or piece.t.min() > after[0]:
         return piece
     kept = piece.t >= after[0] if piece.journal.uid > after[1] else piece.t > after[0]
@@ -390,7 +393,7 @@ def _assembled(pieces: list[Piece], limit: int | None) -> Points:
     if not pieces:
         return Points(np.empty(0), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
     uids = sorted({piece.journal.uid for piece in pieces})
-    # Groups may share a frame, of which all points have one time: they keep their order.
+    # Groups may share a frame, whose points all have the same time: keep the order of groups.
     pieces.sort(key=lambda piece: piece.place)
     if len(uids) == 1:
         pieces.sort(key=lambda piece: int(piece.t[0]))
@@ -402,7 +405,7 @@ def _assembled(pieces: list[Piece], limit: int | None) -> Points:
     sizes = [len(piece.step) for piece in pieces]
     attempts = [-1 if one.journal.attempt is None else one.journal.attempt for one in pieces]
     attempt = np.repeat(np.array(attempts, np.int64), sizes)
-    # Rows with a time of their own stand apart from the others: pieces need not come in order of t.
+    # Rows with a caller's time are in separate pieces, so pieces may not be in the order of t.
     falling = bool((step[1:] < step[:-1]).any())
     if not falling and (same := step[1:] == step[:-1]).any():
         falling = bool((same & (t[1:] < t[:-1])).any())
@@ -450,7 +453,7 @@ def _tail_batches(
 def _small_batches(
     journal: JournalState, sources: Sources, paths: frozenset[str]
 ) -> list[RowBatch] | None:
-    # A shortcut, as a run may have a thousand small journals; None where one is damaged.
+    # Fast path, because a run may have a thousand small journals; None for a damaged journal.
     start = FILE_HEADER_BYTES
     try:
         with contextlib.closing(sources(journal.file)) as source:
@@ -471,7 +474,7 @@ def _warn(journal: JournalState, error: OSError) -> None:
 
 @contextlib.contextmanager
 def journal_reader(journal: JournalState, sources: Sources) -> Iterator[JournalReader | None]:
-    """Open a journal; None, and one warning, where that fails."""
+    """Open a journal; log a warning and yield None if this fails."""
     try:
         rest = journal.offset - journal.chunked
         size = min(BLOCK_BYTES, max(4096, rest))

@@ -58,13 +58,13 @@ _HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
 )
 _COPY: Final = "journal/"
-"""File name prefix of a copy among the conflicts."""
+"""Prefix of the file names of diverged copies among the conflicts."""
 DERIVED_BELOW: Final = ("sys/", "monitoring/seamark/", TAGS)
 """Prefixes of the paths of derived attributes."""
 
 
 class Derived:
-    """Derived attributes of a run: path, type and value of each."""
+    """Derived attributes of a run, as (path, type, value)."""
 
     def __init__(self, seen: Snapshot, crash: Crash | None) -> None:
         self._seen = seen
@@ -138,7 +138,8 @@ class Derived:
         other = {
             key: one
             for key, one in self._tag_edits(tags).items()
-            if "own" in one and repr(one["own"]) != repr(one["value"])  # 1 is not True, NaN is NaN
+            if "own" in one
+            and repr(one["own"]) != repr(one["value"])  # 1 differs from True, and NaN equals NaN
         }
         return {**found, "tags": other} if other else found
 
@@ -165,13 +166,13 @@ def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
 
 
 def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
-    """Return the bytes of a journal that hold no valid frame, a settled end included."""
+    """Return the ranges (offset, length) of a journal without valid frames, including its end."""
     gaps = [*journal.gaps, journal.tail] if journal.tail else journal.gaps
     return [(offset, length) for offset, length in gaps]
 
 
 def problems(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Return the problems of a folded run, by name; only those that are not empty."""
+    """Return the problems of a folded run, by name, without empty ones."""
     journals = sorted(run.journals.values(), key=lambda journal: journal.writer)
     dropped: dict[str, int] = {}
     for journal in journals:
@@ -203,7 +204,7 @@ _SHOWN: Final = (
 
 @dataclass(slots=True)
 class Snapshot:
-    """A run in one transaction."""
+    """Data of one run in one transaction."""
 
     store: Store
     connection: sa.Connection
@@ -215,7 +216,7 @@ class Snapshot:
 
     @property
     def line(self) -> Line:
-        """The run, and the runs that it has points from."""
+        """Run with the ancestors from which it inherits points."""
         if self._line is None:
             self._line = line_of(self.store, self.connection, self.run, self.sources, self.others)
         return self._line
@@ -232,7 +233,7 @@ class Snapshot:
 
     @property
     def owners(self) -> list[JournalState]:
-        """The journals of the processes that speak for the run."""
+        """Journals of the processes that own the run."""
         return [one for one in self.state.journals.values() if one.owner]
 
     def rows(self, statement: Any) -> list[tuple[Any, ...]]:
@@ -240,7 +241,7 @@ class Snapshot:
         return self.store.database.rows(self.connection, statement, run=self.number)
 
     def stated(self) -> str:
-        """Return the state of the run, ``"crashed"`` if it says it is running and is not."""
+        """Return the state; ``"crashed"`` if the run is recorded as running but no longer runs."""
         stated, owners = str(self.state.state[1].get("state", "created")), self.owners
         if is_open(stated, owners):
             return state_of_row(OPEN, max(one.seen for one in owners), self.now_ns)
@@ -250,7 +251,7 @@ class Snapshot:
     # ------------------------------------------------------------------ attributes
 
     def families(self) -> dict[str, str]:
-        """Return the family at each path, without derived attributes or reading values."""
+        """Return the family at each path, without derived attributes and without reading values."""
         own = {path: NUMBER_FAMILIES[family] for path, family in self.rows(_SHOWN)}
         return own | self.line.families()
 
@@ -285,7 +286,7 @@ class Snapshot:
         return Attribute(path, state.family, kind, value)
 
     def of_line(self, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
-        """Return the series with points of other runs; all of their points are read."""
+        """Return the accepted series with points of ancestors; all their points are read."""
         found: dict[str, Attribute] = {}
         if self.run.state.fork is None:
             return found
@@ -323,7 +324,7 @@ class Snapshot:
     def points_of(
         self, path: str, family: str, attempt: int | str
     ) -> list[tuple[float, Any, int, int]]:
-        """Return step, value, time (ns) and attempt of the points of another series."""
+        """Return (step, value, time in ns, attempt) of a string, file or histogram series."""
         shares = self.line.shares([path], family, attempt)
         if len(shares) == 1:
             self.state.need([path])

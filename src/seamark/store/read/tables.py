@@ -1,4 +1,4 @@
-"""The runs table: the rows and columns that a query returns."""
+"""Runs table: the rows and columns that a query returns."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ _SYSTEM: Final = (*_DERIVED, DETAIL, CRASH_REASON)
 _OF_TRAININGS: Final = frozenset(
     {"sys/state", DETAIL, "sys/start_time", "sys/end_time", "sys/running_time"}
 )
-"""Columns that only runs have."""
+"""Columns only for runs, not for models and versions."""
 _FAILED: Final = "sys/failed"
-"""Path of the failed flag that every Neptune run has; recorded if a run failed."""
+"""Path of the failure flag that every Neptune run has; only failed runs record it."""
 _NUMBERS: Final = frozenset({"float", "float_series", "statistic"})
 _LONG: Final = ("text", "string_series")
 _APART: Final = frozenset({"string_set", *_LONG})
-"""Columns whose values are not stored in the common columns."""
+"""Types whose values are not stored in the columns of ``attribute``."""
 _MAX_LOOKUPS: Final = 900
 """Maximum number of runs looked up by their numbers."""
 
@@ -69,7 +69,7 @@ _ATTRIBUTES: Final = sa.select(
 ).where(_cell.visible == 1)
 
 At = tuple[str, str | None]
-"""Path and aggregate of a series; None for the value shown."""
+"""Path and aggregate of a series; None for the visible value."""
 
 
 def query_runs(
@@ -82,16 +82,17 @@ def query_runs(
     *,
     counted: bool = True,
 ) -> RunsTable:
-    """Return the runs that match with the wanted columns.
+    """Return the matching runs with the requested columns.
 
-    Columns are paths, perhaps with an aggregate (``val/loss:min``); patterns (``hyperparams/*``);
-    with ``:differing`` behind, only those in which the chosen runs differ. None is everything; a
-    function gets the paths of the first runs (`shared_paths`). ``unknown`` and ``counted`` are as
-    of `choose`.
+    Columns are paths, optionally with an aggregate (``val/loss:min``), or patterns
+    (``hyperparams/*``). With the suffix ``:differing``, only columns in which the runs differ are
+    returned. None returns all columns; a function receives the paths of the first runs (see
+    `shared_paths`) and returns columns. For ``unknown`` and ``counted`` see `choose`.
 
     Raises:
-        ArgumentError: If an argument has a value that cannot be used.
-        QueryError: If the query or a column breaks the grammar, or asks for what cannot be there.
+        ArgumentError: If an argument is invalid.
+        QueryError: If the query or a column has a syntax error, or a comparison or aggregate does
+            not fit the types of the values.
     """
     wanted = [] if callable(columns) else [_Wanted(column) for column in _columns(columns)]
     chosen = choose(store, connection, selection, now_ns, unknown, counted=counted, facts=True)
@@ -191,7 +192,7 @@ def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
 
 
 class _Cells:
-    """Values of the chosen runs: by path and aggregate, one value or None per run, in order."""
+    """Columns of the chosen runs, by path and aggregate; one value or None per run, in order."""
 
     def __init__(
         self,
@@ -220,8 +221,8 @@ class _Cells:
     def _parts(
         self, statement: sa.Select[Any], run: Any, path: Any
     ) -> Iterator[list[tuple[Any, ...]]]:
-        # Other runs may be among the rows: of most runs there are, one walk through the table is
-        # quicker than many questions.
+        # Rows of other runs may be included: if many runs are chosen, one scan of the table is
+        # faster than many lookups.
         database, numbers = self._store.database, self._chosen.numbers
         if len(numbers) <= _MAX_LOOKUPS:
             statement = statement.where(database.among(run, numbers))
@@ -329,13 +330,13 @@ class _Cells:
     def read_crash_reasons(self, now_ns: int) -> None:
         crashed = [run for run in self._chosen.numbers if self._chosen.states[run] == CRASHED]
         found = reasons_of(self._store, self._connection, crashed, now_ns)
-        self.columns.pop((CRASH_REASON, None), None)  # what somebody may have written there
+        self.columns.pop((CRASH_REASON, None), None)  # a value recorded by the user
         if found:
             column = [found.get(number) for number in self._chosen.numbers]
             self.columns[CRASH_REASON, None] = column
 
     def read_versions(self) -> None:
-        """Replace recorded numbers of versions by current ones, and add aliases."""
+        """Replace recorded version numbers by current ones, and add aliases."""
         refs = self._chosen.refs
         if self._kind == "artifact":
             aliases = version_aliases(self._store, self._connection, refs)
@@ -348,7 +349,7 @@ class _Cells:
         self.columns[VERSION, None] = [found.get(ref) for ref in refs]
 
     def read_children(self, wanted: Iterable[_Wanted], selection: Selection) -> None:
-        """Add the columns over child runs in the projects of the selection."""
+        """Add the columns of child runs in the projects of the selection."""
         asked = [(one.field.path, one.field.aggregate) for one in wanted]
         refs = self._chosen.refs
         self.columns |= columns_of_children(

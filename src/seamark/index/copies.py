@@ -51,18 +51,18 @@ def choose(folder: RunFolder, files: Iterable[str]) -> Copies:
     """Select the files of a folder to read."""
     by_uid: dict[bytes, list[str]] = {}
     for name in files:
-        uid = split_journal_name(name)[1] or _stated_uid(folder, name)
+        uid = split_journal_name(name)[1] or _read_uid(folder, name)
         by_uid.setdefault(uid, []).append(name)
     found = Copies()
     for uid, names in by_uid.items():
         if len(names) == 1:
             found.chosen[uid], found.diverged[uid] = names[0], []
         else:
-            found.chosen[uid], found.diverged[uid] = _compared(folder, names)
+            found.chosen[uid], found.diverged[uid] = _compare_copies(folder, names)
     return found
 
 
-def _stated_uid(folder: RunFolder, name: str) -> bytes:
+def _read_uid(folder: RunFolder, name: str) -> bytes:
     """Return the uid in a file's header, or a hash of its name if it is not a journal."""
     with quietly(only=OSError), JournalReader(open_journal(folder, name)) as reader:
         if any(reader.uid):
@@ -70,7 +70,7 @@ def _stated_uid(folder: RunFolder, name: str) -> bytes:
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:16]
 
 
-def _compared(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[str]]:
+def _compare_copies(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[str]]:
     def worth(name: str) -> tuple[int, bool, str]:
         return _valid_bytes(folder, name), split_journal_name(name)[1] is not None, name
 
@@ -161,12 +161,15 @@ class Refresh:
             now_ns,
             unknown=known is None,
         )
-        if not all(map(self._continues, folding.run.state.journals.values())):
+        if not all(map(self._is_continued, folding.run.state.journals.values())):
             folding.begin_anew()
         folding.take_up(self.copies.chosen)
         folding.fold(self._may_have_more)
-        self.now = self._looked_at(listed)
-        self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
+        self.now = self._make_statuses(listed)
+        self._is_current = known is not None and (known.listed, known.looks) == (
+            listed,
+            self.now.looks,
+        )
         self._saving: Saving | None = None
         if folding.changed:
             self._saving = Saving(folding, self._owner)
@@ -176,7 +179,7 @@ class Refresh:
         if self._saving is not None:
             self._saving.write(connection)
             self.now.number = self._saving.number or 0
-        if self._saving is not None or not self._seen:
+        if self._saving is not None or not self._is_current:
             save_statuses(self._store.database, connection, self.now.number, self.now)
 
     def saved(self) -> None:
@@ -187,7 +190,7 @@ class Refresh:
 
     # ------------------------------------------------------------------ its files
 
-    def _continues(self, journal: JournalState) -> bool:
+    def _is_continued(self, journal: JournalState) -> bool:
         name = self.copies.chosen.get(journal.uid)
         if name is None:
             return False
@@ -218,7 +221,7 @@ class Refresh:
         size = self.stats[journal.file].size
         return size > journal.offset or bool(journal.tail) or journal.stopped == UNREADABLE
 
-    def _looked_at(self, listed: int) -> Known:
+    def _make_statuses(self, listed: int) -> Known:
         folding = self.folding
         state = folding.run.state
         parent = state.fork.parent if state.fork else ""

@@ -37,7 +37,7 @@ __all__ = ["IndexFile", "exclusive", "index_path", "is_damaged"]
 
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
-_OLD_S: Final = 30 * 24 * 3600.0
+_MAX_AGE_S: Final = 30 * 24 * 3600.0
 """Age at which an unused index of another version is removed, in seconds."""
 
 
@@ -84,18 +84,18 @@ def remove_old_files(file: Path) -> None:
     """Remove indexes of other versions from the cache that were not written for 30 days."""
     if os.environ.get("SEAMARK_INDEX"):
         return
-    limit = time.time() - _OLD_S
+    limit = time.time() - _MAX_AGE_S
     with quietly(only=OSError):
         for path in file.parent.glob("*.v*.db*"):
             if f".v{SCHEMA_VERSION}.db" not in path.name and path.stat().st_mtime < limit:
                 path.unlink()
 
 
-_LOCK_S: Final = 10.0
+_MAX_LOCK_WAIT_S: Final = 10.0
 """Time limit for acquiring the lock under which the file is rebuilt, in seconds."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
 log = logging.getLogger("seamark")
-_inherited: list[Any] = []
+_parent_stores: list[Any] = []
 """Connections of the parent process, referenced so that this process does not close them."""
 
 
@@ -130,18 +130,18 @@ class IndexFile:
             )
             opened = False
         if self._store is None or not opened:
-            return self._hold_in_memory()
+            return self._use_memory()
         return self._store
 
     def _after_fork(self) -> None:
         # A child process must neither use nor close SQLite connections of its parent.
-        _inherited.append(self._store)
+        _parent_stores.append(self._store)
         self._store = None
 
-    def _hold_in_memory(self) -> Store:
+    def _use_memory(self) -> Store:
         self._disconnect()
         store = store_in_memory()
-        self._use(store, None)
+        self._set_store(store, None)
         return store
 
     def _is_inside_root(self, target: Path) -> bool:
@@ -151,15 +151,15 @@ class IndexFile:
         if self._try_open(target):
             return True
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with exclusive(target, _LOCK_S) as mine:
-            if not mine:
+        with exclusive(target, _MAX_LOCK_WAIT_S) as is_locked:
+            if not is_locked:
                 return False
             if self._try_open(target):  # another process created it meanwhile
                 return True
             self._disconnect()
             remove_file(target)
             make_file(target)
-            self._use(_store_on(file_engine(target)), target)
+            self._set_store(_store_on(file_engine(target)), target)
             self._create_tables()
             remove_old_files(target)
         return True
@@ -171,7 +171,7 @@ class IndexFile:
         if not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
         try:
-            self._use(_store_on(file_engine(target)), target)
+            self._set_store(_store_on(file_engine(target)), target)
             with self.store.database.reading() as connection:
                 facts = dict(self.store.database.rows(connection, _FACTS))
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
@@ -181,7 +181,7 @@ class IndexFile:
             raise
         return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
 
-    def _use(self, store: Store, path: Path | None) -> None:
+    def _set_store(self, store: Store, path: Path | None) -> None:
         self._store, self.path, self.looks = store, path, FileStatuses()
 
     def _create_tables(self) -> None:
@@ -210,8 +210,8 @@ class IndexFile:
         path = self.path
         self._disconnect()
         if path is not None:
-            with exclusive(path, _LOCK_S) as mine:
-                if mine:
+            with exclusive(path, _MAX_LOCK_WAIT_S) as is_locked:
+                if is_locked:
                     remove_file(path)
         self.open()
 
@@ -220,11 +220,11 @@ class IndexFile:
         if isinstance(error, DamageError) or is_damaged(error):
             log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.path, error)
             self.replace()
-        elif self.path is not None and _unwritable(error):
+        elif self.path is not None and _is_unwritable(error):
             log.warning(
                 "seamark: the index %s cannot be written, using one in memory: %s", self.path, error
             )
-            self._hold_in_memory()
+            self._use_memory()
         else:
             return False
         return True
@@ -260,7 +260,7 @@ def store_in_memory() -> Store:
 def is_damaged(error: BaseException) -> bool:
     """Return whether an SQLite error means that the file is damaged."""
     # Search only the message of SQLite: SQLAlchemy adds the statement and its values.
-    said = str(getattr(error, "orig", None) or error)
+    text = str(getattr(error, "orig", None) or error)
     words = (
         "malformed",
         "not a database",
@@ -269,10 +269,10 @@ def is_damaged(error: BaseException) -> bool:
         "no such table",
         "no such column",
     )
-    return any(word in said for word in words)
+    return any(word in text for word in words)
 
 
-def _unwritable(error: BaseException) -> bool:
+def _is_unwritable(error: BaseException) -> bool:
     return any(
         word in str(error) for word in ("is full", "readonly", "unable to open", "is locked")
     )
@@ -297,18 +297,18 @@ def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
     except OSError:
         yield True
         return
-    mine = False
+    is_locked = False
     try:
-        mine = _flock(fcntl, fd, wait_s)
-        yield mine
+        is_locked = _acquire_lock(fcntl, fd, wait_s)
+        yield is_locked
     finally:
-        if mine:  # closing is not enough: a forked process shares the lock
+        if is_locked:  # closing is not enough: a forked process shares the lock
             with quietly(only=OSError):
                 fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
 
-def _flock(fcntl: Any, fd: int, wait_s: float) -> bool:
+def _acquire_lock(fcntl: Any, fd: int, wait_s: float) -> bool:
     end = time.monotonic() + wait_s
     while True:
         try:

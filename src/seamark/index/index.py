@@ -59,7 +59,7 @@ __all__ = ["Index", "changes_since"]
 
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.([0-9]{1,19})")
-_KEY: Final = "changes"
+_NAME_KEY: Final = "changes"
 """Key of the random id of this index, because another index numbers changes differently."""
 _metadata = sa.MetaData()
 _table = sa.Table(
@@ -73,44 +73,44 @@ _table = sa.Table(
     sa.Column("number", sa.BigInteger, nullable=False, index=True),
 )
 _change, _run = _table.c, schema.run.c
-_same: Final = sa.and_(_change.project == _run.project, _change.run == _run.name)
-_NOTE: Final = Upsert(
+_is_same_run: Final = sa.and_(_change.project == _run.project, _change.run == _run.name)
+_UPSERT_CHANGE: Final = Upsert(
     _table, tuple(one.name for one in _table.columns), ("project", "run"), overwrite=True
 )
-_GONE: Final = (
+_SELECT_REMOVED: Final = (
     sa.select(_change.project, _change.run)
-    .select_from(_table.outerjoin(schema.run, _same))
+    .select_from(_table.outerjoin(schema.run, _is_same_run))
     .where(_run.id.is_(None), _change.gone == 0)
 )
-_LAST: Final = sa.select(sa.func.coalesce(sa.func.max(_change.number), 0))
-_SINCE: Final = (
+_SELECT_LAST: Final = sa.select(sa.func.coalesce(sa.func.max(_change.number), 0))
+_SELECT_SINCE: Final = (
     sa.select(_change.project, _change.run, _change.state, _change.gone)
     .where(_change.number > sa.bindparam("since"))
     .order_by(_change.number, _change.project, _change.run)
 )
-_NAME: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _KEY)
+_SELECT_NAME: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _NAME_KEY)
 
 
 def changes_since(
     store: Store, cursor: str, project: str | None, now_ns: int, looked_ns: int
 ) -> Changes:
     """Return the changes of folded runs since a cursor, empty at first; times are in ns."""
-    name = _name(store)
+    name = _index_name(store)
     database = store.database
     with database.reading() as connection:
-        new = _news(store, connection, now_ns)
+        new = _find_changes(store, connection, now_ns)
     if new:  # in one transaction, because other processes may do the same
         with database.writing() as connection:
-            new = _news(store, connection, now_ns)
-            number = int(database.query(connection, _LAST)[0][0]) + 1
-            database.run_many(connection, _NOTE, [(*one, number) for one in new])
+            new = _find_changes(store, connection, now_ns)
+            number = int(database.query(connection, _SELECT_LAST)[0][0]) + 1
+            database.run_many(connection, _UPSERT_CHANGE, [(*one, number) for one in new])
     given = _CURSOR.fullmatch(cursor)
     with database.reading() as connection:
-        number = int(database.query(connection, _LAST)[0][0])
+        number = int(database.query(connection, _SELECT_LAST)[0][0])
         upto = f"{name}.{number}.{now_ns}"
         if given is None or given[1] != name or int(given[2]) > number:
             return Changes(upto, reset=True, runs=[], looked_ns=looked_ns)
-        rows = database.rows(connection, _SINCE, since=int(given[2]))
+        rows = database.rows(connection, _SELECT_SINCE, since=int(given[2]))
         rows = [row for row in rows if project is None or is_inside(row[0], project)]
         there = [(parent, run) for parent, run, _, gone in rows if not gone]
         paths = recent_paths(store, connection, there, min(int(given[3]), now_ns))
@@ -121,26 +121,26 @@ def changes_since(
     return Changes(upto, reset=False, runs=runs, looked_ns=looked_ns)
 
 
-def _name(store: Store) -> str:
+def _index_name(store: Store) -> str:
     # The table is created together with the name.
     database = store.database
     with database.reading() as connection:
-        rows = database.query(connection, _NAME)
+        rows = database.query(connection, _SELECT_NAME)
     if rows:
         return str(rows[0][0])
     database.create_tables(_metadata)
     fact = Upsert(schema.meta, ("key", "value"), ("key",))
     with database.writing() as connection:
-        database.run_many(connection, fact, [(_KEY, secrets.token_hex(8))])
+        database.run_many(connection, fact, [(_NAME_KEY, secrets.token_hex(8))])
     with database.reading() as connection:
-        return str(database.query(connection, _NAME)[0][0])
+        return str(database.query(connection, _SELECT_NAME)[0][0])
 
 
-def _news(store: Store, connection: sa.Connection, now_ns: int) -> list[tuple[Any, ...]]:
+def _find_changes(store: Store, connection: sa.Connection, now_ns: int) -> list[tuple[Any, ...]]:
     state = state_column(store, connection, now_ns)
     changed = (
         sa.select(_run.project, _run.name, _run.version, state, sa.literal(0))
-        .select_from(schema.run.outerjoin(_table, _same))
+        .select_from(schema.run.outerjoin(_table, _is_same_run))
         .where(
             sa.or_(
                 _change.run.is_(None),
@@ -151,11 +151,11 @@ def _news(store: Store, connection: sa.Connection, now_ns: int) -> list[tuple[An
         )
     )
     found = [tuple(row) for row in store.database.query(connection, changed)]
-    gone = store.database.query(connection, _GONE)
+    gone = store.database.query(connection, _SELECT_REMOVED)
     return [*found, *((project, run, 0, "", 1) for project, run in gone)]
 
 
-_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
+_SELECT_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
     schema.run.c.kind == sa.bindparam("kind")
 )
 T = TypeVar("T")
@@ -269,28 +269,28 @@ class Index:
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
         """Return all runs of a project and its sub-projects, or of all projects, sorted."""
-        rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))
+        rows = self._read(lambda asked: self.store.database.rows(asked, _SELECT_RUNS, kind=kind))
         return sorted(
             (parent, name) for parent, name in rows if project is None or is_inside(parent, project)
         )
 
     def names(self, kind: str = "run") -> list[RunName]:
         """Return the names of all runs, newest first."""
-        return self._ask(lambda connection: run_names(self.store, connection, kind=kind))
+        return self._read(lambda connection: run_names(self.store, connection, kind=kind))
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
         """Return the matching runs, in order."""
 
         def answer(connection: sa.Connection) -> list[Ref]:
-            own, now = _own(selection), self.now_ns()
+            own, now = _as_selection(selection), self.now_ns()
             return choose(self.store, connection, own, now, unknown, counted=False).refs
 
-        return self._ask(answer)
+        return self._read(answer)
 
     def count(self, selection: Wanted) -> int:
         """Return the number of matching runs, regardless of ``limit`` and ``offset``."""
-        own = _own(selection)
-        return self._ask(lambda asked: count_runs(self.store, asked, own, self.now_ns()))
+        own = _as_selection(selection)
+        return self._read(lambda asked: count_runs(self.store, asked, own, self.now_ns()))
 
     def table(
         self,
@@ -304,10 +304,10 @@ class Index:
             wanted = list(columns)  # a damaged index repeats the query
 
         def answer(connection: sa.Connection) -> RunsTable:
-            chosen, now = _own(selection), self.now_ns()
+            chosen, now = _as_selection(selection), self.now_ns()
             return query_runs(self.store, connection, chosen, wanted, now, unknown, counted=False)
 
-        table = self._ask(answer)
+        table = self._read(answer)
         table.count = partial(self.count, selection)
         return table
 
@@ -318,11 +318,11 @@ class Index:
         from seamark.store.read.names import run_fields
 
         def answer(connection: sa.Connection) -> list[RunField]:
-            own, now = _own(selection), self.now_ns()
+            own, now = _as_selection(selection), self.now_ns()
             chosen = choose(self.store, connection, own, now, unknown, counted=False)
             return run_fields(self.store, connection, chosen.numbers, contains)
 
-        return self._ask(answer)
+        return self._read(answer)
 
     def groups(
         self,
@@ -332,7 +332,7 @@ class Index:
         unknown: Unknown = refuse,
     ) -> RunGroups:
         """Return the matching runs, grouped by equal values of the columns ``by``."""
-        own = _own(selection)
+        own = _as_selection(selection)
         own.check()
         every = replace(own, limit=None, offset=0)
         table = self.table(every, list(dict.fromkeys([*by, *columns])), unknown)
@@ -349,15 +349,15 @@ class Index:
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return the counts of lost records by run; see `load_losses`."""
-        return self._of_runs(refs, load_losses)
+        return self._by_ref(refs, load_losses)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
         """Return the crash reasons by run; see `seamark.process.liveness.CRASH_REASONS`."""
-        return self._of_runs(
+        return self._by_ref(
             crashed, lambda store, asked, numbers: reasons_of(store, asked, numbers, self.now_ns())
         )
 
-    def _of_runs(
+    def _by_ref(
         self,
         refs: Sequence[Ref],
         question: Callable[[Store, sa.Connection, Sequence[int]], Mapping[int, T]],
@@ -367,7 +367,7 @@ class Index:
             found = question(self.store, connection, list(numbers))
             return {numbers[number]: one for number, one in found.items()}
 
-        return self._ask(answer) if refs else {}
+        return self._read(answer) if refs else {}
 
     def series(
         self,
@@ -412,7 +412,7 @@ class Index:
             rows = [part[1:] for part in parts]
             return SeriesTable(rows) if points is None else CurveTable(rows)
 
-        return self._ask(answer)
+        return self._read(answer)
 
     def curves(
         self,
@@ -434,9 +434,9 @@ class Index:
         """Return the float series of runs that ``is_meant`` accepts."""
         from seamark.store.read.many import series_of
 
-        return self._ask(lambda connection: series_of(self.store, connection, refs, is_meant))
+        return self._read(lambda connection: series_of(self.store, connection, refs, is_meant))
 
-    def _ask(self, question: Callable[[sa.Connection], T]) -> T:
+    def _read(self, question: Callable[[sa.Connection], T]) -> T:
         def ask() -> T:
             with self.store.database.reading() as connection:
                 return question(connection)
@@ -445,7 +445,7 @@ class Index:
 
     def paths(self) -> list[str]:
         """Return all paths that runs have or had, sorted."""
-        return sorted(self._ask(self.store.numbers.everything))
+        return sorted(self._read(self.store.numbers.everything))
 
     def view(self, project: str, run: str) -> RunView:
         """Return a view of a run as of the last refresh; raise `RunNotFoundError` if missing."""
@@ -478,6 +478,6 @@ class Index:
         return view
 
 
-def _own(selection: Wanted) -> Selection:
+def _as_selection(selection: Wanted) -> Selection:
     assert isinstance(selection, Selection)  # noqa: S101 - see above
     return selection

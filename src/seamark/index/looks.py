@@ -39,7 +39,7 @@ __all__ = [
 log = logging.getLogger("seamark")
 _MAX_NAMED_FOLDERS: Final = 3
 """Maximum number of folders named in a warning."""
-_LONG: Final = 300
+_MAX_PATH_CHARS: Final = 300
 
 
 class Unread(NamedTuple):
@@ -54,46 +54,46 @@ class UnreadFolders:
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._why: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._why)
+        return bool(self._reasons)
 
     def note(self, path: str | Path, error: OSError) -> None:
         """Add an unreadable folder."""
         let_pass(error)
-        self._why[str(path)] = error.strerror or str(error)
+        self._reasons[str(path)] = error.strerror or str(error)
 
     def forget(self, project: str | None, run: str | None) -> set[str]:
         """Remove the folders that are about to be read again; return all folders known before."""
-        before = set(self._why)
+        before = set(self._reasons)
         place = "/".join(filter(None, (self._root, project, run)))
         for path in before:
             if path == place or path.startswith(f"{place}/"):
-                del self._why[path]
+                del self._reasons[path]
         return before
 
     def now(self) -> list[Unread]:
         """Return the folders, sorted, without those inside another unreadable folder."""
         return [
             Unread(path, why)
-            for path, why in sorted(self._why.items())
-            if not any(above in self._why for above in self._folders_above(path))
+            for path, why in sorted(self._reasons.items())
+            if not any(above in self._reasons for above in self._folders_above(path))
         ]
 
     def first_above(self, path: str) -> Unread | None:
         """Return the innermost unreadable folder among a folder and its parents."""
-        found = (one for one in (path, *self._folders_above(path)) if one in self._why)
-        return next((Unread(one, self._why[one]) for one in found), None)
+        found = (one for one in (path, *self._folders_above(path)) if one in self._reasons)
+        return next((Unread(one, self._reasons[one]) for one in found), None)
 
     def warn(self, before: Container[str]) -> None:
         """Log a warning about unreadable folders, unless all of them are in ``before``."""
-        if not self._why:
+        if not self._reasons:
             return
         found = self.now()
         if all(one.path in before for one in found):
             return
-        told = ", ".join(
+        listed_folders = ", ".join(
             f"{_shortened(one.path)} ({one.why})" for one in found[:_MAX_NAMED_FOLDERS]
         )
         more = (
@@ -106,7 +106,7 @@ class UnreadFolders:
             "seamark: %s cannot be read, so that new runs in there are missing and others are as "
             "they were: %s%s (%ssee: seamark fsck)",
             "one folder" if len(found) == 1 else f"{len(found)} folders",
-            told,
+            listed_folders,
             more,
             "give yourself the right to: chmod -R u+rX; " if denied else "",
         )
@@ -119,8 +119,12 @@ class UnreadFolders:
 
 def _shortened(path: str) -> str:
     # Names of folders are untrusted.
-    said = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
-    return said if len(said) <= _LONG else f"{said[: _LONG // 2]}…{said[-_LONG // 2 :]}"
+    printable = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
+    return (
+        printable
+        if len(printable) <= _MAX_PATH_CHARS
+        else f"{printable[: _MAX_PATH_CHARS // 2]}…{printable[-_MAX_PATH_CHARS // 2 :]}"
+    )
 
 
 I63: Final = (1 << 63) - 1
@@ -171,9 +175,9 @@ _FOLDERS: Final = sa.select(
     _run.forked_from,
 ).join(folder_table, folder_table.c.run == _run.id, isouter=True)
 _LOOKS: Final = sa.select(look_table)
-_ONE: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
-_FOLDER_OF: Final = _FOLDERS.where(*_ONE)
-_LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_ONE)
+_IS_RUN: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
+_FOLDER_OF: Final = _FOLDERS.where(*_IS_RUN)
+_LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_IS_RUN)
 _FILE_OF: Final = operator.attrgetter("file")
 _NAME_OF: Final = operator.attrgetter("name")
 
@@ -248,9 +252,9 @@ class FileStatuses:
         self.runs: dict[Ref, Known] = {}
         self.version: object = None
         """Version of the index when all runs were last requested."""
-        self._asked: set[Ref] = set()
+        self._loaded: set[Ref] = set()
         """Runs loaded individually since then, in the version below."""
-        self._asked_version: object = None
+        self._loaded_version: object = None
         self.folders: dict[str | None, dict[str, int]] = {}
         """Modification time in ns of each folder in which a run can appear, by project or None for
         all projects; 0 means unknown."""
@@ -271,30 +275,30 @@ class FileStatuses:
         if before.keys() - self.runs.keys():
             self.folders = {}  # removed runs may exist again without a changed folder
         if others:
-            _take(others, database.rows(connection, _LOOKS))
+            _add_statuses(others, database.rows(connection, _LOOKS))
         self.version = version
 
     def unsure(self, refs: Iterable[Ref], version: object) -> set[Ref]:
         """Return the runs that other processes may have changed since they were loaded."""
         if version == self.version:
             return set()
-        if version != self._asked_version:
-            self._asked, self._asked_version = set(), version
-        return set(refs).difference(self._asked)
+        if version != self._loaded_version:
+            self._loaded, self._loaded_version = set(), version
+        return set(refs).difference(self._loaded)
 
     def learn(self, database: Database, connection: sa.Connection, ref: Ref) -> None:
         """Load one run."""
         where = {"project": ref[0], "name": ref[1]}
         before = self.runs.pop(ref, None)
-        self._asked.add(ref)
+        self._loaded.add(ref)
         for number, _, _, listed, _, parent in database.rows(connection, _FOLDER_OF, **where):
             known = self.runs[ref] = Known(number, listed, parent=parent or "")
-            _take({number: known}, database.rows(connection, _LOOKS_OF, **where))
+            _add_statuses({number: known}, database.rows(connection, _LOOKS_OF, **where))
         if before is not None and ref not in self.runs:
             self.folders = {}  # as in `sync`
 
 
-def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> None:
+def _add_statuses(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> None:
     for number, file, journal, size, mtime, ctime, inode, retry, closed in rows:
         if (known := by_number.get(number)) is not None:
             known.add(Look(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed)))

@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Updater"]
 
-_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
-_TRIES: Final = 100
+_random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_MAX_TRIES: Final = 100
 """Maximum attempts to fold a run that other processes save meanwhile, possibly in many parts."""
-_SHARED: Final = 16
+_MIN_SHUFFLED_RUNS: Final = 16
 """Number of runs above which they are folded in random order, for concurrent processes."""
-_BATCH: Final = 64
+_RUNS_PER_TRANSACTION: Final = 64
 """Number of runs saved in one transaction; its cost hardly depends on this number."""
-_DIR_FD: Final = os.stat in os.supports_dir_fd
+_HAS_DIR_FD: Final = os.stat in os.supports_dir_fd
 
 log = logging.getLogger("seamark")
 T = TypeVar("T")
@@ -91,8 +91,8 @@ class Updater:
             self.healing(partial(self._refresh_each, [(project, run), *own]))
         else:
             self.healing(partial(self._refresh_many, project, progress))
-            looked, above = self._file.looks, set(self._walked(project))
-            for one in _projects(looked.runs, project):
+            looked, above = self._file.looks, set(self._listed_projects(project))
+            for one in _projects_below(looked.runs, project):
                 above.update(projects_above(one, ""))
             logs = {(each, PROJECT_LOG) for each in above}
             self.healing(partial(self._refresh_each, sorted(logs)))
@@ -115,16 +115,16 @@ class Updater:
     def _refresh_each(self, refs: Sequence[Ref]) -> None:
         version, looked = self._file.version(), self._file.looks
         if unsure := looked.unsure(refs, version):
-            self._learn(unsure)
+            self._load_statuses(unsure)
         for ref in refs:
             known = looked.runs.get(ref)
-            change = self._look(ref, known)
+            change = self._check_changes(ref, known)
             if change:
                 self._fold(ref, known)
             elif change is False and (known := self.known(ref)) is not None:  # still in the index
                 self._forget([(ref, known.number)])
 
-    def _learn(self, refs: Iterable[Ref]) -> None:
+    def _load_statuses(self, refs: Iterable[Ref]) -> None:
         database = self._file.store.database
         with database.reading() as connection:
             for ref in refs:
@@ -132,10 +132,10 @@ class Updater:
 
     def known(self, ref: Ref) -> Known | None:
         """Return the current statuses of a run's files; None if it is not in the index."""
-        self._learn([ref])
+        self._load_statuses([ref])
         return self._file.looks.runs.get(ref)
 
-    def _look(self, ref: Ref, known: Known | None, root: int | None = None) -> bool | None:
+    def _check_changes(self, ref: Ref, known: Known | None, root: int | None = None) -> bool | None:
         """Return whether a run has new records: True, None (no), or False (the run is missing).
 
         The time of the folder's change is stored in ``known`` as soon as it is reliable.
@@ -194,14 +194,14 @@ class Updater:
         purged = _Purged(self._root)
         work = self._changed_runs(project, known, purged)
         work += self._new_runs(project, known, purged)
-        if len(work) > _SHARED:
-            _chance.shuffle(work)  # another process may fold the same runs
+        if len(work) > _MIN_SHUFFLED_RUNS:
+            _random.shuffle(work)  # another process may fold the same runs
         batch: list[Ref] = []
         for done, ref in enumerate(work):
             if progress is not None:
                 progress(done, len(work))
             batch.append(ref)
-            if len(batch) == _BATCH or done == len(work) - 1:
+            if len(batch) == _RUNS_PER_TRANSACTION or done == len(work) - 1:
                 self._fold_batch(batch)
                 batch = []
         if progress is not None and work:
@@ -211,8 +211,8 @@ class Updater:
         self, project: str | None, known: dict[Ref, Known], purged: _Purged
     ) -> list[Ref]:
         """Return the known runs with new records; remove missing runs from the index."""
-        projects = _projects(known, project)
-        gone = set(purged.among(known, projects))
+        projects = _projects_below(known, project)
+        vanished = set(purged.among(known, projects))
         settled: list[tuple[int, int]] = []  # folders whose time of change is now reliable
         work: list[Ref] = []
         look_up = os.stat  # local name, called for thousands of runs
@@ -230,24 +230,24 @@ class Updater:
                     except OSError as error:
                         let_pass(error)
                 listed = facts.listed
-                change = self._look(ref, facts, root)
+                change = self._check_changes(ref, facts, root)
                 if facts.listed != listed:
                     settled.append((facts.listed, facts.number))
                 if change is False:
-                    gone.add(ref)
+                    vanished.add(ref)
                 elif change:
                     work.append(ref)
-        self._forget([(ref, known[ref].number) for ref in gone])
+        self._forget([(ref, known[ref].number) for ref in vanished])
         if settled:
             with self._file.store.database.writing() as connection:
                 looks.save_listed(self._file.store.database, connection, settled)
-        return [ref for ref in work if ref not in gone]
+        return [ref for ref in work if ref not in vanished]
 
     @contextlib.contextmanager
     def _root_fd(self) -> Iterator[int | None]:
         # Relative paths are resolved faster.
         fd = None
-        if _DIR_FD:
+        if _HAS_DIR_FD:
             with contextlib.suppress(OSError):
                 fd = os.open(self._root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:
@@ -287,10 +287,10 @@ class Updater:
         alone = self._file.version() == looked.version
         for ref in refs:
             known = looked.runs.get(ref) if alone else self.known(ref)
-            if not alone and known is not None and self._look(ref, known) is None:
+            if not alone and known is not None and self._check_changes(ref, known) is None:
                 continue
             try:
-                refresh = self._folded(store, ref, known)
+                refresh = self._try_fold(store, ref, known)
             except Conflict:
                 again.append(ref)
             else:
@@ -312,9 +312,9 @@ class Updater:
         # start.
         wanted: dict[str, Stat] = {}
         store = self._file.store
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
-                refresh = self._folded(store, ref, known)
+                refresh = self._try_fold(store, ref, known)
                 if refresh is None:
                     return
                 wanted = wanted or refresh.stats
@@ -329,7 +329,7 @@ class Updater:
                 refresh.saved()
                 return
 
-    def _folded(self, store: Store, ref: Ref, known: Known | None) -> Refresh | None:
+    def _try_fold(self, store: Store, ref: Ref, known: Known | None) -> Refresh | None:
         """Return a folded run; None if it cannot be read, which is noted. Raises `Conflict`."""
         from seamark.index.copies import Refresh  # imports NumPy only to fold
 
@@ -345,21 +345,21 @@ class Updater:
             log.exception("seamark: the journals of run %s/%s cannot be read", *ref)
             return None
 
-    def _journals(self, ref: Ref) -> list[JournalState]:
+    def _load_journals(self, ref: Ref) -> list[JournalState]:
         known, store = self.known(ref), self._file.store
         if known is None:
             return []
         with store.database.reading() as connection:
             return load_journals(store, connection, known.number)
 
-    def _forget(self, gone: list[tuple[Ref, int]]) -> None:
-        for ref, number in gone:
+    def _forget(self, vanished: list[tuple[Ref, int]]) -> None:
+        for ref, number in vanished:
             self._file.looks.runs.pop(ref, None)
             with self._file.store.database.writing() as connection:
                 forget_run(self._file.store, connection, number)
                 looks.delete_statuses(self._file.store.database, connection, number)
 
-    def _walked(self, project: str | None) -> Iterator[str]:
+    def _listed_projects(self, project: str | None) -> Iterator[str]:
         """Yield the projects whose folders were listed, including those without runs."""
         for folder in self._file.looks.folders.get(project, ()):
             path = os.path.relpath(folder, self._root)
@@ -374,7 +374,7 @@ class Updater:
 
         ref, folder, changed = (project, run), RunFolder(self._root, project, run), []
         number = self.number_of(ref)
-        for journal in self.healing(partial(self._journals, ref)):
+        for journal in self.healing(partial(self._load_journals, ref)):
             with (  # refresh reports the error
                 quietly(only=OSError),
                 contextlib.closing(open_journal(folder, journal.file)) as source,
@@ -406,26 +406,28 @@ class _Purged:
 
     def among(self, known: Mapping[Ref, Known], projects: Iterable[str]) -> Iterator[Ref]:
         for project in projects:
-            if self._holds(project):
+            if self._is_purged_model(project):
                 yield from (ref for ref in known if ref[0] == project)
-            yield from (ref for name in self._ids(project) if (ref := (project, name)) in known)
+            yield from (
+                ref for name in self._purged_ids(project) if (ref := (project, name)) in known
+            )
 
     def __contains__(self, ref: Ref) -> bool:
-        return ref[1] in self._ids(ref[0]) or self._holds(ref[0])
+        return ref[1] in self._purged_ids(ref[0]) or self._is_purged_model(ref[0])
 
-    def _holds(self, project: str) -> bool:
+    def _is_purged_model(self, project: str) -> bool:
         """Return whether a place belongs to the versions of a purged model."""
         place, _, key = project.rpartition("/")
-        return place.endswith(f"/{MODELS}") and key in self._ids(place)
+        return place.endswith(f"/{MODELS}") and key in self._purged_ids(place)
 
-    def _ids(self, project: str) -> set[str]:
+    def _purged_ids(self, project: str) -> set[str]:
         found = self._by_project.get(project)
         if found is None:
             found = self._by_project[project] = purged_ids(self._root, project)
         return found
 
 
-def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:
+def _projects_below(refs: Iterable[Ref], project: str | None) -> set[str]:
     found = {parent for parent, _ in refs}
     return {parent for parent in found if project is None or is_inside(parent, project)}
 

@@ -65,7 +65,7 @@ NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.it
 
 CRASHED: Final = "crashed"
 """State of a run recorded as running that no longer runs; derived by readers, never written."""
-_SERVER: Final = "server"
+_SERVER_HOST: Final = "server"
 """Host of the journals in which a server keeps edits; see `seamark.server.writer`."""
 GOES_ON: Final = ("created", "running")
 """States of a run that has not ended."""
@@ -76,12 +76,12 @@ Its header defines silence as ``"ended"``, because its writers never record thei
 """
 UNKNOWN_NS: Final = 0
 """Creation and modification time of a run without a readable journal."""
-_EXACT: Final = 1 << 53
-_SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
+_EXACT_LIMIT: Final = 1 << 53
+_SPECIAL_FLOATS: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
 _MAX_WHOLE: Final = (1 << 63) - 1
-_SHOWN_TEXT: Final = 4096
+_MAX_TEXT_CHARS: Final = 4096
 """Number of searchable characters of a string series' last text in a runs table."""
-_NOTHING: Final = (None, None, None, None)
+_NO_COLUMNS: Final = (None, None, None, None)
 _FIRST_T: Final = operator.attrgetter("first_t")
 _LAST_T: Final = operator.attrgetter("last_t")
 _SEEN: Final = operator.attrgetter("seen")
@@ -89,7 +89,7 @@ _FACTS: Final = ("user", "sys_id", "imported")
 """Facts taken from the first HEADER that has them."""
 
 
-def _number(value: float) -> tuple[int, float | None]:
+def _number_columns(value: float) -> tuple[int, float | None]:
     if value - value == 0:
         return 0, value
     return (2 if math.isnan(value) else 1 if value > 0 else -1), None
@@ -113,11 +113,13 @@ def instant(text: str, *, local: bool = False) -> int | None:
 def atom_columns(kind: str, value: Any) -> tuple[int | None, float | None, int | None, str | None]:
     """Return the columns class, number, whole and text of an atom that is not a string."""
     if kind == "float":
-        return (0, value, None, None) if value - value == 0 else (*_number(value), None, None)
+        return (
+            (0, value, None, None) if value - value == 0 else (*_number_columns(value), None, None)
+        )
     if kind == "bool":
         return 0, float(value), int(value), None
     if kind == "int":
-        if -_EXACT < value < _EXACT:
+        if -_EXACT_LIMIT < value < _EXACT_LIMIT:
             return 0, float(value), value, None
         whole = value if -_MAX_WHOLE <= value <= _MAX_WHOLE else None
         try:
@@ -140,7 +142,7 @@ def atom_value(
 ) -> Any:
     """Return the value of an atom from its columns, as in the journal (floats as floats)."""
     if kind == "float":
-        return number if klass == 0 else _SPECIAL.get(klass)
+        return number if klass == 0 else _SPECIAL_FLOATS.get(klass)
     if kind == "int":
         return whole if text is None else int(text, 0)
     if kind == "bool":
@@ -153,20 +155,20 @@ def atom_value(
 def family_columns(run: RunState, path: str, state: FamilyState) -> tuple[Any, ...]:
     """Return the columns class, number, whole and text of a family that is not an atom."""
     if isinstance(state, FloatSeriesState):
-        return (*_number(state.last), None, None) if state.count else _NOTHING
+        return (*_number_columns(state.last), None, None) if state.count else _NO_COLUMNS
     if isinstance(state, SeriesState):
-        text = state.last[:_SHOWN_TEXT] if isinstance(state.last, str) else None
+        text = state.last[:_MAX_TEXT_CHARS] if isinstance(state.last, str) else None
         return None, None, state.count, text
     if isinstance(state, StatisticState):
         found = state.visible(run.emptied(path))
-        return (*_number(found.last), None, None) if found.count else _NOTHING
+        return (*_number_columns(found.last), None, None) if found.count else _NO_COLUMNS
     if isinstance(state, FileState):
         return None, None, None, str(state.record.get("name", ""))
     if isinstance(state, RecordState):
         return None, None, None, str(state.record.get("hash", ""))
     if isinstance(state, FileSetState):
         return None, None, len(state.visible(run.emptied(path))), None
-    return _NOTHING
+    return _NO_COLUMNS
 
 
 def series_columns(state: SeriesState) -> tuple[Any, ...]:
@@ -219,7 +221,7 @@ def run_columns(run: RunState) -> dict[str, Any]:
         # The clock of a later writer (a resumed training, an edit on a server) may be behind, so
         # its time is used only if there is no other. The journal of an edit that was made before
         # the run was folded has no "prior_t".
-        is_edit = "rank" not in header and header.get("host") == _SERVER
+        is_edit = "rank" not in header and header.get("host") == _SERVER_HOST
         begins.append((2 if header.get("prior_t") else int(is_edit), journal.first_t))
     created = min(begins, default=(0, UNKNOWN_NS))[1]
     state = run.state[1].get("state", "created")

@@ -42,17 +42,17 @@ class DamageError(Exception):
 
 BUSY_S: Final = 30.0
 """Maximum time to wait for another process's transaction, in seconds."""
-_AT_ONCE: Final = 4096
-_TRIES: Final = 5
-_TURNS: Final = 20
+_ROWS_PER_FETCH: Final = 4096
+_MAX_CREATIONS: Final = 5
+_MAX_ATTEMPTS: Final = 20
 _CONFLICTS: Final = ("40001", "40P01")
 """SQLSTATE codes: serialization failure (with strict isolation) and deadlock."""
 _BAD_PATTERN: Final = "2201B"
 _FLAGS: Final = re.compile(r"\(\?([aimsux]+)\)")
-_DIFFERS: Final = re.compile(r"\\.|\{,(?=\d)|\(\?P<\w+>", re.DOTALL)
+_PYTHON_ONLY: Final = re.compile(r"\\.|\{,(?=\d)|\(\?P<\w+>", re.DOTALL)
 _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
-_WRITES: Final = "seamark_writes"
-_LASTING: Final = "seamark_lasting"
+_WRITES_OPTION: Final = "seamark_writes"
+_LASTING_OPTION: Final = "seamark_lasting"
 _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZABLE"}
 """Isolation level that gives a reader one snapshot; SQLite needs none."""
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
@@ -70,13 +70,13 @@ class Conflict(Exception):  # noqa: N818 - not an error: another process was fas
 
 def retry(work: Callable[[], T]) -> T:
     """Repeat a call while it raises `Conflict`; raise the `Conflict` of the last attempt."""
-    for _ in range(_TURNS - 1):
+    for _ in range(_MAX_ATTEMPTS - 1):
         with contextlib.suppress(Conflict):
             return work()
     return work()
 
 
-class _OfThread(threading.local):
+class _ThreadState(threading.local):
     """Transaction in which a thread reads; None outside `Database.holding`."""
 
     connection: sa.Connection | None = None
@@ -92,14 +92,14 @@ class Database:
         kind: Any = type(engine.dialect)
         self._dialect = kind(paramstyle=style)  # positional parameters
         self._compiled = _COMPILED.setdefault(self.dialect, {})
-        self._of_thread = _OfThread()
+        self._thread_state = _ThreadState()
         isolation = _ISOLATION.get(self.dialect)
         options = {} if isolation is None else {"isolation_level": isolation}
-        self._for_reading = engine.execution_options(**{_WRITES: False}, **options)
+        self._reading_engine = engine.execution_options(**{_WRITES_OPTION: False}, **options)
 
     def create_tables(self, *tables: sa.MetaData) -> None:
         """Create missing tables; other processes may do so at the same time."""
-        for last in range(_TRIES, 0, -1):
+        for last in range(_MAX_CREATIONS, 0, -1):
             try:
                 with self.writing() as connection:
                     for metadata in tables:
@@ -119,8 +119,8 @@ class Database:
         commits, unless the whole database is durable. Raises `Conflict`, and writes nothing, if
         another transaction interferes.
         """
-        assert self._of_thread.connection is None, "written while one state is read"  # noqa: S101 - see `holding`
-        options = {_WRITES: True, _LASTING: lasting}
+        assert self._thread_state.connection is None, "written while one state is read"  # noqa: S101 - see `holding`
+        options = {_WRITES_OPTION: True, _LASTING_OPTION: lasting}
         try:
             with (
                 self.engine.connect().execution_options(**options) as connection,
@@ -134,18 +134,18 @@ class Database:
 
     def reading(self) -> contextlib.AbstractContextManager[sa.Connection]:
         """Run a block that reads one snapshot of all tables, even while other processes write."""
-        held = self._of_thread.connection
-        return self._for_reading.begin() if held is None else contextlib.nullcontext(held)
+        held = self._thread_state.connection
+        return self._reading_engine.begin() if held is None else contextlib.nullcontext(held)
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
         """Run a block in which this thread reads one snapshot of all tables and writes nothing."""
         with self.reading() as connection:
-            outer, self._of_thread.connection = self._of_thread.connection, connection
+            outer, self._thread_state.connection = self._thread_state.connection, connection
             try:
                 yield
             finally:
-                self._of_thread.connection = outer
+                self._thread_state.connection = outer
 
     def among(self, column: sa.ColumnElement[int], numbers: Iterable[int]) -> Any:
         """Return the condition that a column equals one of many numbers."""
@@ -155,7 +155,7 @@ class Database:
 
     def pattern(self, pattern: str) -> str:
         """Translate a Python regular expression to this database's syntax; see `is_bad_pattern`."""
-        return pattern if self.dialect == "sqlite" else _as_posix(pattern)
+        return pattern if self.dialect == "sqlite" else _to_posix(pattern)
 
     @staticmethod
     def is_bad_pattern(error: BaseException) -> bool:
@@ -188,7 +188,7 @@ class Database:
         """Yield the rows of a statement that is used only once, in batches."""
         with contextlib.closing(connection.execute(statement)) as result:
             cursor: Any = result.cursor  # rows of SQLAlchemy would be slower
-            while part := cursor.fetchmany(_AT_ONCE):
+            while part := cursor.fetchmany(_ROWS_PER_FETCH):
                 yield list(part)
 
     def run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
@@ -266,16 +266,16 @@ def can_hold(text: str) -> bool:
     return _UNSAFE.search(text) is None
 
 
-def _as_posix(pattern: str) -> str:
+def _to_posix(pattern: str) -> str:
     given = _FLAGS.match(pattern)
     flags = given[1] if given else ""
     lines = {(False, False): "p", (False, True): "s", (True, False): "n", (True, True): "w"}
     options = lines["m" in flags, "s" in flags] + "".join(sorted(set("ix").intersection(flags)))
     rest = pattern[given.end() :] if given else pattern
-    return f"(?{options})" + _DIFFERS.sub(_word_in_posix, rest)
+    return f"(?{options})" + _PYTHON_ONLY.sub(_translate_token, rest)
 
 
-def _word_in_posix(found: re.Match[str]) -> str:
+def _translate_token(found: re.Match[str]) -> str:
     word = found[0]
     if word.startswith("("):
         return "("
@@ -370,7 +370,7 @@ def sqlite_engine(
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         options = connection.get_execution_options()
-        writes, lasts = options.get(_WRITES), options.get(_LASTING, True)
+        writes, lasts = options.get(_WRITES_OPTION), options.get(_LASTING_OPTION, True)
         if durable and writes and connection.info.get("lasts", True) != lasts:
             connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if lasts else 'NORMAL'}")
             connection.info["lasts"] = lasts

@@ -40,17 +40,17 @@ __all__ = ["Listed", "draw_series", "means_of_ranges"]
 def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Floats:
     """Return means over ranges (N,) of stretches (K,); NaN for ranges without values."""
     known = np.where(counts > 0, means, 0.0)
-    number = _sums(counts.astype(np.float64), low, high)
+    number = _range_sums(counts.astype(np.float64), low, high)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = _sums(known * counts, low, high) / number
+        found = _range_sums(known * counts, low, high) / number
         lost = (number > 0) & ~np.isfinite(found)  # the sum overflowed, the mean cannot
         if lost.any():
-            scaled = _sums(known * SMALL * counts, low[lost], high[lost]) / number[lost]
+            scaled = _range_sums(known * SMALL * counts, low[lost], high[lost]) / number[lost]
             found[lost] = enlarge(scaled)
     return np.where(number > 0, found, np.nan)
 
 
-def _sums(values: Floats, low: Ints, high: Ints) -> Floats:
+def _range_sums(values: Floats, low: Ints, high: Ints) -> Floats:
     # Adds sums of blocks of 1, 2, 4, ... stretches. A range needs at most two blocks of a size, one
     # at each end.
     total = np.zeros(len(low))
@@ -123,9 +123,9 @@ def draw_series(
     first = left_out if low is None else max(left_out, series.before(low))
     end = series.count if high is None else series.before(math.nextafter(high, math.inf))
     end = max(first, end)
-    found, starts = _lay_out(series, first, end, points, log=log_x)
+    found, starts = _divide_range(series, first, end, points, log=log_x)
     if found:
-        seen = _stretches(series, np.append(starts, end))
+        seen = _stretches_between(series, np.append(starts, end))
     else:
         seen = single_points(series.values_at(starts), starts)
     parts = merge_stretches(seen, np.searchsorted(seen.start, starts))
@@ -137,12 +137,12 @@ def draw_series(
     elif window is not None:
         mean = _window_means(series, x, window)
     return Drawing(
-        curve=_curve(found, series, parts),
+        curve=_make_curve(found, series, parts),
         x=x,
         mean=mean,
         plus_inf=series.at(parts.plus_at[parts.plus_at < NOWHERE]),
         minus_inf=series.at(parts.minus_at[parts.minus_at < NOWHERE]),
-        ends=_ends(series, seen) if ends and found else (np.empty(0), np.empty(0)),
+        ends=_find_ends(series, seen) if ends and found else (np.empty(0), np.empty(0)),
         left_out=left_out,
         not_positive=int(seen.low_count.sum()) if log_y else 0,
         falls=falls,
@@ -155,7 +155,9 @@ def _sorted_points(pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
     return step[order], np.concatenate([piece.values() for piece in pieces])[order]
 
 
-def _lay_out(series: Series, first: int, end: int, points: int, *, log: bool) -> tuple[float, Ints]:
+def _divide_range(
+    series: Series, first: int, end: int, points: int, *, log: bool
+) -> tuple[float, Ints]:
     count = end - first
     if count <= points:
         return 0.0, np.arange(first, end)
@@ -163,7 +165,7 @@ def _lay_out(series: Series, first: int, end: int, points: int, *, log: bool) ->
     return divide(steps, first, end, points // 2)
 
 
-def _curve(width: float, series: Series, parts: Stretches) -> Curve:
+def _make_curve(width: float, series: Series, parts: Stretches) -> Curve:
     empty = np.isnan(parts.min)
     return Curve(
         width=width,
@@ -180,7 +182,7 @@ def _curve(width: float, series: Series, parts: Stretches) -> Curve:
     )
 
 
-def _stretches(series: Series, borders: Ints) -> Stretches:
+def _stretches_between(series: Series, borders: Ints) -> Stretches:
     # Only pieces between the borders are read. Borders are sorted and distinct, at least two; the
     # last may be the end.
     first, end = int(borders[0]), int(borders[-1])
@@ -193,11 +195,11 @@ def _stretches(series: Series, borders: Ints) -> Stretches:
             known = pack_cells(piece.values(), np.append(0, inside - start))
         packed.append(known)
     cells = unpack_cells(packed, int(series.starts[low]))
-    cells = _opened(series, cells, borders[borders < series.ends[high]])
+    cells = _split_cells(series, cells, borders[borders < series.ends[high]])
     return cells.part(slice(*np.searchsorted(cells.start, [first, end])))
 
 
-def _opened(series: Series, cells: Stretches, borders: Ints) -> Stretches:
+def _split_cells(series: Series, cells: Stretches, borders: Ints) -> Stretches:
     cut = np.searchsorted(cells.start, borders, side="right") - 1
     inside = cells.start[cut] != borders
     if not inside.any():
@@ -217,7 +219,7 @@ def _opened(series: Series, cells: Stretches, borders: Ints) -> Stretches:
     )
 
 
-def _ends(series: Series, seen: Stretches) -> tuple[Floats, Floats]:
+def _find_ends(series: Series, seen: Stretches) -> tuple[Floats, Floats]:
     there = np.flatnonzero(seen.finite)
     if not len(there):
         return np.empty(0), np.empty(0)
@@ -241,7 +243,7 @@ def _window_means(series: Series, x: Floats, window: float) -> Floats:
     borders = np.unique(np.concatenate([low, high]))
     if len(borders) < 2:  # noqa: PLR2004 - no points between them
         return np.full(len(x), np.nan)
-    cells = _stretches(series, borders)
+    cells = _stretches_between(series, borders)
     ends = (np.searchsorted(cells.start, low), np.searchsorted(cells.start, high))
     return means_of_ranges(cells.mean, cells.finite, *ends)
 
@@ -249,14 +251,14 @@ def _window_means(series: Series, x: Floats, window: float) -> Floats:
 def _moving_averages(series: Series, x: Floats, half_life: float) -> Floats:
     # Each finite value has the weight 2 ** -(distance / half_life). Weights are relative to the
     # last value, so that the largest one is 1.
-    found = _decayed(series, x, half_life, 1.0)
+    found = _decayed_means(series, x, half_life, 1.0)
     lost = ~np.isfinite(found)  # the sum overflowed, the mean cannot
     if lost.any():
-        found[lost] = enlarge(_decayed(series, x, half_life, SMALL)[lost])
+        found[lost] = enlarge(_decayed_means(series, x, half_life, SMALL)[lost])
     return found
 
 
-def _decayed(series: Series, x: Floats, half_life: float, scale: float) -> Floats:
+def _decayed_means(series: Series, x: Floats, half_life: float, scale: float) -> Floats:
     with np.errstate(over="ignore"):
         ends = series.rank(np.nextafter(x, np.inf))
     found: dict[int, float] = {}

@@ -58,9 +58,9 @@ __all__ = [
 
 
 _CRC_BYTES: Final = 4
-_LEVEL: Final = 3
-_EXACT: Final = float(1 << 53)
-_HEAD: Final = struct.Struct("<BBxxIqq")
+_ZSTD_LEVEL: Final = 3
+_EXACT_LIMIT: Final = float(1 << 53)
+_HEADER: Final = struct.Struct("<BBxxIqq")
 """Header: codec, bytes per number, count, first value, smallest difference."""
 
 
@@ -73,12 +73,12 @@ class Codec(IntEnum):
     FLOAT64 = 4
 
 
-def _shuffled(numbers: np.ndarray[Any, Any]) -> bytes:
+def _shuffle(numbers: np.ndarray[Any, Any]) -> bytes:
     planes = numbers.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(planes.tobytes())
+    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(planes.tobytes())
 
 
-def _unshuffled(data: bytes, count: int, width: int) -> np.ndarray[Any, Any]:
+def _unshuffle(data: bytes, count: int, width: int) -> np.ndarray[Any, Any]:
     raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, count * width))
     planes = np.frombuffer(raw, np.uint8).reshape(width, count)
     numbers = np.empty(count, f"<u{width}")
@@ -92,23 +92,23 @@ def pack_ints(values: Ints) -> bytes:
     """Pack int64 numbers of shape (N,)."""
     count = len(values)
     if not count:
-        return _HEAD.pack(Codec.STRIDE, 0, 0, 0, 0)
+        return _HEADER.pack(Codec.STRIDE, 0, 0, 0, 0)
     first = int(values[0])
     with np.errstate(over="ignore"):
         steps = np.diff(values)  # may wrap around; unpack_ints reverses it
     least, most = (int(steps.min()), int(steps.max())) if count > 1 else (0, 0)
     if least == most:
-        return _HEAD.pack(Codec.STRIDE, 0, count, first, least)
+        return _HEADER.pack(Codec.STRIDE, 0, count, first, least)
     spread = (steps - np.int64(least)).view(np.uint64)
     width = next(width for width in (1, 2, 4, 8) if most - least < 1 << (8 * width))
-    return _HEAD.pack(Codec.DELTA, width, count, first, least) + _shuffled(
+    return _HEADER.pack(Codec.DELTA, width, count, first, least) + _shuffle(
         spread.astype(f"<u{width}")
     )
 
 
 def is_progression(values: Floats) -> bool:
     """Return whether numbers are an arithmetic progression of integers."""
-    whole = _whole(values)
+    whole = _to_integers(values)
     if whole is None or not len(whole):
         return False
     steps = np.diff(whole)
@@ -117,19 +117,19 @@ def is_progression(values: Floats) -> bool:
 
 def unpack_ints(data: bytes) -> Ints:
     """Return the numbers that `pack_ints` packed."""
-    codec, width, count, first, least = _HEAD.unpack_from(data)
+    codec, width, count, first, least = _HEADER.unpack_from(data)
     if codec == Codec.STRIDE:
         return np.arange(count, dtype=np.int64) * np.int64(least) + np.int64(first)
     values = np.empty(count, np.int64)
     values[0] = first
-    steps = _unshuffled(data[_HEAD.size :], count - 1, width)
+    steps = _unshuffle(data[_HEADER.size :], count - 1, width)
     np.add(steps, np.int64(least), out=values[1:], dtype=np.int64, casting="unsafe")
     return np.cumsum(values, out=values)
 
 
-def _whole(values: Floats) -> Ints | None:
+def _to_integers(values: Floats) -> Ints | None:
     with np.errstate(invalid="ignore"):
-        if not (np.abs(values) < _EXACT).all():
+        if not (np.abs(values) < _EXACT_LIMIT).all():
             return None
         whole = values.astype(np.int64)
     same = whole.astype(np.float64).view(np.int64) == values.view(np.int64)
@@ -139,23 +139,23 @@ def _whole(values: Floats) -> Ints | None:
 def pack_floats(values: Floats) -> bytes:
     """Pack float64 numbers of shape (N,); the bits of NaNs are preserved."""
     values = np.ascontiguousarray(values, np.float64)
-    whole = _whole(values)
+    whole = _to_integers(values)
     if whole is not None:
         return pack_ints(whole)
     with np.errstate(over="ignore", invalid="ignore"):
         narrow = values.astype(np.float32)
         same = (narrow.astype(np.float64).view(np.int64) == values.view(np.int64)).all()
     if same:
-        return _HEAD.pack(Codec.FLOAT32, 4, len(values), 0, 0) + _shuffled(narrow)
-    return _HEAD.pack(Codec.FLOAT64, 8, len(values), 0, 0) + _shuffled(values)
+        return _HEADER.pack(Codec.FLOAT32, 4, len(values), 0, 0) + _shuffle(narrow)
+    return _HEADER.pack(Codec.FLOAT64, 8, len(values), 0, 0) + _shuffle(values)
 
 
 def unpack_floats(data: bytes) -> Floats:
     """Return the numbers that `pack_floats` packed."""
-    codec, width, count, _, _ = _HEAD.unpack_from(data)
+    codec, width, count, _, _ = _HEADER.unpack_from(data)
     if codec in (Codec.STRIDE, Codec.DELTA):
         return unpack_ints(data).astype(np.float64)
-    numbers = _unshuffled(data[_HEAD.size :], count, width).view(f"<f{width}")
+    numbers = _unshuffle(data[_HEADER.size :], count, width).view(f"<f{width}")
     return numbers.astype(np.float64, copy=False)
 
 
@@ -189,19 +189,19 @@ _CELL_POINTS: Final = 1024
 """Number of points of a group below which it has no cells: its points are read for drawing."""
 _READ_AHEAD: Final = 16
 """Maximum number of groups whose values one query loads."""
-_FALLS, _RISES, _PROGRESSES = 0, 1, 2
+_FALLING, _RISING, _PROGRESSION = 0, 1, 2
 """Direction of the steps of a group; the last means an arithmetic progression of integers."""
 _STEPS: Final = 0
 _TIMES: Final = -1
 """Path numbers, not used by paths, of the rows with data shared by the series of a group."""
-_INSERT: Final = insertion(schema.chunk)
+_INSERT_GROUP: Final = insertion(schema.chunk)
 _chunk: Final = schema.chunk.c
-_DROP: Final = sa.delete(schema.chunk).where(
+_DELETE_GROUPS: Final = sa.delete(schema.chunk).where(
     _chunk.run == sa.bindparam("run"),
     _chunk.journal == sa.bindparam("journal"),
     _chunk.place >= sa.bindparam("place"),
 )
-_LAST: Final = (
+_SELECT_LAST: Final = (
     sa.select(_chunk.place, _chunk.count, _chunk.data)
     .where(
         _chunk.run == sa.bindparam("run"),
@@ -211,7 +211,7 @@ _LAST: Final = (
     .order_by(_chunk.place.desc())
     .limit(1)
 )
-_SHARED: Final = (
+_SELECT_SHARED: Final = (
     sa.select(_chunk.data)
     .where(
         _chunk.run == sa.bindparam("run"),
@@ -220,7 +220,7 @@ _SHARED: Final = (
     )
     .order_by(_chunk.place)
 )
-_STORED: Final = (
+_STORED_COLUMNS: Final = (
     _chunk.run,
     _chunk.journal,
     _chunk.place,
@@ -232,14 +232,14 @@ _STORED: Final = (
     _chunk.low_t,
     _chunk.data,
 )
-_ONE: Final = sa.select(*_STORED).where(
+_SELECT_GROUP: Final = sa.select(*_STORED_COLUMNS).where(
     _chunk.run == sa.bindparam("run"),
     _chunk.path.in_([_STEPS, _TIMES, sa.bindparam("number")]),
     _chunk.journal == sa.bindparam("journal"),
     _chunk.place == sa.bindparam("place"),
 )
 _of_series: Final = (_chunk.run == sa.bindparam("run"), _chunk.path == sa.bindparam("number"))
-_DRAWN: Final = sa.select(
+_SELECT_DRAWN: Final = sa.select(
     _chunk.journal,
     _chunk.place,
     _chunk.count,
@@ -249,7 +249,7 @@ _DRAWN: Final = sa.select(
     _chunk.low_t,
     _chunk.cells,
 ).where(*_of_series)
-_VALUES: Final = (
+_SELECT_VALUES: Final = (
     sa.select(_chunk.place, _chunk.data)
     .where(
         *_of_series,
@@ -259,7 +259,7 @@ _VALUES: Final = (
     .order_by(_chunk.place)
     .limit(sa.bindparam("most"))
 )
-_BOUNDS: Final = sa.select(
+_SELECT_BOUNDS: Final = sa.select(
     _chunk.journal, _chunk.place, _chunk.low_step, _chunk.high_step, _chunk.low_t
 ).where(*_of_series)
 
@@ -296,11 +296,11 @@ class Gathering:
         rows = sum(len(batch.step) for batch in self._batches)
         values = sum(len(own) for batch in self._batches for _, own in batch.series.values())
         if rows > GROUP_ROWS:
-            self._end_full()
+            self._end_full_groups()
         elif values >= _GROUP_VALUES:
             self.end(end)
 
-    def _end_full(self) -> None:
+    def _end_full_groups(self) -> None:
         # A frame of many rows may be in several groups: the places of groups that begin within it
         # count up from its offset. They are fewer than its bytes, even if it is compressed.
         batch, start = merge(self._batches), 0
@@ -341,46 +341,46 @@ def store_groups(
             pack_ints(batch.offset),
         ]
         at = (group.journal, group.place)
-        bounds = _bounds(batch.step, batch.t)
+        bounds = _bounds_of(batch.step, batch.t)
         rows: list[tuple[Any, ...]] = [(run, _STEPS, *at, *bounds, None, join_parts(steps))]
         rows.append((run, _TIMES, *at, *bounds, None, join_parts(times)))
         for path, (own, values) in batch.series.items():
             _, t, step, _ = batch.points(path)
-            own_bounds = bounds if own is None else _bounds(step, t)
+            own_bounds = bounds if own is None else _bounds_of(step, t)
             data = join_parts([b"" if own is None else pack_ints(own), pack_floats(values)])
             cells = None
-            if len(values) >= _CELL_POINTS and own_bounds[1] != _FALLS:
+            if len(values) >= _CELL_POINTS and own_bounds[1] != _FALLING:
                 cells = join_parts([pack_cells(values, cell_starts(step))])
             rows.append((run, numbers[path], *at, *own_bounds, cells, data))
-        database.run_many(connection, _INSERT, rows)
+        database.run_many(connection, _INSERT_GROUP, rows)
 
 
-def _bounds(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
+def _bounds_of(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
     if not len(step):
-        return 0, _RISES, 0.0, 0.0, 0
-    goes = _FALLS
+        return 0, _RISING, 0.0, 0.0, 0
+    step_direction = _FALLING
     if (step[1:] >= step[:-1]).all():
-        goes = _PROGRESSES if is_progression(step) else _RISES
-    low, high = (step.min(), step.max()) if goes == _FALLS else (step[0], step[-1])
-    return len(step), goes, float(low), float(high), int(t.min())
+        step_direction = _PROGRESSION if is_progression(step) else _RISING
+    low, high = (step.min(), step.max()) if step_direction == _FALLING else (step[0], step[-1])
+    return len(step), step_direction, float(low), float(high), int(t.min())
 
 
 def drop_groups(
     database: Database, connection: sa.Connection, run: int, journal: int, place: int
 ) -> None:
     """Remove the groups of a journal that start at or after offset ``place``."""
-    database.run(connection, _DROP, run=run, journal=journal, place=place)
+    database.run(connection, _DELETE_GROUPS, run=run, journal=journal, place=place)
 
 
 def last_place(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> tuple[int, int] | None:
     """Return start (bytes) and row count of the last group; None if it begins within a frame."""
-    found = database.rows(connection, _LAST, run=run, journal=journal)
+    found = database.rows(connection, _SELECT_LAST, run=run, journal=journal)
     if not found:
         return None
     place, count, data = found[0]
-    *_, first, _ = _HEAD.unpack_from(split_parts(data)[2])
+    *_, first, _ = _HEADER.unpack_from(split_parts(data)[2])
     return None if count and first < place else (int(place), int(count))
 
 
@@ -442,11 +442,11 @@ def load_groups(
     """Return lists of groups by (run, number of the path), in the order of the journals."""
     if not numbers or not runs:
         return {}
-    wanted = sa.select(*_STORED).where(
+    wanted = sa.select(*_STORED_COLUMNS).where(
         _chunk.run.in_(runs), _chunk.path.in_([_STEPS, _TIMES, *numbers])
     )
     found: dict[tuple[int, int], list[StoredGroup]] = {}
-    for path, run, group in _stored(database.query(connection, wanted)):
+    for path, run, group in _iter_groups(database.query(connection, wanted)):
         found.setdefault((run, path), []).append(group)
     return found
 
@@ -456,7 +456,7 @@ def load_group(
 ) -> StoredGroup:
     """Return the part of a series in one group."""
     at = {"run": run, "number": number, "journal": journal, "place": place}
-    ((_, _, group),) = _stored(database.rows(connection, _ONE, **at))
+    ((_, _, group),) = _iter_groups(database.rows(connection, _SELECT_GROUP, **at))
     return group
 
 
@@ -464,10 +464,10 @@ def group_bounds(
     database: Database, connection: sa.Connection, run: int, number: int
 ) -> list[tuple[int, int, float, float, int]]:
     """Return (journal, place, low step, high step, low time in ns) of a series' groups."""
-    return sorted(database.rows(connection, _BOUNDS, run=run, number=number))
+    return sorted(database.rows(connection, _SELECT_BOUNDS, run=run, number=number))
 
 
-def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
+def _iter_groups(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
     here: tuple[int, ...] = ()
     size, times, shared = 0, [b"", b"", b""], [b""]
     rows.sort(key=itemgetter(0, 1, 2, 3))  # shared columns come first
@@ -493,12 +493,14 @@ class DrawingGroup:
     """
 
     def __init__(self, series: _DrawingSeries, facts: Sequence[Any]) -> None:
-        self.journal, self.place, self.count, goes, self.first, self.last, self.low_t = facts[:7]
+        self.journal, self.place, self.count, step_direction, self.first, self.last, self.low_t = (
+            facts[:7]
+        )
         self._series, self._cells = series, facts[7]
         self._steps: Floats | None = None
-        self.rising = goes != _FALLS
+        self.rising = step_direction != _FALLING
         self.stride: tuple[int, int] | None = None
-        if goes == _PROGRESSES:
+        if step_direction == _PROGRESSION:
             first, last = int(self.first), int(self.last)
             self.stride = (first, (last - first) // max(1, self.count - 1))
 
@@ -542,7 +544,7 @@ class _DrawingSeries:
         self._database, self._connection = database, connection
         self._at = {"run": run, "number": number}
         self._values: dict[tuple[int, int], bytes] = {}
-        self._ahead = 1
+        self._next_read = 1
 
     def group(self, journal: int, place: int) -> StoredGroup:
         at = {**self._at, "journal": journal, "place": place}
@@ -550,10 +552,10 @@ class _DrawingSeries:
 
     def values(self, journal: int, place: int) -> bytes:
         if (journal, place) not in self._values:
-            at = {**self._at, "journal": journal, "place": place, "most": self._ahead}
-            rows = self._database.rows(self._connection, _VALUES, **at)
+            at = {**self._at, "journal": journal, "place": place, "most": self._next_read}
+            rows = self._database.rows(self._connection, _SELECT_VALUES, **at)
             self._values = {(journal, place): data for place, data in rows}
-            self._ahead = min(2 * self._ahead, _READ_AHEAD)
+            self._next_read = min(2 * self._next_read, _READ_AHEAD)
         return split_parts(self._values.pop((journal, place)))[1]
 
 
@@ -562,7 +564,7 @@ def drawing_groups(
 ) -> list[DrawingGroup]:
     """Return the groups of a series for drawing, in the order of the journals."""
     series = _DrawingSeries(database, connection, run, number)
-    rows = database.rows(connection, _DRAWN, run=run, number=number)
+    rows = database.rows(connection, _SELECT_DRAWN, run=run, number=number)
     return [DrawingGroup(series, facts) for facts in sorted(rows, key=itemgetter(0, 1))]
 
 
@@ -571,6 +573,6 @@ def record_offsets(
 ) -> list[int]:
     """Return sorted byte offsets of the frames that may hold points other than numbers."""
     found: list[int] = []
-    for (data,) in database.rows(connection, _SHARED, run=run, journal=journal):
+    for (data,) in database.rows(connection, _SELECT_SHARED, run=run, journal=journal):
         found += unpack_ints(split_parts(data)[1]).tolist()
     return found

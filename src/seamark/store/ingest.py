@@ -89,13 +89,13 @@ def derive_content(run: RunState) -> None:
 UNREADABLE: Final = "unreadable"
 _UID: Final = attrgetter("uid")
 _NUMBER: Final = attrgetter("number")
-_facts: Final = attrgetter("offset", "stopped", "tail", "gaps", "errors")
-_STEP_BYTES: Final = 64 << 20
+_facts_of: Final = attrgetter("offset", "stopped", "tail", "gaps", "errors")
+_SAVE_BYTES: Final = 64 << 20
 """Number of folded bytes after which data is saved, to limit the memory used for a long journal."""
-_REMADE_BYTES: Final = 4 << 20
+_MAX_REWRITE_BYTES: Final = 4 << 20
 """Size up to which an incomplete group is rewritten with appended data, in bytes."""
-_TRIES: Final = 5
-_PART_BYTES: Final = 1 << 22
+_MAX_REFOLDS: Final = 5
+_CRC_BLOCK_BYTES: Final = 1 << 22
 """Number of bytes read at a time to compute a CRC."""
 
 
@@ -167,21 +167,21 @@ class Folding:
         uids, numbers = set(map(_UID, known)), map(_NUMBER, known)
         fresh = [one for one in journals.items() if one[0] not in uids]
         for number, (uid, name) in enumerate(fresh, max(numbers, default=-1) + 1):
-            writer = self._writer(split_journal_name(name)[0])
+            writer = self._unique_writer(split_journal_name(name)[0])
             header = None
             if len(fresh) > 1:  # points that one alone hides are counted: refold
-                with contextlib.suppress(OSError), self._reader(name) as reader:
+                with contextlib.suppress(OSError), self._open_reader(name) as reader:
                     header = reader.header()
             self.run.state.add_journal(JournalState(writer, uid, file=name, number=number), header)
 
-    def _writer(self, writer: str) -> str:
+    def _unique_writer(self, writer: str) -> str:
         name, copies = writer, 1
         while name in self.run.state.journals:
             copies += 1
             name = f"{writer}~{copies}"
         return name
 
-    def _reader(self, name: str, size: int = BLOCK_BYTES) -> JournalReader:
+    def _open_reader(self, name: str, size: int = BLOCK_BYTES) -> JournalReader:
         return JournalReader(self._sources(name), now_ns=self._now_ns, walk=walk, block_bytes=size)
 
     # ------------------------------------------------------------------ folding
@@ -189,7 +189,7 @@ class Folding:
     def fold(self, wanted: Callable[[JournalState], bool] = lambda _: True) -> None:
         """Fold the journals that may have new data, one open file at a time."""
         tries = 0  # a second pass is enough unless a process writes meanwhile
-        while not tries or (self.run.state.needs_refold and tries <= _TRIES):
+        while not tries or (self.run.state.needs_refold and tries <= _MAX_REFOLDS):
             if tries:
                 self.groups, self.dropped, self.anew = [], [], self.run.number is not None
                 self.run.state = self.run.state.anew()
@@ -201,12 +201,12 @@ class Folding:
             self.run.state.take_observations(SETTLE_NS)
 
     def _fold_journal(self, journal: JournalState) -> None:
-        before = _facts(journal)
+        before = _facts_of(journal)
         if self._heard is not None:
             journal.heard = self._heard(journal.file)
         self.waiting.discard(journal.file)
         try:
-            with self._reader(journal.file) as reader:
+            with self._open_reader(journal.file) as reader:
                 if journal.stopped == UNREADABLE and not journal.offset:
                     journal.errors, journal.notes = 0, []  # the failure to read it
                 self._fold_blocks(journal, reader)
@@ -216,7 +216,7 @@ class Folding:
             journal.stopped = UNREADABLE
             if error.errno is not None:  # an OSError without errno: the file is not a journal
                 self.failed.add(journal.file)
-        journal.touched = journal.touched or before != _facts(journal)
+        journal.touched = journal.touched or before != _facts_of(journal)
         if journal.stopped in ("incomplete", "bad") and journal.tail is None:
             self.waiting.add(journal.file)
 
@@ -226,37 +226,41 @@ class Folding:
         reader.block_bytes = min(BLOCK_BYTES, max(4096, size - start))
         gathering = None
         if size - journal.chunked > (CHUNK_BYTES if journal.chunked else SMALL_BYTES):
-            gathering = self._gather_again(journal, reader)
+            gathering = self._start_gathering(journal, reader)
         for block in reader.blocks(start):
             journal.gaps = [*gaps, *map(list, reader.gaps)]
-            crc = _crc_with(journal, block, reader)
+            crc = _extend_crc(journal, block, reader)
             decoded = fold(self.run.state, journal.writer, block)
             journal.prefix_crc = crc
             if gathering is not None:
                 gathering.add(decoded, block, block.end)
             self._bytes += len(block.data)
-            if self._bytes > _STEP_BYTES and not self.run.state.needs_refold:
+            if self._bytes > _SAVE_BYTES and not self.run.state.needs_refold:
                 if gathering is not None:
                     self._end_gathering(journal, gathering)
                 self.save()
-        journal.tail = list(reader.tail) if reader.tail else _end_of(reader, journal.offset)
+        journal.tail = list(reader.tail) if reader.tail else _final_gap(reader, journal.offset)
         journal.stopped = reader.stopped
         ended = journal.closed and journal.chunked < journal.offset > SMALL_BYTES
         if gathering is None and ended:
-            gathering = self._gather_again(journal, reader)
+            gathering = self._start_gathering(journal, reader)
         if gathering is not None:
             self._end_gathering(journal, gathering)
 
     # ------------------------------------------------------------------ row groups
 
-    def _gather_again(self, journal: JournalState, reader: JournalReader) -> Gathering:
+    def _start_gathering(self, journal: JournalState, reader: JournalReader) -> Gathering:
         place, number, stop = journal.chunked, self.run.number, journal.offset
         names = Names()
         if place and number is not None:
             database = self.store.database
             with database.reading() as connection:
                 last = last_place(database, connection, number, journal.number)
-                if last is not None and last[1] < GROUP_ROWS and place - last[0] < _REMADE_BYTES:
+                if (
+                    last is not None
+                    and last[1] < GROUP_ROWS
+                    and place - last[0] < _MAX_REWRITE_BYTES
+                ):
                     place = last[0]
                     self.dropped.append((journal.number, place))
             if place:
@@ -292,15 +296,15 @@ class Folding:
         self.groups, self.dropped, self._bytes = [], [], 0
 
 
-def _end_of(reader: JournalReader, start: int) -> list[int] | None:
+def _final_gap(reader: JournalReader, start: int) -> list[int] | None:
     last = reader.gaps[-1] if reader.gaps else None
     return [start, sum(last) - start] if last is not None and last[0] >= start else None
 
 
-def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int:
+def _extend_crc(journal: JournalState, block: Block, reader: JournalReader) -> int:
     crc, at = journal.prefix_crc, journal.offset
     # In parts, because a gap may be larger than the memory.
-    while at < block.base and (part := reader.bytes_at(min(_PART_BYTES, block.base - at), at)):
+    while at < block.base and (part := reader.bytes_at(min(_CRC_BLOCK_BYTES, block.base - at), at)):
         crc, at = zlib.crc32(part, crc), at + len(part)
     return zlib.crc32(memoryview(block.data)[: block.end - block.base], crc)
 
@@ -308,7 +312,7 @@ def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int
 def prefix_crc(source: Source, size: int) -> int:
     """Return the CRC32 of the first bytes of a journal."""
     crc = offset = 0
-    while offset < size and (part := source.pread(min(_PART_BYTES, size - offset), offset)):
+    while offset < size and (part := source.pread(min(_CRC_BLOCK_BYTES, size - offset), offset)):
         crc, offset = zlib.crc32(part, crc), offset + len(part)
     return crc
 
@@ -332,7 +336,7 @@ _INSERT_ELEMENT: Final = insertion(schema.element)
 _DELETE_ELEMENT: Final = sa.delete(schema.element).where(
     schema.element.c.run == sa.bindparam("run"), schema.element.c.path == sa.bindparam("path")
 )
-_WRITES: Final = (
+_STATEMENTS: Final = (
     _UPSERT_JOURNAL,
     _UPSERT_PATH,
     _UPSERT_SCHEMA,
@@ -368,7 +372,7 @@ class Saving:
         self.number = run.number
         self._store, self._anew = store, folding.anew
         self._groups, self._dropped = folding.groups, folding.dropped
-        self._place, self._version = (run.project, run.name), run.version
+        self._ref, self._version = (run.project, run.name), run.version
         if (kind := kind_of(run.project, run.name)) == "run":
             derive_content(state)
         journals = [one for one in state.journals.values() if self._anew or one.touched]
@@ -380,16 +384,16 @@ class Saving:
                 wanted.add(path)
         self._numbers = store.numbers.ensure(wanted)
         keys = Keys(state.journals.values())
-        self._columns = _run_row(run, keys)
+        self._columns = _make_run_row(run, keys)
         self._columns["kind"] = kind
         self._columns["owner"] = self._columns["owner"] or owner()
-        self._rows = _rows_of(state, journals, self._numbers, keys)
+        self._rows = _make_rows(state, journals, self._numbers, keys)
 
     def write(self, connection: sa.Connection) -> None:
         """Write all changes, or raise `Conflict` if another process saved the run meanwhile."""
         store, database = self._store, self._store.database
         if self.number is None:
-            project, name = self._place
+            project, name = self._ref
             found = database.rows(
                 connection, _INSERT_RUN, project=project, name=name, **self._columns
             )
@@ -402,7 +406,7 @@ class Saving:
                 raise Conflict
             if self._anew:
                 delete_rows(store, connection, self.number)
-        for statement in _WRITES:
+        for statement in _STATEMENTS:
             if rows := self._rows.get(statement):
                 database.run_many(connection, statement, map((self.number,).__add__, rows))
         for journal, place in self._dropped:
@@ -411,7 +415,7 @@ class Saving:
             store_groups(database, connection, self.number, self._groups, self._numbers)
 
 
-def _run_row(run: StoredRun, keys: Keys) -> dict[str, Any]:
+def _make_run_row(run: StoredRun, keys: Keys) -> dict[str, Any]:
     state, pack = run.state, keys.pack
     registers = {
         "deletes": dict(zip(state.deletes, map(pack, state.deletes.values()), strict=True)),
@@ -430,7 +434,7 @@ def _run_row(run: StoredRun, keys: Keys) -> dict[str, Any]:
     return columns
 
 
-def _rows_of(
+def _make_rows(
     run: RunState, journals: Iterable[JournalState], numbers: Mapping[str, int], keys: Keys
 ) -> dict[Any, list[tuple[Any, ...]]]:
     rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)

@@ -100,7 +100,7 @@ _FACTS: Final = (
     "diverged",
 )
 _facts_of: Final = attrgetter(*_FACTS)
-_MANY: Final = 800
+_SCAN_RUNS: Final = 800
 """Number of runs above which a scan of all journals is faster than a query for these runs."""
 _RUNS_AT_ONCE: Final = 200
 _NAMES_AT_ONCE: Final = 8
@@ -109,11 +109,13 @@ _OF_RUN: Final = sa.select(*schema.journal.c).where(_journal.run == sa.bindparam
 _OF_RUNS: Final = sa.select(*schema.journal.c).where(any_of(_journal.run, _RUNS_AT_ONCE))
 _UNDAMAGED: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
 """End of the JSON of ``facts``, for a journal read to its end without gaps and losses."""
-_UNWELL: Final = sa.select(_journal.run, _journal.facts).where(
+_SELECT_DAMAGED: Final = sa.select(_journal.run, _journal.facts).where(
     _journal.facts.not_like(f"%{_UNDAMAGED}")
 )
-_ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(_journal.attempt.is_not(None))
-_OWNERS: Final = sa.select(
+_SELECT_ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(
+    _journal.attempt.is_not(None)
+)
+_SELECT_OWNERS: Final = sa.select(
     _journal.run,
     sa.func.coalesce(_journal.heard, _journal.last_t),
     _journal.header,
@@ -121,7 +123,7 @@ _OWNERS: Final = sa.select(
 ).where(_journal.owner == 1)
 
 
-def _newest(table: sa.Table, value: sa.Column[Any]) -> Any:
+def _select_newest(table: sa.Table, value: sa.Column[Any]) -> Any:
     return (
         sa.select(table.c.number, value)
         .where(
@@ -134,16 +136,16 @@ def _newest(table: sa.Table, value: sa.Column[Any]) -> Any:
     )
 
 
-_NEWEST_PATH: Final = _newest(schema.journal_path, schema.journal_path.c.path)
-_NEWEST_SCHEMA: Final = _newest(schema.journal_schema, schema.journal_schema.c.paths)
+_NEWEST_PATH: Final = _select_newest(schema.journal_path, schema.journal_path.c.path)
+_NEWEST_SCHEMA: Final = _select_newest(schema.journal_schema, schema.journal_schema.c.paths)
 
 
 # ---------------------------------------------------------------------- rows
 
 
-def _journal_of(row: Sequence[Any], *, facts: bool = True) -> JournalState:
+def _journal_from_row(row: Sequence[Any], *, facts: bool = True) -> JournalState:
     _, number, file, writer, uid, offset, prefix_crc, chunked, point_end, *more = row
-    attempt, owner, closed, first_t, last_t, heard, positions, header, told = more
+    attempt, owner, closed, first_t, last_t, heard, positions, header, facts_json = more
     return JournalState(
         writer,
         bytes(uid),
@@ -162,7 +164,7 @@ def _journal_of(row: Sequence[Any], *, facts: bool = True) -> JournalState:
         heard=heard,
         closed=bool(closed),
         point_end=point_end,
-        **(dict(zip(_FACTS, json.loads(told), strict=True)) if facts else {}),
+        **(dict(zip(_FACTS, json.loads(facts_json), strict=True)) if facts else {}),
     )
 
 
@@ -195,7 +197,7 @@ def journal_row(journal: JournalState) -> tuple[Any, ...]:
 def load_journals(store: Store, connection: sa.Connection, run: int) -> list[JournalState]:
     """Return the journals of a run, in the order of their numbers."""
     rows = store.database.rows(connection, _OF_RUN, run=run)
-    return [_journal_of(row) for row in sorted(rows)]
+    return [_journal_from_row(row) for row in sorted(rows)]
 
 
 def load_many_journals(
@@ -205,7 +207,7 @@ def load_many_journals(
     for some in in_parts(runs, _RUNS_AT_ONCE):
         rows = store.database.rows(connection, _OF_RUNS, **some)
         for row in sorted(rows, key=itemgetter(0, 1)):
-            yield row[0], _journal_of(row, facts=False)
+            yield row[0], _journal_from_row(row, facts=False)
 
 
 def load_losses(
@@ -217,7 +219,7 @@ def load_losses(
     (records that a writer could not write).
     """
     found: dict[int, dict[str, int]] = {}
-    for run, text in _of_runs(store, connection, _UNWELL, runs):
+    for run, text in _select_of_runs(store, connection, _SELECT_DAMAGED, runs):
         facts = dict(zip(_FACTS, json.loads(text), strict=True))
         gaps = len(facts["gaps"]) + bool(facts["tail"])
         counts = (("gaps", gaps), ("errors", facts["errors"]))
@@ -231,7 +233,7 @@ def load_losses(
 def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
     """Return the number of attempts, by number of the run; omit runs with one attempt."""
     found: dict[int, set[int]] = {}
-    for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
+    for run, attempt in _select_of_runs(store, connection, _SELECT_ATTEMPTS, runs):
         found.setdefault(run, set()).add(attempt)
     return {run: len(attempts) for run, attempts in found.items() if len(attempts) > 1}
 
@@ -250,14 +252,14 @@ def load_owners(
     store: Store, connection: sa.Connection, runs: Sequence[int]
 ) -> Iterator[tuple[int, int, str, int]]:
     """Yield run, last sign of life (ns, local clock), HEADER (JSON) and closed flag by journal."""
-    yield from _of_runs(store, connection, _OWNERS, runs)
+    yield from _select_of_runs(store, connection, _SELECT_OWNERS, runs)
 
 
-def _of_runs(
+def _select_of_runs(
     store: Store, connection: sa.Connection, journals: sa.Select[Any], runs: Sequence[int]
 ) -> Iterator[tuple[Any, ...]]:
     # For very many runs, one scan is faster than many queries.
-    if len(runs) > _MANY:
+    if len(runs) > _SCAN_RUNS:
         wanted = set(runs)
         for part in store.database.stream(connection, journals):
             yield from (row for row in part if row[0] in wanted)
@@ -277,10 +279,10 @@ def names_before(
     def load(
         paths: set[int], schemas: set[int]
     ) -> tuple[dict[int, str], dict[int, tuple[int, ...]]]:
-        with store.reading(connection) as asked:
-            found_paths = _newest_of(store, asked, _NEWEST_PATH, sorted(paths), where)
-            texts = store.numbers.paths(asked, list(found_paths.values()))
-            found_schemas = _newest_of(store, asked, _NEWEST_SCHEMA, sorted(schemas), where)
+        with store.reading(connection) as reader:
+            found_paths = _load_newest(store, reader, _NEWEST_PATH, sorted(paths), where)
+            texts = store.numbers.paths(reader, list(found_paths.values()))
+            found_schemas = _load_newest(store, reader, _NEWEST_SCHEMA, sorted(schemas), where)
         return (
             {number: texts[path] for number, path in found_paths.items() if path in texts},
             {
@@ -292,7 +294,7 @@ def names_before(
     return Names(load)
 
 
-def _newest_of(
+def _load_newest(
     store: Store, connection: sa.Connection, statement: Any, numbers: list[int], where: Any
 ) -> dict[int, Any]:
     # The last definition of a number is valid.

@@ -161,14 +161,14 @@ attribute = sa.Table(
 """One row per run, path and family; ``visible`` is 1 for the family shown at the path."""
 INDEXED_CHARACTERS: Final = 64
 """Number of characters indexed by PostgreSQL, which cannot index long texts."""
-_of_sqlite = ("path", "run", "visible", "class", "number", "whole", "text", "type")
-_of_postgresql = ("path", "class", "number", "visible", "run")
-sa.Index("attribute_by_path_text", *(attribute.c[name] for name in _of_sqlite)).ddl_if(
+_sqlite_columns = ("path", "run", "visible", "class", "number", "whole", "text", "type")
+_postgresql_columns = ("path", "class", "number", "visible", "run")
+sa.Index("attribute_by_path_text", *(attribute.c[name] for name in _sqlite_columns)).ddl_if(
     dialect="sqlite"
 )
 sa.Index(
     "attribute_by_value",
-    *(attribute.c[name] for name in _of_postgresql),
+    *(attribute.c[name] for name in _postgresql_columns),
     postgresql_include=["type", "whole"],  # compare and sort numbers without reading the rows
 ).ddl_if(dialect="postgresql")
 sa.Index(
@@ -236,14 +236,14 @@ TABLES_OF_RUN: Final = (
 """Tables whose rows belong to one run."""
 MOST_BYTES: Final = 32 << 20
 """Approximate maximum memory of the cache, in bytes."""
-_PART = 500
-_EACH_BYTES: Final = 250
+_PATHS_PER_QUERY = 500
+_BYTES_PER_PATH: Final = 250
 """Approximate memory of a path in addition to its text, in bytes: its number, two dict entries.
 """
-_ADD = Upsert(path, ("path",), ("path",))
+_INSERT_PATHS = Upsert(path, ("path",), ("path",))
 _ID, _PATH = path.c.id, path.c.path
-_ALL = sa.select(_ID, _PATH)
-_ONE = _ALL.where(sa.bindparam("at") == _PATH)
+_SELECT_ALL = sa.select(_ID, _PATH)
+_SELECT_ONE = _SELECT_ALL.where(sa.bindparam("at") == _PATH)
 
 
 class PathNumbers:
@@ -275,9 +275,11 @@ class PathNumbers:
         if not missing:
             return found
         if len(missing) == 1:  # often a path that no run has
-            found.update(self._take(self._database.rows(connection, _ONE, at=missing[0])))
+            found.update(
+                self._add_to_cache(self._database.rows(connection, _SELECT_ONE, at=missing[0]))
+            )
         else:
-            found.update(self._learn(connection, _PATH, missing))
+            found.update(self._load(connection, _PATH, missing))
         return {path: found[path] for path in paths if path in found}
 
     def paths(self, connection: sa.Connection, numbers: Collection[int]) -> dict[int, str]:
@@ -287,17 +289,17 @@ class PathNumbers:
         missing = [number for number in numbers if number not in found]
         if not missing:
             return found
-        learned = self._learn(connection, _ID, missing)
+        learned = self._load(connection, _ID, missing)
         found.update((number, path) for path, number in learned.items())
         return {number: found[number] for number in numbers if number in found}
 
     def everything(self, connection: sa.Connection) -> dict[str, int]:
         """Return all paths of all runs with their numbers."""
-        rows = self._database.rows(connection, _ALL)
+        rows = self._database.rows(connection, _SELECT_ALL)
         if (
-            len(rows) * _EACH_BYTES < self._most_bytes // 4
+            len(rows) * _BYTES_PER_PATH < self._most_bytes // 4
         ):  # a larger table would evict all other entries
-            self._take(rows)
+            self._add_to_cache(rows)
         return {path: number for number, path in rows}
 
     def ensure(self, paths: Iterable[str]) -> dict[str, int]:
@@ -306,34 +308,34 @@ class PathNumbers:
         found = {path: known[path] for path in wanted if path in known}
         if missing := sorted(wanted.difference(found)):
             with self._database.writing() as connection:
-                found.update(self._learn(connection, _PATH, missing))
+                found.update(self._load(connection, _PATH, missing))
                 fresh = sorted(wanted.difference(found))
-                self._database.run_many(connection, _ADD, zip(fresh, strict=True))
+                self._database.run_many(connection, _INSERT_PATHS, zip(fresh, strict=True))
             if (
                 fresh
             ):  # after the commit, because numbers of a failed transaction are assigned again
                 with self._database.reading() as connection:
-                    found.update(self._learn(connection, _PATH, fresh))
+                    found.update(self._load(connection, _PATH, fresh))
         return found
 
-    def _learn(
+    def _load(
         self,
         connection: sa.Connection,
         column: sa.Column[str] | sa.Column[int],
         wanted: list[str] | list[int],
     ) -> dict[str, int]:
         found: dict[str, int] = {}
-        for start in range(0, len(wanted), _PART):
-            part = _ALL.where(column.in_(wanted[start : start + _PART]))
-            found.update(self._take(self._database.query(connection, part)))
+        for start in range(0, len(wanted), _PATHS_PER_QUERY):
+            part = _SELECT_ALL.where(column.in_(wanted[start : start + _PATHS_PER_QUERY]))
+            found.update(self._add_to_cache(self._database.query(connection, part)))
         return found
 
-    def _take(self, rows: Iterable[tuple[int, str]]) -> dict[str, int]:
+    def _add_to_cache(self, rows: Iterable[tuple[int, str]]) -> dict[str, int]:
         found: dict[str, int] = {}
         for number, path in rows:
             found[path] = number
             if path not in self._numbers:
-                self._bytes += _EACH_BYTES + sys.getsizeof(path)
+                self._bytes += _BYTES_PER_PATH + sys.getsizeof(path)
             self._numbers[path], self._paths[number] = number, path
         if self._bytes > self._most_bytes:
             self._numbers, self._paths, self._bytes = {}, {}, 0

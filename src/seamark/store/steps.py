@@ -37,14 +37,14 @@ NOWHERE: Final = 2**62
 """Position of a missing item."""
 SMALL: Final = 2.0**-64
 """Scale factor with which 2**64 values of any size can be summed without overflow."""
-_CELLS: Final = 96
+_MAX_CELLS: Final = 96
 """Maximum number of cells of a chunk."""
-_MOST_EXPONENT: Final = 1023  # the largest one of a finite power of two
-_NONE: Final = 2**32 - 1
+_MAX_EXPONENT: Final = 1023  # the largest one of a finite power of two
+_NO_PLACE: Final = 2**32 - 1
 _FLOATS: Final = ("min", "max", "mean")
 _COUNTS: Final = ("finite", "nan_count", "inf_count", "low_count")
 _PLACES: Final = ("min_at", "max_at", "plus_at", "minus_at")
-_CELL: Final = np.dtype(
+_CELL_DTYPE: Final = np.dtype(
     [(name, "<f8") for name in _FLOATS] + [(name, "<u4") for name in (*_COUNTS, *_PLACES)]
 )
 
@@ -99,10 +99,10 @@ def single_points(values: Floats, places: Ints) -> Stretches:
 
 def merge_stretches(cells: Stretches, firsts: Ints) -> Stretches:
     """Merge stretches: each result ranges from one index of ``firsts`` up to the next."""
-    least = _extremes(np.minimum, _filled(cells.min, np.inf), firsts)
-    most = _extremes(np.maximum, _filled(cells.max, -np.inf), firsts)
+    least = _find_extremes(np.minimum, _fill_nan(cells.min, np.inf), firsts)
+    most = _find_extremes(np.maximum, _fill_nan(cells.max, -np.inf), firsts)
     counts = {name: np.add.reduceat(getattr(cells, name), firsts) for name in _COUNTS}
-    mean = _means(cells, firsts, counts["finite"])
+    mean = _merge_means(cells, firsts, counts["finite"])
     return Stretches(
         start=cells.start[firsts],
         **counts,
@@ -116,19 +116,19 @@ def merge_stretches(cells: Stretches, firsts: Ints) -> Stretches:
     )
 
 
-def _filled(values: Floats, fill: float) -> Floats:
+def _fill_nan(values: Floats, fill: float) -> Floats:
     missing = np.isnan(values)
     return np.where(missing, fill, values) if missing.any() else values
 
 
-def _extremes(extreme: np.ufunc, values: Floats, firsts: Ints) -> Ints:
+def _find_extremes(extreme: np.ufunc, values: Floats, firsts: Ints) -> Ints:
     sizes = np.diff(firsts, append=len(values))
     hits = np.flatnonzero(values == np.repeat(extreme.reduceat(values, firsts), sizes))
     return hits[np.searchsorted(hits, firsts)]
 
 
-def _means(cells: Stretches, firsts: Ints, finite: Ints) -> Floats:
-    means = _filled(cells.mean, 0.0)
+def _merge_means(cells: Stretches, firsts: Ints, finite: Ints) -> Floats:
+    means = _fill_nan(cells.mean, 0.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         found = np.add.reduceat(means * cells.finite, firsts) / finite
         lost = (finite > 0) & ~np.isfinite(found)  # the sum overflowed, the mean cannot
@@ -155,13 +155,13 @@ def likely_width(first: float, last: float, limit: int) -> float:
     """
     half_span = last / 2 - first / 2  # the whole span may overflow
     _, exponent = math.frexp(half_span / max(limit - 1, 1))
-    likely = math.ldexp(1.0, min(exponent + 1, _MOST_EXPONENT))
+    likely = math.ldexp(1.0, min(exponent + 1, _MAX_EXPONENT))
     return max(likely, math.ulp(max(abs(first), abs(last))))
 
 
 def cell_starts(steps: Floats) -> Ints:
     """Return the first places of the cells of a chunk with one or more steps, which never fall."""
-    numbers = np.floor(steps / likely_width(float(steps[0]), float(steps[-1]), _CELLS))
+    numbers = np.floor(steps / likely_width(float(steps[0]), float(steps[-1]), _MAX_CELLS))
     starts: Ints = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
     return starts
 
@@ -169,28 +169,28 @@ def cell_starts(steps: Floats) -> Ints:
 def pack_cells(values: Floats, starts: Ints) -> bytes:
     """Pack the statistics of the cells that begin at ``starts``, for values of shape (N,)."""
     found = merge_stretches(single_points(values, np.arange(len(values))), starts)
-    cells = np.empty(len(starts), _CELL)
+    cells = np.empty(len(starts), _CELL_DTYPE)
     for name in (*_FLOATS, *_COUNTS):
         cells[name] = getattr(found, name)
     for name in _PLACES:
-        cells[name] = np.minimum(getattr(found, name) - starts, _NONE)
+        cells[name] = np.minimum(getattr(found, name) - starts, _NO_PLACE)
     return cells.tobytes()
 
 
 def unpack_cells(packed: Sequence[bytes], start: int) -> Stretches:
     """Return the cells of consecutive chunks as stretches; the first one begins at ``start``."""
-    cells = np.frombuffer(b"".join(packed), _CELL)
+    cells = np.frombuffer(b"".join(packed), _CELL_DTYPE)
     columns: dict[str, Any] = {name: cells[name].astype(np.int64) for name in (*_COUNTS, *_PLACES)}
     ends = start + np.cumsum(columns["finite"] + columns["nan_count"] + columns["inf_count"])
     starts = np.append(start, ends[:-1])
     for name in _PLACES:
-        columns[name] = np.where(columns[name] == _NONE, NOWHERE, columns[name] + starts)
+        columns[name] = np.where(columns[name] == _NO_PLACE, NOWHERE, columns[name] + starts)
     return Stretches(starts, **columns, **{name: cells[name].copy() for name in _FLOATS})
 
 
 LEAST_WIDTH: Final = math.ulp(0.0)
 """Smallest width, a divisor of all floats: one part per step."""
-_FAR: Final = 2.0**62  # larger than every exact integer step, and still an int64
+_MAX_EDGE: Final = 2.0**62  # larger than every exact integer step, and still an int64
 
 
 class Piece(Protocol):
@@ -255,30 +255,30 @@ class Series:
         inside = places - self.starts[piece]
         found = (self._first[piece] + inside * self._difference[piece]).astype(np.float64)
         for one in np.unique(piece[self._listed[piece]]).tolist():
-            asked = piece == one
-            found[asked] = self._steps(one)[inside[asked]]
+            picked = piece == one
+            found[picked] = self._steps(one)[inside[picked]]
         return found
 
     def values_at(self, places: Ints) -> Floats:
         """Return the values at sorted places."""
         piece = np.searchsorted(self.ends, places, side="right")
-        asked, begins = np.unique(piece, return_index=True)
+        picked, begins = np.unique(piece, return_index=True)
         shares = np.split(places, begins[1:])
         found = [
             self.pieces[one].values()[share - self.starts[one]]
-            for one, share in zip(asked.tolist(), shares, strict=False)
+            for one, share in zip(picked.tolist(), shares, strict=False)
         ]
         return np.concatenate([np.empty(0), *found])
 
     def rank(self, edges: Floats) -> Ints:
         """Return the number of steps smaller than each edge; edges are sorted."""
         piece = np.searchsorted(self._last, edges).clip(max=len(self._last) - 1)
-        whole = np.ceil(edges).clip(-_FAR, _FAR).astype(np.int64)
+        whole = np.ceil(edges).clip(-_MAX_EDGE, _MAX_EDGE).astype(np.int64)
         less = -((self._first[piece] - whole) // np.maximum(self._difference[piece], 1))
         ranks: Ints = self.starts[piece] + np.maximum(less, 0)
         for one in np.unique(piece[self._listed[piece]]).tolist():
-            asked = piece == one
-            ranks[asked] = self.starts[one] + np.searchsorted(self._steps(one), edges[asked])
+            picked = piece == one
+            ranks[picked] = self.starts[one] + np.searchsorted(self._steps(one), edges[picked])
         return np.where(edges > self._last[piece], self.ends[piece], ranks)
 
     def before(self, edge: float) -> int:
@@ -319,10 +319,10 @@ def divide(steps: Series | Log2, first: int, end: int, limit: int) -> tuple[floa
     """Return the width and the first places of at most ``limit`` parts; see `Curve`."""
     low, high = steps.at(np.array([first, end - 1])).tolist()
     width = likely_width(low, high, limit)
-    while len(starts := _starts(steps, first, low, high, width)) > limit:
+    while len(starts := _part_starts(steps, first, low, high, width)) > limit:
         width *= 2
     while 0.0 < width < math.inf:
-        finer = _halved(steps, starts, width, end)
+        finer = _halve_parts(steps, starts, width, end)
         if len(finer) > limit:
             break
         ends = np.append(starts[1:], end) - 1
@@ -332,26 +332,26 @@ def divide(steps: Series | Log2, first: int, end: int, limit: int) -> tuple[floa
     return width, starts
 
 
-def _starts(steps: Series | Log2, first: int, low: float, high: float, width: float) -> Ints:
-    number, last = _numbers(np.array([low, high]), width).tolist()
+def _part_starts(steps: Series | Log2, first: int, low: float, high: float, width: float) -> Ints:
+    number, last = _part_numbers(np.array([low, high]), width).tolist()
     edges = np.arange(number + 1, last + 1).astype(np.float64) * width
-    return _distinct(np.append(first, steps.rank(edges)))
+    return _drop_repeated(np.append(first, steps.rank(edges)))
 
 
-def _halved(steps: Series | Log2, starts: Ints, width: float, end: int) -> Ints:
+def _halve_parts(steps: Series | Log2, starts: Ints, width: float, end: int) -> Ints:
     with np.errstate(over="ignore"):
-        middle = (_numbers(steps.at(starts), width) + 0.5) * width
+        middle = (_part_numbers(steps.at(starts), width) + 0.5) * width
     ranks = steps.rank(middle).clip(starts[0])
-    return _distinct(np.sort(np.concatenate([starts, ranks[ranks < end]])))
+    return _drop_repeated(np.sort(np.concatenate([starts, ranks[ranks < end]])))
 
 
-def _numbers(steps: Floats, width: float) -> Floats:
+def _part_numbers(steps: Floats, width: float) -> Floats:
     numbers = np.floor(steps / width)
     if math.isfinite(width):  # a small negative step stays negative if the quotient underflows
         numbers[steps < 0] = np.minimum(numbers[steps < 0], -1)
     return numbers
 
 
-def _distinct(places: Ints) -> Ints:
+def _drop_repeated(places: Ints) -> Ints:
     kept: Ints = places[np.append(True, places[1:] != places[:-1])]
     return kept

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Decoded", "RowBatch", "decode", "is_progress", "merge"]
 
 
-_POINTS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
+_POINT_KINDS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
 
 
 class RowBatch(NamedTuple):
@@ -123,19 +123,21 @@ class _Decoder:
         }
         start = 0
         for index, frame in zip(special.tolist(), frames.raws(special), strict=True):
-            take = self._TAKERS.get(frame[1])
+            take = self._DECODERS.get(frame[1])
             if take is None:
                 self.found.records.append(frame)
                 continue
             try:
                 payload = payload_of(self.block.data, frame)
                 if int.from_bytes(payload[:4], "little") in known.get(frame[1], ()):
-                    self._rows(frames, is_row, start, index)  # earlier rows use the old definition
+                    self._decode_rows(
+                        frames, is_row, start, index
+                    )  # earlier rows use the old definition
                     start = index
                 take(self, frame, payload)
             except (ValueError, struct.error) as error:
                 self.note(frame[0], f"{type(error).__name__}: {error}")
-        self._rows(frames, is_row, start, None)
+        self._decode_rows(frames, is_row, start, None)
         self._flush_sparse()
         return self.found
 
@@ -144,7 +146,7 @@ class _Decoder:
 
     # ------------------------------------------------------------------ names
 
-    def _path(self, frame: RawFrame, payload: bytes) -> None:
+    def _decode_path(self, frame: RawFrame, payload: bytes) -> None:
         # A number with an invalid path is kept with an empty path.
         number, path = int.from_bytes(payload[:4], "little"), legible(payload[4:].decode())
         size = len(path.encode())
@@ -153,7 +155,7 @@ class _Decoder:
             path = ""
         self.names.define_path(number, self.block.base + frame[0], path)
 
-    def _schema(self, frame: RawFrame, payload: bytes) -> None:
+    def _decode_schema(self, frame: RawFrame, payload: bytes) -> None:
         number, *paths = struct.unpack(f"<{len(payload) // 4}I", payload)
         self.names.define_schema(number, self.block.base + frame[0], tuple(paths))
         if None in (self.names.columns(number) or ()):
@@ -161,7 +163,7 @@ class _Decoder:
 
     # ------------------------------------------------------------------ rows of a schema
 
-    def _rows(self, frames: Frames, is_row: Any, start: int, end: int | None) -> None:
+    def _decode_rows(self, frames: Frames, is_row: Any, start: int, end: int | None) -> None:
         picked = np.nonzero(is_row[start:end])[0]
         if not len(picked):
             return
@@ -169,15 +171,15 @@ class _Decoder:
         words = np.frombuffer(self.block.data, "<i8", count=len(self.block.data) // 8)
         places, heads = frames.place[picked], frames.shapes(picked)
         if (heads == heads[0]).all():
-            self._alike(words, places, frames.t[picked], frames.raw(int(picked[0])))
+            self._add_rows(words, places, frames.t[picked], frames.raw(int(picked[0])))
             return
         _, first, which = np.unique(heads, return_index=True, return_inverse=True)
         which = which.reshape(-1)
         for group, at in enumerate(first.tolist()):
-            mine = picked[which == group]
-            self._alike(words, frames.place[mine], frames.t[mine], frames.raw(int(picked[at])))
+            alike = picked[which == group]
+            self._add_rows(words, frames.place[alike], frames.t[alike], frames.raw(int(picked[at])))
 
-    def _alike(self, words: Ints, places: Ints, t: Ints, first: RawFrame) -> None:
+    def _add_rows(self, words: Ints, places: Ints, t: Ints, first: RawFrame) -> None:
         _, _, flags, schema, _, length = first
         columns = self.names.columns(schema)
         if columns is None:
@@ -187,7 +189,7 @@ class _Decoder:
         skip = 2 if flags & USER_TIME else 1
         size = skip + len(columns)
         if flags & ZLIB:
-            body, starts, kept = self._inflated(places, flags, length, size)
+            body, starts, kept = self._inflate_rows(places, flags, length, size)
             places, t = places[kept], t[kept]
         elif length != 8 * size:
             message = f"row: expected {8 * size} bytes, got {length}"
@@ -210,20 +212,20 @@ class _Decoder:
         time = body[starts + 1] if flags & USER_TIME else t
         series: dict[str, tuple[Ints | None, Floats]] = {}
         for place, path in enumerate(columns):
-            if path is None or not self._wants(path):
+            if path is None or not self._is_wanted(path):
                 continue
             values = floats[starts + (skip + place)]
             if path in series:  # a schema with a repeated path
-                everyone = np.arange(len(step))
+                all_rows = np.arange(len(step))
                 self.found.batches.append(
-                    RowBatch(offset, t, time, step, {path: (everyone, values)})
+                    RowBatch(offset, t, time, step, {path: (all_rows, values)})
                 )
             else:
                 series[path] = (None, values)
         if series:
             self.found.batches.append(RowBatch(offset, t, time, step, series))
 
-    def _inflated(
+    def _inflate_rows(
         self, places: Ints, flags: int, length: int, size: int
     ) -> tuple[Ints, Ints, list[int]]:
         found: list[bytes] = []
@@ -242,12 +244,12 @@ class _Decoder:
         body = np.frombuffer(b"".join(found), "<i8")
         return body, np.arange(len(kept), dtype=np.int64) * size, kept
 
-    def _wants(self, path: str) -> bool:
+    def _is_wanted(self, path: str) -> bool:
         return self.wanted is None or path in self.wanted
 
     # ------------------------------------------------------------------ sparse rows and columns
 
-    def _sparse(self, frame: RawFrame, payload: bytes) -> None:
+    def _decode_sparse(self, frame: RawFrame, payload: bytes) -> None:
         pos, _, flags, _, t, _ = frame
         step, numbers, values = unpack_sparse(payload, flags)
         if not np.isfinite(step):
@@ -263,12 +265,12 @@ class _Decoder:
             path = paths.get(number)
             if not path:
                 self.note(pos, f"sparse row: path {number} was lost")
-            elif self._wants(path):
+            elif self._is_wanted(path):
                 rows, found = self.values.setdefault(path, ([], []))
                 rows.append(row)
                 found.append(value)
 
-    def _column(self, frame: RawFrame, payload: bytes) -> None:
+    def _decode_column(self, frame: RawFrame, payload: bytes) -> None:
         pos, _, flags, _, t, _ = frame
         number, size = struct.unpack_from("<II", payload)
         wanted = 8 + size * (24 if flags & USER_TIME else 16)
@@ -291,7 +293,7 @@ class _Decoder:
         if not len(step):
             return
         self.found.saw([path], 1, t, t)
-        if self._wants(path):
+        if self._is_wanted(path):
             offset = np.full(len(step), self.block.base + pos, np.int64)
             self.found.batches.append(RowBatch(offset, times, time, step, {path: (None, value)}))
 
@@ -307,17 +309,17 @@ class _Decoder:
         batch = RowBatch(ints[0], ints[1], ints[2], np.array(step, np.float64), series)
         self.found.batches.append(batch)
 
-    _TAKERS: ClassVar[dict[int, Callable[[_Decoder, RawFrame, bytes], None]]] = {
-        Kind.PATH: _path,
-        Kind.SCHEMA: _schema,
-        Kind.SPARSE: _sparse,
-        Kind.COLUMN: _column,
+    _DECODERS: ClassVar[dict[int, Callable[[_Decoder, RawFrame, bytes], None]]] = {
+        Kind.PATH: _decode_path,
+        Kind.SCHEMA: _decode_schema,
+        Kind.SPARSE: _decode_sparse,
+        Kind.COLUMN: _decode_column,
     }
 
 
 def may_hold_points(block: Block, frame: RawFrame) -> bool:
     """Return whether a frame may hold points of series other than numbers."""
-    if frame[1] not in _POINTS:
+    if frame[1] not in _POINT_KINDS:
         return False
     if frame[1] != Kind.OP:
         return True

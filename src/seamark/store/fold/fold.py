@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["fold"]
 
 S = TypeVar("S", bound=FamilyState)
-_OF_FORKS: Final = frozenset({FORKED_AT, FORKED_FROM})
+_FORK_PATHS: Final = frozenset({FORKED_AT, FORKED_FROM})
 _STATES: Final = frozenset(
     {"created", "running", "completed", "failed", "interrupted", "suspended"}
 )
@@ -102,35 +102,35 @@ class _Folding:
     def apply(self, decoded: Decoded) -> None:
         for offset, message, count in decoded.notes:
             self.journal.note(offset, message, count)
-        for record in self._records(decoded):
+        for record in self._read_records(decoded):
             try:
                 self._READERS[record.kind](self, record)
             except Exception as error:  # noqa: BLE001 - one odd record never stops a reader
                 self.journal.note(record.offset, f"{type(error).__name__}: {error}")
-        if not _OF_FORKS.isdisjoint(self.run.dirty):
+        if not _FORK_PATHS.isdisjoint(self.run.dirty):
             self.run.note_fork()
         for count, first_t, last_t in decoded.points:
             self.journal.saw_rows(count, first_t, last_t)
         for batch in decoded.batches:
             for path in batch.series:
-                self._extend(path, *batch.points(path))
+                self._extend_series(path, *batch.points(path))
 
-    def _records(self, decoded: Decoded) -> list[_Record]:
+    def _read_records(self, decoded: Decoded) -> list[_Record]:
         """Return the readable records, and load the stored state of all decoded paths."""
         paths, namespaces = {"sys/trashed"}, set[str]()  # a column of the run's row
         for batch in decoded.batches:
             paths.update(batch.series)
         records = []
         for frame in decoded.records:
-            if (record := self._read(frame)) is not None:
+            if (record := self._read_record(frame)) is not None:
                 records.append(record)
-                _touched(record, paths, namespaces)
-        if not _OF_FORKS.isdisjoint(paths):
-            paths |= _OF_FORKS  # both are needed
+                _add_touched(record, paths, namespaces)
+        if not _FORK_PATHS.isdisjoint(paths):
+            paths |= _FORK_PATHS  # both are needed
         self.run.need(paths, namespaces)
         return records
 
-    def _read(self, frame: RawFrame) -> _Record | None:
+    def _read_record(self, frame: RawFrame) -> _Record | None:
         pos, kind, _, _, t, length = frame
         offset = self.block.base + pos
         if kind not in self._READERS:
@@ -172,7 +172,7 @@ class _Folding:
             raise ValueError(msg)
         apply(self, record.said, record.t, record.offset)
 
-    def _each(
+    def _apply_each(
         self, items: Iterable[Any], t: int, offset: int, apply: Callable[[Any, Key], None]
     ) -> None:
         # An invalid item must not affect the others.
@@ -205,12 +205,12 @@ class _Folding:
                 state.key, state.type, state.value = key, kind, value
 
     def _op_delete(self, record: dict[str, Any], t: int, offset: int) -> None:
-        self._each(record["paths"], t, offset, self.run.delete)
+        self._apply_each(record["paths"], t, offset, self.run.delete)
 
     def _op_clear(self, record: dict[str, Any], t: int, offset: int) -> None:
         self.run.clear(record["path"], (t, self.journal.uid, 0))
 
-    def _register(self, record: dict[str, Any], family: str, kind: type[S]) -> S:
+    def _typed_state(self, record: dict[str, Any], family: str, kind: type[S]) -> S:
         state = self.run.family(record["path"], family)
         assert isinstance(state, kind)  # noqa: S101 - families and classes correspond
         return state
@@ -218,51 +218,51 @@ class _Folding:
     def _op_elements(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(value: Any, key: Key) -> None:
             there = record["op"] != "remove"
-            self._register(record, "string_set", SetState).put(key, text_of(value), there=there)
+            self._typed_state(record, "string_set", SetState).put(key, text_of(value), there=there)
 
         if record["op"] == "assign_set":
-            self._register(record, "string_set", SetState).assign((t, self.journal.uid, 0))
-        self._each(list_of(record["values"]), t, offset, put)
+            self._typed_state(record, "string_set", SetState).assign((t, self.journal.uid, 0))
+        self._apply_each(list_of(record["values"]), t, offset, put)
 
     def _op_file(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, token = file_of(record["file"]), record.get("token")
-        state = self._register(record, "file", FileState)
+        state = self._typed_state(record, "file", FileState)
         state.upload((t, self.journal.uid, 0), file, None if token is None else text_of(token))
 
     def _op_digest(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, token = file_of(record["file"]), text_of(record["token"])
-        self._register(record, "file", FileState).digest((t, self.journal.uid, 0), token, file)
+        self._typed_state(record, "file", FileState).digest((t, self.journal.uid, 0), token, file)
 
     def _op_files(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(member: tuple[str, Any], key: Key) -> None:
             file = file_of(member[1])
-            self._register(record, "file_set", FileSetState).put(key, member[0], file)
+            self._typed_state(record, "file_set", FileSetState).put(key, member[0], file)
 
-        self._each(record["members"].items(), t, offset, put)
+        self._apply_each(record["members"].items(), t, offset, put)
 
     def _op_unfiles(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(name: Any, key: Key) -> None:
-            self._register(record, "file_set", FileSetState).put(key, text_of(name), None)
+            self._typed_state(record, "file_set", FileSetState).put(key, text_of(name), None)
 
-        self._each(list_of(record["names"]), t, offset, put)
+        self._apply_each(list_of(record["names"]), t, offset, put)
 
     def _op_artifact(self, record: dict[str, Any], t: int, offset: int) -> None:
-        state = self._register(record, "artifact", RecordState)
+        state = self._typed_state(record, "artifact", RecordState)
         state.assign((t, self.journal.uid, 0), artifact_of(record))
 
     def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, step = file_of(record["file"]), step_of(record["step"])
-        self._progress(record["path"], t)
+        self._count_progress(record["path"], t)
         self._add_point(record["path"], "file_series", (t, self.journal.uid, 0), offset, step, file)
 
     def _op_statistic(self, record: dict[str, Any], t: int, offset: int) -> None:
         part, kind, told = statistic_of(record)
         key = (t, self.journal.uid, 0)
-        state = self._register(record, "statistic", StatisticState)
+        state = self._typed_state(record, "statistic", StatisticState)
         state.key = max(state.key, key)
         # As for points, states after the position at which a later attempt resumed are hidden.
         self.journal.point_end = max(self.journal.point_end, offset)
-        self._progress(record["path"], t)
+        self._count_progress(record["path"], t)
         if offset < self.run.cut(self.journal):
             state.put(key, part, kind, told)
 
@@ -293,10 +293,10 @@ class _Folding:
         def put(point: list[Any], key: Key) -> None:
             self._add_point(path, family, key, record.offset, step_of(point[0]), value(point))
 
-        self._progress(path, record.t)
-        self._each(list_of(record.said["points"]), record.t, record.offset, put)
+        self._count_progress(path, record.t)
+        self._apply_each(list_of(record.said["points"]), record.t, record.offset, put)
 
-    def _progress(self, path: Any, t: int) -> None:
+    def _count_progress(self, path: Any, t: int) -> None:
         if is_progress(text_of(path)):
             self.journal.saw_rows(1, t, t)
 
@@ -308,7 +308,7 @@ class _Folding:
         if offset < self.run.cut(self.journal) and key > self.run.emptied(path):
             state.put(key, step, value)
 
-    def _extend(self, path: str, offset: Ints, t: Ints, step: Floats, value: Floats) -> None:
+    def _extend_series(self, path: str, offset: Ints, t: Ints, step: Floats, value: Floats) -> None:
         run, journal = self.run, self.journal
         try:
             state = run.series(path, "float_series", (int(t[-1]), journal.uid, 0))
@@ -359,7 +359,7 @@ class _Folding:
     }
 
 
-def _touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
+def _add_touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
     said = record.said
     if not isinstance(said, dict):
         return

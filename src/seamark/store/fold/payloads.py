@@ -56,22 +56,22 @@ class Names:
     new_paths: list[tuple[int, int, str]] = field(default_factory=list)
     new_schemas: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     _columns: dict[int, tuple[str | None, ...]] = field(default_factory=dict)
-    _asked_paths: set[int] = field(default_factory=set)
-    _asked_schemas: set[int] = field(default_factory=set)
+    _requested_paths: set[int] = field(default_factory=set)
+    _requested_schemas: set[int] = field(default_factory=set)
 
     def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
         """Load paths and schemas that were defined earlier in the journal."""
         if self.load is None:
             return
-        missing = set(schemas).difference(self.schemas, self._asked_schemas)
+        missing = set(schemas).difference(self.schemas, self._requested_schemas)
         if missing:
-            self._asked_schemas |= missing
+            self._requested_schemas |= missing
             for number, numbers in self.load(set(), missing)[1].items():
                 self.schemas.setdefault(number, numbers)
         wanted = {one for number in missing for one in self.schemas.get(number, ())}
-        wanted = wanted.union(paths).difference(self.paths, self._asked_paths)
+        wanted = wanted.union(paths).difference(self.paths, self._requested_paths)
         if wanted:
-            self._asked_paths |= wanted
+            self._requested_paths |= wanted
             for number, path in self.load(wanted, set())[0].items():
                 self.paths.setdefault(number, path)
 
@@ -112,9 +112,9 @@ ATOM_TYPES: Final[dict[str, type | None]] = {
     "text": None,
 }
 """Class of the JSON value by type of atom; None if `atom_of` has to convert it."""
-_TRACKED: Final = ("size", "sha256", "mtime_ns", "ref", "inode")
-_SOURCE: Final = ("project", "name", "id", "uri")
-_LONGEST_PART: Final = 64
+_TRACKED_KEYS: Final = ("size", "sha256", "mtime_ns", "ref", "inode")
+_SOURCE_KEYS: Final = ("project", "name", "id", "uri")
+_MAX_PART_CHARS: Final = 64
 _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -233,7 +233,7 @@ def list_of(value: Any) -> list[Any]:
 
 def artifact_of(record: dict[str, Any]) -> dict[str, Any]:
     """Return the content of an artifact op; raise TypeError or ValueError if it is invalid."""
-    files = [_tracked(file) for file in list_of(record.get("files", []))]
+    files = [_tracked_file(file) for file in list_of(record.get("files", []))]
     references = [text_of(one) for one in list_of(record.get("references", []))]
     found: dict[str, Any] = {"kind": text_of(record.get("kind", "tracked")), "files": files}
     if record.get("of") is not None:
@@ -241,17 +241,17 @@ def artifact_of(record: dict[str, Any]) -> dict[str, Any]:
     return {**found, "references": references, "hash": text_of(record.get("hash", ""))}
 
 
-def _source_of(told: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": text_of(told["kind"])}
-    found |= {key: text_of(told[key]) for key in _SOURCE if told.get(key) is not None}
-    if whole(told.get("version")):
-        found["version"] = told["version"]
+def _source_of(source: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": text_of(source["kind"])}
+    found |= {key: text_of(source[key]) for key in _SOURCE_KEYS if source.get(key) is not None}
+    if whole(source.get("version")):
+        found["version"] = source["version"]
     return found
 
 
-def _tracked(file: Any) -> dict[str, Any]:
+def _tracked_file(file: Any) -> dict[str, Any]:
     known = file_of({**file, "name": text_of(file["path"])})
-    return {"path": known["name"]} | {key: known[key] for key in _TRACKED if key in known}
+    return {"path": known["name"]} | {key: known[key] for key in _TRACKED_KEYS if key in known}
 
 
 def state_of(record: dict[str, Any]) -> dict[str, Any]:
@@ -265,8 +265,8 @@ def state_of(record: dict[str, Any]) -> dict[str, Any]:
 def statistic_of(record: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """Return part, kind and state of a statistic op; raise an error if one is invalid."""
     part, kind = text_of(record["part"]), record.get("kind")
-    if not 0 < len(part) <= _LONGEST_PART:
-        msg = f"part: expected 1 to {_LONGEST_PART} characters, got {len(part)}"
+    if not 0 < len(part) <= _MAX_PART_CHARS:
+        msg = f"part: expected 1 to {_MAX_PART_CHARS} characters, got {len(part)}"
         raise ValueError(msg)
     found = load_aggregate(kind, record.get("state"))
     return part, found.kind, found.state_dict()

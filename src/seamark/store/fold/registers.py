@@ -43,34 +43,37 @@ __all__ = [
 ]
 
 
-_SMALL: Final = 512
+_MIN_BINNED: Final = 512
 """Number of values below which `scaled_sum` is at least as fast."""
-_BLOCK: Final = 1 << 15
+_BLOCK_VALUES: Final = 1 << 15
 """Number of values processed in one step, so that intermediate results stay in the core's cache."""
 _LOW_BITS: Final = 26
-_UPPER: Final = (1 << 64) - (1 << _LOW_BITS)
+_UPPER_MASK: Final = (1 << 64) - (1 << _LOW_BITS)
 """Mask of the upper half of a float64: the sign, the exponent and 27 of 53 bits of the mantissa."""
-_SAFE: Final = 1 << _LOW_BITS
+_MAX_EXACT_TERMS: Final = 1 << _LOW_BITS
 """Number of halves (27 or 26 bits) with one exponent whose float64 sum is exact (53 bits)."""
 _BINS: Final = 1 << 12
 """Number of combinations of sign and exponent of float64."""
-_HUGE: Final = 2.0**972
+_SUM_LIMIT: Final = 2.0**972
 """Limit of values below which their sums cannot overflow."""
-_DOWN: Final = 1024
+_SHIFT: Final = 1024
 """Power of two by which larger numbers are scaled down."""
 
 
 def exact_sum(values: Floats) -> int:
     """Return the exact sum of finite float64 (N,), in units of 2 ** -1074."""
-    if len(values) < _SMALL:
+    if len(values) < _MIN_BINNED:
         return scaled_sum(values.tolist())
-    if max(values.max(), -values.min()) < _HUGE:
-        parts = (values[start : start + _SAFE] for start in range(0, len(values), _SAFE))
+    if max(values.max(), -values.min()) < _SUM_LIMIT:
+        parts = (
+            values[start : start + _MAX_EXACT_TERMS]
+            for start in range(0, len(values), _MAX_EXACT_TERMS)
+        )
         return sum(map(_binned_sum, parts))
     import numpy as np
 
-    huge = np.abs(values) >= _HUGE
-    return exact_sum(values[~huge]) + (exact_sum(np.ldexp(values[huge], -_DOWN)) << _DOWN)
+    huge = np.abs(values) >= _SUM_LIMIT
+    return exact_sum(values[~huge]) + (exact_sum(np.ldexp(values[huge], -_SHIFT)) << _SHIFT)
 
 
 def _binned_sum(values: Floats) -> int:
@@ -79,11 +82,11 @@ def _binned_sum(values: Floats) -> int:
     import numpy as np
 
     bins = np.zeros((2, _BINS))
-    for start in range(0, len(values), _BLOCK):
-        block = values[start : start + _BLOCK]
+    for start in range(0, len(values), _BLOCK_VALUES):
+        block = values[start : start + _BLOCK_VALUES]
         bits = block.view(np.uint64)
         exponents = (bits >> 52).view(np.int64)
-        upper = (bits & _UPPER).view(np.float64)
+        upper = (bits & _UPPER_MASK).view(np.float64)
         bins[0] += np.bincount(exponents, upper, _BINS)
         bins[1] += np.bincount(exponents, block - upper, _BINS)
     return sum(map(scaled, bins[bins != 0].tolist()))
@@ -93,7 +96,7 @@ Key = tuple[int, bytes, int]
 """Order of operations: time (ns since the Unix epoch), uid of the journal, index in the frame."""
 NEVER: Final[Key] = (-(1 << 64), b"", -1)
 """Key smaller than the key of any operation."""
-_FEW: Final = 32
+_MAX_LIST_POINTS: Final = 32
 """Number of points up to which lists are faster than arrays."""
 Pack = Callable[[Key], list[int]]
 """Function that converts a key to time, number of the journal and index, for storage."""
@@ -282,18 +285,18 @@ class SeriesState(FamilyState):
 
     def put(self, key: Key, step: float, value: Any) -> None:
         """Count one point that is visible and not counted yet."""
-        self._widen(key, key)
-        self._place(key, step, value)
+        self._extend_keys(key, key)
+        self._update_last(key, step, value)
         if not self.count or step < self.first_step:
             self.first_step = step
         self.count += 1
 
-    def _widen(self, low: Key, high: Key) -> None:
+    def _extend_keys(self, low: Key, high: Key) -> None:
         if self.low is None or low < self.low:
             self.low = low
         self.high = max(self.high, high)
 
-    def _place(self, key: Key, step: float, value: Any) -> None:
+    def _update_last(self, key: Key, step: float, value: Any) -> None:
         if not self.count or (step, key) > (self.last_step, self.last_key):
             self.last_step, self.last_key, self.last = step, key, value
 
@@ -303,9 +306,9 @@ class SeriesState(FamilyState):
 
     def dump(self, pack: Pack) -> str | None:
         """See `FamilyState.dump`."""
-        return None if self.low is None else f"{self._numbers(pack)}\n{to_json(self.last)}"
+        return None if self.low is None else f"{self._dump_numbers(pack)}\n{to_json(self.last)}"
 
-    def _numbers(self, pack: Pack) -> str:
+    def _dump_numbers(self, pack: Pack) -> str:
         # Faster than JSON, because there are many series.
         assert self.low is not None  # noqa: S101 - asked by the callers
         keys = (*pack(self.low), *pack(self.high), *pack(self.last_key))
@@ -314,10 +317,10 @@ class SeriesState(FamilyState):
     def load(self, text: str, unpack: Unpack) -> None:
         """See `FamilyState.load`."""
         numbers, _, last = text.partition("\n")
-        self._take(numbers.split(), unpack)
+        self._load_numbers(numbers.split(), unpack)
         self.last = json.loads(last)
 
-    def _take(self, words: list[str], unpack: Unpack) -> None:
+    def _load_numbers(self, words: list[str], unpack: Unpack) -> None:
         keys = list(map(int, words[:9]))
         self.low, self.high, self.last_key = unpack(keys[:3]), unpack(keys[3:6]), unpack(keys[6:])
         self.count, self.first_step, self.last_step = (
@@ -345,7 +348,7 @@ class FloatSeriesState(SeriesState):
         """
         size = len(step)
         finite: Any
-        if few := size <= _FEW:  # arrays are slower for few points
+        if few := size <= _MAX_LIST_POINTS:  # arrays are slower for few points
             times, steps, values = t.tolist(), step.tolist(), value.tolist()
             low, high, least = min(times), max(times), min(steps)
             newest = size - 1 - steps[::-1].index(max(steps))
@@ -361,8 +364,8 @@ class FloatSeriesState(SeriesState):
             all_sound = bool(sound.all())
             finite = value if all_sound else value[sound]
             nans = 0 if all_sound else int(np.isnan(value).sum())
-        self._widen((low, uid, 0), (high, uid, 0))
-        self._place((int(t[newest]), uid, 0), float(step[newest]), float(value[newest]))
+        self._extend_keys((low, uid, 0), (high, uid, 0))
+        self._update_last((int(t[newest]), uid, 0), float(step[newest]), float(value[newest]))
         if not self.count or least < self.first_step:
             self.first_step = least
         self.count += size
@@ -405,12 +408,12 @@ class FloatSeriesState(SeriesState):
         )  # most bits of an exact sum are zeros
         values = f"{self.last!r} {self.min!r} {self.max!r}"
         counts = f"{self.nans} {self.infinite}"
-        return f"{self._numbers(pack)} {values} {self.total >> zeros:x} {zeros} {counts}"
+        return f"{self._dump_numbers(pack)} {values} {self.total >> zeros:x} {zeros} {counts}"
 
     def load(self, text: str, unpack: Unpack) -> None:
         """See `FamilyState.load`."""
         words = text.split()
-        self._take(words, unpack)
+        self._load_numbers(words, unpack)
         self.last, self.min, self.max = float(words[12]), float(words[13]), float(words[14])
         self.total = int(words[15], 16) << int(words[16])
         self.nans, self.infinite = int(words[17]), int(words[18])

@@ -26,13 +26,13 @@ from seamark.values import decode_atom
 
 __all__ = ["Fork", "JournalState", "RunState"]
 
-_NOTES: Final = 20
+_MAX_NOTES: Final = 20
 """Maximum number of fold errors of a journal stored as text; further ones are only counted."""
-_LONGEST_NAME: Final = 1000
+_MAX_ID_CHARS: Final = 1000
 """Maximum length of a run id named by another run, in characters."""
 _MAX_CHANGES: Final = 20
 """Maximum number of earlier values kept for a parameter."""
-_LONGEST_CHANGE: Final = 200
+_MAX_CHANGE_CHARS: Final = 200
 """Maximum number of characters kept of an earlier value."""
 _I63: Final = (1 << 63) - 1
 
@@ -146,7 +146,7 @@ class JournalState:
 
     def positions(self) -> Mapping[str, Any] | None:
         """Return the positions from which this attempt resumes, or None without any."""
-        return None if self.positions_text is None else _decoded(self.positions_text)
+        return None if self.positions_text is None else _parse_positions(self.positions_text)
 
     def saw_rows(self, count: int, first_t: int, last_t: int) -> None:
         """Count records with points. Times are nanoseconds since the Unix epoch."""
@@ -158,12 +158,12 @@ class JournalState:
     def note(self, offset: int, message: str, count: int = 1) -> None:
         """Count an operation that could not be applied."""
         self.errors += count
-        if len(self.notes) < _NOTES:
+        if len(self.notes) < _MAX_NOTES:
             self.notes.append([offset, message[:300]])
 
 
 @functools.lru_cache(maxsize=64)
-def _decoded(text: str) -> Mapping[str, Any]:
+def _parse_positions(text: str) -> Mapping[str, Any]:
     # Cached, because all ranks of an attempt record the same positions.
     found: Mapping[str, Any] = json.loads(text)
     return found
@@ -199,8 +199,8 @@ class RunState:
     dirty: set[str] = field(default_factory=set)
     needs_refold: bool = False
     load: Load | None = None
-    _asked: set[str] = field(default_factory=set)
-    _asked_below: set[str] = field(default_factory=set)
+    _loaded: set[str] = field(default_factory=set)
+    _loaded_below: set[str] = field(default_factory=set)
     _cuts: dict[str, float] = field(default_factory=dict)
     _namespaces: set[str] | None = None
 
@@ -208,8 +208,8 @@ class RunState:
         """Load the stored state of paths, and of all paths at and below namespaces."""
         if self.load is None:
             return
-        below = set(namespaces).difference(self._asked_below)
-        at = set(paths).difference(self._asked, below)
+        below = set(namespaces).difference(self._loaded_below)
+        at = set(paths).difference(self._loaded, below)
         if not at and not below:
             return
         found = self.load(self.journals.values(), at, below)
@@ -217,8 +217,8 @@ class RunState:
         for path, families in found.items():
             if path not in self.attributes:  # a loaded path may have changed since
                 self.attributes[path] = families
-        self._asked |= at | found.keys()  # after loading, which may be interrupted
-        self._asked_below |= below
+        self._loaded |= at | found.keys()  # after loading, which may be interrupted
+        self._loaded_below |= below
 
     def need_all(self) -> None:
         """Load the stored state of all paths."""
@@ -291,11 +291,11 @@ class RunState:
         if attempt is None:
             found = self._cuts.get(journal.writer)
             if found is None:
-                found = self._cuts[journal.writer] = self._cut(journal, None)
+                found = self._cuts[journal.writer] = self._find_cut(journal, None)
             return found
-        return self._cut(journal, attempt)
+        return self._find_cut(journal, attempt)
 
-    def _cut(self, journal: JournalState, attempt: int | None) -> float:
+    def _find_cut(self, journal: JournalState, attempt: int | None) -> float:
         own = journal.attempt
         if own is None:
             return math.inf
@@ -405,19 +405,19 @@ class RunState:
         if key <= self.deletes.get(path, NEVER):
             return
         self.deletes[path] = key
-        for inner in self._inside(path):
-            self._cut_off(inner, key)
+        for inner in self._paths_inside(path):
+            self._hide_points(inner, key)
 
     def note_fork(self) -> None:
         """Update ``fork`` from its attributes, which must be loaded."""
-        parent, step = (self._atom(path) for path in (FORKED_FROM, FORKED_AT))
+        parent, step = (self._atom_value(path) for path in (FORKED_FROM, FORKED_AT))
         self.fork = None
         is_number = isinstance(step, int | float) and not isinstance(step, bool)
-        if is_number and isinstance(parent, str) and 0 < len(parent) <= _LONGEST_NAME:
+        if is_number and isinstance(parent, str) and 0 < len(parent) <= _MAX_ID_CHARS:
             with contextlib.suppress(OverflowError):  # the int is too large for a float
                 self.fork = Fork(parent, float(step)) if math.isfinite(step) else None
 
-    def _atom(self, path: str) -> Any:
+    def _atom_value(self, path: str) -> Any:
         shown = next(iter(self.surviving(path)), None)
         with contextlib.suppress(ValueError, TypeError, OverflowError):
             return decode_atom(shown.type, shown.value) if isinstance(shown, AtomState) else None
@@ -426,8 +426,8 @@ class RunState:
     def note_change(self, path: str, key: Key, kind: str, value: Any) -> None:
         """Store an earlier value of a parameter; only the newest ones are kept."""
         known = self.changed.setdefault(path, {})
-        if isinstance(value, str) and len(value) > _LONGEST_CHANGE:
-            kind, value = "string", f"{value[:_LONGEST_CHANGE]}..."
+        if isinstance(value, str) and len(value) > _MAX_CHANGE_CHARS:
+            kind, value = "string", f"{value[:_MAX_CHANGE_CHARS]}..."
         known[key] = (kind, value)
         if len(known) > _MAX_CHANGES:
             del known[min(known)]
@@ -454,9 +454,9 @@ class RunState:
         if key > self.clears.get(path, NEVER):
             self.clears[path] = key
             if path in self.attributes:
-                self._cut_off(path, key)
+                self._hide_points(path, key)
 
-    def _cut_off(self, path: str, key: Key) -> None:
+    def _hide_points(self, path: str, key: Key) -> None:
         self.dirty.add(path)
         families = self.attributes[path]
         for family, state in families.items():
@@ -467,7 +467,7 @@ class RunState:
             else:
                 self.needs_refold = True
 
-    def _inside(self, namespace: str) -> list[str]:
+    def _paths_inside(self, namespace: str) -> list[str]:
         if self._namespaces is None:
             self._namespaces = set()
             for path in self.attributes:

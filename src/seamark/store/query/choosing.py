@@ -39,7 +39,7 @@ __all__ = ["Chosen", "choose", "count_runs", "state_column"]
 _MAX_LOOKUPS: Final = 100
 """Maximum number of named runs that are looked up individually."""
 
-_NUMBER, _TEXT, _NAN, _NOTHING = range(4)
+_NUMBER, _TEXT, _NAN, _MISSING = range(4)
 """Classes of sort keys, in order."""
 
 
@@ -90,7 +90,7 @@ def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Col
     """Return an SQL expression for the state of a run, including the derived ``"crashed"``."""
     run, dead = schema.run.c, []
     if store.here:
-        fresh = store.database.rows(connection, _FRESH, since=now_ns - SETTLE_NS)
+        fresh = store.database.rows(connection, _SELECT_FRESH, since=now_ns - SETTLE_NS)
         dead = [
             number
             for (number,) in fresh
@@ -110,7 +110,7 @@ def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Col
     )
 
 
-_FRESH: Final = sa.select(schema.run.c.id).where(
+_SELECT_FRESH: Final = sa.select(schema.run.c.id).where(
     schema.run.c.state == "running", schema.run.c.beat >= sa.bindparam("since")
 )
 
@@ -182,7 +182,7 @@ class _Search:
         project = selection.project
         inside = None if project is None else lambda one: is_inside(one, project)
         within = in_projects(store, connection, inside)
-        few = None if within is None else _named(store, connection, selection, within)
+        candidates = None if within is None else _find_named(store, connection, selection, within)
 
         parts = None
         if CHILDREN in (selection.query or ""):
@@ -203,18 +203,18 @@ class _Search:
             moved=functools.cache(moved),
             local=selection.local,
             moments=selection.moments,
-            among=few,
+            among=candidates,
         )
         run = schema.run.c
         self._where = [compiler.condition(expression), run.kind == selection.kind]
         self._where += [one for one in (seen, within) if one is not None]
-        if few is not None:
-            self._where.append(run.id.in_(few))
+        if candidates is not None:
+            self._where.append(run.id.in_(candidates))
 
     def _number(self, path: str) -> int | None:
         return self._store.numbers.number(self._connection, path)
 
-    def _found(self, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
+    def _query(self, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
         database = self._store.database
         try:
             return database.query(self._connection, statement)
@@ -225,25 +225,25 @@ class _Search:
             raise QueryError(msg) from None
 
     def count(self) -> int:
-        ((total,),) = self._found(sa.select(sa.func.count()).where(*self._where))
+        ((total,),) = self._query(sa.select(sa.func.count()).where(*self._where))
         return int(total)
 
     def rows(self, columns: Sequence[sa.ColumnElement[Any]]) -> list[tuple[Any, ...]]:
         selection, run, found = self._selection, schema.run.c, list[tuple[Any, ...]]()
         start, limit = selection.offset, selection.limit
         wanted = sa.select(*columns).where(*self._where)
-        for source, (kinds, values) in self._orders():
+        for source, (kinds, values) in self._sort_orders():
             given = [one.asc() if selection.ascending else one.desc() for one in values]
             last = run.created.desc(), run.project, run.name
             statement = wanted.select_from(source).order_by(*kinds, *given, *last)
             if limit is not None:
                 statement = statement.limit(limit).offset(start)
-            found = self._found(statement)
+            found = self._query(statement)
             if limit is not None and len(found) == limit:
                 break
         return found
 
-    def _orders(self) -> Iterator[tuple[sa.FromClause, _Keys]]:
+    def _sort_orders(self) -> Iterator[tuple[sa.FromClause, _Keys]]:
         run, field = schema.run, self._field
         derived = derived_column(field.path, self.state)
         if field.path == "sys/creation_time" and not self._selection.ascending:
@@ -264,7 +264,7 @@ class _Search:
             yield _with_sort_keys(path, field, by)
 
 
-def _named(
+def _find_named(
     store: Store, connection: sa.Connection, selection: Selection, within: sa.ColumnElement[bool]
 ) -> list[int] | None:
     if not isinstance(selection.id, (str, Collection)):
@@ -311,13 +311,13 @@ def _with_sort_keys(
     if field.aggregate not in (None, "last"):
         same = sa.and_(series.run == row.run, series.path == row.path, series.family == row.family)
         number = series[AGGREGATE_COLUMNS[str(field.aggregate)]]
-        kind = sa.case((series.run.is_(None), _NOTHING), (number.is_(None), _NAN), else_=_NUMBER)
+        kind = sa.case((series.run.is_(None), _MISSING), (number.is_(None), _NAN), else_=_NUMBER)
         return joined.outerjoin(schema.series, same), ([kind], [number])
     klass = row["class"]
     kind = sa.case(
-        (sa.or_(row.path.is_(None), row.type == "null"), _NOTHING),
+        (sa.or_(row.path.is_(None), row.type == "null"), _MISSING),
         (klass == 2, _NAN),  # noqa: PLR2004 - see the table
-        (klass.is_(None), sa.case((row.text.is_(None), _NOTHING), else_=_TEXT)),
+        (klass.is_(None), sa.case((row.text.is_(None), _MISSING), else_=_TEXT)),
         else_=_NUMBER,
     )
     # Databases sort null at different ends. Each of these keys is therefore null for all or for

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-_WIDTH: Final = 76
+_MAX_WIDTH: Final = 76
 """Maximum number of characters shown of a line; a longer line is cut around the position."""
 
 
@@ -53,16 +53,18 @@ def misplaced(
     where = f" at column {column + 1}"
     if "\n" in text:
         where = f" at line {text.count(chr(10), 0, position) + 1}, column {column + 1}"
-    first = max(0, min(column - _WIDTH // 2, len(line) - _WIDTH))
-    shown = "".join(char if char.isprintable() else " " for char in line[first : first + _WIDTH])
+    first = max(0, min(column - _MAX_WIDTH // 2, len(line) - _MAX_WIDTH))
+    shown = "".join(
+        char if char.isprintable() else " " for char in line[first : first + _MAX_WIDTH]
+    )
     before = "…" if first else ""
-    after = "…" if first + _WIDTH < len(line) else ""
-    indent = " " * (len(before) + sum(map(_cells, shown[: column - first])))
+    after = "…" if first + _MAX_WIDTH < len(line) else ""
+    indent = " " * (len(before) + sum(map(_display_width, shown[: column - first])))
     place = f"  {before}{shown}{after}\n  {indent}^"
     return QueryError(f"{what}: {message}{where if named else ''}{hint}\n{place}")
 
 
-def _cells(char: str) -> int:
+def _display_width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

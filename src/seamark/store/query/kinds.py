@@ -39,7 +39,7 @@ MOMENTS: Final = (
     "(minutes, hours, days, weeks, months)"
 )
 """Description of the accepted times."""
-_AGO: Final = re.compile(r"-(\d{1,9})([mhdwM])")
+_RELATIVE_TIME: Final = re.compile(r"-(\d{1,9})([mhdwM])")
 _UNITS_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _MONTHS: Final = 12
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -50,7 +50,7 @@ _FIRST_US: Final = -_LAST_US
 
 def is_moment(text: str) -> bool:
     """Return whether a text is an accepted time."""
-    return _AGO.fullmatch(text) is not None or instant(text) is not None
+    return _RELATIVE_TIME.fullmatch(text) is not None or instant(text) is not None
 
 
 def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
@@ -60,14 +60,16 @@ def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
     computer), or minutes, hours, days, weeks or calendar months before now, as in Neptune:
     ``"-2h"``, ``"-1M"``.
     """
-    ago = _AGO.fullmatch(text)
+    ago = _RELATIVE_TIME.fullmatch(text)
     when = (
-        instant(text, local=local) if ago is None else _before(now_ns // 1000, int(ago[1]), ago[2])
+        instant(text, local=local)
+        if ago is None
+        else _time_before(now_ns // 1000, int(ago[1]), ago[2])
     )
     return None if when is None else max(_FIRST_US, min(when, _LAST_US))
 
 
-def _before(now_us: int, count: int, unit: str) -> int:
+def _time_before(now_us: int, count: int, unit: str) -> int:
     if unit != "M":
         return now_us - count * _UNITS_S[unit] * 1_000_000
     now = _EPOCH + timedelta(microseconds=now_us)
@@ -124,12 +126,12 @@ NUMERIC: Final = frozenset({"int", "float", "float_series", "statistic"})
 TEXTS: Final = frozenset({"string", "string_series"})
 SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
 SORTABLE: Final = NUMERIC | TEXTS | {"bool", "datetime", "json", "file", "artifact", "null"}
-_SEARCHED: Final = TEXTS | {"json", "file", "artifact", "string_set"}
+_SEARCHABLE: Final = TEXTS | {"json", "file", "artifact", "string_set"}
 SEARCHES: Final = ("contains", "matches", "not matches")
-_ANY_SERIES: Final = ("last", "count", "first_step", "last_step")
-_COUNTED: Final = ("last", "count")
-_SUMMED: Final = frozenset({"float_series", "statistic"})
-_STATED: Final = {"float": NUMERIC, "string": TEXTS}
+_SERIES_AGGREGATES: Final = ("last", "count", "first_step", "last_step")
+_COUNT_AGGREGATES: Final = ("last", "count")
+_NUMBER_SERIES: Final = frozenset({"float_series", "statistic"})
+_TYPE_GROUPS: Final = {"float": NUMERIC, "string": TEXTS}
 _SIGNS: Final = {"contains": "CONTAINS", "matches": "=~", "not matches": "!~"}
 _WORDS: Final = {
     "int": "a number",
@@ -171,15 +173,15 @@ class Fault(NamedTuple):
     hint: str = ""
 
 
-def _near(word: str, words: Collection[str]) -> str:
+def _suggest(word: str, words: Collection[str]) -> str:
     found = difflib.get_close_matches(word.lower(), words, 1, 0.5)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def near_state(word: str) -> str:
     """Return ``"; did you mean ...?"`` for a word similar to a state, otherwise an empty string."""
-    meant = _STATE_ALIASES.get(word.lower())
-    return f"; did you mean {meant!r}?" if meant else _near(word, STATES)
+    alias = _STATE_ALIASES.get(word.lower())
+    return f"; did you mean {alias!r}?" if alias else _suggest(word, STATES)
 
 
 def words_of(types: Collection[str]) -> str:
@@ -197,38 +199,38 @@ def system_types(path: str) -> frozenset[str] | None:
 
 def stated(field: Field) -> frozenset[str] | None:
     """Return the types implied by a field's aggregate and type; None for any type."""
-    if field.aggregate in _COUNTED:
+    if field.aggregate in _COUNT_AGGREGATES:
         kinds = SERIES | {"statistic"}
-    elif field.aggregate in _ANY_SERIES:
+    elif field.aggregate in _SERIES_AGGREGATES:
         kinds = SERIES
     elif field.aggregate is not None:
-        kinds = _SUMMED
+        kinds = _NUMBER_SERIES
     elif field.type is None:
         return None
     else:
-        return _STATED.get(field.type, frozenset({field.type}))
+        return _TYPE_GROUPS.get(field.type, frozenset({field.type}))
     # also accept val/loss:float:min for a series of floats
     return kinds if field.type in (None, "int", "float", "string") else kinds & {str(field.type)}
 
 
 def fitting(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
     """Return the types that a comparison with this value can match; None for any type."""
-    said = stated(leaf.field)
+    permitted = stated(leaf.field)
     if value is None:
-        return said
+        return permitted
     if leaf.field.aggregate not in (None, "last"):
-        return said if _is_number(value) and leaf.operator not in SEARCHES else frozenset()
-    found = _comparable(leaf.operator, value)
-    return found if said is None else found & said
+        return permitted if _is_number(value) and leaf.operator not in SEARCHES else frozenset()
+    found = _comparable_types(leaf.operator, value)
+    return found if permitted is None else found & permitted
 
 
 def _is_number(value: Value) -> bool:
     return isinstance(value.value, int | float) and not isinstance(value.value, bool)
 
 
-def _comparable(sign: str, value: Value) -> frozenset[str]:
+def _comparable_types(sign: str, value: Value) -> frozenset[str]:
     if sign in SEARCHES:
-        return _SEARCHED
+        return _SEARCHABLE
     sets = frozenset({"string_set"} if sign == "in" else ())
     if isinstance(value.value, bool):
         return sets | {"bool"} if sign in ("=", "!=", "in") else sets
@@ -240,8 +242,8 @@ def _comparable(sign: str, value: Value) -> frozenset[str]:
 def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:
     """Return the fault of a comparison at a path with these types; none of them is in `fitting`."""
     path, sign = leaf.field.path, leaf.operator
-    said = stated(leaf.field)
-    if value is None or (said is not None and not said.intersection(types)):
+    permitted = stated(leaf.field)
+    if value is None or (permitted is not None and not permitted.intersection(types)):
         return field_fault(leaf.field, types)
     written, got = _SIGNS.get(sign, sign), value.text[:60]
     if leaf.field.aggregate not in (None, "last"):
@@ -253,7 +255,7 @@ def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str])
         return Fault(leaf.at, f"expected = or != before {value.text}, got {written!r}")
     if known == {"string_set"}:
         return Fault(leaf.at, f"expected CONTAINS or IN for a string set, got {written!r}")
-    if known <= _SEARCHED - TEXTS:
+    if known <= _SEARCHABLE - TEXTS:
         return Fault(leaf.at, f"expected CONTAINS or =~ for {words_of(known)}, got {written!r}")
     if not known & (NUMERIC | TEXTS | {"bool", "datetime"}):
         return Fault(
@@ -274,12 +276,12 @@ def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str])
 
 def field_fault(field: Field, types: Collection[str]) -> Fault:
     """Return the fault of a field whose aggregate or type does not fit these types."""
-    it = f"{field.path!r} is {words_of(types)}"
+    subject = f"{field.path!r} is {words_of(types)}"
     if field.aggregate is None:
-        return Fault(field.at, f"{it}, not {words_of([str(field.type)])}")
-    if field.aggregate in _ANY_SERIES or not SERIES.intersection(types):
-        return Fault(field.at, f"{it}, not a series: it has no {field.aggregate}")
-    return Fault(field.at, f"{it}, not of numbers: it has no {field.aggregate}")
+        return Fault(field.at, f"{subject}, not {words_of([str(field.type)])}")
+    if field.aggregate in _SERIES_AGGREGATES or not SERIES.intersection(types):
+        return Fault(field.at, f"{subject}, not a series: it has no {field.aggregate}")
+    return Fault(field.at, f"{subject}, not of numbers: it has no {field.aggregate}")
 
 
 def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
@@ -302,4 +304,4 @@ def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
 def suffix_fault(word: str, at: int) -> Fault:
     """Return the fault of a word after a colon that is neither an aggregate nor a type."""
     known = ", ".join((*AGGREGATES, "or a type such as float, string, stringSet"))
-    return Fault(at, f"expected one of {known}; got {word!r}", _near(word, AGGREGATES))
+    return Fault(at, f"expected one of {known}; got {word!r}", _suggest(word, AGGREGATES))

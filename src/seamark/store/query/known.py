@@ -70,15 +70,15 @@ def _first_types(kind: str, dialect: str) -> sa.Select[tuple[str]]:
     return first if dialect == "sqlite" else first.order_by(_cells["class"])
 
 
-def _any_run(kind: Any) -> sa.Select[tuple[int]]:
+def _select_any_run(kind: Any) -> sa.Select[tuple[int]]:
     return sa.select(schema.run.c.id).where(schema.run.c.kind == kind).limit(1)
 
 
 _TYPES: Final = _types_at_path(sa.bindparam("path"), sa.bindparam("kind")).distinct()
-_ANY_RUN: Final = _any_run(sa.bindparam("kind"))
+_ANY_RUN: Final = _select_any_run(sa.bindparam("kind"))
 
 
-def _projects() -> sa.Select[tuple[str]]:
+def _select_projects() -> sa.Select[tuple[str]]:
     # One index lookup per project instead of one per run.
     project, first = schema.run.c.project, sa.func.min(schema.run.c.project)
     known = sa.select(first.label("project")).cte("known", recursive=True)
@@ -87,7 +87,7 @@ def _projects() -> sa.Select[tuple[str]]:
     return sa.select(known.c.project).where(known.c.project.is_not(None))
 
 
-_PROJECTS: Final = _projects()
+_PROJECTS: Final = _select_projects()
 _MAX_TRIED: Final = 16
 """Maximum number of similar paths checked; runs may no longer have them."""
 
@@ -137,14 +137,16 @@ class KnownPaths:
         self._store = store
         self._connection = connection
         self._unknown = unknown
-        self._first: dict[str, frozenset[str]] = {}
+        self._first_type: dict[str, frozenset[str]] = {}
 
     def learn(self, paths: Collection[str]) -> None:
         """Load the first type of each path that will be checked, in one query."""
-        asked = [path for path in paths if system_types(path) is None]
-        numbers = self._store.numbers.known(self._connection, asked)
-        self._first |= dict.fromkeys(asked, frozenset())
-        self._first |= {path: self._ask(path) for path in numbers if path.startswith(TAGS)}
+        stored_paths = [path for path in paths if system_types(path) is None]
+        numbers = self._store.numbers.known(self._connection, stored_paths)
+        self._first_type |= dict.fromkeys(stored_paths, frozenset())
+        self._first_type |= {
+            path: self._load_types(path) for path in numbers if path.startswith(TAGS)
+        }
         others = {at: path for path, at in numbers.items() if not path.startswith(TAGS)}
         if not others:
             return
@@ -154,7 +156,7 @@ class KnownPaths:
             first = first.where(self._seen)
         statement = sa.select(id_, first.scalar_subquery()).where(database.among(id_, others))
         rows = database.query(self._connection, statement)
-        self._first |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
+        self._first_type |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
 
     def check_query(self, query: str) -> None:
         """Check every comparison; raise `QueryError` if one cannot match any value."""
@@ -162,12 +164,15 @@ class KnownPaths:
             self._check_leaf(escape(query), leaf)
 
     def _check_leaf(self, query: str, leaf: Comparison | Among) -> None:
-        if leaf.field.path.startswith(CHILDREN) and self._types(leaf.field.path, None) is not None:
+        if (
+            leaf.field.path.startswith(CHILDREN)
+            and self._types_at(leaf.field.path, None) is not None
+        ):
             self._check_parts(query, leaf)
             return
         for value in leaf.values:
             wanted = fitting(leaf, value)
-            types = self._types(leaf.field.path, wanted)
+            types = self._types_at(leaf.field.path, wanted)
             if types is None:
                 continue
             if not types:
@@ -189,7 +194,7 @@ class KnownPaths:
                 message = f"expected a number for {path!r:.200}, got {value.text[:60]!r}"
                 raise misplaced(_QUERY, query, value.at, message)
         below = path.removeprefix(CHILDREN)
-        if self._types(below, NUMERIC) is not None:
+        if self._types_at(below, NUMERIC) is not None:
             self._report_unknown(_QUERY, query, Field(below, None, None, leaf.field.at))
 
     def check_column(self, text: str, field: Field) -> None:
@@ -207,8 +212,8 @@ class KnownPaths:
     def check_pattern(self, text: str, found: Collection[str]) -> None:
         """Report a column pattern that does not match any path."""
         if self._seen is not None:
-            found = [one for one in found if self._types(one, None) is None]
-        if not found and self._is_any_run():
+            found = [one for one in found if self._types_at(one, None) is None]
+        if not found and self._has_runs():
             self._unknown(misplaced("column", text, 0, f"no path matches {text!r:.200}"))
 
     def check_series(self, pattern: str) -> None:
@@ -217,50 +222,50 @@ class KnownPaths:
         if any(char in pattern for char in "*?["):
             known = self._store.numbers.everything(self._connection)
             found = list(filter(matcher(pattern), known))
-            if any(self._types(one, wanted) is None for one in (pattern, *found[:_MAX_TRIED])):
+            if any(self._types_at(one, wanted) is None for one in (pattern, *found[:_MAX_TRIED])):
                 return
             message = f"no series of numbers matches {pattern!r:.200}"
-        elif (types := self._types(pattern, wanted)) is None:
+        elif (types := self._types_at(pattern, wanted)) is None:
             return
         elif types:
             message = f"{pattern!r:.200} is {words_of(types)}, not a series of numbers"
         else:
-            message = f"no run has {pattern!r:.200}{self._hint(pattern, wanted)}"
-        if self._is_any_run():
+            message = f"no run has {pattern!r:.200}{self._suggest_path(pattern, wanted)}"
+        if self._has_runs():
             self._unknown(misplaced("paths", escape(pattern), 0, message))
 
     def _check_field(
         self, what: str, text: str, field: Field, wanted: frozenset[str] | None
     ) -> frozenset[str]:
-        types = self._types(field.path, wanted)
+        types = self._types_at(field.path, wanted)
         if types is None:
             return frozenset()
         text = escape(text)
         if not types:
             self._report_unknown(what, text, field)
-        said = stated(field)
-        if types and said is not None and not said & types:
+        implied = stated(field)
+        if types and implied is not None and not implied & types:
             raise misplaced(what, text, *field_fault(field, types))
         return types
 
-    def _types(self, path: str, wanted: frozenset[str] | None) -> frozenset[str] | None:
+    def _types_at(self, path: str, wanted: frozenset[str] | None) -> frozenset[str] | None:
         types = system_types(path)
         if types is not None:
             return None if wanted is None or types & wanted else types
-        if path not in self._first:
+        if path not in self._first_type:
             self.learn([path])
-        types = self._first[path]
+        types = self._first_type[path]
         if types and wanted is not None and not types & wanted:
-            types = self._ask(path)
+            types = self._load_types(path)
         return None if types and (wanted is None or types & wanted) else types
 
-    def _ask(self, path: str) -> frozenset[str]:
+    def _load_types(self, path: str) -> frozenset[str]:
         number = self._store.numbers.number(self._connection, path)
         if number is None:
             return frozenset()
         database = self._store.database
         if path.startswith(TAGS):
-            rows = database.query(self._connection, self._tags(number))
+            rows = database.query(self._connection, self._select_tag_types(number))
         elif self._seen is None:
             rows = database.rows(self._connection, _TYPES, path=number, kind=self._kind)
         else:
@@ -268,7 +273,7 @@ class KnownPaths:
             rows = database.query(self._connection, narrow)
         return frozenset(kind for (kind,) in rows)
 
-    def _tags(self, number: int) -> sa.Select[tuple[str]]:
+    def _select_tag_types(self, number: int) -> sa.Select[tuple[str]]:
         own, of_project = schema.run.c.kind == self._kind, schema.run.c.kind == "project"
         if self._seen is not None:
             names = self._store.database.rows(self._connection, _PROJECTS)
@@ -284,24 +289,24 @@ class KnownPaths:
             .distinct()
         )
 
-    def _is_any_run(self) -> bool:
+    def _has_runs(self) -> bool:
         database = self._store.database
         if self._seen is None:
             return bool(database.rows(self._connection, _ANY_RUN, kind=self._kind))
-        return bool(database.query(self._connection, _any_run(self._kind).where(self._seen)))
+        return bool(database.query(self._connection, _select_any_run(self._kind).where(self._seen)))
 
     def _report_unknown(self, what: str, text: str, field: Field) -> None:
-        if not self._is_any_run():
+        if not self._has_runs():
             return
         path, colon, word = field.path.rpartition(":")
-        if what != _QUERY and colon and self._types(path, None) is None:
+        if what != _QUERY and colon and self._types_at(path, None) is None:
             raise misplaced(what, text, *suffix_fault(word, text.rfind(colon)))
         message = f"no run has {field.path!r:.200}"
-        self._unknown(misplaced(what, text, field.at, message, self._hint(field.path)))
+        self._unknown(misplaced(what, text, field.at, message, self._suggest_path(field.path)))
 
-    def _hint(self, path: str, wanted: frozenset[str] | None = None) -> str:
+    def _suggest_path(self, path: str, wanted: frozenset[str] | None = None) -> str:
         known = sorted({*self._store.numbers.everything(self._connection), *SYSTEM})
         for one in islice(near_paths(path, known), _MAX_TRIED):
-            if self._types(one, wanted) is None:
+            if self._types_at(one, wanted) is None:
                 return f"; there is {one!r}"
         return ""

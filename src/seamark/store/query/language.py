@@ -87,7 +87,7 @@ _TYPES: Final = {
     "artifact": "artifact",
     "statistic": "statistic",
 }
-_WORDED: Final = frozenset({"string", "datetime", "string_series", "json"})
+_TEXT_TYPES: Final = frozenset({"string", "datetime", "string_series", "json"})
 """Types whose operands are always strings."""
 _MAX_DEPTH: Final = 100
 
@@ -131,7 +131,7 @@ ITEM: /[^\s()"'`=<>!~,]+/
 %ignore /\s+/
 """
 
-_SAID: Final = {
+_TOKEN_NAMES: Final = {
     "OPERATOR": "an operator such as = or <",
     "CONTAINS": "CONTAINS",
     "NOT_MATCHES": "NOT MATCHES",
@@ -171,17 +171,17 @@ def parse(text: str) -> Expression:
             "a string, such as 'parameters/lr = 0.5 AND tags/workers = 8'",
             QueryError,
         )
-    return _parsed(escape(text))  # stored texts are escaped, too
+    return _parse_text(escape(text))  # stored texts are escaped, too
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(text: str) -> Expression:
+def _parse_text(text: str) -> Expression:
     from lark import UnexpectedInput
 
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
-        raise _unexpected(text, error) from None
+        raise _syntax_error(text, error) from None
     return _Builder(text).expression(tree.children[0]) if tree.children else And(())
 
 
@@ -209,11 +209,11 @@ def _parser() -> Lark:
     return Lark(_GRAMMAR, parser="lalr", lexer="contextual", propagate_positions=True)
 
 
-def _complaint(text: str, position: int, message: str, hint: str = "") -> QueryError:
+def _error_at(text: str, position: int, message: str, hint: str = "") -> QueryError:
     return misplaced("query", text, position, message, hint, named=True)
 
 
-def _unexpected(text: str, error: Any) -> QueryError:
+def _syntax_error(text: str, error: Any) -> QueryError:
     from lark import UnexpectedCharacters
 
     token = getattr(error, "token", None)
@@ -221,23 +221,28 @@ def _unexpected(text: str, error: Any) -> QueryError:
     position = len(text.rstrip()) if ended else int(error.pos_in_stream)
     wants = ("accepts", "expected", "allowed")
     expected = next((set(found) for name in wants if (found := getattr(error, name, None))), set())
-    said = sorted({_SAID[name] for name in expected if name in _SAID and name != "$END"})
-    said = next(([one] for one in ("a value", "a path", _SAID["OPERATOR"]) if one in said), said)
+    expectations = sorted(
+        {_TOKEN_NAMES[name] for name in expected if name in _TOKEN_NAMES and name != "$END"}
+    )
+    expectations = next(
+        ([one] for one in ("a value", "a path", _TOKEN_NAMES["OPERATOR"]) if one in expectations),
+        expectations,
+    )
     wanted = (
-        ", ".join(said[:-1]) + (" or " if len(said) > 1 else "") + said[-1]
-        if said
+        ", ".join(expectations[:-1]) + (" or " if len(expectations) > 1 else "") + expectations[-1]
+        if expectations
         else "AND, OR or the end"
     )
     if ended:
-        return _complaint(text, position, f"expected {wanted}, got the end")
+        return _error_at(text, position, f"expected {wanted}, got the end")
     if (
         isinstance(error, UnexpectedCharacters)
         and text[position] in "\"'`"
         and text.find(text[position], position + 1) < 0
     ):
-        return _complaint(text, position, f"expected a closing {text[position]} for the one opened")
+        return _error_at(text, position, f"expected a closing {text[position]} for the one opened")
     found = str(token) if token is not None else text[position]
-    return _complaint(text, position, f"expected {wanted}, got {found!r:.60}")
+    return _error_at(text, position, f"expected {wanted}, got {found!r:.60}")
 
 
 class _Builder:
@@ -310,21 +315,21 @@ class _Builder:
             re.compile(pattern)
         except re.error as error:
             message = f"expected a regular expression, but {error.msg} in {pattern!r:.60}"
-            raise _complaint(self.text, token.start_pos, message) from None
+            raise _error_at(self.text, token.start_pos, message) from None
 
     def _convert(self, leaf: Comparison | Among, value: Value) -> Value:
         field = leaf.field
         types = system_types(field.path) or stated(field)
         searches = isinstance(leaf, Comparison) and leaf.operator in SEARCHES
         if types is not None and not searches:
-            value = _as_type(value, types)
+            value = _convert_to(value, types)
         fit = fitting(leaf, value)
         if fit is not None and not fit.intersection(types or fit):
-            raise _complaint(self.text, *fault(leaf, value, types or {"bool"}))
+            raise _error_at(self.text, *fault(leaf, value, types or {"bool"}))
         if field.path != "sys/state" or searches:
             return value
         if found := state_fault(leaf, value):
-            raise _complaint(self.text, *found)
+            raise _error_at(self.text, *found)
         return Value(value.text.lower(), value.text.lower(), value.at)
 
     def _field(self, tree: Any) -> Field:
@@ -341,7 +346,7 @@ class _Builder:
             elif word.replace("_", "") in _TYPES:
                 kind = _TYPES[word.replace("_", "")]
             else:
-                raise _complaint(self.text, *suffix_fault(word, suffix.start_pos))
+                raise _error_at(self.text, *suffix_fault(word, suffix.start_pos))
         return Field(str(token).strip("`"), aggregate, kind, token.start_pos)
 
     def _value(self, token: Any) -> Value:
@@ -357,8 +362,8 @@ class _Builder:
         return Value(text, text, at)
 
 
-def _as_type(value: Value, types: Collection[str]) -> Value:
-    if _WORDED.issuperset(types):
+def _convert_to(value: Value, types: Collection[str]) -> Value:
+    if _TEXT_TYPES.issuperset(types):
         return Value(value.text, value.text, value.at)
     if not isinstance(value.value, str):
         return value

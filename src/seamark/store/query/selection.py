@@ -59,7 +59,7 @@ def find_duplicate(
 
 
 MODEL_KINDS: Final = ("model", "model_version")
-_LISTED: Final = 8
+_MAX_LISTED: Final = 8
 
 
 def find_registered(
@@ -76,9 +76,11 @@ def find_registered(
     """
     left, _, rest = word.rpartition("/")
     named = [one for kind in kinds for one in catalog.names(kind)]
-    for is_meant in (_is_exactly, _ends_with):
-        if found := _near([one for one in named if is_meant(one, rest)], left or project):
-            return _only(word, found)
+    for is_meant in (_matches_exactly, _matches_suffix):
+        if found := _limit_to_project(
+            [one for one in named if is_meant(one, rest)], left or project
+        ):
+            return _require_single(word, found)
     if "artifact" in kinds:
         versions = [one for one in named if kind_of(*one.ref) == "artifact"]
         return _find_version(catalog, word, left or project, versions)
@@ -90,31 +92,33 @@ def find_registered(
 def _find_version(
     catalog: Catalog, word: str, project: str | None, named: list[RunName]
 ) -> RunName:
-    meant = ArtifactName.of(word)
-    own = [one for one in named if meant is not None and model_key(*one.ref) == meant.name]
-    versions = _near(own, project)
-    if meant is None or not versions:
+    wanted_name = ArtifactName.of(word)
+    own = [
+        one for one in named if wanted_name is not None and model_key(*one.ref) == wanted_name.name
+    ]
+    versions = _limit_to_project(own, project)
+    if wanted_name is None or not versions:
         names = sorted({model_key(*one.ref) for one in named})
-        hint = f"; there are {', '.join(names[:_LISTED])}" if names else ""
-        raise _missing(catalog, word, hint)
-    if meant.digest is not None:
-        found = [one for one in versions if one.run.startswith(meant.digest)]
+        hint = f"; there are {', '.join(names[:_MAX_LISTED])}" if names else ""
+        raise _missing_artifact(catalog, word, hint)
+    if wanted_name.digest is not None:
+        found = [one for one in versions if one.run.startswith(wanted_name.digest)]
         if not found:
-            raise _missing(catalog, word)
-        return _only(word, found)
-    place = _only(word, list({one.project: one for one in versions}.values())).project
-    if meant.version in (None, LATEST):
+            raise _missing_artifact(catalog, word)
+        return _require_single(word, found)
+    place = _require_single(word, list({one.project: one for one in versions}.values())).project
+    if wanted_name.version in (None, LATEST):
         return max(versions, key=lambda one: (not one.trashed, number_of(one) or 0, one.run))
     aliases = aliases_of(catalog, place)
-    digest = aliases.get(str(meant.version))
+    digest = aliases.get(str(wanted_name.version))
     if digest is None:
         numbers = [str(number) for number in sorted(filter(None, map(number_of, versions)))]
-        listed = [*numbers[-_LISTED:], *sorted(aliases)[:_LISTED]]
-        raise _missing(catalog, word, f"; {meant.name} has {', '.join(listed)}")
+        listed = [*numbers[-_MAX_LISTED:], *sorted(aliases)[:_MAX_LISTED]]
+        raise _missing_artifact(catalog, word, f"; {wanted_name.name} has {', '.join(listed)}")
     return next(one for one in versions if one.run == digest)
 
 
-def _missing(catalog: Catalog, word: str, hint: str = "") -> RunNotFoundError:
+def _missing_artifact(catalog: Catalog, word: str, hint: str = "") -> RunNotFoundError:
     return RunNotFoundError(f"no artifact {word!r:.200} in {catalog.where}{hint}")
 
 
@@ -126,16 +130,16 @@ def aliases_of(catalog: Catalog, place: str) -> dict[str, str]:
     return {alias: ref[1] for ref, row in rows for alias in row.get("sys/aliases", ())}
 
 
-def _near(named: list[RunName], project: str | None) -> list[RunName]:
+def _limit_to_project(named: list[RunName], project: str | None) -> list[RunName]:
     if project is None:
         return named
     own = [one for one in named if project in (one.project, home_of(one.project))]
     return own or [one for one in named if is_inside(one.project, project)]
 
 
-def _only(word: str, found: list[RunName]) -> RunName:
+def _require_single(word: str, found: list[RunName]) -> RunName:
     if len(found) > 1:
-        listed = ", ".join(map(_label, found[:_LISTED]))
+        listed = ", ".join(map(_label, found[:_MAX_LISTED]))
         msg = f"{word!r:.200} may be any of {len(found)}: {listed} (name the project, too)"
         raise ArgumentError(msg)
     return found[0]
@@ -153,13 +157,13 @@ def number_of(one: RunName) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _is_exactly(one: RunName, word: str) -> bool:
+def _matches_exactly(one: RunName, word: str) -> bool:
     if word == one.run:
         return True
     return word == one.name and kind_of(*one.ref) != "model" and number_of(one) is not None
 
 
-def _ends_with(one: RunName, word: str) -> bool:
+def _matches_suffix(one: RunName, word: str) -> bool:
     parts, kind = word.split("-"), kind_of(*one.ref)
     if kind == "model_version":
         return len(parts) > 2 and "-".join(parts[-2:]) == one.name  # noqa: PLR2004 - key and number
@@ -186,17 +190,17 @@ class Selection(Wanted):
         if self.query is not None:
             terms.append(parse(self.query))
         for name, path in (("id", "sys/id"), ("state", "sys/state"), ("owner", "sys/owner")):
-            given = _strings(name, getattr(self, name))
+            given = _list_strings(name, getattr(self, name))
             if given is not None:
                 values = [
                     one
                     for value in given
-                    for one in (_states(value) if name == "state" else (value,))
+                    for one in (_expand_state(value) if name == "state" else (value,))
                 ]
-                terms.append(Among(Field(path), tuple(map(_text, values))))
+                terms.append(Among(Field(path), tuple(map(_make_value, values))))
         terms += [
-            Comparison(Field("sys/tags", None, "string_set"), "contains", _text(tag))
-            for tag in _strings("tag", self.tag) or []
+            Comparison(Field("sys/tags", None, "string_set"), "contains", _make_value(tag))
+            for tag in _list_strings("tag", self.tag) or []
         ]
         if self.trashed is not None:
             if not isinstance(self.trashed, bool):
@@ -226,7 +230,7 @@ class Selection(Wanted):
             raise argument_error(self.sort_by, "sort_by", "a path such as 'val/loss:min'")
 
 
-def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
+def _list_strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
     if given is None:
         return None
     values = (
@@ -242,7 +246,7 @@ def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
     return values or None
 
 
-def _states(state: str) -> tuple[str, ...]:
+def _expand_state(state: str) -> tuple[str, ...]:
     wanted = state.lower()
     if wanted in GROUPS:
         return GROUPS[wanted]
@@ -253,6 +257,6 @@ def _states(state: str) -> tuple[str, ...]:
     return (wanted,)
 
 
-def _text(value: str) -> Value:
+def _make_value(value: str) -> Value:
     kept = escape(value)
     return Value(kept, kept)

@@ -52,7 +52,7 @@ _NUMERIC: Final = ("int", "float", "float_series", "statistic")
 _EXACT: Final = 1 << 53
 _I64: Final = 1 << 63
 _NAN: Final = 2
-_CHAIN: Final = 100
+_MAX_CHAIN: Final = 100
 AGGREGATE_COLUMNS: Final = {
     "min": "low",
     "max": "high",
@@ -140,7 +140,7 @@ class Compiler:
         moments: Mapping[str, int] | None = None,
         among: Collection[int] | None = None,
     ) -> None:
-        self._holder, self._moved, self._few = holder, moved, among
+        self._holder, self._moved, self._candidates = holder, moved, among
         self._number = number
         self._state = state
         self._crash_reason = crash_reason
@@ -157,18 +157,22 @@ class Compiler:
     def condition(self, expression: Expression) -> Clause:
         """Return the condition for runs that match; ``!=`` also requires a value at the path."""
         if isinstance(expression, And):
-            return _joined(sa.and_, [sa.true(), *map(self.condition, expression.terms)])
+            return _join(sa.and_, [sa.true(), *map(self.condition, expression.terms)])
         if isinstance(expression, Or):
-            return _joined(sa.or_, [sa.false(), *map(self.condition, expression.terms)])
+            return _join(sa.or_, [sa.false(), *map(self.condition, expression.terms)])
         if isinstance(expression, Not):
             return sa.not_(self.condition(expression.term))
         if isinstance(expression, Among):
             found = self._among(expression)
         else:
             found = self._comparison(expression)
-        return self._numbered(found, expression) if expression.field.path == VERSION else found
+        return (
+            self._on_current_numbers(found, expression)
+            if expression.field.path == VERSION
+            else found
+        )
 
-    def _numbered(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
+    def _on_current_numbers(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
         """Return a condition on the current numbers of versions instead of the recorded ones."""
         if not (moved := self._moved()):
             return recorded
@@ -185,7 +189,7 @@ class Compiler:
         return sa.or_(own, schema.run.c.name.in_(names))
 
     def _among(self, leaf: Among) -> Clause:
-        column = self._text_column(leaf.field.path)
+        column = self._stored_text_column(leaf.field.path)
         texts = list(dict.fromkeys(value.text for value in leaf.values))
         if leaf.field.path == DETAIL:
             return sa.func.coalesce(schema.run.c.detail.in_(texts), sa.false())
@@ -196,22 +200,22 @@ class Compiler:
         if column is not None:  # one list: a long chain of ORs takes seconds to compile
             return column.in_(texts)
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
-        derived = [clause for one in each if (clause := self._derived(one)) is not None]
+        derived = [clause for one in each if (clause := self._on_derived(one)) is not None]
         if derived:
-            return _joined(sa.or_, derived)
+            return _join(sa.or_, derived)
         number = self._number(leaf.field.path)
         if number is None:
-            return _joined(sa.or_, [sa.false(), *map(self._of_parts, each)])
+            return _join(sa.or_, [sa.false(), *map(self._on_parts, each)])
         clauses = [self._on_row(leaf.field, "=", value) for value in leaf.values]
         if leaf.field.aggregate in (None, "last"):
             clauses.append(self._in_set([value.text for value in leaf.values]))
-        return self._where(number, _joined(sa.or_, clauses), leaf.field)
+        return self._runs_where(number, _join(sa.or_, clauses), leaf.field)
 
     def _comparison(self, leaf: Comparison) -> Clause:
         if leaf.value is not None and leaf.operator in ("matches", "not matches"):
             written = self._pattern(leaf.value.text)
             leaf = Comparison(leaf.field, leaf.operator, Value(written, written))
-        derived = self._derived(leaf)
+        derived = self._on_derived(leaf)
         if derived is not None:
             return derived
         asked = None if leaf.value is None else (leaf.operator, leaf.value.value)
@@ -221,13 +225,13 @@ class Compiler:
             return sa.not_(self._comparison(failed))
         number = self._number(leaf.field.path)
         if number is None:
-            return self._of_parts(leaf)
+            return self._on_parts(leaf)
         if leaf.value is None:
-            return sa.not_(self._where(number, sa.true(), Field(leaf.field.path)))
+            return sa.not_(self._runs_where(number, sa.true(), Field(leaf.field.path)))
         condition = self._on_row(leaf.field, leaf.operator, leaf.value)
-        return self._where(number, condition, leaf.field)
+        return self._runs_where(number, condition, leaf.field)
 
-    def _of_parts(self, leaf: Comparison) -> Clause:
+    def _on_parts(self, leaf: Comparison) -> Clause:
         field, value = leaf.field, leaf.value
         if self._parts is None or not field.path.startswith(CHILDREN):
             return sa.true() if value is None else sa.false()
@@ -238,30 +242,30 @@ class Compiler:
         if not math.isfinite(number):
             return sa.false()
         return self._parts(
-            field.path, aggregate, lambda found: _signed(found, leaf.operator, number)
+            field.path, aggregate, lambda found: _compare(found, leaf.operator, number)
         )
 
-    def _where(self, number: int, condition: Clause, field: Field) -> Clause:
+    def _runs_where(self, number: int, condition: Clause, field: Field) -> Clause:
         # IN scans the index of this path once; EXISTS would search it for each run.
         there = sa.select(_row.run).where(_row.path == number, _row.visible == 1)
         holder = self._holder(field.path)
-        if self._few is not None and holder is schema.run.c.id:
-            there = there.where(_row.run.in_(self._few))
+        if self._candidates is not None and holder is schema.run.c.id:
+            there = there.where(_row.run.in_(self._candidates))
         return holder.in_(there.where(condition, _stated_type(field)))
 
     # ---------------------------------------------------------------- what the run's row holds
 
-    def _text_column(self, path: str) -> sa.ColumnElement[str] | None:
-        return self._state if path == "sys/state" else _word(path)
+    def _stored_text_column(self, path: str) -> sa.ColumnElement[str] | None:
+        return self._state if path == "sys/state" else _run_text_column(path)
 
-    def _derived(self, leaf: Comparison) -> Clause | None:
+    def _on_derived(self, leaf: Comparison) -> Clause | None:
         path, value, run = leaf.field.path, leaf.value, schema.run.c
         if path in (CRASH_REASON, DETAIL):
             text = self._crash_reason() if path == CRASH_REASON else run.detail
-            return _on_some(text, leaf.operator, value)
+            return _on_optional_text(text, leaf.operator, value)
         if path == _ID and value is not None:
             return _on_id(leaf.operator, value.text)
-        column = self._text_column(path)
+        column = self._stored_text_column(path)
         if column is not None:
             return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
         if path not in _TIMES and path not in ("sys/running_time", "sys/trashed"):
@@ -270,16 +274,16 @@ class Compiler:
             found = derived_column(path, self._state)
             return sa.false() if found is None else found.is_(None)
         if path == "sys/trashed":
-            return _signed(run.trashed, leaf.operator, int(value.value))
+            return _compare(run.trashed, leaf.operator, int(value.value))
         if path == "sys/running_time":
             number = _as_float(value.value)
             is_finite = math.isfinite(number)
-            return _signed(run.running / 1e9, leaf.operator, number) if is_finite else sa.false()
+            return _compare(run.running / 1e9, leaf.operator, number) if is_finite else sa.false()
         when = self._moment(value.text)
         if when is None:
             return sa.false()
         time = derived_column(path, self._state)
-        return sa.func.coalesce(_signed(time, leaf.operator, when * 1000), sa.false())
+        return sa.func.coalesce(_compare(time, leaf.operator, when * 1000), sa.false())
 
     # ------------------------------------------------------------------ attributes
 
@@ -294,17 +298,17 @@ class Compiler:
         if operator in ("contains", "matches", "not matches"):
             return self._on_strings(operator, value.text)
         if isinstance(value.value, bool):
-            return sa.and_(_row.type == "bool", _signed(_row.whole, operator, int(value.value)))
+            return sa.and_(_row.type == "bool", _compare(_row.whole, operator, int(value.value)))
         if isinstance(value.value, int | float):
             return _on_number(operator, value.value)
-        texts = sa.and_(_row.type.in_(_STRINGS), _signed(_row.text, operator, value.text))
+        texts = sa.and_(_row.type.in_(_STRINGS), _compare(_row.text, operator, value.text))
         if operator == "=":  # match the index expression of PostgreSQL
             beginning = sa.func.substr(_row.text, 1, schema.INDEXED_CHARACTERS)
             texts = sa.and_(texts, beginning == value.text[: schema.INDEXED_CHARACTERS])
         when = self._moment(value.text)
         if when is None:
             return texts
-        return sa.or_(texts, sa.and_(_row.type == "datetime", _signed(_row.whole, operator, when)))
+        return sa.or_(texts, sa.and_(_row.type == "datetime", _compare(_row.whole, operator, when)))
 
     def _on_strings(self, operator: str, text: str) -> Clause:
         strings = sa.and_(
@@ -338,16 +342,16 @@ def _shown_id() -> sa.ColumnElement[Any]:
     return sa.func.coalesce(schema.run.c.sys_id, schema.run.c.name)
 
 
-def _word(path: str) -> sa.ColumnElement[Any] | None:
+def _run_text_column(path: str) -> sa.ColumnElement[Any] | None:
     if path == _ID:
         return _shown_id()
     return schema.run.c.owner if path == _OWNER else None
 
 
-def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
+def _join(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
     # SQLite limits the depth of expressions to 1,000.
-    while len(terms) > _CHAIN:
-        groups = (terms[start : start + _CHAIN] for start in range(0, len(terms), _CHAIN))
+    while len(terms) > _MAX_CHAIN:
+        groups = (terms[start : start + _MAX_CHAIN] for start in range(0, len(terms), _MAX_CHAIN))
         terms = [bracketed(join(*group)) for group in groups]
     return join(*terms)
 
@@ -360,14 +364,14 @@ def _stated_type(field: Field) -> Clause:
     return found
 
 
-def _on_some(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
+def _on_optional_text(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
     if value is None:
         return column.is_(None)
     # False instead of NULL for a missing value, because NOT NULL is NULL.
     return sa.func.coalesce(_on_text(column, operator, value.text), sa.false())
 
 
-def _signed(left: Any, operator: str, right: Any) -> Clause:
+def _compare(left: Any, operator: str, right: Any) -> Clause:
     compare: Any = SIGNS.get(operator)
     found: Clause = sa.false() if compare is None else compare(left, right)
     return found
@@ -379,13 +383,13 @@ def _on_text(column: Any, operator: str, text: str) -> Clause:
     if operator in ("matches", "not matches"):
         match = column.regexp_match(text)
         return match if operator == "matches" else sa.not_(match)  # type: ignore[no-any-return]
-    return _signed(column, operator, text)
+    return _compare(column, operator, text)
 
 
 def _on_aggregate(field: Field, operator: str, value: Value) -> Clause:
     number = _as_float(value.value)
     column = _summary[AGGREGATE_COLUMNS[str(field.aggregate)]]
-    return sa.false() if math.isnan(number) else _signed(column, operator, number)
+    return sa.false() if math.isnan(number) else _compare(column, operator, number)
 
 
 def _as_float(number: float | str) -> float:
@@ -414,7 +418,7 @@ def _on_number(operator: str, number: float) -> Clause:
         same = sa.and_(finite, column == rough)
         more = sa.or_(klass == 1, sa.and_(finite, column > rough))
     if isinstance(number, int) and abs(number) >= _EXACT:
-        less, same, more = _exactly(number, (less, same, more))
+        less, same, more = _compare_exactly(number, (less, same, more))
     chosen = {
         "=": same,
         "!=": sa.not_(same),
@@ -426,7 +430,7 @@ def _on_number(operator: str, number: float) -> Clause:
     return sa.and_(numeric, chosen[operator])
 
 
-def _exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+def _compare_exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
     """Compare ints that float64 cannot distinguish; beyond 64 bits, only equality is exact."""
     less, same, more = rough
     if abs(number) >= _I64:
@@ -456,7 +460,7 @@ def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[
         return run.detail
     if path == "sys/end_time":
         return sa.case((state.in_(GOES_ON), sa.null()), else_=run.ended)
-    if (word := _word(path)) is not None:
+    if (word := _run_text_column(path)) is not None:
         return word
     if path in ("sys/creation_time", "sys/modification_time"):
         return sa.func.nullif(run[_TIMES[path]], UNKNOWN_NS)

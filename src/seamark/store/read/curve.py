@@ -86,7 +86,7 @@ def read_begins(
         at = int(np.argmin(kept.t))
         one, own = kept.part(slice(at, at + 1)), found[path]
         attempt = int(one.journal.attempt or 0)
-        own[attempt] = min(own.get(attempt, one), one, key=_key)
+        own[attempt] = min(own.get(attempt, one), one, key=_time_key)
         return True
 
     for path, pieces in tail_pieces(store, connection, share, paths, spans).items():
@@ -114,7 +114,7 @@ def read_begins(
     }
 
 
-def _key(piece: series.Piece) -> tuple[int, bytes]:
+def _time_key(piece: series.Piece) -> tuple[int, bytes]:
     return int(piece.t[0]), piece.journal.uid
 
 
@@ -152,7 +152,7 @@ def read_curve(
     points: int,
 ) -> Curve:
     """Return the curve of a float series; raise `ArgumentError` if ``points`` is less than 2."""
-    return draw_series(_pieces(store, connection, shares, path)[0], points).curve
+    return draw_series(_load_pieces(store, connection, shares, path)[0], points).curve
 
 
 def read_drawing(
@@ -172,10 +172,10 @@ def read_drawing(
     left_out, falls = 0, True
     if look.x in NAMED_AXES:
         origin_ns = created_ns if look.x == "relative" else 0
-        pieces, falls = _pieces(store, connection, shares, path, look.x, origin_ns)
+        pieces, falls = _load_pieces(store, connection, shares, path, look.x, origin_ns)
     else:
         found = read_floats(store, connection, shares, [path, look.x])
-        x, value = _along(found[path], found[look.x])
+        x, value = _points_along(found[path], found[look.x])
         left_out = len(found[path]) - len(x)
         pieces = [Listed(x, value)] if len(x) else []
     drawing = draw_series(
@@ -193,7 +193,7 @@ def read_drawing(
     return replace(drawing, left_out=left_out, falls=drawing.falls and falls)
 
 
-def _along(points: Points, other: Points) -> tuple[Floats, Floats]:
+def _points_along(points: Points, other: Points) -> tuple[Floats, Floats]:
     # Omits points before the first point of the other series, and points where it is not finite.
     place = np.searchsorted(other.step, points.step, side="right") - 1
     x = np.full(len(place), np.nan)
@@ -202,7 +202,7 @@ def _along(points: Points, other: Points) -> tuple[Floats, Floats]:
     return x[kept], points.value[kept]
 
 
-def _pieces(
+def _load_pieces(
     store: Store,
     connection: sa.Connection,
     shares: Sequence[Share],
@@ -214,12 +214,12 @@ def _pieces(
     listed: list[series.Piece] = []
     packed: list[_Packed] = []
     for share in shares:
-        _add_shown(store, connection, share, path, listed, packed)
+        _add_visible(store, connection, share, path, listed, packed)
     if x == "order":
-        return _in_order(listed, packed), False
+        return _number_in_order(listed, packed), False
     found: list[tuple[float, int, Piece]] = []
     written: dict[bytes, list[tuple[int, Piece]]] = {}
-    for one in _merged(listed):
+    for one in _merge_overlapping(listed):
         place = one.step if x == "step" else _seconds(one.time, origin_ns)
         made = Listed(place, one.value)
         found.append((float(place.min()), int(one.t[0]), made))
@@ -231,14 +231,14 @@ def _pieces(
         found.append((group.first, group.low_t, group))
         written.setdefault(journal.uid, []).append((group.low_t, group))
     found.sort(key=lambda one: one[:2])
-    return [piece for _, _, piece in found], any(map(_falls, written.values()))
+    return [piece for _, _, piece in found], any(map(_is_falling, written.values()))
 
 
-def _merged(listed: Sequence[series.Piece]) -> list[series.Piece]:
+def _merge_overlapping(listed: Sequence[series.Piece]) -> list[series.Piece]:
     # Rows of one journal with different series are in separate pieces. Pieces whose times overlap
     # are merged by time.
     found: list[series.Piece] = []
-    for own in _by_journal(listed):
+    for own in _group_by_journal(listed):
         own.sort(key=lambda one: one.t[0])
         if all(before.t[-1] <= behind.t[0] for before, behind in pairwise(own)):
             found += own
@@ -250,14 +250,14 @@ def _merged(listed: Sequence[series.Piece]) -> list[series.Piece]:
     return found
 
 
-def _by_journal(listed: Sequence[series.Piece]) -> list[list[series.Piece]]:
+def _group_by_journal(listed: Sequence[series.Piece]) -> list[list[series.Piece]]:
     found: dict[bytes, list[series.Piece]] = {}
     for one in listed:
         found.setdefault(one.journal.uid, []).append(one)
     return list(found.values())
 
 
-def _falls(written: list[tuple[int, Piece]]) -> bool:
+def _is_falling(written: list[tuple[int, Piece]]) -> bool:
     pieces = [piece for _, piece in sorted(written, key=itemgetter(0))]
     return not all(piece.rising for piece in pieces) or any(
         before.last > after.first for before, after in pairwise(pieces)
@@ -272,7 +272,7 @@ class _Packed(NamedTuple):
     journal: JournalState
 
 
-def _add_shown(
+def _add_visible(
     store: Store,
     connection: sa.Connection,
     share: Share,
@@ -311,13 +311,13 @@ def _add_shown(
         add(unpacked(journal, span, group.whole()))
 
 
-def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
+def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
     # Sorted by time, journal and place. If the times of two stretches overlap, as with several
     # writers, all points are read.
     every: list[tuple[int, int, DrawingGroup | tuple[Ints, Floats]]] = [
         (one.low_t, last, one) for one, last, _ in packed
     ]
-    for own in _by_journal(listed):
+    for own in _group_by_journal(listed):
         own.sort(key=lambda one: one.place)
         t = np.concatenate([one.t for one in own])
         order = np.argsort(t, kind="stable")

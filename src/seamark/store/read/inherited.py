@@ -58,7 +58,7 @@ __all__ = [
 
 TAGS: Final = "tags/"
 """Namespace of keyed tags."""
-_AT_ONCE: Final = 100
+_VALUES_PER_QUERY: Final = 100
 _run, _cell = schema.run.c, schema.attribute.c
 _path = schema.path.c
 _of_projects: Final = (
@@ -80,7 +80,7 @@ class Inherited:
 
 
 _values = (_cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text, _cell.registers)
-_TAGS_OF: Final = (
+_SELECT_TAGS: Final = (
     sa.select(_run.project, _path.path, *_values)
     .select_from(
         schema.run.join(schema.attribute, _cell.run == _run.id).join(
@@ -89,7 +89,7 @@ _TAGS_OF: Final = (
     )
     .where(
         *_of_projects,
-        any_of(_run.project, _AT_ONCE),
+        any_of(_run.project, _VALUES_PER_QUERY),
         _path.path > TAGS,
         _path.path < TAGS[:-1] + chr(ord("/") + 1),
     )
@@ -102,17 +102,17 @@ def inherited_tags(
     """Yield each container that has inherited tags, with these tags by path."""
     above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
     projects = sorted({one for found in above.values() for one in found})
-    said: dict[str, dict[str, Inherited]] = {}
-    for some in in_parts(projects, _AT_ONCE):
-        for project, path, *cells in store.database.rows(connection, _TAGS_OF, **some):
+    by_project: dict[str, dict[str, Inherited]] = {}
+    for some in in_parts(projects, _VALUES_PER_QUERY):
+        for project, path, *cells in store.database.rows(connection, _SELECT_TAGS, **some):
             kind, klass, number, whole, text, registers = cells
             value = decoded(kind, atom_value(kind, klass, number, whole, text, registers))
             one = Inherited(project, kind, value, (kind, klass, number, whole, text))
-            said.setdefault(project, {})[path] = one
-    for ref, found in above.items() if said else ():
+            by_project.setdefault(project, {})[path] = one
+    for ref, found in above.items() if by_project else ():
         tags: dict[str, Inherited] = {}
         for project in reversed(found):
-            tags |= said.get(project, {})
+            tags |= by_project.get(project, {})
         if tags:
             yield ref, tags
 
@@ -137,10 +137,10 @@ def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnEleme
     }
     if not upper:
         return _run.id
-    return sa.case(*((_within(project), at) for project, at in upper.items()), else_=_run.id)
+    return sa.case(*((_in_project(project), at) for project, at in upper.items()), else_=_run.id)
 
 
-def _within(project: str) -> sa.ColumnElement[bool]:
+def _in_project(project: str) -> sa.ColumnElement[bool]:
     # Texts sort by code point; "0" follows "/".
     below = sa.and_(_run.project >= f"{project}/", _run.project < f"{project}0")
     return sa.or_(_run.project == project, below)
@@ -189,12 +189,12 @@ _PARENTS: Final = (
     sa.select(_run.id, _run.project, _cell.text)
     .join(schema.attribute, _cell.run == _run.id)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.type == "string")
-    .where(_run.trashed == 0, any_of(_cell.text, _AT_ONCE))
+    .where(_run.trashed == 0, any_of(_cell.text, _VALUES_PER_QUERY))
 )
 _NUMBERS: Final = (
     sa.select(_cell.run, _cell.number)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.number.is_not(None))
-    .where(any_of(_cell.run, _AT_ONCE))
+    .where(any_of(_cell.run, _VALUES_PER_QUERY))
 )
 
 
@@ -204,12 +204,12 @@ def children_of(
     refs: Sequence[Ref],
     is_meant: Callable[[str], bool],
 ) -> dict[int, int]:
-    """Return the index of the parent in ``refs`` by number of each child run in accepted projects."""
+    """Return the parent's index in ``refs`` by number of each child run in accepted projects."""
     number = store.numbers.number(connection, PARENT)
     places = {ref: at for at, ref in enumerate(refs)}
     words = [word for project, run in refs for word in (run, f"{project}/{run}")]
     found: dict[int, int] = {}
-    for some in in_parts(words if number is not None else (), _AT_ONCE):
+    for some in in_parts(words if number is not None else (), _VALUES_PER_QUERY):
         for child, project, parent in store.database.rows(
             connection, _PARENTS, path=number, **some
         ):
@@ -234,18 +234,24 @@ def has_parts(
     above, number = number_of(PARENT), number_of(path.removeprefix(CHILDREN))
     if above is None or number is None:
         return sa.false()
-    part, says, shows = schema.run.alias(), schema.attribute.alias(), schema.attribute.alias()
+    part, parent_row, value_row = (
+        schema.run.alias(),
+        schema.attribute.alias(),
+        schema.attribute.alias(),
+    )
     named = sa.case(
-        (says.c.text.contains("/"), says.c.text),
-        else_=part.c.project + "/" + says.c.text,
+        (parent_row.c.text.contains("/"), parent_row.c.text),
+        else_=part.c.project + "/" + parent_row.c.text,
     )
     # As literals: there may be more projects than an engine allows parameters.
     each = (
-        sa.select(named.label("whole"), shows.c.number.label("number"))
-        .select_from(part.join(says, says.c.run == part.c.id))
-        .join(shows, shows.c.run == part.c.id)
-        .where(says.c.path == above, says.c.visible == 1, says.c.type == "string")
-        .where(shows.c.path == number, shows.c.visible == 1, shows.c.number.is_not(None))
+        sa.select(named.label("whole"), value_row.c.number.label("number"))
+        .select_from(part.join(parent_row, parent_row.c.run == part.c.id))
+        .join(value_row, value_row.c.run == part.c.id)
+        .where(parent_row.c.path == above, parent_row.c.visible == 1, parent_row.c.type == "string")
+        .where(
+            value_row.c.path == number, value_row.c.visible == 1, value_row.c.number.is_not(None)
+        )
         .where(part.c.trashed == 0, part.c.project.in_(written_out(projects)))
         .subquery()  # databases treat equal expressions with parameters as different
     )
@@ -277,7 +283,7 @@ def columns_of_children(
     numbers: dict[str, list[list[float]]] = {}
     for path, _ in asked:
         if path not in numbers:
-            numbers[path] = _numbers(store, connection, path, children, len(refs))
+            numbers[path] = _load_numbers(store, connection, path, children, len(refs))
     return {
         (path, aggregate): [
             _AGGREGATES[str(aggregate)](each) if each else None for each in numbers[path]
@@ -286,12 +292,12 @@ def columns_of_children(
     }
 
 
-def _numbers(
+def _load_numbers(
     store: Store, connection: sa.Connection, path: str, children: Mapping[int, int], size: int
 ) -> list[list[float]]:
     found: list[list[float]] = [[] for _ in range(size)]
     number = store.numbers.number(connection, path.removeprefix(CHILDREN))
-    for some in in_parts(children if number is not None else (), _AT_ONCE):
+    for some in in_parts(children if number is not None else (), _VALUES_PER_QUERY):
         for run, value in store.database.rows(connection, _NUMBERS, path=number, **some):
             found[children[run]].append(value)
     return found
@@ -305,11 +311,11 @@ Raises:
 """
 GENERATIONS: Final = 100
 """Maximum number of runs in a chain of forks."""
-_NEVER_INHERITED: Final = ("monitoring/", "profiling/", "sys/")
+_NOT_INHERITED: Final = ("monitoring/", "profiling/", "sys/")
 """Namespaces of a process and its machine; their steps are not training steps."""
 _PATHS_AT_ONCE: Final = 50
 _series = schema.series.c
-_SHOWN: Final = (
+_SELECT_VISIBLE: Final = (
     sa.select(_cell.path, _cell.family, _series.first_step, _cell.t)
     .join(
         schema.series,
@@ -322,7 +328,7 @@ _SHOWN: Final = (
     )
     .where(_cell.run == sa.bindparam("run"), _cell.visible == 1)
 )
-_SHOWN_AT: Final = _SHOWN.where(any_of(_cell.path, _PATHS_AT_ONCE))
+_SELECT_VISIBLE_AT: Final = _SELECT_VISIBLE.where(any_of(_cell.path, _PATHS_AT_ONCE))
 _SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
 
 
@@ -359,7 +365,7 @@ class Share:
         return max(self.run.state.emptied(path), self.emptied.get(path, NEVER))
 
 
-class _Shown(NamedTuple):
+class _VisibleSeries(NamedTuple):
     family: str
     first_step: float | None
     t: int
@@ -377,9 +383,9 @@ def ancestors_of(
     project, seen = ref[0], {ref[1]}
     found: list[Ancestor] = []
     while fork is not None:
-        meant = [(project, name) for name in possible_parents(project, fork.parent)]
-        there = load_many(store, connection, meant)
-        parent = next((there[one] for one in meant if one in there), None)
+        candidates = [(project, name) for name in possible_parents(project, fork.parent)]
+        there = load_many(store, connection, candidates)
+        parent = next((there[one] for one in candidates if one in there), None)
         if parent is None or parent.name in seen or len(found) >= GENERATIONS:
             return found, fork.parent
         found.append(Ancestor(parent, fork.step))
@@ -432,13 +438,13 @@ class Line:
         emptied: dict[str, Key] = {}
         nearer = self.run
         for run, step in self.ancestors:
-            shown = self._shown(nearer, ends)
+            shown = self._visible_series(nearer, ends)
             for path in list(ends):
                 own = shown.get(path)
                 if own is not None and own.family != family:
                     del ends[path]
                     continue
-                ends[path] = _end(min(ends[path], step), own)
+                ends[path] = _last_inherited_step(min(ends[path], step), own)
                 emptied[path] = max(emptied.get(path, NEVER), nearer.state.emptied(path))
             sources = self._others(run.project, run.name)
             which = "all" if attempt == "all" else "latest"
@@ -451,48 +457,50 @@ class Line:
         found: dict[str, str] = {}
         if not self.ancestors:
             return found
-        nearer, shown, least = [self.run], self._shown(self.run), math.inf
+        nearer, shown, least = [self.run], self._visible_series(self.run), math.inf
         families = {path: one.family for path, one in shown.items()}
-        begun: dict[str, float] = {}
+        first_steps: dict[str, float] = {}
         for run, step in self.ancestors:
             for path, one in shown.items():
                 if one.first_step is not None:
-                    begun[path] = min(begun.get(path, math.inf), one.first_step)
-            least, shown = min(least, step), self._shown(run)
+                    first_steps[path] = min(first_steps.get(path, math.inf), one.first_step)
+            least, shown = min(least, step), self._visible_series(run)
             for path, one in shown.items():
                 if one.first_step is None or not _is_inherited(path):
                     continue
                 if one.family not in _SERIES or families.setdefault(path, one.family) != one.family:
                     continue
-                gone = max(each.state.emptied(path)[0] for each in nearer)
-                before = begun.get(path, math.inf)
-                if one.first_step <= least and one.first_step < before and one.t > gone:
+                deleted = max(each.state.emptied(path)[0] for each in nearer)
+                before = first_steps.get(path, math.inf)
+                if one.first_step <= least and one.first_step < before and one.t > deleted:
                     found[path] = one.family
             nearer.append(run)
         return found
 
-    def _shown(self, run: StoredRun, paths: Iterable[str] | None = None) -> dict[str, _Shown]:
+    def _visible_series(
+        self, run: StoredRun, paths: Iterable[str] | None = None
+    ) -> dict[str, _VisibleSeries]:
         store, connection = self._store, self._connection
         if paths is None:
-            rows = store.database.rows(connection, _SHOWN, run=run.number)
+            rows = store.database.rows(connection, _SELECT_VISIBLE, run=run.number)
             names = store.numbers.paths(connection, [row[0] for row in rows])
         else:
             known = store.numbers.known(connection, list(paths))
             names = {number: path for path, number in known.items()}
             rows = []
             for some in in_parts(names, _PATHS_AT_ONCE):
-                rows += store.database.rows(connection, _SHOWN_AT, run=run.number, **some)
+                rows += store.database.rows(connection, _SELECT_VISIBLE_AT, run=run.number, **some)
         return {
-            names[path]: _Shown(NUMBER_FAMILIES[family], first_step, t or 0)
+            names[path]: _VisibleSeries(NUMBER_FAMILIES[family], first_step, t or 0)
             for path, family, first_step, t in rows
         }
 
 
 def _is_inherited(path: str) -> bool:
-    return not path.startswith(_NEVER_INHERITED)
+    return not path.startswith(_NOT_INHERITED)
 
 
-def _end(step: float, own: _Shown | None) -> float:
+def _last_inherited_step(step: float, own: _VisibleSeries | None) -> float:
     if own is None or own.first_step is None or own.first_step > step:
         return step
     return math.nextafter(own.first_step, -math.inf)

@@ -29,14 +29,14 @@ __all__ = ["Recent", "lengths_of", "read_many", "series_of"]
 Ref = tuple[str, str]
 """Project path and run id."""
 
-_SHORT: Final = 4096
+_MAX_SERIES_POINTS: Final = 4096
 _MAX_POINTS: Final = 1 << 20
 """Maximum number of cached points, 32 bytes each; a series counts as at least eight points."""
 _cells: Final = schema.attribute.c
 _PATHS_AT_ONCE: Final = 50
 _in_runs: Final = any_of(_cells.run, RUNS_AT_ONCE)
 _in_paths: Final = any_of(_cells.path, _PATHS_AT_ONCE, "path")
-_HELD: Final = sa.select(_cells.run, _cells.path).where(
+_SELECT_SERIES: Final = sa.select(_cells.run, _cells.path).where(
     _in_paths,
     _in_runs,
     _cells.visible == 1,
@@ -44,7 +44,7 @@ _HELD: Final = sa.select(_cells.run, _cells.path).where(
 )
 _series: Final = schema.series.c
 _chunk: Final = schema.chunk.c
-_LENGTHS: Final = (
+_SELECT_LENGTHS: Final = (
     sa.select(_cells.run, _cells.path, _series.count)
     .join(
         schema.series,
@@ -61,7 +61,7 @@ _LENGTHS: Final = (
         _cells.family == FAMILY_NUMBERS["float_series"],
     )
 )
-_PACKED: Final = (
+_SELECT_PACKED: Final = (
     sa.select(_chunk.run, _chunk.path, sa.func.sum(_chunk.count))
     .where(
         any_of(_chunk.path, _PATHS_AT_ONCE, "path"),
@@ -75,26 +75,26 @@ class Recent:
     """Cache of short series; the version of a run invalidates its entries."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, int | str, str], tuple[int, Points]] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, int | str, str], tuple[int, Points]] = OrderedDict()
         self._points = 0
 
     def get(self, run: int, version: int, attempt: int | str, path: str) -> Points | None:
         """Return a copy of a cached series, or None."""
-        found = self._kept.get((run, attempt, path))
+        found = self._cached.get((run, attempt, path))
         if found is None or found[0] != version:
             return None
         return _copy(found[1])
 
     def put(self, run: int, version: int, attempt: int | str, path: str, points: Points) -> None:
         """Cache a copy of a short series, because the caller may change the original."""
-        if len(points) > _SHORT:
+        if len(points) > _MAX_SERIES_POINTS:
             return
         key = (run, attempt, path)
-        before = self._kept.pop(key, None)
+        before = self._cached.pop(key, None)
         self._points += len(points) - (len(before[1]) if before else 0)
-        self._kept[key] = (version, _copy(points))
-        while self._points > _MAX_POINTS or len(self._kept) > _MAX_POINTS // 8:
-            _, (_, oldest) = self._kept.popitem(last=False)
+        self._cached[key] = (version, _copy(points))
+        while self._points > _MAX_POINTS or len(self._cached) > _MAX_POINTS // 8:
+            _, (_, oldest) = self._cached.popitem(last=False)
             self._points -= len(oldest)
 
 
@@ -122,8 +122,8 @@ def read_many(
     and the total. If ``points`` is given, curves with at most this number of representative points
     are read.
     """
-    reading = _Reading(store, connection, attempt, sources, points, recent or Recent())
-    known = _matching(store, connection, patterns)
+    reading = _SeriesReader(store, connection, attempt, sources, points, recent or Recent())
+    known = _matching_paths(store, connection, patterns)
     parts: list[tuple[str, str, str, Points | Curve]] = []
     for start in range(0, len(refs), RUNS_AT_ONCE):
         some = refs[start : start + RUNS_AT_ONCE]
@@ -153,7 +153,7 @@ def series_of(
         there = {one.number: ref for ref, one in places.items()}
         for ref, line in _lines(store, connection, places).items():
             found.setdefault(ref, set()).update(filter(is_meant, _floats_of(line)))
-        for run, path in _rows(store, connection, _HELD, there, known):
+        for run, path in _rows(store, connection, _SELECT_SERIES, there, known):
             found.setdefault(there[run], set()).add(known[path])
     return found
 
@@ -167,7 +167,7 @@ def lengths_of(
     counted, because they are unpacked, too.
     """
     places = places_of(store, connection, refs)
-    known = _matching(store, connection, patterns)
+    known = _matching_paths(store, connection, patterns)
     there = {one.number: ref for ref, one in places.items()}
     found = dict[Ref, dict[str, int]]((ref, {}) for ref in refs)
     found |= _lengths(store, connection, there, known)
@@ -183,9 +183,9 @@ def lengths_of(
 def _lengths(
     store: Store, connection: sa.Connection, there: Mapping[int, Ref], known: Mapping[int, str]
 ) -> dict[Ref, dict[str, int]]:
-    rows = _rows(store, connection, _LENGTHS, there, known)
+    rows = _rows(store, connection, _SELECT_LENGTHS, there, known)
     counts = {(run, path): int(count or 0) for run, path, count in rows}
-    for run, path, packed in _rows(store, connection, _PACKED, there, known):
+    for run, path, packed in _rows(store, connection, _SELECT_PACKED, there, known):
         if (run, path) in counts:
             counts[run, path] = max(counts[run, path], int(packed))
     return {
@@ -213,11 +213,11 @@ def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place])
     found = {}
     for ref, run in forks.items():
         ancestors, _ = ancestors_of(store, connection, ref, run.state.fork)
-        found[ref] = Line(store, connection, run, _unopened, ancestors)
+        found[ref] = Line(store, connection, run, _refuse_to_open, ancestors)
     return found
 
 
-def _unopened(name: str) -> Source:
+def _refuse_to_open(name: str) -> Source:
     raise FileNotFoundError(name)
 
 
@@ -225,7 +225,7 @@ def _floats_of(line: Line) -> set[str]:
     return {path for path, family in line.families().items() if family == "float_series"}
 
 
-class _Reading:
+class _SeriesReader:
     def __init__(
         self,
         store: Store,
@@ -248,7 +248,7 @@ class _Reading:
         store, connection = self.store, self.connection
         places = places_of(store, connection, refs)
         numbers = [number for number, *_ in places.values()]
-        shown = _shown(store, connection, numbers, known)
+        shown = _visible_series(store, connection, numbers, known)
         kept: dict[Ref, dict[str, Points]] = {}
         if self.points is None:
             for ref, (number, version, fork) in places.items():
@@ -298,7 +298,9 @@ class _Reading:
         return found
 
 
-def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) -> dict[int, str]:
+def _matching_paths(
+    store: Store, connection: sa.Connection, patterns: Sequence[str]
+) -> dict[int, str]:
     found: dict[int, str] = {}
     everything: dict[str, int] | None = None
     for pattern in patterns:
@@ -312,8 +314,8 @@ def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) 
     return found
 
 
-def _shown(
+def _visible_series(
     store: Store, connection: sa.Connection, runs: Collection[int], known: Mapping[int, str]
 ) -> dict[int, list[str]]:
-    held = set(_rows(store, connection, _HELD, runs, known))
+    held = set(_rows(store, connection, _SELECT_SERIES, runs, known))
     return {run: [path for number, path in known.items() if (run, number) in held] for run in runs}

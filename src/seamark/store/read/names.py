@@ -44,15 +44,15 @@ VERSION: Final = "sys/version"
 """Path of the version number."""
 ALIASES: Final = "sys/aliases"
 """Path of the aliases of an artifact version; derived by readers."""
-_GIVEN: Final = "aliases/"
+_ALIAS_PREFIX: Final = "aliases/"
 """Namespace of assigned aliases in a version."""
 _KINDS: Final = ("model_version", "artifact")
-_AT_ONCE: Final = 100
+_PLACES_PER_QUERY: Final = 100
 _run: Final = schema.run.c
 _cell, _journal = schema.attribute.c, schema.journal.c
 
 
-def _claims(kind: str) -> sa.Select[Any]:
+def _select_claims(kind: str) -> sa.Select[Any]:
     here = sa.and_(
         _cell.run == _run.id,
         _cell.path == sa.bindparam("path"),
@@ -63,12 +63,14 @@ def _claims(kind: str) -> sa.Select[Any]:
     return (
         sa.select(_run.project, _run.name, _cell.whole, _cell.t, _journal.uid, _cell.place)
         .select_from(schema.run.join(schema.attribute, here).outerjoin(schema.journal, by))
-        .where(sa.or_(*(_run.kind == kind for kind in _KINDS)), any_of(_run.project, _AT_ONCE))
+        .where(
+            sa.or_(*(_run.kind == kind for kind in _KINDS)), any_of(_run.project, _PLACES_PER_QUERY)
+        )
     )
 
 
-_CLAIMS: Final = _claims("int")
-_ALIASES: Final = _claims("bool")
+_CLAIMS: Final = _select_claims("int")
+_ALIASES: Final = _select_claims("bool")
 _MODELS: Final = sa.select(_run.project).where(_run.kind == "model_version").distinct()
 _TRASHED: Final = sa.select(_run.project, _run.name).where(
     _run.kind == "artifact", _run.trashed == 1
@@ -81,7 +83,7 @@ def version_numbers(
     """Return the 1-based numbers of all versions of the models or artifacts of these versions."""
     return {
         (project, version): number
-        for project, found in _numbered(store, connection, _places(refs)).items()
+        for project, found in _load_number_claims(store, connection, _version_places(refs)).items()
         for version, number in _assigned_numbers(found).items()
     }
 
@@ -90,7 +92,7 @@ def moved_versions(store: Store, connection: sa.Connection) -> dict[str, int]:
     """Return the numbers of model versions that differ from the recorded numbers, by id."""
     models = sorted(str(project) for (project,) in store.database.rows(connection, _MODELS))
     moved: dict[str, int] = {}
-    for found in _numbered(store, connection, models).values():
+    for found in _load_number_claims(store, connection, models).values():
         recorded = {claim[0]: claim[1] for claim in found}
         numbers = _assigned_numbers(found).items()
         moved |= {version: number for version, number in numbers if number != recorded[version]}
@@ -107,14 +109,14 @@ def version_aliases(
     refs = [ref for ref in refs if kind_of(*ref) == "artifact"]
     if not refs:
         return {}
-    places = _places(refs)
+    places = _version_places(refs)
     aliases: dict[tuple[str, str], list[str]] = {}
     for path, number in store.numbers.everything(connection).items():
-        if path.startswith(_GIVEN):
-            for project, found in _found(store, connection, _ALIASES, number, places).items():
-                last = max((one for one in found if one[1]), key=_order, default=None)
+        if path.startswith(_ALIAS_PREFIX):
+            for project, found in _load_claims(store, connection, _ALIASES, number, places).items():
+                last = max((one for one in found if one[1]), key=_claim_order, default=None)
                 if last is not None:
-                    aliases.setdefault((project, last[0]), []).append(path[len(_GIVEN) :])
+                    aliases.setdefault((project, last[0]), []).append(path[len(_ALIAS_PREFIX) :])
     trashed = {tuple(row) for row in store.database.rows(connection, _TRASHED)}
     latest: dict[str, tuple[int, str]] = {}
     for (project, version), number in version_numbers(store, connection, refs).items():
@@ -125,18 +127,18 @@ def version_aliases(
     return {ref: sorted(found) for ref, found in aliases.items()}
 
 
-def _places(refs: Iterable[tuple[str, str]]) -> list[str]:
+def _version_places(refs: Iterable[tuple[str, str]]) -> list[str]:
     return sorted({project for project, run in refs if kind_of(project, run) in _KINDS})
 
 
-def _numbered(
+def _load_number_claims(
     store: Store, connection: sa.Connection, places: Sequence[str]
 ) -> dict[str, list[tuple[Any, ...]]]:
     number = store.numbers.number(connection, VERSION)
-    return _found(store, connection, _CLAIMS, -1 if number is None else number, places)
+    return _load_claims(store, connection, _CLAIMS, -1 if number is None else number, places)
 
 
-def _found(
+def _load_claims(
     store: Store,
     connection: sa.Connection,
     statement: sa.Select[Any],
@@ -144,7 +146,7 @@ def _found(
     places: Sequence[str],
 ) -> dict[str, list[tuple[Any, ...]]]:
     claims: dict[str, list[tuple[Any, ...]]] = {}
-    for some in in_parts(places, _AT_ONCE):
+    for some in in_parts(places, _PLACES_PER_QUERY):
         for project, *claim in store.database.rows(connection, statement, path=path, **some):
             claims.setdefault(project, []).append(tuple(claim))
     return claims
@@ -154,7 +156,7 @@ def _assigned_numbers(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
     numbers: dict[str, int] = {}
     late: list[tuple[str, int]] = []
     taken: set[int] = set()
-    for version, number, *_ in sorted(claims, key=_order):
+    for version, number, *_ in sorted(claims, key=_claim_order):
         if number is None or not 0 < number <= MOST_NUMBER:
             continue
         if number in taken:
@@ -170,14 +172,14 @@ def _assigned_numbers(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
     return numbers
 
 
-def _order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
+def _claim_order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
     version, _, at, uid, place = claim
     return at or 0, bytes(uid or b""), place or 0, version
 
 
 _MARGIN_NS: Final = 60 * 10**9
 """Margin for different clocks and transfer times, in nanoseconds."""
-_PART: Final = 900
+_RUNS_PER_QUERY: Final = 900
 _row: Final = schema.attribute.c
 
 
@@ -188,9 +190,9 @@ def recent_paths(
     numbers = numbers_of(store, connection, refs) if refs else {}
     listed = list(numbers)
     found: dict[tuple[str, str], set[int]] = {}
-    for start in range(0, len(listed), _PART):
+    for start in range(0, len(listed), _RUNS_PER_QUERY):
         statement = sa.select(_row.run, _row.path).where(
-            _row.run.in_(listed[start : start + _PART]), _row.t >= since_ns - _MARGIN_NS
+            _row.run.in_(listed[start : start + _RUNS_PER_QUERY]), _row.t >= since_ns - _MARGIN_NS
         )
         for run, path in store.database.query(connection, statement):
             found.setdefault(numbers[run], set()).add(path)
@@ -198,9 +200,9 @@ def recent_paths(
     return {ref: sorted(names[path] for path in paths) for ref, paths in found.items()}
 
 
-_LONG: Final = sa.case((_row.type == "text", _row.registers))
+_LONG_TEXT: Final = sa.case((_row.type == "text", _row.registers))
 """Record of a text that is too long for the column; NULL for other types."""
-_SHOWN: Final = (_row.type, _row["class"], _row.number, _row.whole, _row.text, _LONG)
+_SHOWN: Final = (_row.type, _row["class"], _row.number, _row.whole, _row.text, _LONG_TEXT)
 _SPREAD: Final = [each(column) for column in _SHOWN for each in (sa.func.min, sa.func.max)]
 _FIELDS: Final = (
     sa.select(_row.path, _row.family, sa.func.count(), *_SPREAD)
@@ -216,8 +218,8 @@ def run_fields(
 ) -> list[RunField]:
     """Return the fields of runs whose path contains a text (case-insensitive), sorted by path."""
     found: dict[tuple[int, int], list[Any]] = {}
-    for start in range(0, len(numbers), _PART):
-        some = numbers[start : start + _PART]
+    for start in range(0, len(numbers), _RUNS_PER_QUERY):
+        some = numbers[start : start + _RUNS_PER_QUERY]
         for path, family, count, *spread in store.database.query(
             connection, _FIELDS.where(_row.run.in_(some))
         ):
@@ -229,7 +231,7 @@ def run_fields(
     wanted = contains.lower()
     found = {key: one for key, one in found.items() if wanted in names[key[0]].lower()}
     sets = {path for path, family in found if family == FAMILY_NUMBERS["string_set"]}
-    elements = _elements(store, connection, numbers, sets)
+    elements = _load_elements(store, connection, numbers, sets)
     fields = [
         RunField(
             names[path],
@@ -257,15 +259,15 @@ def _merge_counts(one: list[Any], other: list[Any]) -> list[Any]:
     return found
 
 
-def _elements(
+def _load_elements(
     store: Store, connection: sa.Connection, numbers: Sequence[int], paths: set[int]
 ) -> dict[int, set[frozenset[str]]]:
     found: dict[int, dict[int, set[str]]] = {path: {} for path in paths}
     listed = sorted(paths)
-    for start in range(0, len(numbers) if paths else 0, _PART // 2):
-        some = _ELEMENTS.where(_element.run.in_(numbers[start : start + _PART // 2]))
-        for first in range(0, len(listed), _PART // 2):
-            part = some.where(_element.path.in_(listed[first : first + _PART // 2]))
+    for start in range(0, len(numbers) if paths else 0, _RUNS_PER_QUERY // 2):
+        some = _ELEMENTS.where(_element.run.in_(numbers[start : start + _RUNS_PER_QUERY // 2]))
+        for first in range(0, len(listed), _RUNS_PER_QUERY // 2):
+            part = some.where(_element.path.in_(listed[first : first + _RUNS_PER_QUERY // 2]))
             for run, path, value in store.database.query(connection, part):
                 found[path].setdefault(run, set()).add(value)
     return {
@@ -275,11 +277,11 @@ def _elements(
 
 
 _NAME: Final = "sys/name"
-_MARKS: Final = {"model_version": "-", "artifact": ":"}
+_SEPARATORS: Final = {"model_version": "-", "artifact": ":"}
 """Separators between a name and a version number."""
 
 
-def _names(path: Any, kind: Any) -> sa.Select[Any]:
+def _select_names(path: Any, kind: Any) -> sa.Select[Any]:
     here = sa.and_(_row.run == _run.id, _row.path == path, _row.visible == 1, _row.type == "string")
     return (
         sa.select(_run.project, _run.name, _row.text, _run.created, _run.trashed, _run.sys_id)
@@ -288,7 +290,7 @@ def _names(path: Any, kind: Any) -> sa.Select[Any]:
     )
 
 
-_NAMES: Final = _names(sa.bindparam("path"), sa.bindparam("kind"))
+_NAMES: Final = _select_names(sa.bindparam("path"), sa.bindparam("kind"))
 
 
 def names_of(store: Store, connection: sa.Connection, refs: Sequence[Ref]) -> list[str]:
@@ -320,15 +322,15 @@ def run_names(
     if within is None:
         rows = store.database.rows(connection, _NAMES, path=path, kind=kind)
     else:
-        rows = store.database.query(connection, _names(path, kind).where(within))
+        rows = store.database.query(connection, _select_names(path, kind).where(within))
     found = [
         RunName(project, run, name, created, bool(trashed), sys_id)
         for project, run, name, created, trashed, sys_id in rows
     ]
-    if kind in _MARKS:
+    if kind in _SEPARATORS:
         numbers = version_numbers(store, connection, [one.ref for one in found])
         found = [
-            one._replace(name=f"{model_key(*one.ref)}{_MARKS[kind]}{numbers[one.ref]}")
+            one._replace(name=f"{model_key(*one.ref)}{_SEPARATORS[kind]}{numbers[one.ref]}")
             if one.ref in numbers
             else one
             for one in found

@@ -55,17 +55,17 @@ def traceback_of(run: RunState, paths: Iterable[str]) -> str | None:
     return None if best is None or order(best) < 0 else best
 
 
-_QUIET_NS: Final = 60 * 10**9
+_MIN_HANG_NS: Final = 60 * 10**9
 """Minimum pause between two records that counts as a hang, in nanoseconds."""
-_MANY_PAUSES: Final = 20
+_MIN_HANG_PAUSES: Final = 20
 """Minimum multiple of the mean pause that counts as a hang."""
 _MAX_RANKS: Final = 1 << 16
 """Maximum number of ranks examined, because headers are untrusted."""
-_SILENT: Final = ("killed", "lost")
+_UNREPORTED: Final = ("killed", "lost")
 """States of ranks that ended without a report."""
-_NO_REASON: Final = (GONE, LOST)
+_PLAIN_REASONS: Final = (GONE, LOST)
 """Crash reasons without additional information."""
-_RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
+_RANK_PREFIX: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
 
 
 def rank_statuses(
@@ -91,27 +91,27 @@ def rank_statuses(
         if not _is_past(journals, present, earlier)
     }
     evidence = Evidence(now_ns=now_ns, here=here)
-    spoke = [
+    statuses_found = [
         _status(rank, journals, everything, now_ns, evidence) for rank, journals in current.items()
     ]
-    size = _expected([journals[0].header for journals in current.values()], world_size)
-    begun = min((one.first_t for one in spoke), default=now_ns)
-    if now_ns - begun < _QUIET_NS and any(one.state == "running" for one in spoke):
+    size = _expected_ranks([journals[0].header for journals in current.values()], world_size)
+    begun = min((one.first_t for one in statuses_found), default=now_ns)
+    if now_ns - begun < _MIN_HANG_NS and any(one.state == "running" for one in statuses_found):
         size = 0  # other ranks may still start
-    spoke += [
+    statuses_found += [
         RankStatus(rank, None, None, (), "missing", "", 0, 0, None, None)
         for rank in range(size)
         if rank not in current
     ]
-    return sorted(spoke, key=attrgetter("rank"))
+    return sorted(statuses_found, key=attrgetter("rank"))
 
 
-def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) -> int:
+def _expected_ranks(headers: Collection[Mapping[str, Any]], world_size: int | None) -> int:
     """Return the number of ranks that record; 0 if only rank 0 records or it is not known."""
     if not any(header.get("ranks") == "all" for header in headers):
         return 0
-    told = [size for header in headers if isinstance(size := header.get("world_size"), int)]
-    return min(max(told, default=world_size or 0), _MAX_RANKS)
+    sizes = [size for header in headers if isinstance(size := header.get("world_size"), int)]
+    return min(max(sizes, default=world_size or 0), _MAX_RANKS)
 
 
 def waiting_ranks(
@@ -125,11 +125,11 @@ def waiting_ranks(
     still = {one.rank for one in statuses if one.state == "hangs"}
     steps: dict[str, dict[int, float]] = {}
     for path, step in last_steps.items():
-        match = _RANK.search(path)
+        match = _RANK_PREFIX.search(path)
         rank = int(match.group(1)) if match else 0
         if rank in still:
-            steps.setdefault(_RANK.sub("", path, count=1), {})[rank] = step
-    unheard = {one.rank for one in statuses if one.last_t < now_ns - SETTLE_NS}
+            steps.setdefault(_RANK_PREFIX.sub("", path, count=1), {})[rank] = step
+    without_heartbeat = {one.rank for one in statuses if one.last_t < now_ns - SETTLE_NS}
     behind = {
         rank
         for of_ranks in steps.values()
@@ -137,7 +137,7 @@ def waiting_ranks(
         for rank, step in of_ranks.items()
         if step < max(of_ranks.values())
     }
-    hang = still & (unheard | behind) or still
+    hang = still & (without_heartbeat | behind) or still
     return [replace(one, state="waits") if one.rank in still - hang else one for one in statuses]
 
 
@@ -189,8 +189,11 @@ def _status(
     last_t = max(one.seen for one in journals)
     state = _state(said, journals[0], rows, now_ns, evidence)
     ended = state not in ("running", "hangs")
-    why = _why(said) if state in ("failed", "interrupted") else ""
-    if state in _SILENT and (found := evidence.crash(header, last_t).reason) not in _NO_REASON:
+    why = _reason_of(said) if state in ("failed", "interrupted") else ""
+    if (
+        state in _UNREPORTED
+        and (found := evidence.crash(header, last_t).reason) not in _PLAIN_REASONS
+    ):
         why = found
     host, pid = header.get("host"), header.get("pid")
     return RankStatus(
@@ -203,7 +206,7 @@ def _status(
         first_t=began,
         last_t=last_t,
         row_t=row_t or None,
-        end_t=(last_t if state in _SILENT else said.get("t", last_t)) if ended else None,
+        end_t=(last_t if state in _UNREPORTED else said.get("t", last_t)) if ended else None,
     )
 
 
@@ -224,18 +227,18 @@ def _state(
         return "killed"
     if newest.seen < now_ns - SETTLE_NS:
         return "hangs" if alive else "lost"
-    return "hangs" if _rests(rows, now_ns) else "running"
+    return "hangs" if _has_stalled(rows, now_ns) else "running"
 
 
-def _rests(rows: list[JournalState], now_ns: int) -> bool:
+def _has_stalled(rows: list[JournalState], now_ns: int) -> bool:
     count = sum(one.rows for one in rows)
     if not count:
         return False
     last = max(one.local_time(one.last_row_t) for one in rows if one.rows)
     first = min(one.local_time(one.first_row_t) for one in rows if one.rows)
-    return now_ns - last > max(_QUIET_NS, _MANY_PAUSES * (last - first) // count)
+    return now_ns - last > max(_MIN_HANG_NS, _MIN_HANG_PAUSES * (last - first) // count)
 
 
-def _why(said: Mapping[str, Any]) -> str:
+def _reason_of(said: Mapping[str, Any]) -> str:
     error = said.get("error")
     return error_text(error) if isinstance(error, Mapping) else str(said.get("signal") or "")

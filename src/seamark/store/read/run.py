@@ -48,7 +48,7 @@ __all__ = ["RunReader"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_NAMED: Final = (
+_SELECT_PATHS: Final = (
     sa.select(schema.journal_path.c.journal, schema.journal_path.c.path)
     .distinct()
     .where(schema.journal_path.c.run == sa.bindparam("run"))
@@ -58,14 +58,14 @@ _RESUMABLE: Final = frozenset({CRASHED, "interrupted", "suspended"})
 _WORLD_SIZE: Final = "distributed/world_size"
 
 
-def _question(
+def _with_snapshot(
     answer: Callable[Concatenate[RunReader, Snapshot, P], T],
 ) -> Callable[Concatenate[RunReader, P], T]:
     """Pass a snapshot to a method; calling it may raise `RunNotFoundError`."""
 
     @wraps(answer)
     def ask(self: RunReader, /, *args: P.args, **named: P.kwargs) -> T:
-        found: T = self._guarded(partial(self._answer, answer, *args, **named))
+        found: T = self._guarded(partial(self._call_with_snapshot, answer, *args, **named))
         return found
 
     return ask
@@ -103,23 +103,23 @@ class RunReader:
         self._now_ns = now_ns
         self._guarded = guarded
         self._crash: tuple[tuple[str, int], Crash] | None = None
-        self._held: Snapshot | None = None
+        self._snapshot: Snapshot | None = None
 
     @property
     def now_ns(self) -> int:
         """Current time by the clock of the reader, nanoseconds since the Unix epoch."""
         return self._now_ns()
 
-    def _answer(self, answer: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _call_with_snapshot(self, answer: Callable[..., T], *args: Any, **named: Any) -> T:
         store = self._find_store()
         with store.database.reading() as connection:
             try:
-                held = self._held
+                held = self._snapshot
                 if held is None or held.connection is not connection:
-                    held = self._held = self._load_run(store, connection)
+                    held = self._snapshot = self._load_run(store, connection)
                 return answer(self, held, *args, **named)
             except BaseException:
-                self._held = store.last = None  # a change may have been interrupted
+                self._snapshot = store.last = None  # a change may have been interrupted
                 raise
 
     def _load_run(self, store: Store, connection: sa.Connection) -> Snapshot:
@@ -131,7 +131,7 @@ class RunReader:
 
     # ------------------------------------------------------------------ attributes
 
-    @_question
+    @_with_snapshot
     def attributes(self, seen: Snapshot, namespace: str = "") -> list[Attribute]:
         """Return the visible attributes at and below a path, sorted by path."""
         if namespace:
@@ -149,7 +149,7 @@ class RunReader:
         found |= seen.of_line(lambda path: is_inside(path, namespace))
         return [found[path] for path in sorted(found)]
 
-    @_question
+    @_with_snapshot
     def attribute(self, seen: Snapshot, path: str) -> Attribute | None:
         """Return the attribute at a path, or None."""
         if path.startswith(DERIVED_BELOW):
@@ -158,7 +158,7 @@ class RunReader:
                     return Attribute(path, "atom", kind, value)
         return seen.shown(path)
 
-    @_question
+    @_with_snapshot
     def has(self, seen: Snapshot, path: str) -> bool:
         """Return whether there is a visible value at or below a path."""
         seen.state.need((), [path])
@@ -168,16 +168,16 @@ class RunReader:
             return True
         return any(is_inside(derived, path) for derived, _, _ in self._derived(seen))
 
-    @_question
+    @_with_snapshot
     def series_paths(self, seen: Snapshot) -> list[str]:
         """Return the paths with a visible float series, sorted."""
         return sorted(path for path, family in seen.families().items() if family == FLOATS)
 
-    @_question
+    @_with_snapshot
     def series_writers(self, seen: Snapshot) -> dict[str, set[str]]:
         """Return the ids of the writers that recorded numbers, by path."""
         writers = {one.number: one.writer for one in seen.state.journals.values()}
-        rows = seen.rows(_NAMED)
+        rows = seen.rows(_SELECT_PATHS)
         paths = seen.store.numbers.paths(seen.connection, {path for _, path in rows})
         found: dict[str, set[str]] = {}
         for journal, path in rows:
@@ -192,13 +192,13 @@ class RunReader:
             if one.header.get("owner", True) or one.header.get("rank")
         }
 
-    @_question
+    @_with_snapshot
     def families(self, seen: Snapshot) -> dict[str, str]:
         """Return the family of each path, sorted by path, without reading values."""
         derived = {path: "atom" for path, _, _ in self._derived(seen)}
         return dict(sorted((seen.families() | derived).items()))
 
-    @_question
+    @_with_snapshot
     def some(self, seen: Snapshot, paths: Collection[str]) -> list[Attribute]:
         """Return the attributes at paths, in the given order, without missing ones."""
         seen.state.need(paths)
@@ -215,19 +215,19 @@ class RunReader:
         return found
 
     @property
-    @_question
+    @_with_snapshot
     def state(self, seen: Snapshot) -> str:
         """State of the run; ``"crashed"`` if it is recorded as running but no longer runs."""
         return seen.stated()
 
-    @_question
+    @_with_snapshot
     def is_resumable(self, seen: Snapshot) -> bool:
         """Return whether the run can be resumed: it has not ended for good, and no owner lives."""
         state, is_here = seen.stated(), seen.store.here
         lives = any(is_live(one, seen.now_ns, here=is_here) for one in seen.owners)
         return state == "created" or (state in _RESUMABLE and not lives)
 
-    @_question
+    @_with_snapshot
     def crash(self, seen: Snapshot) -> Crash | None:
         """Return the cause of a crash of the training process; None unless the run crashed."""
         return self._crash_of(seen)
@@ -248,7 +248,7 @@ class RunReader:
         return Derived(seen, self._crash_of(seen))
 
     @property
-    @_question
+    @_with_snapshot
     def reason(self, seen: Snapshot) -> str:
         """Cause of the last recorded state of the run: an error or a signal; empty if unknown."""
         record = seen.state.state[1]
@@ -258,7 +258,7 @@ class RunReader:
         return signal if isinstance(signal, str) else ""
 
     @property
-    @_question
+    @_with_snapshot
     def signal(self, seen: Snapshot) -> str:
         """Signal that caused the last recorded state; empty if there is none, or an error."""
         record = seen.state.state[1]
@@ -266,27 +266,27 @@ class RunReader:
         return signal if isinstance(signal, str) and not isinstance(error, Mapping) else ""
 
     @property
-    @_question
+    @_with_snapshot
     def traceback(self, seen: Snapshot) -> str | None:
         """Path of the traceback of the run's end; see `traceback_of`."""
         return traceback_of(seen.state, seen.families())
 
-    @_question
+    @_with_snapshot
     def problems(self, seen: Snapshot) -> dict[str, Any]:
         """Return the problems of the run, by name, without empty ones."""
         return self._derived(seen).problems()
 
-    @_question
+    @_with_snapshot
     def has_failed(self, seen: Snapshot) -> bool:
         """Return whether a process that owned the run recorded a failure."""
         return any(one.said.get("state") == "failed" for one in seen.owners)
 
-    @_question
+    @_with_snapshot
     def ranks(self, seen: Snapshot) -> list[RankStatus]:
         """Return the status of each current rank of the run, sorted by rank."""
         seen.state.need([_WORLD_SIZE])
-        told = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
-        size = getattr(told, "value", None)
+        size_state = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
+        size = getattr(size_state, "value", None)
         now_ns, world_size = seen.now_ns, size if isinstance(size, int) else None
         found = rank_statuses(seen.state, now_ns, world_size, here=seen.store.here)
         if sum(one.state == "hangs" for one in found) > 1:
@@ -299,7 +299,7 @@ class RunReader:
             found = waiting_ranks(found, steps, now_ns)
         return found
 
-    @_question
+    @_with_snapshot
     def journals(self, seen: Snapshot) -> list[JournalInfo]:
         """Return information about every journal, sorted by writer."""
         found = sorted(seen.state.journals.values(), key=lambda journal: journal.writer)
@@ -331,7 +331,7 @@ class RunReader:
         """
         return self.many_points([path], attempt, limit=limit)[path]
 
-    @_question
+    @_with_snapshot
     def many_points(
         self,
         seen: Snapshot,
@@ -343,7 +343,7 @@ class RunReader:
         """Return the points of several float series; see `points`."""
         return seen.floats(list(dict.fromkeys(paths)), check_attempt(attempt), limit)
 
-    @_question
+    @_with_snapshot
     def points_part(
         self,
         seen: Snapshot,
@@ -360,13 +360,13 @@ class RunReader:
             seen.store, seen.connection, shares, path, most, after=after, last=last
         )
 
-    @_question
+    @_with_snapshot
     def curve(self, seen: Snapshot, path: str, points: int, attempt: Attempt = "latest") -> Curve:
         """Return the curve of a float series, with at most ``points`` representative points."""
         shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
         return read_curve(seen.store, seen.connection, shares, path, points)
 
-    @_question
+    @_with_snapshot
     def drawing(
         self,
         seen: Snapshot,
@@ -388,7 +388,7 @@ class RunReader:
         found = read_drawing(seen.store, seen.connection, shares, path, wanted, created)
         return found.since(since)
 
-    @_question
+    @_with_snapshot
     def begins(
         self,
         seen: Snapshot,
@@ -412,13 +412,13 @@ class RunReader:
             if some
         }
 
-    @_question
+    @_with_snapshot
     def texts(self, seen: Snapshot, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series; see `points`."""
         found = seen.points_of(path, "string_series", check_attempt(attempt))
         return [TextPoint(step, value, time_ns, number) for step, value, time_ns, number in found]
 
-    @_question
+    @_with_snapshot
     def text_page(
         self,
         seen: Snapshot,
@@ -435,7 +435,7 @@ class RunReader:
             seen.store, seen.connection, seen.run, self._sources, file, list(paths), begin
         )
 
-    @_question
+    @_with_snapshot
     def text_begin(
         self,
         seen: Snapshot,
@@ -464,7 +464,7 @@ class RunReader:
             points=points,
         )
 
-    @_question
+    @_with_snapshot
     def files(self, seen: Snapshot, path: str, attempt: Attempt = "latest") -> list[FilePoint]:
         """Return the points of a file series; see `points`."""
         found = seen.points_of(path, "file_series", check_attempt(attempt))
@@ -475,7 +475,7 @@ class RunReader:
             for step, value, time_ns, number in found
         ]
 
-    @_question
+    @_with_snapshot
     def histograms(
         self,
         seen: Snapshot,
@@ -489,7 +489,7 @@ class RunReader:
             for step, value, time_ns, number in found
         ]
 
-    @_question
+    @_with_snapshot
     def last(self, seen: Snapshot, path: str) -> Any:
         """Return the last value or `HistogramPoint` of a series; None if there is none.
 

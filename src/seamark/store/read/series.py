@@ -59,10 +59,10 @@ __all__ = [
     "unpacked",
 ]
 
-_WHOLE_BYTES: Final = 1 << 17
+_MAX_WHOLE_BYTES: Final = 1 << 17
 """Size up to which a journal is read in one piece, in bytes."""
-_BEHIND: Final = 1 << 62
-_NO_TIME: Final = -(1 << 64)
+_NO_PLACE: Final = 1 << 62
+_NEVER_NS: Final = -(1 << 64)
 
 log = logging.getLogger("seamark")
 
@@ -75,7 +75,7 @@ class Piece(NamedTuple):
     value: Floats
     t: Ints
     time: Ints
-    place: int = _BEHIND
+    place: int = _NO_PLACE
     """Offset of its group in the journal, in bytes; beyond all offsets if it is in no group."""
 
     def part(self, seen: Any) -> Piece:
@@ -98,17 +98,17 @@ def read_floats(
     """
     found: dict[str, list[Piece]] = {path: [] for path in paths}
     for share in shares:
-        wanted = [path for path in paths if _may_need(share, path, found[path], limit)]
+        wanted = [path for path in paths if _may_contribute(share, path, found[path], limit)]
         if wanted:
             _add_floats(store, connection, share, wanted, found, limit)
-    return {path: _assembled(pieces, limit) for path, pieces in found.items()}
+    return {path: _merge_pieces(pieces, limit) for path, pieces in found.items()}
 
 
-def _may_need(share: Share, path: str, nearer: list[Piece], limit: int | None) -> bool:
+def _may_contribute(share: Share, path: str, nearer: list[Piece], limit: int | None) -> bool:
     end = share.end(path)
     if end == np.inf or limit is None:
         return end > -np.inf
-    least = _least_of_last(nearer, limit)
+    least = _first_of_last_steps(nearer, limit)
     return end > -np.inf and (least is None or least <= end)
 
 
@@ -184,7 +184,7 @@ def read_floats_part(
     None starts a series, at the ``last`` points if given. The series also restarts if hidden points
     have changed. New points are returned if they are after the points already read.
     """
-    series = _Parts(store, connection, shares, path)
+    series = _PartReader(store, connection, shares, path)
     begins = after is None or after.hidden != series.hidden
     begin, skip = -np.inf, 0
     if after is not None and not begins:
@@ -205,14 +205,16 @@ def read_floats_part(
     return Part(part, begins, Mark(step, done, series.hidden))
 
 
-class _Parts:
+class _PartReader:
     def __init__(
         self, store: Store, connection: sa.Connection, shares: Sequence[Share], path: str
     ) -> None:
         self._store, self._connection, self._path = store, connection, path
         self._shares = [share for share in shares if share.end(path) > -np.inf]
         self._spans = [shown_journals(share) for share in self._shares]
-        self.hidden = zlib.crc32(repr([self._hidden(share) for share in self._shares]).encode())
+        self.hidden = zlib.crc32(
+            repr([self._hiding_facts(share) for share in self._shares]).encode()
+        )
         self._tails = [
             kept
             for share in self._shares
@@ -221,21 +223,21 @@ class _Parts:
         ]
         self._number = store.numbers.known(connection, [path]).get(path)
 
-    def _hidden(self, share: Share) -> Any:
+    def _hiding_facts(self, share: Share) -> Any:
         state = share.run.state
         spans = sorted(
             (journal.uid, *span_of(state, journal, share.attempt))
             for journal in state.journals.values()
         )
-        ending = [(uid, *one) for uid, *one in spans if one != [0, _FOREVER]]
+        ending = [(uid, *one) for uid, *one in spans if one != [0, _NO_END]]
         end = () if share.ends is None else (share.run.name, share.end(self._path))
         return (share.after(self._path), ending, *end)
 
     def read(self, begin: float, wanted: int, end: float | None = None) -> tuple[Points, bool]:
         # Reads at least "wanted" points if there are enough, or all points up to the step "end".
-        pieces = [kept for one in self._tails if len((kept := _from(one, begin)).step)]
+        pieces = [kept for one in self._tails if len((kept := _points_from(one, begin)).step)]
         horizon = np.inf
-        for at, journal, place, low, high in self._groups():
+        for at, journal, place, low, high in self._sorted_bounds():
             if high < begin or journal not in self._spans[at]:
                 continue
             if low > end if end is not None else _count_below(pieces, low) >= wanted:
@@ -251,14 +253,14 @@ class _Parts:
                 place,
             )
             piece = unpacked(*self._spans[at][journal], group)
-            pieces.append(_from(shown(share, self._path, piece), begin))
+            pieces.append(_points_from(shown(share, self._path, piece), begin))
         if end is not None:
             pieces = [one.part(one.step <= end) for one in pieces]
         elif horizon < np.inf:
             pieces = [one.part(one.step < horizon) for one in pieces]
-        return _assembled([one for one in pieces if len(one.step)], None), horizon < np.inf
+        return _merge_pieces([one for one in pieces if len(one.step)], None), horizon < np.inf
 
-    def _groups(self) -> list[tuple[int, int, int, float, float]]:
+    def _sorted_bounds(self) -> list[tuple[int, int, int, float, float]]:
         found = []
         for at, share in enumerate(self._shares):
             chunked = any(journal.chunked for journal, _ in self._spans[at].values())
@@ -270,7 +272,7 @@ class _Parts:
         return sorted(found, key=itemgetter(3))
 
 
-def _from(piece: Piece, begin: float) -> Piece:
+def _points_from(piece: Piece, begin: float) -> Piece:
     return piece if begin == -np.inf else piece.part(piece.step >= begin)
 
 
@@ -292,7 +294,7 @@ def tail_pieces(
             continue
         wanted = frozenset(paths)
         for batch in _tail_batches(store, connection, share.run, journal, share.sources, wanted):
-            for path, piece in _pieces(journal, batch, span):
+            for path, piece in _split_batch(journal, batch, span):
                 found[path].append(piece)
     return found
 
@@ -307,13 +309,13 @@ def _last_groups(
 ) -> Iterator[StoredGroup]:
     bounds = group_bounds(store.database, connection, run, number)
     for journal, place, _, high, _ in sorted(bounds, key=itemgetter(3), reverse=True):
-        least = _least_of_last(pieces, limit)
+        least = _first_of_last_steps(pieces, limit)
         if least is not None and high < least:
             return
         yield load_group(store.database, connection, run, number, journal, place)
 
 
-def _least_of_last(pieces: list[Piece], limit: int) -> float | None:
+def _first_of_last_steps(pieces: list[Piece], limit: int) -> float | None:
     if sum(len(piece.step) for piece in pieces) < limit:
         return None
     steps = np.concatenate([piece.step for piece in pieces])
@@ -327,8 +329,8 @@ class Span(NamedTuple):
     end: float
 
 
-_FOREVER: Final = float("inf")
-EVERYTHING: Final = Span(0, _FOREVER)
+_NO_END: Final = float("inf")
+EVERYTHING: Final = Span(0, _NO_END)
 
 
 def span_of(run: RunState, journal: JournalState, attempt: int | str) -> Span:
@@ -336,18 +338,18 @@ def span_of(run: RunState, journal: JournalState, attempt: int | str) -> Span:
     if attempt == "all":
         return EVERYTHING
     if attempt == "replaced":
-        return Span(run.cut(journal, None), _FOREVER)
+        return Span(run.cut(journal, None), _NO_END)
     return Span(0, run.cut(journal, attempt if isinstance(attempt, int) else None))
 
 
-def _within(offsets: Ints, span: Span) -> slice:
+def _slice_within(offsets: Ints, span: Span) -> slice:
     if not len(offsets) or (offsets[0] >= span.begin and offsets[-1] < span.end):
         return slice(None)
     return slice(*np.searchsorted(offsets, span).tolist())
 
 
-def _pieces(journal: JournalState, batch: RowBatch, span: Span) -> Iterator[tuple[str, Piece]]:
-    seen = _within(batch.offset, span)
+def _split_batch(journal: JournalState, batch: RowBatch, span: Span) -> Iterator[tuple[str, Piece]]:
+    seen = _slice_within(batch.offset, span)
     first, end, _ = seen.indices(len(batch.offset))
     for path, (rows, values) in batch.series.items():
         if rows is None:
@@ -372,7 +374,7 @@ def unpacked(journal: JournalState, span: Span, group: StoredGroup) -> Piece:
     piece = Piece(journal, group.steps(), group.values(), t, group.times(t), group.place)
     if span.begin <= group.place and span.end >= journal.chunked:
         return piece
-    return piece.part(_within(group.offsets(), span))
+    return piece.part(_slice_within(group.offsets(), span))
 
 
 def shown(share: Share, path: str, piece: Piece) -> Piece:
@@ -383,13 +385,13 @@ def shown(share: Share, path: str, piece: Piece) -> Piece:
 
 def newer(piece: Piece, after: Key) -> Piece:
     """Return the points that are not hidden by a delete or clear with this key."""
-    if after[0] == _NO_TIME or not len(piece.t) or piece.t.min() > after[0]:
+    if after[0] == _NEVER_NS or not len(piece.t) or piece.t.min() > after[0]:
         return piece
     kept = piece.t >= after[0] if piece.journal.uid > after[1] else piece.t > after[0]
     return piece.part(kept)
 
 
-def _assembled(pieces: list[Piece], limit: int | None) -> Points:
+def _merge_pieces(pieces: list[Piece], limit: int | None) -> Points:
     if not pieces:
         return Points(np.empty(0), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
     uids = sorted({piece.journal.uid for piece in pieces})
@@ -398,10 +400,10 @@ def _assembled(pieces: list[Piece], limit: int | None) -> Points:
     if len(uids) == 1:
         pieces.sort(key=lambda piece: int(piece.t[0]))
     step, value, t = (
-        _joined([column(piece) for piece in pieces]) for column in map(itemgetter, (1, 2, 3))
+        _concatenate([column(piece) for piece in pieces]) for column in map(itemgetter, (1, 2, 3))
     )
     own = any(piece.time is not piece.t for piece in pieces)
-    time = _joined([piece.time for piece in pieces]) if own else t
+    time = _concatenate([piece.time for piece in pieces]) if own else t
     sizes = [len(piece.step) for piece in pieces]
     attempts = [-1 if one.journal.attempt is None else one.journal.attempt for one in pieces]
     attempt = np.repeat(np.array(attempts, np.int64), sizes)
@@ -417,7 +419,7 @@ def _assembled(pieces: list[Piece], limit: int | None) -> Points:
     return Points(step[last], value[last], time[last], attempt[last])
 
 
-def _joined(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def _concatenate(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -437,7 +439,7 @@ def _tail_batches(
     names = Names()
     if journal.chunked:
         names = names_before(store, run.number or 0, journal.number, journal.chunked, connection)
-    if not journal.chunked and journal.offset <= _WHOLE_BYTES:
+    if not journal.chunked and journal.offset <= _MAX_WHOLE_BYTES:
         found = _small_batches(journal, sources, paths)
         if found is not None:
             yield from found
@@ -459,7 +461,7 @@ def _small_batches(
         with contextlib.closing(sources(journal.file)) as source:
             data = source.pread(journal.offset - start, start)
     except OSError as error:
-        _warn(journal, error)
+        _warn_unreadable(journal, error)
         return []
     frames, end, _ = walk(data, salt_of(journal.uid))
     if start + end < journal.offset:
@@ -467,7 +469,7 @@ def _small_batches(
     return decode(Block(start, data, frames, start + end), Names(), paths).batches
 
 
-def _warn(journal: JournalState, error: OSError) -> None:
+def _warn_unreadable(journal: JournalState, error: OSError) -> None:
     journal.stopped = UNREADABLE
     log.warning("seamark: points of %s cannot be read: %s", journal.file, error)
 
@@ -481,5 +483,5 @@ def journal_reader(journal: JournalState, sources: Sources) -> Iterator[JournalR
         with JournalReader(sources(journal.file), walk=walk, block_bytes=size) as reader:
             yield reader
     except OSError as error:
-        _warn(journal, error)
+        _warn_unreadable(journal, error)
         yield None

@@ -53,11 +53,11 @@ __all__ = ["DERIVED_BELOW", "FLOATS", "Derived", "Snapshot", "gaps_of", "problem
 
 
 _cells: Final = schema.attribute.c
-_OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
-_HIDDEN: Final = (
+_SELECT_OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
+_SELECT_HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
 )
-_COPY: Final = "journal/"
+_COPY_PREFIX: Final = "journal/"
 """Prefix of the file names of diverged copies among the conflicts."""
 DERIVED_BELOW: Final = ("sys/", "monitoring/seamark/", TAGS)
 """Prefixes of the paths of derived attributes."""
@@ -75,7 +75,7 @@ class Derived:
         seen, run, kind = self._seen, self._seen.state, kind_of(*self._ref)
         run.need(["sys/trashed"])
         facts = run_columns(run)
-        ((owner,),) = seen.rows(_OWNER)
+        ((owner,),) = seen.rows(_SELECT_OWNER)
         yield "sys/id", "string", facts["sys_id"] or seen.run.name
         yield "sys/owner", "string", facts["owner"] or str(owner)
         if kind in ("run", "project"):
@@ -98,9 +98,9 @@ class Derived:
                 yield ALIASES, "json", found
             if number := version_numbers(seen.store, seen.connection, [self._ref]).get(self._ref):
                 yield VERSION, "int", number
-        yield from self._concluded()
+        yield from self._derive_from_all()
 
-    def _concluded(self) -> Iterator[tuple[str, str, Any]]:
+    def _derive_from_all(self) -> Iterator[tuple[str, str, Any]]:
         run, tags = self._seen.state, self._tags()
         for path, one in tags.items():
             yield path, one.type, one.value
@@ -145,7 +145,7 @@ class Derived:
 
     def _conflicts(self) -> dict[str, list[str]]:
         seen = self._seen
-        rows = seen.rows(_HIDDEN)
+        rows = seen.rows(_SELECT_HIDDEN)
         paths = seen.store.numbers.paths(seen.connection, [number for (number,) in rows])
         seen.state.need(paths.values())
         return seen.state.conflicts()
@@ -178,7 +178,7 @@ def problems(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any
     for journal in journals:
         for reason, count in journal.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
-    copies = {f"{_COPY}{name}": [one.file] for one in journals for name in one.diverged}
+    copies = {f"{_COPY_PREFIX}{name}": [one.file] for one in journals for name in one.diverged}
     found = {
         "dropped": dropped,
         "conflicts": {**conflicts, **copies},
@@ -195,7 +195,7 @@ def problems(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any
 
 FLOATS: Final = "float_series"
 _FLOATS_AT_ONCE: Final = 64
-_SHOWN: Final = (
+_SELECT_VISIBLE: Final = (
     sa.select(schema.path.c.path, _cells.family)
     .join(schema.path, schema.path.c.id == _cells.path)
     .where(_cells.run == sa.bindparam("run"), _cells.visible == 1)
@@ -252,7 +252,7 @@ class Snapshot:
 
     def families(self) -> dict[str, str]:
         """Return the family at each path, without derived attributes and without reading values."""
-        own = {path: NUMBER_FAMILIES[family] for path, family in self.rows(_SHOWN)}
+        own = {path: NUMBER_FAMILIES[family] for path, family in self.rows(_SELECT_VISIBLE)}
         return own | self.line.families()
 
     def shown(self, path: str) -> Attribute | None:
@@ -301,10 +301,10 @@ class Snapshot:
                 found[path] = Attribute(path, FLOATS, FLOATS, state.summary())
         for path, family in families.items():
             if family != FLOATS:
-                found[path] = Attribute(path, family, family, self._tail(path, family))
+                found[path] = Attribute(path, family, family, self._load_tail(path, family))
         return found
 
-    def _tail(self, path: str, family: str) -> SeriesTail:
+    def _load_tail(self, path: str, family: str) -> SeriesTail:
         points = self.points_of(path, family, "latest")
         if not points:
             return SeriesTail(None, 0, math.nan, math.nan)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["query_runs"]
 
 _DIFFERING: Final = ":differing"
-_FIRST: Final = (
+_FIRST_COLUMNS: Final = (
     "sys/id",
     "sys/name",
     "sys/state",
@@ -48,25 +48,31 @@ _FIRST: Final = (
     "sys/running_time",
     "sys/trashed",
 )
-_DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST[4:])
+_DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST_COLUMNS[4:])
 _SYSTEM: Final = (*_DERIVED, DETAIL, CRASH_REASON)
-_OF_TRAININGS: Final = frozenset(
+_RUN_ONLY_COLUMNS: Final = frozenset(
     {"sys/state", DETAIL, "sys/start_time", "sys/end_time", "sys/running_time"}
 )
 """Columns only for runs, not for models and versions."""
 _FAILED: Final = "sys/failed"
 """Path of the failure flag that every Neptune run has; only failed runs record it."""
-_NUMBERS: Final = frozenset({"float", "float_series", "statistic"})
-_LONG: Final = ("text", "string_series")
-_APART: Final = frozenset({"string_set", *_LONG})
+_NUMBER_TYPES: Final = frozenset({"float", "float_series", "statistic"})
+_LONG_TYPES: Final = ("text", "string_series")
+_SEPARATE_TYPES: Final = frozenset({"string_set", *_LONG_TYPES})
 """Types whose values are not stored in the columns of ``attribute``."""
 _MAX_LOOKUPS: Final = 900
 """Maximum number of runs looked up by their numbers."""
 
-_cell: Final = schema.attribute.c
+_attribute: Final = schema.attribute.c
 _ATTRIBUTES: Final = sa.select(
-    _cell.run, _cell.path, _cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text
-).where(_cell.visible == 1)
+    _attribute.run,
+    _attribute.path,
+    _attribute.type,
+    _attribute["class"],
+    _attribute.number,
+    _attribute.whole,
+    _attribute.text,
+).where(_attribute.visible == 1)
 
 At = tuple[str, str | None]
 """Path and aggregate of a series; None for the visible value."""
@@ -94,11 +100,11 @@ def query_runs(
         QueryError: If the query or a column has a syntax error, or a comparison or aggregate does
             not fit the types of the values.
     """
-    wanted = [] if callable(columns) else [_Wanted(column) for column in _columns(columns)]
+    wanted = [] if callable(columns) else [_Column(column) for column in _columns(columns)]
     chosen = choose(store, connection, selection, now_ns, unknown, counted=counted, facts=True)
     if callable(columns):
         found = columns(shared_paths(store, connection, chosen.numbers))
-        wanted = [_Wanted(column) for column in found]
+        wanted = [_Column(column) for column in found]
     known = _known_paths(store, connection, wanted)
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None
@@ -115,11 +121,11 @@ def query_runs(
     of_children = [one for one in wanted if one.is_of_children and one.field.path not in known]
     cells.read_children(of_children, selection)
     present = set(cells.paths())
-    doubtful = [one for one in wanted if one not in of_children and one.is_doubtful(present)]
-    if doubtful:
+    unchecked = [one for one in wanted if one not in of_children and one.needs_check(present)]
+    if unchecked:
         seen = in_projects(store, connection, selection.readable)
         checks = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
-        _check(doubtful, checks, (*_SYSTEM, *known))
+        _check_columns(unchecked, checks, (*_SYSTEM, *known))
     labels = _labels(wanted, cells)
     empty: list[Any] = [None] * len(chosen.numbers)
     shown = {label: cells.columns.get(at, empty) for label, at in labels.items()}
@@ -132,13 +138,13 @@ def _columns(columns: Iterable[str] | None) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns)
 
 
-class _Wanted:
+class _Column:
     def __init__(self, text: str) -> None:
         self.differing = isinstance(text, str) and text.endswith(_DIFFERING)
         self.text = text.removesuffix(_DIFFERING) if self.differing else text
         self.field = parse_field(self.text)
         self.aggregate = None if self.field.aggregate == "last" else self.field.aggregate
-        self.says_more = (self.field.aggregate, self.field.type) != (None, None)
+        self.is_qualified = (self.field.aggregate, self.field.type) != (None, None)
         self.pattern = "*" in self.text or "?" in self.text
         self.is_of_children = self.field.path.startswith(CHILDREN) and not self.pattern
 
@@ -148,17 +154,17 @@ class _Wanted:
             return [self.field.path]
         return list(filter(matcher(self.field.path), known))
 
-    def is_doubtful(self, present: Collection[str]) -> bool:
+    def needs_check(self, present: Collection[str]) -> bool:
         if self.pattern:
             return self.field.path != "*" and not self.paths(present)
-        return self.says_more or self.field.path not in present
+        return self.is_qualified or self.field.path not in present
 
     def label(self, path: str) -> str:
         return f"{path}:{self.field.aggregate}" if self.field.aggregate else path
 
 
 def _known_paths(
-    store: Store, connection: sa.Connection, wanted: Iterable[_Wanted]
+    store: Store, connection: sa.Connection, wanted: Iterable[_Column]
 ) -> dict[str, int]:
     if any(one.pattern for one in wanted):
         return store.numbers.everything(connection)
@@ -166,15 +172,17 @@ def _known_paths(
     return store.numbers.known(connection, paths.difference(_DERIVED))
 
 
-def _check(doubtful: Iterable[_Wanted], checks: KnownPaths, known: Collection[str]) -> None:
-    for one in doubtful:
+def _check_columns(
+    unchecked: Iterable[_Column], checks: KnownPaths, known: Collection[str]
+) -> None:
+    for one in unchecked:
         if one.pattern:
             checks.check_pattern(one.text, one.paths(known))
         else:
             checks.check_column(one.text, one.field)
 
 
-def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
+def _labels(wanted: list[_Column], cells: _Cells) -> dict[str, At]:
     labels: dict[str, At] = {"sys/id": ("sys/id", None)}
     ordered = cells.paths()
     for one in wanted:
@@ -215,10 +223,10 @@ class _Cells:
 
     def paths(self) -> list[str]:
         present = {path for path, aggregate in self.columns if aggregate is None}
-        first = [path for path in _FIRST if path in present]
+        first = [path for path in _FIRST_COLUMNS if path in present]
         return first + sorted(present.difference(first))
 
-    def _parts(
+    def _stream_rows(
         self, statement: sa.Select[Any], run: Any, path: Any
     ) -> Iterator[list[tuple[Any, ...]]]:
         # Rows of other runs may be included: if many runs are chosen, one scan of the table is
@@ -230,42 +238,42 @@ class _Cells:
             statement = statement.where(database.among(path, self._paths))
         return database.stream(self._connection, statement) if numbers else iter(())
 
-    def _rows(
+    def _iter_cells(
         self, statement: sa.Select[Any], run: Any, path: Any
     ) -> Iterator[tuple[int, list[Any], tuple[Any, ...]]]:
-        rows = [row for part in self._parts(statement, run, path) for row in part]
-        names = self._named({row[1] for row in rows})
+        rows = [row for part in self._stream_rows(statement, run, path) for row in part]
+        names = self._path_names({row[1] for row in rows})
         for number, path_number, *rest in sorted(rows, key=itemgetter(0, 1)):
             at, column = self._order.get(number), self.columns.get((names[path_number], None))
             if at is not None and column is not None:
                 yield at, column, tuple(rest)
 
-    def _named(self, numbers: Iterable[int]) -> dict[int, str]:
+    def _path_names(self, numbers: Iterable[int]) -> dict[int, str]:
         return self._store.numbers.paths(self._connection, list(numbers))
 
     def _read_attributes(self) -> None:
         by_number: dict[int, list[Any]] = {}
         size, apart, place_of = len(self._order), set[str](), self._order.get
-        for part in self._parts(_ATTRIBUTES, _cell.run, _cell.path):
+        for part in self._stream_rows(_ATTRIBUTES, _attribute.run, _attribute.path):
             for run, path, kind, klass, number, whole, text in part:
                 if (at := place_of(run)) is None:
                     continue
                 if (column := by_number.get(path)) is None:
                     column = by_number[path] = [None] * size
-                if number is not None and kind in _NUMBERS:
+                if number is not None and kind in _NUMBER_TYPES:
                     column[at] = number
                 elif kind == "string":
                     column[at] = text
-                elif kind in _APART:
+                elif kind in _SEPARATE_TYPES:
                     apart.add(kind)
                     column[at] = StringList() if kind == "string_set" else None
                 else:
-                    column[at] = _shown(kind, klass, number, whole, text)
-        names = self._named(by_number)
+                    column[at] = _shown_value(kind, klass, number, whole, text)
+        names = self._path_names(by_number)
         self.columns = {(names[number], None): column for number, column in by_number.items()}
         if "string_set" in apart:
             self._read_sets()
-        if apart.intersection(_LONG):
+        if apart.intersection(_LONG_TYPES):
             self._read_long()
 
     def _read_inherited(self) -> None:
@@ -278,22 +286,22 @@ class _Cells:
                 if wanted is None or path in wanted:
                     empty = [None] * len(self._order)
                     kind, *cells = one.cells
-                    shown = one.value if kind == "text" else _shown(kind, *cells)
+                    shown = one.value if kind == "text" else _shown_value(kind, *cells)
                     self.columns.setdefault((path, None), empty)[at] = shown
 
     def _read_sets(self) -> None:
         table = schema.element.c
         statement = sa.select(table.run, table.path, table.place, table.value)
-        for at, column, (_, value) in self._rows(statement, table.run, table.path):
+        for at, column, (_, value) in self._iter_cells(statement, table.run, table.path):
             if isinstance(column[at], StringList):
                 column[at].append(value)
 
     def _read_long(self) -> None:
         table = schema.attribute.c
         statement = sa.select(table.run, table.path, table.type, table.registers).where(
-            table.visible == 1, table.type.in_(_LONG)
+            table.visible == 1, table.type.in_(_LONG_TYPES)
         )
-        for at, column, (kind, registers) in self._rows(statement, table.run, table.path):
+        for at, column, (kind, registers) in self._iter_cells(statement, table.run, table.path):
             if registers:
                 text = registers.partition("\n")[2] if kind == "string_series" else registers
                 column[at] = json.loads(text)
@@ -322,7 +330,7 @@ class _Cells:
         if self._kind == "run":
             failed = self.columns.get((_FAILED, None), [None] * len(facts))
             columns[_FAILED] = [bool(one) for one in failed]
-        without = frozenset() if self._kind == "run" else _OF_TRAININGS
+        without = frozenset() if self._kind == "run" else _RUN_ONLY_COLUMNS
         self.columns |= {
             (path, None): column for path, column in columns.items() if path not in without
         }
@@ -348,7 +356,7 @@ class _Cells:
         found = version_numbers(self._store, self._connection, refs)
         self.columns[VERSION, None] = [found.get(ref) for ref in refs]
 
-    def read_children(self, wanted: Iterable[_Wanted], selection: Selection) -> None:
+    def read_children(self, wanted: Iterable[_Column], selection: Selection) -> None:
         """Add the columns of child runs in the projects of the selection."""
         asked = [(one.field.path, one.field.aggregate) for one in wanted]
         refs = self._chosen.refs
@@ -371,7 +379,7 @@ class _Cells:
             schema.series.join(schema.attribute, same)
         )
         by_number: dict[int, list[list[Any]]] = {}
-        for part in self._parts(statement, table.run, table.path):
+        for part in self._stream_rows(statement, table.run, table.path):
             for run, path, *values in part:
                 if (at := self._order.get(run)) is None:
                     continue
@@ -379,13 +387,13 @@ class _Cells:
                     found = by_number[path] = [[None] * len(self._order) for _ in names]
                 for column, value in zip(found, values, strict=True):
                     column[at] = value
-        paths = self._named(by_number)
+        paths = self._path_names(by_number)
         for number, found in by_number.items():
             for name, column in zip(names, found, strict=True):
                 self.columns[paths[number], name] = column
 
 
-def _shown(
+def _shown_value(
     kind: str, klass: int | None, number: float | None, whole: int | None, text: str | None
 ) -> Any:
     if kind in ("float_series", "statistic"):

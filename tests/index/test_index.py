@@ -399,7 +399,7 @@ def test_overtaken_fold_counts_no_frame_twice(builder, folder, open_index, monke
 @pytest.fixture
 def fold_a_part(builder, folder, open_index, monkeypatch):
     """Save a journal of 20 parts; return a function that folds a part and is killed then."""
-    monkeypatch.setattr(ingest, "_STEP_BYTES", 0)
+    monkeypatch.setattr(ingest, "_SAVE_BYTES", 0)
     monkeypatch.setattr(ingest, "BLOCK_BYTES", 4096)
     journal, save = builder(), ingest.Folding.save
     for step in range(2000):

@@ -71,7 +71,7 @@ def test_everything_that_is_read_agrees_with_the_oracle(
         for module in (groups, ingest):
             patch.setattr(module, "GROUP_ROWS", rng.choice([1, 3, 8]))
         patch.setattr(ingest, "BLOCK_BYTES", rng.choice([256, 1 << 20]))
-        patch.setattr(ingest, "_STEP_BYTES", rng.choice([0, 300, 1 << 20]))
+        patch.setattr(ingest, "_SAVE_BYTES", rng.choice([0, 300, 1 << 20]))
         for last in (False, False, False, True):
             for at, journal in enumerate(journals):
                 later = [end for end in journal.ends if end >= ends[at]]

@@ -70,7 +70,7 @@ def test_index_is_in_the_cache_and_never_in_the_root(builder, folder, open_index
     assert index.file.parent == Path(os.environ["XDG_CACHE_HOME"], "seamark")
     assert sorted(folder.root.rglob("*")) == before
     monkeypatch.setenv("SEAMARK_INDEX", str(folder.root / "cache"))
-    with pytest.raises(ArgumentError, match="SEAMARK_INDEX: expected a place outside the root"):
+    with pytest.raises(ArgumentError, match="SEAMARK_INDEX: expected a path outside the root"):
         Index.open(folder.root)
 
 

@@ -56,7 +56,7 @@ def index_path(root: Path) -> Path:
     if given:
         target = Path(given) if given.endswith(".db") else Path(given, name)
         if os.path.realpath(target).startswith(real + os.sep):
-            msg = f"SEAMARK_INDEX: expected a place outside the root {real!r}, got {given!r}"
+            msg = f"SEAMARK_INDEX: expected a path outside the root {real!r}, got {given!r}"
             raise ArgumentError(msg)
         return target
     return cache_folder() / name

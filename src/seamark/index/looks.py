@@ -103,12 +103,12 @@ class UnreadFolders:
         )
         denied = os.strerror(errno.EACCES) in {one.why for one in found}
         log.warning(
-            "seamark: %s cannot be read, so that new runs in there are missing and others are as "
-            "they were: %s%s (%ssee: seamark fsck)",
+            "seamark: %s cannot be read: %s%s. New runs in there are missing and known runs are "
+            "not updated (%sfor details: seamark fsck)",
             "one folder" if len(found) == 1 else f"{len(found)} folders",
             listed_folders,
             more,
-            "give yourself the right to: chmod -R u+rX; " if denied else "",
+            "to get permission: chmod -R u+rX; " if denied else "",
         )
 
     def _folders_above(self, path: str) -> Iterator[str]:

@@ -111,7 +111,7 @@ def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
     A word without ``PROJECT/`` is looked up in ``project`` and its sub-projects.
     """
     if not root.is_dir():
-        msg = f"no run {word!r:.200}: there is no folder {root}"
+        msg = f"no run {word!r:.200}: the folder {root} does not exist"
         raise RunNotFoundError(msg)
     with Index.open(root) as index:
         for one in dict.fromkeys([project, *_named_projects(root, word)]):

@@ -119,7 +119,7 @@ class Database:
         commits, unless the whole database is durable. Raises `Conflict`, and writes nothing, if
         another transaction interferes.
         """
-        assert self._thread_state.connection is None, "written while one state is read"  # noqa: S101 - see `holding`
+        assert self._thread_state.connection is None, "written while a snapshot is held"  # noqa: S101 - see `holding`
         options = {_WRITES_OPTION: True, _LASTING_OPTION: lasting}
         try:
             with (

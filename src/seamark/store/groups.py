@@ -168,7 +168,7 @@ def join_parts(parts: Sequence[bytes]) -> bytes:
 def split_parts(data: bytes) -> list[bytes]:
     """Return the parts that `join_parts` joined; raise `DamageError` if the checksum differs."""
     if zlib.crc32(memoryview(data)[_CRC_BYTES:]) != int.from_bytes(data[:_CRC_BYTES], "little"):
-        msg = f"{len(data)} packed bytes are not what was stored"
+        msg = f"checksum mismatch in {len(data)} packed bytes"
         raise DamageError(msg)
     parts, pos = [], _CRC_BYTES
     while pos < len(data):

@@ -159,7 +159,7 @@ class _Decoder:
         number, *paths = struct.unpack(f"<{len(payload) // 4}I", payload)
         self.names.define_schema(number, self.block.base + frame[0], tuple(paths))
         if None in (self.names.columns(number) or ()):
-            self.note(frame[0], f"schema {number} names a path that was lost")
+            self.note(frame[0], f"schema {number}: the definition of a path is missing")
 
     # ------------------------------------------------------------------ rows of a schema
 
@@ -183,7 +183,7 @@ class _Decoder:
         _, _, flags, schema, _, length = first
         columns = self.names.columns(schema)
         if columns is None:
-            message = f"row of schema {schema}, which is not in the journal"
+            message = f"row: the definition of schema {schema} is missing"
             self.note(int(places[0]), message, len(places))
             return
         skip = 2 if flags & USER_TIME else 1
@@ -202,7 +202,7 @@ class _Decoder:
         sound = np.isfinite(step)
         if not sound.all():
             bad = int((~sound).argmax())
-            message = f"row: step {float(step[bad])} is not finite"
+            message = f"row: expected a finite step, got {float(step[bad])}"
             self.note(int(places[bad]), message, int((~sound).sum()))
             places, t, starts, step = places[sound], t[sound], starts[sound], step[sound]
         if not len(step):
@@ -253,7 +253,7 @@ class _Decoder:
         pos, _, flags, _, t, _ = frame
         step, numbers, values = unpack_sparse(payload, flags)
         if not np.isfinite(step):
-            msg = f"step {step} is not finite"
+            msg = f"sparse row: expected a finite step, got {step}"
             raise ValueError(msg)
         time = struct.unpack_from("<q", payload, 8)[0] if flags & USER_TIME else t
         self.names.need(numbers, ())
@@ -264,7 +264,7 @@ class _Decoder:
         for number, value in zip(numbers, values, strict=True):
             path = paths.get(number)
             if not path:
-                self.note(pos, f"sparse row: path {number} was lost")
+                self.note(pos, f"sparse row: the definition of path {number} is missing")
             elif self._is_wanted(path):
                 rows, found = self.values.setdefault(path, ([], []))
                 rows.append(row)
@@ -280,7 +280,7 @@ class _Decoder:
         self.names.need([number], ())
         path = self.names.paths.get(number)
         if not path:
-            msg = f"column: path {number} was lost"
+            msg = f"column: the definition of path {number} is missing"
             raise ValueError(msg)
         words = np.frombuffer(payload, "<i8", offset=8)
         step, value = words[:size].view("<f8"), words[size : 2 * size].view("<f8")
@@ -288,7 +288,7 @@ class _Decoder:
         time = words[2 * size :] if flags & USER_TIME else times
         sound = np.isfinite(step)
         if not sound.all():
-            self.note(pos, f"column: {int((~sound).sum())} steps are not finite")
+            self.note(pos, f"column: expected finite steps, got {int((~sound).sum())} others")
             step, value, times, time = step[sound], value[sound], times[sound], time[sound]
         if not len(step):
             return

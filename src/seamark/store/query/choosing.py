@@ -221,7 +221,7 @@ class _Search:
         except Exception as error:
             if not database.is_bad_pattern(error):
                 raise
-            msg = f"query: expected a regular expression that this database can read, but: {error}"
+            msg = f"query: the database rejects the regular expression: {error}"
             raise QueryError(msg) from None
 
     def count(self) -> int:

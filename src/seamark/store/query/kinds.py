@@ -35,7 +35,7 @@ __all__ = [
 
 
 MOMENTS: Final = (
-    "a time such as 2026-11-22 or 2026-11-22T10:30, or one before now: -30m, -2h, -1d, -2w, -1M "
+    "a time such as 2026-11-22 or 2026-11-22T10:30, or a time before now: -30m, -2h, -1d, -2w, -1M "
     "(minutes, hours, days, weeks, months)"
 )
 """Description of the accepted times."""
@@ -141,7 +141,7 @@ _WORDS: Final = {
     "text": "a long text",
     "datetime": "a time",
     "json": "JSON",
-    "null": "nothing",
+    "null": "a null value",
     "float_series": "a series of numbers",
     "string_series": "a series of texts",
     "file_series": "a series of files",
@@ -259,7 +259,8 @@ def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str])
         return Fault(leaf.at, f"expected CONTAINS or =~ for {words_of(known)}, got {written!r}")
     if not known & (NUMERIC | TEXTS | {"bool", "datetime"}):
         return Fault(
-            leaf.field.at, f"{path!r} is {words_of(known)}, which can only be MISSING or not"
+            leaf.field.at,
+            f"{path!r} is {words_of(known)}, which supports only IS MISSING and IS NOT MISSING",
         )
     wanted = [
         words
@@ -293,8 +294,8 @@ def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
         return Fault(leaf.at, f"expected =, != or IN for a state, got {sign!r}")
     if word in GROUPS:
         each = ", ".join(GROUPS[word])
-        message = f"expected a state, got the group {word!r}, good for the argument state alone"
-        return Fault(value.at, message, f"; IN ({each}) asks for all of it")
+        message = f"expected a state, got {word!r}, a group that only the argument state accepts"
+        return Fault(value.at, message, f"; use IN ({each})")
     if word not in STATES:
         message = f"expected one of {', '.join(STATES)}, got {value.text[:60]!r}"
         return Fault(value.at, message, near_state(word))

@@ -184,10 +184,10 @@ class KnownPaths:
         path, sign = leaf.field.path, leaf.operator
         if sign != "missing" and leaf.field.aggregate not in OF_PARTS:
             known = ", ".join(f":{name}" for name in OF_PARTS)
-            message = f"expected one of {known} behind {path!r:.200}"
+            message = f"expected one of {known} after {path!r:.200}"
             raise misplaced(_QUERY, query, leaf.field.at, message)
         if sign not in (*SIGNS, "in", "missing"):
-            message = f"expected = or < for what parts come to, got {sign!r}"
+            message = f"expected = or < for an aggregate of child runs, got {sign!r}"
             raise misplaced(_QUERY, query, leaf.at, message)
         for value in leaf.values:
             if value is not None and isinstance(value.value, bool | str):
@@ -205,7 +205,7 @@ class KnownPaths:
         """Check the path of the sort order; raise `QueryError` if its values cannot be sorted."""
         types = self._check_field("sort_by", text, field, stated(field) or SORTABLE)
         if types:
-            message = f"{field.path!r} is {words_of(types)}, by which nothing can be sorted"
+            message = f"{field.path!r} is {words_of(types)}, which cannot be sorted"
             error = misplaced("sort_by", escape(text), 0, message)
             raise error
 

@@ -240,7 +240,7 @@ def _syntax_error(text: str, error: Any) -> QueryError:
         and text[position] in "\"'`"
         and text.find(text[position], position + 1) < 0
     ):
-        return _error_at(text, position, f"expected a closing {text[position]} for the one opened")
+        return _error_at(text, position, f"expected a closing {text[position]} for the opening one")
     found = str(token) if token is not None else text[position]
     return _error_at(text, position, f"expected {wanted}, got {found!r:.60}")
 
@@ -252,7 +252,7 @@ class _Builder:
 
     def expression(self, tree: Any) -> Expression:
         if self.depth >= _MAX_DEPTH:
-            msg = f"query: expected brackets and NOTs nested at most {_MAX_DEPTH} deep, got more"
+            msg = f"query: expected at most {_MAX_DEPTH} nested brackets and NOTs, got more"
             raise QueryError(msg)
         build = getattr(self, f"_{tree.data}")
         self.depth += 1
@@ -314,7 +314,7 @@ class _Builder:
         try:
             re.compile(pattern)
         except re.error as error:
-            message = f"expected a regular expression, but {error.msg} in {pattern!r:.60}"
+            message = f"expected a valid regular expression, got {pattern!r:.60}: {error.msg}"
             raise _error_at(self.text, token.start_pos, message) from None
 
     def _convert(self, leaf: Comparison | Among, value: Value) -> Value:

@@ -140,7 +140,7 @@ def _limit_to_project(named: list[RunName], project: str | None) -> list[RunName
 def _require_single(word: str, found: list[RunName]) -> RunName:
     if len(found) > 1:
         listed = ", ".join(map(_label, found[:_MAX_LISTED]))
-        msg = f"{word!r:.200} may be any of {len(found)}: {listed} (name the project, too)"
+        msg = f"{word!r:.200} is ambiguous, it matches {len(found)}: {listed} (add the project)"
         raise ArgumentError(msg)
     return found[0]
 
@@ -223,7 +223,7 @@ class Selection(Wanted):
         ):
             raise argument_error(self.limit, "limit", "a positive number of runs or None")
         if not isinstance(self.offset, int) or isinstance(self.offset, bool) or self.offset < 0:
-            raise argument_error(self.offset, "offset", "a number of runs to leave out")
+            raise argument_error(self.offset, "offset", "the number of runs to skip")
         if not isinstance(self.ascending, bool):
             raise argument_error(self.ascending, "ascending", "True or False")
         if not isinstance(self.sort_by, str):
@@ -242,7 +242,7 @@ def _list_strings(name: str, given: str | Iterable[str] | None) -> list[str] | N
     )
     for value in values:
         if not isinstance(value, str):
-            raise argument_error(value, name, "a string or several")
+            raise argument_error(value, name, "a string or several strings")
     return values or None
 
 

@@ -277,7 +277,7 @@ def columns_of_children(
     for path, aggregate in asked:
         if aggregate not in OF_PARTS:
             known = ", ".join(f":{name}" for name in OF_PARTS)
-            msg = f"column: {path!r:.200}: expected one of {known} behind it"
+            msg = f"column: expected one of {known} after {path!r:.200}"
             raise QueryError(msg)
     children = children_of(store, connection, refs, is_meant) if asked else {}
     numbers: dict[str, list[list[float]]] = {}

@@ -71,10 +71,10 @@ def _read_uid(folder: RunFolder, name: str) -> bytes:
 
 
 def _compare_copies(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[str]]:
-    def worth(name: str) -> tuple[int, bool, str]:
+    def rank(name: str) -> tuple[int, bool, str]:
         return _valid_bytes(folder, name), split_journal_name(name)[1] is not None, name
 
-    best, *others = sorted(names, key=worth, reverse=True)
+    best, *others = sorted(names, key=rank, reverse=True)
     return best, sorted(name for name in others if not _is_duplicate(folder, best, name))
 
 

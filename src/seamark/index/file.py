@@ -215,7 +215,7 @@ class IndexFile:
                     remove_file(path)
         self.open()
 
-    def heal(self, error: BaseException) -> bool:
+    def recover(self, error: BaseException) -> bool:
         """Replace an unusable database by an empty one; return False for an unrelated error."""
         if isinstance(error, DamageError) or is_damaged(error):
             log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.path, error)

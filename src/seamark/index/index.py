@@ -259,7 +259,7 @@ class Index:
         """Run a block that reads one snapshot of the index; other threads wait until it ends."""
         with self._updater.lock, contextlib.ExitStack() as stack:
             held = self.store
-            self._updater.healing(lambda: stack.enter_context(self.store.database.holding()))
+            self._updater.with_recovery(lambda: stack.enter_context(self.store.database.holding()))
             try:
                 yield
             finally:
@@ -343,7 +343,7 @@ class Index:
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
         """Return the runs that changed since a cursor."""
         updater = self._updater
-        return updater.healing(
+        return updater.with_recovery(
             lambda: changes_since(self.store, cursor, project, self.now_ns(), updater.looked_ns)
         )
 
@@ -441,7 +441,7 @@ class Index:
             with self.store.database.reading() as connection:
                 return question(connection)
 
-        return self._updater.healing(ask)
+        return self._updater.with_recovery(ask)
 
     def paths(self) -> list[str]:
         """Return all paths that runs have or had, sorted."""
@@ -462,7 +462,7 @@ class Index:
             self._updater.refresh(project, run)
             known = self._file.looks.runs.get(ref)
             if known is not None and known.parent:
-                self._updater.refresh_line(ref, known.parent)
+                self._updater.refresh_ancestors(ref, known.parent)
             elif known is None:
                 self._updater.number_of(ref)
         return self._view(ref)
@@ -473,7 +473,7 @@ class Index:
         view = self._last_view
         if view is None or (view.project, view.name) != ref:
             folder, file = RunFolder(self.root, *ref), self._file
-            view = RunView(folder, lambda: file.store, self._updater.healing, self.now_ns)
+            view = RunView(folder, lambda: file.store, self._updater.with_recovery, self.now_ns)
             self._last_view = view
         return view
 

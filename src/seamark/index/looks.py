@@ -278,7 +278,7 @@ class FileStatuses:
             _add_statuses(others, database.rows(connection, _LOOKS))
         self.version = version
 
-    def unsure(self, refs: Iterable[Ref], version: object) -> set[Ref]:
+    def possibly_changed(self, refs: Iterable[Ref], version: object) -> set[Ref]:
         """Return the runs that other processes may have changed since they were loaded."""
         if version == self.version:
             return set()

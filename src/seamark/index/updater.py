@@ -88,24 +88,24 @@ class Updater:
         self._was_unread = bool(before)
         if run is not None and project is not None:
             own = zip(projects_above(project, run), repeat(PROJECT_LOG), strict=False)
-            self.healing(partial(self._refresh_each, [(project, run), *own]))
+            self.with_recovery(partial(self._refresh_each, [(project, run), *own]))
         else:
-            self.healing(partial(self._refresh_many, project, progress))
+            self.with_recovery(partial(self._refresh_many, project, progress))
             looked, above = self._file.looks, set(self._listed_projects(project))
             for one in _projects_below(looked.runs, project):
                 above.update(projects_above(one, ""))
             logs = {(each, PROJECT_LOG) for each in above}
-            self.healing(partial(self._refresh_each, sorted(logs)))
+            self.with_recovery(partial(self._refresh_each, sorted(logs)))
             self.looked_ns = begun_ns
         self.unread.warn(before)
 
-    def healing(self, work: Callable[[], T]) -> T:
+    def with_recovery(self, work: Callable[[], T]) -> T:
         """Call ``work`` with the lock; if the index is unusable, rebuild it and repeat the call."""
         with self.lock:
             try:
                 return work()
             except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
-                if not self._file.heal(error):
+                if not self._file.recover(error):
                     raise
                 self._refresh_many(None, None)
                 return work()
@@ -114,8 +114,8 @@ class Updater:
 
     def _refresh_each(self, refs: Sequence[Ref]) -> None:
         version, looked = self._file.version(), self._file.looks
-        if unsure := looked.unsure(refs, version):
-            self._load_statuses(unsure)
+        if possibly_changed := looked.possibly_changed(refs, version):
+            self._load_statuses(possibly_changed)
         for ref in refs:
             known = looked.runs.get(ref)
             change = self._check_changes(ref, known)
@@ -164,7 +164,7 @@ class Updater:
             known.listed = listed
         return None
 
-    def refresh_line(self, ref: Ref, parent: str) -> None:
+    def refresh_ancestors(self, ref: Ref, parent: str) -> None:
         """Fold the ancestors of a fork; the names of parents are untrusted."""
         project, run = ref
         seen = {run}
@@ -374,7 +374,7 @@ class Updater:
 
         ref, folder, changed = (project, run), RunFolder(self._root, project, run), []
         number = self.number_of(ref)
-        for journal in self.healing(partial(self._load_journals, ref)):
+        for journal in self.with_recovery(partial(self._load_journals, ref)):
             with (  # refresh reports the error
                 quietly(only=OSError),
                 contextlib.closing(open_journal(folder, journal.file)) as source,
@@ -388,7 +388,7 @@ class Updater:
 
     def number_of(self, ref: Ref) -> int:
         """Return the number of a run; raise `RunNotFoundError` if it is not in the index."""
-        known = self.healing(partial(self.known, ref))
+        known = self.with_recovery(partial(self.known, ref))
         if known is None:
             where = f"project {ref[0]!r} below {str(self._root)!r}"
             msg = f"run {ref[1]!r} does not exist in {where}"

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CRASHED",
     "FAMILY_NUMBERS",
-    "GOES_ON",
     "NUMBER_FAMILIES",
     "OPEN",
+    "UNENDED_STATES",
     "UNKNOWN_NS",
     "atom_columns",
     "atom_value",
@@ -67,7 +67,7 @@ CRASHED: Final = "crashed"
 """State of a run recorded as running that no longer runs; derived by readers, never written."""
 _SERVER_HOST: Final = "server"
 """Host of the journals in which a server keeps edits; see `seamark.server.writer`."""
-GOES_ON: Final = ("created", "running")
+UNENDED_STATES: Final = ("created", "running")
 """States of a run that has not ended."""
 OPEN: Final = "open"
 """State of a live run that may end without a record of its end.

@@ -25,6 +25,7 @@ __all__ = [
     "Database",
     "Upsert",
     "any_of",
+    "as_literals",
     "can_hold",
     "file_connection",
     "in_parts",
@@ -32,7 +33,6 @@ __all__ = [
     "memory_engine",
     "retry",
     "sqlite_engine",
-    "written_out",
 ]
 
 
@@ -150,7 +150,7 @@ class Database:
     def among(self, column: sa.ColumnElement[int], numbers: Iterable[int]) -> Any:
         """Return the condition that a column equals one of many numbers."""
         if self.dialect == "sqlite":
-            return column.in_(written_out(numbers))
+            return column.in_(as_literals(numbers))
         return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger)))
 
     def pattern(self, pattern: str) -> str:
@@ -242,7 +242,7 @@ class Database:
         return found
 
 
-def written_out(values: Iterable[Any]) -> Any:
+def as_literals(values: Iterable[Any]) -> Any:
     """Return values for `in_` as literals, because engines limit the number of parameters."""
     return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
 

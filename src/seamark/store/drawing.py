@@ -16,19 +16,19 @@ import numpy as np
 
 from seamark.reading.curves import Curve, Drawing, check_points
 from seamark.store.steps import (
-    LEAST_WIDTH,
+    MIN_WIDTH,
     NOWHERE,
-    SMALL,
+    SUM_SCALE,
     Log2,
     Piece,
     Series,
     Stretches,
     divide,
-    enlarge,
     merge_stretches,
     pack_cells,
     single_points,
     unpack_cells,
+    unscale,
 )
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Float
         found = _range_sums(known * counts, low, high) / number
         lost = (number > 0) & ~np.isfinite(found)  # the sum overflowed, the mean cannot
         if lost.any():
-            scaled = _range_sums(known * SMALL * counts, low[lost], high[lost]) / number[lost]
-            found[lost] = enlarge(scaled)
+            scaled = _range_sums(known * SUM_SCALE * counts, low[lost], high[lost]) / number[lost]
+            found[lost] = unscale(scaled)
     return np.where(number > 0, found, np.nan)
 
 
@@ -119,7 +119,7 @@ def draw_series(
     if falls:
         pieces = [Listed(*_sorted_points(pieces))]
     series = Series(pieces)
-    left_out = series.before(LEAST_WIDTH) if log_x else 0
+    left_out = series.before(MIN_WIDTH) if log_x else 0
     first = left_out if low is None else max(left_out, series.before(low))
     end = series.count if high is None else series.before(math.nextafter(high, math.inf))
     end = max(first, end)
@@ -254,7 +254,7 @@ def _moving_averages(series: Series, x: Floats, half_life: float) -> Floats:
     found = _decayed_means(series, x, half_life, 1.0)
     lost = ~np.isfinite(found)  # the sum overflowed, the mean cannot
     if lost.any():
-        found[lost] = enlarge(_decayed_means(series, x, half_life, SMALL)[lost])
+        found[lost] = unscale(_decayed_means(series, x, half_life, SUM_SCALE)[lost])
     return found
 
 

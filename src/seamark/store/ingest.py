@@ -198,7 +198,7 @@ class Folding:
                     self._fold_journal(journal)
             tries += 1
         if self._heard is not None:
-            self.run.state.take_observations(SETTLE_NS)
+            self.run.state.apply_observations(SETTLE_NS)
 
     def _fold_journal(self, journal: JournalState) -> None:
         before = _facts_of(journal)
@@ -421,8 +421,8 @@ def _make_run_row(run: StoredRun, keys: Keys) -> dict[str, Any]:
         "deletes": dict(zip(state.deletes, map(pack, state.deletes.values()), strict=True)),
         "clears": dict(zip(state.clears, map(pack, state.clears.values()), strict=True)),
         "changed": {
-            path: [[pack(key), kind, value] for key, (kind, value) in sorted(told.items())]
-            for path, told in state.changed.items()
+            path: [[pack(key), kind, value] for key, (kind, value) in sorted(entries.items())]
+            for path, entries in state.changed.items()
         },
         "state": [pack(state.state[0]), state.state[1]],
         "started": state.started,

@@ -171,8 +171,8 @@ def _load_registers(state: RunState, registers: str) -> None:
     state.deletes = {path: unpack(key) for path, key in known["deletes"].items()}
     state.clears = {path: unpack(key) for path, key in known["clears"].items()}
     state.changed = {
-        path: {unpack(key): (kind, value) for key, kind, value in told}
-        for path, told in known["changed"].items()
+        path: {unpack(key): (kind, value) for key, kind, value in entries}
+        for path, entries in known["changed"].items()
     }
     state.state = (unpack(known["state"][0]), known["state"][1])
     state.started = known["started"]

@@ -342,14 +342,14 @@ class PathNumbers:
         return found
 
 
-LEFT_NS: Final = 50 * 10**9
+_OPEN_SILENCE_NS: Final = 50 * 10**9
 """Duration of silence that ends a run whose header defines silence as its end, in nanoseconds.
 
 The writers of such a run request a sign of life every 10 s, and one is written at least every 35 s.
 """
 _run = run.c
 SILENT_FROM: Final[sa.ColumnElement[Any]] = _run.beat + sa.case(
-    (_run.state == OPEN, LEFT_NS), else_=SETTLE_NS
+    (_run.state == OPEN, _OPEN_SILENCE_NS), else_=SETTLE_NS
 )
 """Time from which a live run in the runs table counts as silent: nanoseconds since the Unix epoch.
 """
@@ -357,7 +357,7 @@ SILENT_FROM: Final[sa.ColumnElement[Any]] = _run.beat + sa.case(
 
 def silent_from(state: str, beat: int) -> int:
     """Return `SILENT_FROM` for a state and a last sign of life, in ns since the Unix epoch."""
-    return beat + (LEFT_NS if state == OPEN else SETTLE_NS)
+    return beat + (_OPEN_SILENCE_NS if state == OPEN else SETTLE_NS)
 
 
 def state_of_row(state: str, beat: int, now_ns: int) -> str:

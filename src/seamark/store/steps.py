@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
 __all__ = [
-    "LEAST_WIDTH",
+    "MIN_WIDTH",
     "NOWHERE",
-    "SMALL",
+    "SUM_SCALE",
     "Log2",
     "Piece",
     "Series",
     "Stretches",
     "cell_starts",
     "divide",
-    "enlarge",
     "merge_stretches",
     "pack_cells",
     "single_points",
     "unpack_cells",
+    "unscale",
 ]
 
 
 NOWHERE: Final = 2**62
 """Position of a missing item."""
-SMALL: Final = 2.0**-64
+SUM_SCALE: Final = 2.0**-64
 """Scale factor with which 2**64 values of any size can be summed without overflow."""
 _MAX_CELLS: Final = 96
 """Maximum number of cells of a chunk."""
@@ -133,15 +133,15 @@ def _merge_means(cells: Stretches, firsts: Ints, finite: Ints) -> Floats:
         found = np.add.reduceat(means * cells.finite, firsts) / finite
         lost = (finite > 0) & ~np.isfinite(found)  # the sum overflowed, the mean cannot
         if lost.any():
-            small = np.add.reduceat(means * SMALL * cells.finite, firsts) / finite
-            found[lost] = enlarge(small[lost])
+            small = np.add.reduceat(means * SUM_SCALE * cells.finite, firsts) / finite
+            found[lost] = unscale(small[lost])
     return found
 
 
-def enlarge(means: Floats) -> Floats:
-    """Return means of values scaled by `SMALL`, clipped to the largest float."""
-    most = np.finfo(np.float64).max * SMALL
-    enlarged: Floats = np.clip(means, -most, most) / SMALL
+def unscale(means: Floats) -> Floats:
+    """Return means of values scaled by `SUM_SCALE`, clipped to the largest float."""
+    most = np.finfo(np.float64).max * SUM_SCALE
+    enlarged: Floats = np.clip(means, -most, most) / SUM_SCALE
     return enlarged
 
 
@@ -188,7 +188,7 @@ def unpack_cells(packed: Sequence[bytes], start: int) -> Stretches:
     return Stretches(starts, **columns, **{name: cells[name].copy() for name in _FLOATS})
 
 
-LEAST_WIDTH: Final = math.ulp(0.0)
+MIN_WIDTH: Final = math.ulp(0.0)
 """Smallest width, a divisor of all floats: one part per step."""
 _MAX_EDGE: Final = 2.0**62  # larger than every exact integer step, and still an int64
 
@@ -327,7 +327,7 @@ def divide(steps: Series | Log2, first: int, end: int, limit: int) -> tuple[floa
             break
         ends = np.append(starts[1:], end) - 1
         if len(finer) == len(starts) and (steps.at(starts) == steps.at(ends)).all():
-            return LEAST_WIDTH, starts
+            return MIN_WIDTH, starts
         starts, width = finer, width / 2
     return width, starts
 

@@ -77,7 +77,9 @@ class Decoded:
     points: list[tuple[int, int, int]] = field(default_factory=list)
     notes: list[tuple[int, str, int]] = field(default_factory=list)
 
-    def saw(self, paths: Iterable[str | None], count: int, first_t: int, last_t: int) -> None:
+    def count_progress(
+        self, paths: Iterable[str | None], count: int, first_t: int, last_t: int
+    ) -> None:
         """Count frames with numbers if one of the series belongs to the training."""
         if any(map(is_progress, filter(None, paths))):
             self.points.append((count, first_t, last_t))
@@ -207,7 +209,7 @@ class _Decoder:
             places, t, starts, step = places[sound], t[sound], starts[sound], step[sound]
         if not len(step):
             return
-        self.found.saw(columns, len(step), int(t[0]), int(t[-1]))
+        self.found.count_progress(columns, len(step), int(t[0]), int(t[-1]))
         offset = places + self.block.base
         time = body[starts + 1] if flags & USER_TIME else t
         series: dict[str, tuple[Ints | None, Floats]] = {}
@@ -257,7 +259,7 @@ class _Decoder:
             raise ValueError(msg)
         time = struct.unpack_from("<q", payload, 8)[0] if flags & USER_TIME else t
         self.names.need(numbers, ())
-        self.found.saw(map(self.names.paths.get, numbers), 1, t, t)
+        self.found.count_progress(map(self.names.paths.get, numbers), 1, t, t)
         row = len(self.rows)
         self.rows.append((self.block.base + pos, t, time, step))
         paths = self.names.paths
@@ -292,7 +294,7 @@ class _Decoder:
             step, value, times, time = step[sound], value[sound], times[sound], time[sound]
         if not len(step):
             return
-        self.found.saw([path], 1, t, t)
+        self.found.count_progress([path], 1, t, t)
         if self._is_wanted(path):
             offset = np.full(len(step), self.block.base + pos, np.int64)
             self.found.batches.append(RowBatch(offset, times, time, step, {path: (None, value)}))

@@ -88,7 +88,7 @@ class _Record(NamedTuple):
     offset: int
     kind: int
     t: int
-    said: Any
+    content: Any
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class _Folding:
         if not _FORK_PATHS.isdisjoint(self.run.dirty):
             self.run.note_fork()
         for count, first_t, last_t in decoded.points:
-            self.journal.saw_rows(count, first_t, last_t)
+            self.journal.count_rows(count, first_t, last_t)
         for batch in decoded.batches:
             for path in batch.series:
                 self._extend_series(path, *batch.points(path))
@@ -141,36 +141,36 @@ class _Folding:
             return None
         try:
             payload = payload_of(self.block.data, frame)
-            said = decode_json(payload)
+            content = decode_json(payload)
             if b"\\u" in payload and kind in (Kind.OP, Kind.TEXT, Kind.HISTOGRAM):
-                said = legible(said)
+                content = legible(content)
         except (ValueError, RecursionError) as error:
             self.journal.note(offset, f"{type(error).__name__}: {error}")
             return None
-        return _Record(offset, kind, t, said)
+        return _Record(offset, kind, t, content)
 
     # ------------------------------------------------------------------ records
 
     def _heartbeat(self, record: _Record) -> None:
-        self.journal.dropped = counts_of(record.said)
+        self.journal.dropped = counts_of(record.content)
 
     def _header(self, record: _Record) -> None:
-        if not isinstance(record.said, dict):
-            msg = f"header: expected an object, got {type(record.said).__name__}"
+        if not isinstance(record.content, dict):
+            msg = f"header: expected an object, got {type(record.content).__name__}"
             raise TypeError(msg)
         if not self.journal.header_text:  # only the first one is valid
-            self.run.take_header(self.journal, sound_header(record.said))
+            self.run.take_header(self.journal, sound_header(record.content))
 
     def _close(self, record: _Record) -> None:
-        self.journal.close_reason = str(record.said.get("reason"))
+        self.journal.close_reason = str(record.content.get("reason"))
         self._heartbeat(record)
 
     def _op(self, record: _Record) -> None:
-        apply = self._OPS.get(record.said["op"])
+        apply = self._OPS.get(record.content["op"])
         if apply is None:
-            msg = f"unknown op {record.said['op']!r:.60}"
+            msg = f"unknown op {record.content['op']!r:.60}"
             raise ValueError(msg)
-        apply(self, record.said, record.t, record.offset)
+        apply(self, record.content, record.t, record.offset)
 
     def _apply_each(
         self, items: Iterable[Any], t: int, offset: int, apply: Callable[[Any, Key], None]
@@ -256,7 +256,7 @@ class _Folding:
         self._add_point(record["path"], "file_series", (t, self.journal.uid, 0), offset, step, file)
 
     def _op_statistic(self, record: dict[str, Any], t: int, offset: int) -> None:
-        part, kind, told = statistic_of(record)
+        part, kind, aggregate = statistic_of(record)
         key = (t, self.journal.uid, 0)
         state = self._typed_state(record, "statistic", StatisticState)
         state.key = max(state.key, key)
@@ -264,19 +264,19 @@ class _Folding:
         self.journal.point_end = max(self.journal.point_end, offset)
         self._count_progress(record["path"], t)
         if offset < self.run.cut(self.journal):
-            state.put(key, part, kind, told)
+            state.put(key, part, kind, aggregate)
 
     def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
         if record["state"] not in _STATES:
             msg = f"unknown state {record['state']!r:.60}"
             raise ValueError(msg)
         key = (t, self.journal.uid, 0)
-        said = state_of(record)
-        self.journal.said = {**said, "t": t}
+        content = state_of(record)
+        self.journal.said = {**content, "t": t}
         if not self.journal.owner:
             return
         if key > self.run.state[0]:
-            self.run.state = (key, said)
+            self.run.state = (key, content)
         if record["state"] == "running":
             self.run.started = t if self.run.started is None else min(self.run.started, t)
 
@@ -286,7 +286,7 @@ class _Folding:
     # ------------------------------------------------------------------ points
 
     def _points(self, record: _Record) -> None:
-        path, is_text = record.said["path"], record.kind == Kind.TEXT
+        path, is_text = record.content["path"], record.kind == Kind.TEXT
         family = "string_series" if is_text else "histogram_series"
         value: Callable[[list[Any]], Any] = text_of_point if is_text else histogram_of_point
 
@@ -294,11 +294,11 @@ class _Folding:
             self._add_point(path, family, key, record.offset, step_of(point[0]), value(point))
 
         self._count_progress(path, record.t)
-        self._apply_each(list_of(record.said["points"]), record.t, record.offset, put)
+        self._apply_each(list_of(record.content["points"]), record.t, record.offset, put)
 
     def _count_progress(self, path: Any, t: int) -> None:
         if is_progress(text_of(path)):
-            self.journal.saw_rows(1, t, t)
+            self.journal.count_rows(1, t, t)
 
     def _add_point(
         self, path: Any, family: str, key: Key, offset: int, step: float, value: Any
@@ -360,13 +360,13 @@ class _Folding:
 
 
 def _add_touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
-    said = record.said
-    if not isinstance(said, dict):
+    content = record.content
+    if not isinstance(content, dict):
         return
-    if isinstance(path := said.get("path"), str):
+    if isinstance(path := content.get("path"), str):
         paths.add(path)
     if record.kind == Kind.OP:
-        if isinstance(atoms := said.get("atoms"), dict):
+        if isinstance(atoms := content.get("atoms"), dict):
             paths.update(atoms)
-        if isinstance(gone := said.get("paths"), list):
-            namespaces.update(one for one in gone if isinstance(one, str))
+        if isinstance(deleted := content.get("paths"), list):
+            namespaces.update(one for one in deleted if isinstance(one, str))

@@ -447,7 +447,12 @@ class StatisticState(FamilyState):
 
     def dump(self, pack: Pack) -> str | None:
         """See `FamilyState.dump`."""
-        return to_json({part: [pack(key), *told] for part, (key, *told) in self.parts.items()})
+        return to_json(
+            {
+                part: [pack(key), *kind_and_state]
+                for part, (key, *kind_and_state) in self.parts.items()
+            }
+        )
 
     def load(self, text: str, unpack: Unpack) -> None:
         """See `FamilyState.load`."""

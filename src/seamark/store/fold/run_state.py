@@ -148,7 +148,7 @@ class JournalState:
         """Return the positions from which this attempt resumes, or None without any."""
         return None if self.positions_text is None else _parse_positions(self.positions_text)
 
-    def saw_rows(self, count: int, first_t: int, last_t: int) -> None:
+    def count_rows(self, count: int, first_t: int, last_t: int) -> None:
         """Count records with points. Times are nanoseconds since the Unix epoch."""
         if not self.rows or first_t < self.first_row_t:
             self.first_row_t = first_t
@@ -231,35 +231,41 @@ class RunState:
 
     # ------------------------------------------------------------------ journals and attempts
 
-    def take_observations(self, silence_ns: int) -> None:
+    def apply_observations(self, silence_ns: int) -> None:
         """Mark a journal as silent if its host has observed that its process ended.
 
         The observation is a journal of the same host and boot. It is ignored if the process has
         recorded more since. ``silence_ns`` is the time without a sign of life after which a process
         counts as ended.
         """
-        said = [one for one in self.journals.values() if '"ended":' in one.header_text]
-        files = {one.file: one for one in self.journals.values()} if said else {}
-        for told in sorted(said, key=attrgetter("file")):
-            about, how = files.get(str(told.header.get("ended"))), told.header.get("ended_how")
-            if about is None or told.heard is None or about.heard is None or how is None:
+        observations = [one for one in self.journals.values() if '"ended":' in one.header_text]
+        files = {one.file: one for one in self.journals.values()} if observations else {}
+        for observation in sorted(observations, key=attrgetter("file")):
+            journal, how = (
+                files.get(str(observation.header.get("ended"))),
+                observation.header.get("ended_how"),
+            )
+            if journal is None or observation.heard is None or journal.heard is None or how is None:
                 continue
-            place = about.header.get("host"), about.header.get("boot")
-            if None in place or place != (told.header.get("host"), told.header.get("boot")):
+            place = journal.header.get("host"), journal.header.get("boot")
+            if None in place or place != (
+                observation.header.get("host"),
+                observation.header.get("boot"),
+            ):
                 continue
-            del files[about.file]  # only the first observation is used
-            ended_at = told.header.get("ended_at")
-            if isinstance(ended_at, int) and about.last_offset > ended_at:
-                if "ended_how" in about.header:
-                    header = {key: one for key, one in about.header.items() if key != "ended_how"}
-                    about.take_header(header)
-                    about.touched = True
+            del files[journal.file]  # only the first observation is used
+            ended_at = observation.header.get("ended_at")
+            if isinstance(ended_at, int) and journal.last_offset > ended_at:
+                if "ended_how" in journal.header:
+                    header = {key: one for key, one in journal.header.items() if key != "ended_how"}
+                    journal.take_header(header)
+                    journal.touched = True
                 continue
-            heard = told.heard - silence_ns - 1
-            if about.heard > heard or about.header.get("ended_how") != how:
-                about.heard = min(about.heard, heard)
-                about.take_header({**about.header, "ended_how": how})
-                about.touched = True
+            heard = observation.heard - silence_ns - 1
+            if journal.heard > heard or journal.header.get("ended_how") != how:
+                journal.heard = min(journal.heard, heard)
+                journal.take_header({**journal.header, "ended_how": how})
+                journal.touched = True
 
     def add_journal(
         self, journal: JournalState, header: dict[str, Any] | None = None
@@ -439,11 +445,13 @@ class RunState:
             shown, after = self.surviving(path), self.tombstone(path)
             if not shown or not isinstance(shown[0], AtomState):
                 continue
-            values = [(key, *told) for key, told in sorted(known.items()) if key > after]
+            values = [(key, *entry) for key, entry in sorted(known.items()) if key > after]
             values.append((shown[0].key, shown[0].type, shown[0].value))
-            told = [one for at, one in enumerate(values) if not at or one[1:] != values[at - 1][1:]]
-            if len(told) > 1:
-                found[path] = told
+            entries = [
+                one for at, one in enumerate(values) if not at or one[1:] != values[at - 1][1:]
+            ]
+            if len(entries) > 1:
+                found[path] = entries
         return found
 
     def clear(self, path: Any, key: Key) -> None:

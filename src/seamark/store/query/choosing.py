@@ -25,7 +25,7 @@ from seamark.store.query.sql import (
     derived_column,
     reason_column,
 )
-from seamark.store.read.inherited import CHILDREN, has_parts, holder
+from seamark.store.read.inherited import CHILDREN, has_children, holder
 from seamark.store.read.names import moved_versions
 from seamark.store.schema import SILENT_FROM
 
@@ -187,7 +187,7 @@ class _Search:
         parts = None
         if CHILDREN in (selection.query or ""):
             projects = matching_projects(store, connection, selection.reaches)
-            parts = functools.partial(has_parts, self._number, projects)
+            parts = functools.partial(has_children, self._number, projects)
 
         def moved() -> dict[str, int]:
             return moved_versions(store, connection) if selection.kind == "model_version" else {}

@@ -29,7 +29,7 @@ __all__ = [
     "Value",
     "comparisons_of",
     "matcher",
-    "misplaced",
+    "positioned_error",
 ]
 
 
@@ -37,7 +37,7 @@ _MAX_WIDTH: Final = 76
 """Maximum number of characters shown of a line; a longer line is cut around the position."""
 
 
-def misplaced(
+def positioned_error(
     what: str, text: str, position: int, message: str, hint: str = "", *, named: bool = False
 ) -> QueryError:
     """Return an error with the message, followed by the line and a caret at the position.

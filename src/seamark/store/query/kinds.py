@@ -23,11 +23,11 @@ __all__ = [
     "SYSTEM",
     "fault",
     "field_fault",
-    "fitting",
+    "implied_types",
+    "matching_types",
     "moment",
     "near_state",
     "state_fault",
-    "stated",
     "suffix_fault",
     "system_types",
     "words_of",
@@ -120,7 +120,7 @@ SYSTEM: Final = {
 """Types of paths that are valid in queries even if no run has them."""
 CHILDREN: Final = "children/"
 """Prefix of paths of the child runs of a run."""
-OF_PARTS: Final = ("min", "max", "mean", "count")
+CHILD_AGGREGATES: Final = ("min", "max", "mean", "count")
 """Aggregates of the numbers of child runs."""
 NUMERIC: Final = frozenset({"int", "float", "float_series", "statistic"})
 TEXTS: Final = frozenset({"string", "string_series"})
@@ -197,7 +197,7 @@ def system_types(path: str) -> frozenset[str] | None:
     return frozenset({"int", "float"} if kind == "float" else {kind})
 
 
-def stated(field: Field) -> frozenset[str] | None:
+def implied_types(field: Field) -> frozenset[str] | None:
     """Return the types implied by a field's aggregate and type; None for any type."""
     if field.aggregate in _COUNT_AGGREGATES:
         kinds = SERIES | {"statistic"}
@@ -213,9 +213,9 @@ def stated(field: Field) -> frozenset[str] | None:
     return kinds if field.type in (None, "int", "float", "string") else kinds & {str(field.type)}
 
 
-def fitting(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
+def matching_types(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
     """Return the types that a comparison with this value can match; None for any type."""
-    permitted = stated(leaf.field)
+    permitted = implied_types(leaf.field)
     if value is None:
         return permitted
     if leaf.field.aggregate not in (None, "last"):
@@ -240,9 +240,9 @@ def _comparable_types(sign: str, value: Value) -> frozenset[str]:
 
 
 def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:
-    """Return the fault of a comparison at a path with these types; none of them is in `fitting`."""
+    """Return the fault of a comparison at a path with these types, which cannot match."""
     path, sign = leaf.field.path, leaf.operator
-    permitted = stated(leaf.field)
+    permitted = implied_types(leaf.field)
     if value is None or (permitted is not None and not permitted.intersection(types)):
         return field_fault(leaf.field, types)
     written, got = _SIGNS.get(sign, sign), value.text[:60]

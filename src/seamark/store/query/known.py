@@ -18,7 +18,7 @@ from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
 from seamark.reading.words import near_paths
 from seamark.store import schema
-from seamark.store.database import written_out
+from seamark.store.database import as_literals
 from seamark.store.query.expression import (
     SIGNS,
     Among,
@@ -26,18 +26,18 @@ from seamark.store.query.expression import (
     Field,
     comparisons_of,
     matcher,
-    misplaced,
+    positioned_error,
 )
 from seamark.store.query.kinds import (
+    CHILD_AGGREGATES,
     CHILDREN,
     NUMERIC,
-    OF_PARTS,
     SORTABLE,
     SYSTEM,
     fault,
     field_fault,
-    fitting,
-    stated,
+    implied_types,
+    matching_types,
     suffix_fault,
     system_types,
     words_of,
@@ -98,7 +98,7 @@ def in_projects(
     """Return the condition that a run is in one of the projects accepted by ``is_meant``."""
     if is_meant is None:
         return None
-    return schema.run.c.project.in_(written_out(matching_projects(store, connection, is_meant)))
+    return schema.run.c.project.in_(as_literals(matching_projects(store, connection, is_meant)))
 
 
 def matching_projects(
@@ -171,42 +171,42 @@ class KnownPaths:
             self._check_parts(query, leaf)
             return
         for value in leaf.values:
-            wanted = fitting(leaf, value)
+            wanted = matching_types(leaf, value)
             types = self._types_at(leaf.field.path, wanted)
             if types is None:
                 continue
             if not types:
                 self._report_unknown(_QUERY, query, leaf.field)
                 return
-            raise misplaced(_QUERY, query, *fault(leaf, value, types), named=True)
+            raise positioned_error(_QUERY, query, *fault(leaf, value, types), named=True)
 
     def _check_parts(self, query: str, leaf: Comparison | Among) -> None:
         path, sign = leaf.field.path, leaf.operator
-        if sign != "missing" and leaf.field.aggregate not in OF_PARTS:
-            known = ", ".join(f":{name}" for name in OF_PARTS)
+        if sign != "missing" and leaf.field.aggregate not in CHILD_AGGREGATES:
+            known = ", ".join(f":{name}" for name in CHILD_AGGREGATES)
             message = f"expected one of {known} after {path!r:.200}"
-            raise misplaced(_QUERY, query, leaf.field.at, message)
+            raise positioned_error(_QUERY, query, leaf.field.at, message)
         if sign not in (*SIGNS, "in", "missing"):
             message = f"expected = or < for an aggregate of child runs, got {sign!r}"
-            raise misplaced(_QUERY, query, leaf.at, message)
+            raise positioned_error(_QUERY, query, leaf.at, message)
         for value in leaf.values:
             if value is not None and isinstance(value.value, bool | str):
                 message = f"expected a number for {path!r:.200}, got {value.text[:60]!r}"
-                raise misplaced(_QUERY, query, value.at, message)
+                raise positioned_error(_QUERY, query, value.at, message)
         below = path.removeprefix(CHILDREN)
         if self._types_at(below, NUMERIC) is not None:
             self._report_unknown(_QUERY, query, Field(below, None, None, leaf.field.at))
 
     def check_column(self, text: str, field: Field) -> None:
         """Check a column without wildcards; raise `QueryError`, as for the minimum of a text."""
-        self._check_field("column", text, field, stated(field))
+        self._check_field("column", text, field, implied_types(field))
 
     def check_sort(self, text: str, field: Field) -> None:
         """Check the path of the sort order; raise `QueryError` if its values cannot be sorted."""
-        types = self._check_field("sort_by", text, field, stated(field) or SORTABLE)
+        types = self._check_field("sort_by", text, field, implied_types(field) or SORTABLE)
         if types:
             message = f"{field.path!r} is {words_of(types)}, which cannot be sorted"
-            error = misplaced("sort_by", escape(text), 0, message)
+            error = positioned_error("sort_by", escape(text), 0, message)
             raise error
 
     def check_pattern(self, text: str, found: Collection[str]) -> None:
@@ -214,7 +214,7 @@ class KnownPaths:
         if self._seen is not None:
             found = [one for one in found if self._types_at(one, None) is None]
         if not found and self._has_runs():
-            self._unknown(misplaced("column", text, 0, f"no path matches {text!r:.200}"))
+            self._unknown(positioned_error("column", text, 0, f"no path matches {text!r:.200}"))
 
     def check_series(self, pattern: str) -> None:
         """Report a path or pattern without results if it does not match a float series."""
@@ -232,7 +232,7 @@ class KnownPaths:
         else:
             message = f"no run has {pattern!r:.200}{self._suggest_path(pattern, wanted)}"
         if self._has_runs():
-            self._unknown(misplaced("paths", escape(pattern), 0, message))
+            self._unknown(positioned_error("paths", escape(pattern), 0, message))
 
     def _check_field(
         self, what: str, text: str, field: Field, wanted: frozenset[str] | None
@@ -243,9 +243,9 @@ class KnownPaths:
         text = escape(text)
         if not types:
             self._report_unknown(what, text, field)
-        implied = stated(field)
+        implied = implied_types(field)
         if types and implied is not None and not implied & types:
-            raise misplaced(what, text, *field_fault(field, types))
+            raise positioned_error(what, text, *field_fault(field, types))
         return types
 
     def _types_at(self, path: str, wanted: frozenset[str] | None) -> frozenset[str] | None:
@@ -281,7 +281,7 @@ class KnownPaths:
             readable = [name for (name,) in names if may_read(name)]
             above = sorted({one for name in readable for one in projects_above(name, "")})
             own = sa.and_(own, self._seen)
-            of_project = sa.and_(of_project, schema.run.c.project.in_(written_out(above)))
+            of_project = sa.and_(of_project, schema.run.c.project.in_(as_literals(above)))
         return (
             sa.select(_cells.type)
             .join(schema.run, schema.run.c.id == _cells.run)
@@ -300,9 +300,11 @@ class KnownPaths:
             return
         path, colon, word = field.path.rpartition(":")
         if what != _QUERY and colon and self._types_at(path, None) is None:
-            raise misplaced(what, text, *suffix_fault(word, text.rfind(colon)))
+            raise positioned_error(what, text, *suffix_fault(word, text.rfind(colon)))
         message = f"no run has {field.path!r:.200}"
-        self._unknown(misplaced(what, text, field.at, message, self._suggest_path(field.path)))
+        self._unknown(
+            positioned_error(what, text, field.at, message, self._suggest_path(field.path))
+        )
 
     def _suggest_path(self, path: str, wanted: frozenset[str] | None = None) -> str:
         known = sorted({*self._store.numbers.everything(self._connection), *SYSTEM})

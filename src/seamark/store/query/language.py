@@ -32,15 +32,15 @@ from seamark.store.query.expression import (
     Not,
     Or,
     Value,
-    misplaced,
+    positioned_error,
 )
 from seamark.store.query.kinds import (
     NUMERIC,
     SEARCHES,
     fault,
-    fitting,
+    implied_types,
+    matching_types,
     state_fault,
-    stated,
     suffix_fault,
     system_types,
 )
@@ -210,7 +210,7 @@ def _parser() -> Lark:
 
 
 def _error_at(text: str, position: int, message: str, hint: str = "") -> QueryError:
-    return misplaced("query", text, position, message, hint, named=True)
+    return positioned_error("query", text, position, message, hint, named=True)
 
 
 def _syntax_error(text: str, error: Any) -> QueryError:
@@ -319,11 +319,11 @@ class _Builder:
 
     def _convert(self, leaf: Comparison | Among, value: Value) -> Value:
         field = leaf.field
-        types = system_types(field.path) or stated(field)
+        types = system_types(field.path) or implied_types(field)
         searches = isinstance(leaf, Comparison) and leaf.operator in SEARCHES
         if types is not None and not searches:
             value = _convert_to(value, types)
-        fit = fitting(leaf, value)
+        fit = matching_types(leaf, value)
         if fit is not None and not fit.intersection(types or fit):
             raise _error_at(self.text, *fault(leaf, value, types or {"bool"}))
         if field.path != "sys/state" or searches:

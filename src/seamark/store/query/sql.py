@@ -14,8 +14,8 @@ from sqlalchemy.sql.functions import FunctionElement
 from seamark.process.liveness import Evidence
 from seamark.reading.attributes import DETAIL
 from seamark.store import schema
-from seamark.store.cells import FAMILY_NUMBERS, GOES_ON, UNKNOWN_NS
-from seamark.store.database import written_out
+from seamark.store.cells import FAMILY_NUMBERS, UNENDED_STATES, UNKNOWN_NS
+from seamark.store.database import as_literals
 from seamark.store.journals import load_owners
 from seamark.store.query.expression import (
     SIGNS,
@@ -116,8 +116,8 @@ class Compiler:
         crash_reason: Returns an SQL expression for the crash reason; NULL for other runs.
         pattern: Translates a regular expression to the syntax of the database.
         now_ns: Nanoseconds since the Unix epoch.
-        parts: Returns the condition on the child runs of a run, see `has_parts`; None if the query
-            has no such condition.
+        parts: Returns the condition on the child runs of a run, see `has_children`; None if the
+            query has no such condition.
         holder: Returns an SQL expression for the row that holds the value of a path, for each run.
         moved: Returns the current numbers of model versions that differ from the recorded ones.
         local: Whether times without offset are in the time zone of this computer instead of UTC.
@@ -459,7 +459,7 @@ def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[
     if path == DETAIL:
         return run.detail
     if path == "sys/end_time":
-        return sa.case((state.in_(GOES_ON), sa.null()), else_=run.ended)
+        return sa.case((state.in_(UNENDED_STATES), sa.null()), else_=run.ended)
     if (word := _run_text_column(path)) is not None:
         return word
     if path in ("sys/creation_time", "sys/modification_time"):
@@ -498,5 +498,5 @@ def reason_column(
     if not by_reason:
         return _NO_TEXT
     # As literals: there may be more runs than an engine allows parameters.
-    cases = [(schema.run.c.id.in_(written_out(runs)), why) for why, runs in by_reason.items()]
+    cases = [(schema.run.c.id.in_(as_literals(runs)), why) for why, runs in by_reason.items()]
     return sa.case(*cases, else_=_NO_TEXT)

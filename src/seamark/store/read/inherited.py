@@ -26,9 +26,9 @@ from seamark.reading.attributes import PARENT
 from seamark.reading.catalog import SharedPath
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES, atom_value, decoded
-from seamark.store.database import any_of, in_parts, written_out
+from seamark.store.database import any_of, as_literals, in_parts
 from seamark.store.fold.registers import NEVER, Key
-from seamark.store.query.kinds import CHILDREN, OF_PARTS
+from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN
 from seamark.store.runs import load_many
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ __all__ = [
     "Sources",
     "ancestors_of",
     "columns_of_children",
-    "has_parts",
+    "has_children",
     "holder",
     "inherited_tags",
     "line_of",
@@ -220,7 +220,7 @@ def children_of(
     return found
 
 
-def has_parts(
+def has_children(
     number_of: Callable[[str], int | None],
     projects: Sequence[str],
     path: str,
@@ -252,7 +252,7 @@ def has_parts(
         .where(
             value_row.c.path == number, value_row.c.visible == 1, value_row.c.number.is_not(None)
         )
-        .where(part.c.trashed == 0, part.c.project.in_(written_out(projects)))
+        .where(part.c.trashed == 0, part.c.project.in_(as_literals(projects)))
         .subquery()  # databases treat equal expressions with parameters as different
     )
     found = sa.select(each.c.whole).group_by(each.c.whole)
@@ -275,8 +275,8 @@ def columns_of_children(
     """
     asked = list(dict.fromkeys(wanted))
     for path, aggregate in asked:
-        if aggregate not in OF_PARTS:
-            known = ", ".join(f":{name}" for name in OF_PARTS)
+        if aggregate not in CHILD_AGGREGATES:
+            known = ", ".join(f":{name}" for name in CHILD_AGGREGATES)
             msg = f"column: expected one of {known} after {path!r:.200}"
             raise QueryError(msg)
     children = children_of(store, connection, refs, is_meant) if asked else {}
@@ -404,8 +404,10 @@ def line_of(
     """Return a run with its ancestors; ``others`` is None if other runs cannot be read."""
     if run.state.fork is None or others is None:
         return Line(store, connection, run, sources)
-    found, lacking = ancestors_of(store, connection, (run.project, run.name), run.state.fork)
-    return Line(store, connection, run, sources, found, others, lacking)
+    found, missing_ancestor = ancestors_of(
+        store, connection, (run.project, run.name), run.state.fork
+    )
+    return Line(store, connection, run, sources, found, others, missing_ancestor)
 
 
 class Line:
@@ -419,9 +421,9 @@ class Line:
         sources: Sources,
         ancestors: Sequence[Ancestor] = (),
         others: Callable[[str, str], Sources] | None = None,
-        lacking: str | None = None,
+        missing_ancestor: str | None = None,
     ) -> None:
-        self.run, self.ancestors, self.lacking = run, ancestors, lacking
+        self.run, self.ancestors, self.missing_ancestor = run, ancestors, missing_ancestor
         self._store, self._connection = store, connection
         self._sources, self._others = sources, others
 

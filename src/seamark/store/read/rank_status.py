@@ -181,15 +181,15 @@ def _status(
     evidence: Evidence,
 ) -> RankStatus:
     header = journals[0].header
-    said = max((one.said for one in journals), key=lambda said: said.get("t", 0))
+    last_state = max((one.said for one in journals), key=lambda last_state: last_state.get("t", 0))
     began = min(one.first_t or 0 for one in journals)
     # The rank may be a forked child of the launcher that records in a separate journal.
     rows = [one for one in others if one.header.get("rank") == rank and one.last_t >= began]
     row_t = max((one.local_time(one.last_row_t) for one in rows if one.rows), default=0)
     last_t = max(one.seen for one in journals)
-    state = _state(said, journals[0], rows, now_ns, evidence)
+    state = _state(last_state, journals[0], rows, now_ns, evidence)
     ended = state not in ("running", "hangs")
-    why = _reason_of(said) if state in ("failed", "interrupted") else ""
+    why = _reason_of(last_state) if state in ("failed", "interrupted") else ""
     if (
         state in _UNREPORTED
         and (found := evidence.crash(header, last_t).reason) not in _PLAIN_REASONS
@@ -206,20 +206,20 @@ def _status(
         first_t=began,
         last_t=last_t,
         row_t=row_t or None,
-        end_t=(last_t if state in _UNREPORTED else said.get("t", last_t)) if ended else None,
+        end_t=(last_t if state in _UNREPORTED else last_state.get("t", last_t)) if ended else None,
     )
 
 
 def _state(
-    said: Mapping[str, Any],
+    last_state: Mapping[str, Any],
     newest: JournalState,
     rows: list[JournalState],
     now_ns: int,
     evidence: Evidence,
 ) -> str:
-    stated = str(said.get("state", "running"))
-    if stated not in ("running", "created"):
-        return stated
+    given_state = str(last_state.get("state", "running"))
+    if given_state not in ("running", "created"):
+        return given_state
     if newest.closed and newest.close_reason != "rotate":
         return "completed"
     alive = evidence.alive(newest.header)
@@ -239,6 +239,6 @@ def _has_stalled(rows: list[JournalState], now_ns: int) -> bool:
     return now_ns - last > max(_MIN_HANG_NS, _MIN_HANG_PAUSES * (last - first) // count)
 
 
-def _reason_of(said: Mapping[str, Any]) -> str:
-    error = said.get("error")
-    return error_text(error) if isinstance(error, Mapping) else str(said.get("signal") or "")
+def _reason_of(last_state: Mapping[str, Any]) -> str:
+    error = last_state.get("error")
+    return error_text(error) if isinstance(error, Mapping) else str(last_state.get("signal") or "")

@@ -146,7 +146,7 @@ class RunReader:
         for path, kind, value in self._derived(seen):
             if is_inside(path, namespace):
                 found[path] = Attribute(path, "atom", kind, value)
-        found |= seen.of_line(lambda path: is_inside(path, namespace))
+        found |= seen.inherited_series(lambda path: is_inside(path, namespace))
         return [found[path] for path in sorted(found)]
 
     @_with_snapshot
@@ -203,13 +203,13 @@ class RunReader:
         """Return the attributes at paths, in the given order, without missing ones."""
         seen.state.need(paths)
         derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
-        of_line = seen.of_line(set(paths).__contains__)
+        inherited_series = seen.inherited_series(set(paths).__contains__)
         found = []
         for path in paths:
             if path in derived:
                 found.append(Attribute(path, "atom", *derived[path]))
-            elif path in of_line:
-                found.append(of_line[path])
+            elif path in inherited_series:
+                found.append(inherited_series[path])
             elif (shown := seen.own(path)) is not None:
                 found.append(shown)
         return found
@@ -218,12 +218,12 @@ class RunReader:
     @_with_snapshot
     def state(self, seen: Snapshot) -> str:
         """State of the run; ``"crashed"`` if it is recorded as running but no longer runs."""
-        return seen.stated()
+        return seen.derived_state()
 
     @_with_snapshot
     def is_resumable(self, seen: Snapshot) -> bool:
         """Return whether the run can be resumed: it has not ended for good, and no owner lives."""
-        state, is_here = seen.stated(), seen.store.here
+        state, is_here = seen.derived_state(), seen.store.here
         lives = any(is_live(one, seen.now_ns, here=is_here) for one in seen.owners)
         return state == "created" or (state in _RESUMABLE and not lives)
 
@@ -233,7 +233,7 @@ class RunReader:
         return self._crash_of(seen)
 
     def _crash_of(self, seen: Snapshot) -> Crash | None:
-        if seen.stated() != CRASHED:
+        if seen.derived_state() != CRASHED:
             return None
         last = max(last_owners(seen.owners), key=lambda one: one.seen, default=None)
         if last is None:

@@ -16,9 +16,9 @@ from seamark.reading.points import time_of
 from seamark.store import schema
 from seamark.store.cells import (
     CRASHED,
-    GOES_ON,
     NUMBER_FAMILIES,
     OPEN,
+    UNENDED_STATES,
     UNKNOWN_NS,
     decoded,
     is_crashed,
@@ -79,14 +79,14 @@ class Derived:
         yield "sys/id", "string", facts["sys_id"] or seen.run.name
         yield "sys/owner", "string", facts["owner"] or str(owner)
         if kind in ("run", "project"):
-            stated = seen.stated()
-            yield "sys/state", "string", stated
+            current = seen.derived_state()
+            yield "sys/state", "string", current
             yield "sys/running_time", "float", facts["running"] / 1e9
             if facts["detail"] is not None:
                 yield DETAIL, "string", facts["detail"]
             if facts["started"] is not None:
                 yield "sys/start_time", "datetime", time_of(facts["started"])
-            if facts["ended"] is not None and stated not in GOES_ON:
+            if facts["ended"] is not None and current not in UNENDED_STATES:
                 yield "sys/end_time", "datetime", time_of(facts["ended"])
         if self._crash is not None:
             yield "sys/crash_reason", "string", self._crash.reason
@@ -111,7 +111,11 @@ class Derived:
         if run.changed:
             run.need(run.changed)
             if changes := run.changes():
-                yield CHANGES, "json", {path: _changes(told) for path, told in changes.items()}
+                yield (
+                    CHANGES,
+                    "json",
+                    {path: _changes(entries) for path, entries in changes.items()},
+                )
 
     def problems(self) -> dict[str, Any]:
         """Return the problems of the run, by name; only those that are not empty."""
@@ -125,16 +129,16 @@ class Derived:
         self._seen.state.need(tags)
         found: dict[str, dict[str, Any]] = {}
         for path, one in tags.items():
-            told = {"value": one.value, "project": one.project}
+            tag = {"value": one.value, "project": one.project}
             if (own := self._seen.own(path)) is not None:
-                told["own"] = own.value if own.family == "atom" else f"<{own.family}>"
-            found[path[len(TAGS) :]] = told
+                tag["own"] = own.value if own.family == "atom" else f"<{own.family}>"
+            found[path[len(TAGS) :]] = tag
         return found
 
     def _problems(self, tags: Mapping[str, Inherited]) -> dict[str, Any]:
         found = problems(self._seen.state, self._conflicts())
-        if self._seen.line.lacking is not None:
-            found["fork"] = {"lacking": self._seen.line.lacking}
+        if self._seen.line.missing_ancestor is not None:
+            found["fork"] = {"lacking": self._seen.line.missing_ancestor}
         other = {
             key: one
             for key, one in self._tag_edits(tags).items()
@@ -157,9 +161,9 @@ def _known_times(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
             yield f"sys/{path}_time", "datetime", time_of(moment)
 
 
-def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
+def _changes(entries: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
     found = []
-    for (t, _, _), kind, value in told:
+    for (t, _, _), kind, value in entries:
         plain = value if kind == "datetime" else decoded(kind, value)
         found.append({"value": plain, "time": time_of(t).isoformat()})
     return found
@@ -240,13 +244,13 @@ class Snapshot:
         """Return the rows of a statement about the run."""
         return self.store.database.rows(self.connection, statement, run=self.number)
 
-    def stated(self) -> str:
+    def derived_state(self) -> str:
         """Return the state; ``"crashed"`` if the run is recorded as running but no longer runs."""
-        stated, owners = str(self.state.state[1].get("state", "created")), self.owners
-        if is_open(stated, owners):
+        current, owners = str(self.state.state[1].get("state", "created")), self.owners
+        if is_open(current, owners):
             return state_of_row(OPEN, max(one.seen for one in owners), self.now_ns)
-        crashed = is_crashed(stated, owners, self.now_ns, here=self.store.here)
-        return CRASHED if crashed else stated
+        crashed = is_crashed(current, owners, self.now_ns, here=self.store.here)
+        return CRASHED if crashed else current
 
     # ------------------------------------------------------------------ attributes
 
@@ -257,7 +261,7 @@ class Snapshot:
 
     def shown(self, path: str) -> Attribute | None:
         """Return the attribute at a path, unless it is derived."""
-        if self.run.state.fork and (found := self.of_line(path.__eq__)):
+        if self.run.state.fork and (found := self.inherited_series(path.__eq__)):
             return found[path]
         self.run.state.need([path])
         return self.own(path)
@@ -285,7 +289,7 @@ class Snapshot:
             value = state.visible(self.state.emptied(path))
         return Attribute(path, state.family, kind, value)
 
-    def of_line(self, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
+    def inherited_series(self, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
         """Return the accepted series with points of ancestors; all their points are read."""
         found: dict[str, Attribute] = {}
         if self.run.state.fork is None:

@@ -13,7 +13,7 @@ from seamark.reading.attributes import DETAIL
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
-from seamark.store.cells import CRASHED, GOES_ON, UNKNOWN_NS, atom_value, decoded
+from seamark.store.cells import CRASHED, UNENDED_STATES, UNKNOWN_NS, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
@@ -109,8 +109,8 @@ def query_runs(
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None
     if not everything:
-        meant = {path for one in wanted for path in one.paths((*_SYSTEM, *known))}
-        paths = {known[path]: path for path in sorted(meant) if path in known}
+        chosen_paths = {path for one in wanted for path in one.paths((*_SYSTEM, *known))}
+        paths = {known[path]: path for path in sorted(chosen_paths) if path in known}
     cells = _Cells(store, connection, chosen, paths, selection.kind)
     if everything or any(CRASH_REASON in one.paths(_SYSTEM) for one in wanted):
         cells.read_crash_reasons(now_ns)
@@ -253,7 +253,7 @@ class _Cells:
 
     def _read_attributes(self) -> None:
         by_number: dict[int, list[Any]] = {}
-        size, apart, place_of = len(self._order), set[str](), self._order.get
+        size, separate, place_of = len(self._order), set[str](), self._order.get
         for part in self._stream_rows(_ATTRIBUTES, _attribute.run, _attribute.path):
             for run, path, kind, klass, number, whole, text in part:
                 if (at := place_of(run)) is None:
@@ -265,15 +265,15 @@ class _Cells:
                 elif kind == "string":
                     column[at] = text
                 elif kind in _SEPARATE_TYPES:
-                    apart.add(kind)
+                    separate.add(kind)
                     column[at] = StringList() if kind == "string_set" else None
                 else:
                     column[at] = _shown_value(kind, klass, number, whole, text)
         names = self._path_names(by_number)
         self.columns = {(names[number], None): column for number, column in by_number.items()}
-        if "string_set" in apart:
+        if "string_set" in separate:
             self._read_sets()
-        if apart.intersection(_LONG_TYPES):
+        if separate.intersection(_LONG_TYPES):
             self._read_long()
 
     def _read_inherited(self) -> None:
@@ -313,7 +313,9 @@ class _Cells:
         states, names, details, owners, created, modified, started, ended, running, trashed = map(
             list, zip(*facts, strict=True)
         )
-        ended = [None if at in GOES_ON else end for at, end in zip(states, ended, strict=True)]
+        ended = [
+            None if at in UNENDED_STATES else end for at, end in zip(states, ended, strict=True)
+        ]
         columns = {
             "sys/id": names,
             "sys/state": states,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.blobs.contents import FolderContents
 from seamark.errors import JournalError
-from seamark.index.looks import Known, Look, listing, save_statuses
+from seamark.index.looks import FileStatus, KnownRun, listing, save_statuses
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.safe import FileSource, Source
@@ -145,7 +145,7 @@ class Refresh:
     """
 
     def __init__(
-        self, store: Store, folder: RunFolder, known: Known | None, now_ns: Callable[[], int]
+        self, store: Store, folder: RunFolder, known: KnownRun | None, now_ns: Callable[[], int]
     ) -> None:
         self._store = store
         self.folder = folder
@@ -162,8 +162,8 @@ class Refresh:
             unknown=known is None,
         )
         if not all(map(self._is_continued, folding.run.state.journals.values())):
-            folding.begin_anew()
-        folding.take_up(self.copies.chosen)
+            folding.discard_state()
+        folding.add_journals(self.copies.chosen)
         folding.fold(self._may_have_more)
         self.now = self._make_statuses(listed)
         self._is_current = known is not None and (known.listed, known.looks) == (
@@ -221,11 +221,11 @@ class Refresh:
         size = self.stats[journal.file].size
         return size > journal.offset or bool(journal.tail) or journal.stopped == UNREADABLE
 
-    def _make_statuses(self, listed: int) -> Known:
+    def _make_statuses(self, listed: int) -> KnownRun:
         folding = self.folding
         state = folding.run.state
         parent = state.fork.parent if state.fork else ""
-        known = Known(folding.run.number or 0, listed, parent=parent)
+        known = KnownRun(folding.run.number or 0, listed, parent=parent)
         by_file = {}
         for journal in state.journals.values():
             by_file[journal.file] = journal
@@ -235,13 +235,13 @@ class Refresh:
         for name, stat in self.stats.items():
             found = by_file.get(name)
             if found is None:  # a copy: if it changes, the selection may change
-                known.add(Look(name, -1, stat, 0, closed=True))
+                known.add(FileStatus(name, -1, stat, 0, closed=True))
                 continue
             retry = stat.mtime + SETTLE_NS if name in folding.waiting else 0
             if name in folding.failed:
                 retry = self.now_ns()
             closed = found.closed and found.offset == stat.size
-            known.add(Look(name, found.number, stat, retry, closed=closed))
+            known.add(FileStatus(name, found.number, stat, retry, closed=closed))
         return known
 
     def _owner(self) -> str:

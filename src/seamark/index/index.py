@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from seamark.index.copies import RunView
     from seamark.index.looks import Ref, Unread
     from seamark.reading.names import RunName
-    from seamark.store.read.many import Recent
+    from seamark.store.read.many import SeriesCache
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
@@ -173,12 +173,12 @@ class Index:
         self.now_ns = now_ns
         self._file = IndexFile(self.root)
         self._updater = Updater(self._file, now_ns)
-        self._recent: Recent | None = None
+        self._recent: SeriesCache | None = None
         self._last_view: RunView | None = None
 
     @property
     def where(self) -> str:
-        """The root."""
+        """Path of the root."""
         return str(self.root)
 
     def nearby_root(self) -> str | None:
@@ -380,7 +380,7 @@ class Index:
     ) -> SeriesTable | CurveTable:
         """Return the points or curves of matching float series of runs."""
         from seamark.index.copies import open_journal
-        from seamark.store.read.many import Recent, read_many
+        from seamark.store.read.many import SeriesCache, read_many
 
         chosen = check_attempt(attempt)
         if points is not None:
@@ -391,7 +391,7 @@ class Index:
 
         def answer(connection: sa.Connection) -> SeriesTable | CurveTable:
             if self._recent is None:
-                self._recent = Recent()
+                self._recent = SeriesCache()
             parts = read_many(
                 self.store,
                 connection,

@@ -25,9 +25,9 @@ from seamark.store import schema
 from seamark.store.database import Database, Upsert, insertion
 
 __all__ = [
+    "FileStatus",
     "FileStatuses",
-    "Known",
-    "Look",
+    "KnownRun",
     "Stat",
     "Unread",
     "UnreadFolders",
@@ -191,7 +191,7 @@ class Stat(NamedTuple):
     inode: int
 
 
-class Look(NamedTuple):
+class FileStatus(NamedTuple):
     """Status of one file when it was last folded; a row of the table of statuses."""
 
     file: str
@@ -202,13 +202,13 @@ class Look(NamedTuple):
 
 
 @dataclass(slots=True)
-class Known:
-    """Known facts about the files of one run.
+class KnownRun:
+    """KnownRun facts about the files of one run.
 
     Attributes:
         listed: Time of the last change of its journal folder, ns since the epoch; 0: not reliable.
         looks: Statuses of its files.
-        rests: Whether new records require a change of the folder; see `add`.
+        is_settled: Whether new records require a change of the folder; see `add`.
         version: Version of the run's row when all runs were loaded; None if it was folded or loaded
             individually since.
         parent: Recorded name of the run it was forked from; empty if it is not a fork.
@@ -216,8 +216,8 @@ class Known:
 
     number: int
     listed: int
-    looks: list[Look] = field(default_factory=list)
-    rests: bool = True
+    looks: list[FileStatus] = field(default_factory=list)
+    is_settled: bool = True
     version: int | None = None
     parent: str = ""
 
@@ -235,10 +235,10 @@ class Known:
             os.close(fd)
         return not set(map(_FILE_OF, self.looks)).issuperset(names)
 
-    def add(self, look: Look) -> None:
+    def add(self, look: FileStatus) -> None:
         """Add the status of a file."""
         self.looks.append(look)
-        self.rests = self.rests and look.closed and not look.retry
+        self.is_settled = self.is_settled and look.closed and not look.retry
 
 
 Ref = tuple[str, str]
@@ -249,7 +249,7 @@ class FileStatuses:
     """Statuses of the files of all runs, cached until another process writes to the index."""
 
     def __init__(self) -> None:
-        self.runs: dict[Ref, Known] = {}
+        self.runs: dict[Ref, KnownRun] = {}
         self.version: object = None
         """Version of the index when all runs were last requested."""
         self._loaded: set[Ref] = set()
@@ -264,12 +264,12 @@ class FileStatuses:
         if version == self.version:
             return
         before, self.runs = self.runs, {}
-        others: dict[int, Known] = {}
+        others: dict[int, KnownRun] = {}
         for number, project, name, listed, at, parent in database.rows(connection, _FOLDERS):
             ref = project, name
             known = before.get(ref)
             if known is None or known.number != number or known.version != at:
-                known = others[number] = Known(number, listed, version=at, parent=parent or "")
+                known = others[number] = KnownRun(number, listed, version=at, parent=parent or "")
             known.listed = listed
             self.runs[ref] = known
         if before.keys() - self.runs.keys():
@@ -292,19 +292,21 @@ class FileStatuses:
         before = self.runs.pop(ref, None)
         self._loaded.add(ref)
         for number, _, _, listed, _, parent in database.rows(connection, _FOLDER_OF, **where):
-            known = self.runs[ref] = Known(number, listed, parent=parent or "")
+            known = self.runs[ref] = KnownRun(number, listed, parent=parent or "")
             _add_statuses({number: known}, database.rows(connection, _LOOKS_OF, **where))
         if before is not None and ref not in self.runs:
             self.folders = {}  # as in `sync`
 
 
-def _add_statuses(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> None:
+def _add_statuses(by_number: Mapping[int, KnownRun], rows: Iterable[tuple[Any, ...]]) -> None:
     for number, file, journal, size, mtime, ctime, inode, retry, closed in rows:
         if (known := by_number.get(number)) is not None:
-            known.add(Look(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed)))
+            known.add(
+                FileStatus(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed))
+            )
 
 
-def save_statuses(database: Database, connection: sa.Connection, run: int, known: Known) -> None:
+def save_statuses(database: Database, connection: sa.Connection, run: int, known: KnownRun) -> None:
     """Write the statuses of the files of a run within a transaction."""
     database.run(connection, _UPSERT_FOLDER, run=run, listed=known.listed)
     database.run(connection, _DELETE_LOOKS, run=run)

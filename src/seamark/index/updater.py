@@ -34,7 +34,7 @@ from seamark.store.runs import Conflict, forget_run
 if TYPE_CHECKING:
     from seamark.index.copies import Refresh
     from seamark.index.file import IndexFile
-    from seamark.index.looks import Known, Ref, Stat
+    from seamark.index.looks import KnownRun, Ref, Stat
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
@@ -130,12 +130,14 @@ class Updater:
             for ref in refs:
                 self._file.looks.learn(database, connection, ref)
 
-    def known(self, ref: Ref) -> Known | None:
+    def known(self, ref: Ref) -> KnownRun | None:
         """Return the current statuses of a run's files; None if it is not in the index."""
         self._load_statuses([ref])
         return self._file.looks.runs.get(ref)
 
-    def _check_changes(self, ref: Ref, known: Known | None, root: int | None = None) -> bool | None:
+    def _check_changes(
+        self, ref: Ref, known: KnownRun | None, root: int | None = None
+    ) -> bool | None:
         """Return whether a run has new records: True, None (no), or False (the run is missing).
 
         The time of the folder's change is stored in ``known`` as soon as it is reliable.
@@ -156,7 +158,7 @@ class Updater:
                     return True
         except (FileNotFoundError, NotADirectoryError):
             return None if known is None else is_folder(RunFolder(self._root, *ref).journal_dir)
-        except OSError as error:  # cannot be seen at the moment; what is known stays
+        except OSError as error:  # temporarily unreadable: keep the folded data
             if error.errno != errno.ENAMETOOLONG:  # such a path cannot exist
                 self.unread.note(RunFolder(self._root, *ref).path, error)
             return None
@@ -208,7 +210,7 @@ class Updater:
             progress(len(work), len(work))
 
     def _changed_runs(
-        self, project: str | None, known: dict[Ref, Known], purged: _Purged
+        self, project: str | None, known: dict[Ref, KnownRun], purged: _Purged
     ) -> list[Ref]:
         """Return the known runs with new records; remove missing runs from the index."""
         projects = _projects_below(known, project)
@@ -223,7 +225,7 @@ class Updater:
                 if project not in projects or name == PROJECT_LOG:
                     continue
                 folder = f"{above}{project}/{name}/journal"
-                if facts.rests:
+                if facts.is_settled:
                     try:
                         if look_up(folder, dir_fd=root).st_ctime_ns == facts.listed:
                             continue
@@ -256,7 +258,9 @@ class Updater:
             if fd is not None:
                 os.close(fd)
 
-    def _new_runs(self, project: str | None, known: dict[Ref, Known], purged: _Purged) -> list[Ref]:
+    def _new_runs(
+        self, project: str | None, known: dict[Ref, KnownRun], purged: _Purged
+    ) -> list[Ref]:
         folders = self._file.looks.folders.get(project)
         # Read folders that were unreadable every time: becoming readable may not change their time.
         if (
@@ -307,7 +311,7 @@ class Updater:
         for ref in again:
             self._fold(ref, self.known(ref))
 
-    def _fold(self, ref: Ref, known: Known | None) -> None:
+    def _fold(self, ref: Ref, known: KnownRun | None) -> None:
         # If other processes are faster, it is enough that they folded the bytes present at the
         # start.
         wanted: dict[str, Stat] = {}
@@ -329,7 +333,7 @@ class Updater:
                 refresh.saved()
                 return
 
-    def _try_fold(self, store: Store, ref: Ref, known: Known | None) -> Refresh | None:
+    def _try_fold(self, store: Store, ref: Ref, known: KnownRun | None) -> Refresh | None:
         """Return a folded run; None if it cannot be read, which is noted. Raises `Conflict`."""
         from seamark.index.copies import Refresh  # imports NumPy only to fold
 
@@ -338,7 +342,7 @@ class Updater:
             return Refresh(store, folder, known, self._now_ns)
         except (FileNotFoundError, NotADirectoryError):
             return None  # removed meanwhile, or never existed
-        except OSError as error:  # cannot be seen at the moment; what is known stays
+        except OSError as error:  # temporarily unreadable: keep the folded data
             self.unread.note(folder.path, error)
             return None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
@@ -404,7 +408,7 @@ class _Purged:
         self._root = root
         self._by_project: dict[str, set[str]] = {}
 
-    def among(self, known: Mapping[Ref, Known], projects: Iterable[str]) -> Iterator[Ref]:
+    def among(self, known: Mapping[Ref, KnownRun], projects: Iterable[str]) -> Iterator[Ref]:
         for project in projects:
             if self._is_purged_model(project):
                 yield from (ref for ref in known if ref[0] == project)

@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 
 class Conflict(Exception):  # noqa: N818 - not an error: another process was faster
-    """Concurrent change of rows that this transaction uses: read them again and repeat it."""
+    """Concurrent change of the rows of a transaction, which has to be repeated with new rows."""
 
 
 def retry(work: Callable[[], T]) -> T:

@@ -118,7 +118,7 @@ class Folding:
         failed: Files that could not be opened, but may be later.
         groups: New row groups. ``dropped`` has journal and place of the row groups that they
             replace.
-        anew: Whether all stored data of the run is replaced.
+        replaces_all: Whether all stored data of the run is replaced.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Folding:
         self.groups: list[Group] = []
         self.dropped: list[tuple[int, int]] = []
         self._bytes = 0
-        self.anew = False
+        self.replaces_all = False
         stored = None
         if not unknown:
             with store.database.reading() as connection:
@@ -152,16 +152,16 @@ class Folding:
     @property
     def changed(self) -> bool:
         """Whether there is anything to save."""
-        if self.is_new or self.anew or self.groups or self.dropped or self.run.state.dirty:
+        if self.is_new or self.replaces_all or self.groups or self.dropped or self.run.state.dirty:
             return True
         return any(journal.touched for journal in self.run.state.journals.values())
 
-    def begin_anew(self) -> None:
+    def discard_state(self) -> None:
         """Discard the folded state, because a journal no longer begins with the same bytes."""
-        self.anew = not self.is_new
+        self.replaces_all = not self.is_new
         self.run.state = RunState()
 
-    def take_up(self, journals: Mapping[bytes, str]) -> None:
+    def add_journals(self, journals: Mapping[bytes, str]) -> None:
         """Add new journals, headers first, so that points hidden by a header are never counted."""
         known = self.run.state.journals.values()
         uids, numbers = set(map(_UID, known)), map(_NUMBER, known)
@@ -191,8 +191,8 @@ class Folding:
         tries = 0  # a second pass is enough unless a process writes meanwhile
         while not tries or (self.run.state.needs_refold and tries <= _MAX_REFOLDS):
             if tries:
-                self.groups, self.dropped, self.anew = [], [], self.run.number is not None
-                self.run.state = self.run.state.anew()
+                self.groups, self.dropped, self.replaces_all = [], [], self.run.number is not None
+                self.run.state = self.run.state.restarted()
             for journal in self.run.state.journals.values():
                 if tries or wanted(journal):
                     self._fold_journal(journal)
@@ -292,7 +292,7 @@ class Folding:
             if more is not None:
                 more(connection)
         self.run.saved(saving.number)
-        self.anew = self.is_new = False
+        self.replaces_all = self.is_new = False
         self.groups, self.dropped, self._bytes = [], [], 0
 
 
@@ -370,12 +370,12 @@ class Saving:
     def __init__(self, folding: Folding, owner: Callable[[], str] = str) -> None:
         store, run, state = folding.store, folding.run, folding.run.state
         self.number = run.number
-        self._store, self._anew = store, folding.anew
+        self._store, self._replaces_all = store, folding.replaces_all
         self._groups, self._dropped = folding.groups, folding.dropped
         self._ref, self._version = (run.project, run.name), run.version
         if (kind := kind_of(run.project, run.name)) == "run":
             derive_content(state)
-        journals = [one for one in state.journals.values() if self._anew or one.touched]
+        journals = [one for one in state.journals.values() if self._replaces_all or one.touched]
         wanted = set(state.dirty)
         for group in self._groups:
             wanted.update(group.batch.series)
@@ -404,7 +404,7 @@ class Saving:
             where = {"run": self.number, "before": self._version}
             if not database.run(connection, _UPDATE_RUN, **where, **self._columns):
                 raise Conflict
-            if self._anew:
+            if self._replaces_all:
                 delete_rows(store, connection, self.number)
         for statement in _STATEMENTS:
             if rows := self._rows.get(statement):

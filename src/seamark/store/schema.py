@@ -109,9 +109,7 @@ journal = sa.Table(
     sa.Column("closed", sa.SmallInteger, nullable=False),
     sa.Column("first_t", sa.BigInteger),
     sa.Column("last_t", sa.BigInteger, nullable=False),
-    sa.Column(
-        "heard", sa.BigInteger
-    ),  # when the last bytes arrived from another machine; null: a local file
+    sa.Column("heard", sa.BigInteger),  # arrival from another machine; null: a local file
     sa.Column("positions", _Text),  # JSON, as in the header; null if it has none
     sa.Column("header", _Text, nullable=False),  # JSON
     sa.Column("facts", _Text, nullable=False),  # JSON
@@ -214,9 +212,7 @@ chunk = sa.Table(
     sa.Column("journal", sa.Integer, nullable=False),
     sa.Column("place", sa.BigInteger, nullable=False),  # start of the row group, bytes
     sa.Column("count", sa.BigInteger, nullable=False),  # number of rows, or of points of the series
-    sa.Column(
-        "rising", sa.SmallInteger, nullable=False
-    ),  # 0: steps fall, 1: they do not, 2: an arithmetic progression
+    sa.Column("rising", sa.SmallInteger, nullable=False),  # 0: falling, 1: not, 2: progression
     sa.Column("low_step", _Double, nullable=False),  # smallest step, 0 without rows
     sa.Column("high_step", _Double, nullable=False),
     sa.Column("low_t", sa.BigInteger, nullable=False),
@@ -268,7 +264,7 @@ class PathNumbers:
         return self.known(connection, [path]).get(path)
 
     def known(self, connection: sa.Connection, paths: Collection[str]) -> dict[str, int]:
-        """Return the numbers of paths by path; paths without a number are left out."""
+        """Return the numbers of paths, by path; paths without a number are omitted."""
         kept = self._numbers
         found = {path: kept[path] for path in paths if path in kept}
         missing = [path for path in paths if path not in found and can_hold(path)]
@@ -283,7 +279,7 @@ class PathNumbers:
         return {path: found[path] for path in paths if path in found}
 
     def paths(self, connection: sa.Connection, numbers: Collection[int]) -> dict[int, str]:
-        """Return the paths with these numbers."""
+        """Return the paths with these numbers, by number."""
         kept = self._paths
         found = {number: kept[number] for number in numbers if number in kept}
         missing = [number for number in numbers if number not in found]
@@ -294,11 +290,9 @@ class PathNumbers:
         return {number: found[number] for number in numbers if number in found}
 
     def everything(self, connection: sa.Connection) -> dict[str, int]:
-        """Return all paths of all runs with their numbers."""
+        """Return the numbers of all paths of all runs, by path."""
         rows = self._database.rows(connection, _SELECT_ALL)
-        if (
-            len(rows) * _BYTES_PER_PATH < self._most_bytes // 4
-        ):  # a larger table would evict all other entries
+        if len(rows) * _BYTES_PER_PATH < self._most_bytes // 4:  # more would evict the rest
             self._add_to_cache(rows)
         return {path: number for number, path in rows}
 
@@ -311,9 +305,7 @@ class PathNumbers:
                 found.update(self._load(connection, _PATH, missing))
                 fresh = sorted(wanted.difference(found))
                 self._database.run_many(connection, _INSERT_PATHS, zip(fresh, strict=True))
-            if (
-                fresh
-            ):  # after the commit, because numbers of a failed transaction are assigned again
+            if fresh:  # after the commit: a failed transaction frees its numbers
                 with self._database.reading() as connection:
                     found.update(self._load(connection, _PATH, fresh))
         return found

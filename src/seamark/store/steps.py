@@ -151,7 +151,7 @@ def unscale(means: Floats) -> Floats:
 def likely_width(first: float, last: float, limit: int) -> float:
     """Return a power of two as width that gives about ``limit`` parts if there are no gaps.
 
-    At this width, the numbers of parts are below 2**53.
+    At this width, the index of each part is below 2**53.
     """
     half_span = last / 2 - first / 2  # the whole span may overflow
     _, exponent = math.frexp(half_span / max(limit - 1, 1))
@@ -194,7 +194,7 @@ _MAX_EDGE: Final = 2.0**62  # larger than every exact integer step, and still an
 
 
 class Piece(Protocol):
-    """A stretch of a series in the order of writing, unpacked on demand."""
+    """Stretch of a series in the order of writing, unpacked on demand."""
 
     @property
     def count(self) -> int:

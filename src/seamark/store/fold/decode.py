@@ -132,9 +132,7 @@ class _Decoder:
             try:
                 payload = payload_of(self.block.data, frame)
                 if int.from_bytes(payload[:4], "little") in known.get(frame[1], ()):
-                    self._decode_rows(
-                        frames, is_row, start, index
-                    )  # earlier rows use the old definition
+                    self._decode_rows(frames, is_row, start, index)  # with the old definition
                     start = index
                 take(self, frame, payload)
             except (ValueError, struct.error) as error:

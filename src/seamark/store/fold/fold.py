@@ -5,7 +5,7 @@ does not depend on the order in which journals are read. Registers (`seamark.sto
 keep everything that a later operation may need; only summaries of series are accumulated. If a
 summary can no longer be exact (a delete arrives after points on both sides of it were counted, or
 an attempt hides counted points), the run gets ``needs_refold``. A second pass, which starts with
-the facts that hide points (`RunState.anew`), then gives the exact result.
+the facts that hide points (`RunState.restarted`), then gives the exact result.
 
 The content of a frame never raises an error: frames that cannot be applied are counted in
 ``errors``.

@@ -318,7 +318,7 @@ class RunState:
                 cut = min(cut, position if isinstance(position, int | float) else 0)
         return cut
 
-    def anew(self) -> RunState:
+    def restarted(self) -> RunState:
         """Return an empty run for folding all journals again, with the facts that hide points."""
         fresh = RunState()
         fresh.deletes, fresh.clears = dict(self.deletes), dict(self.clears)

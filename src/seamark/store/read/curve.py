@@ -94,7 +94,7 @@ def read_begins(
             take(path, piece)
     run = int(share.run.number or 0)
     for path, number in store.numbers.known(connection, paths).items():
-        begun = set[int]()  # journals with a known first point: times rise within a journal
+        begun = set[int]()  # journals whose first point is known: times rise within a journal
         bounds = group_bounds(store.database, connection, run, number)
         for at, place, _, _, low_t in sorted(bounds, key=itemgetter(4)):
             if at in begun or at not in spans or place >= spans[at][1].end:

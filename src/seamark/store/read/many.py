@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.store.runs import Place, Store, StoredRun
 
-__all__ = ["Recent", "lengths_of", "read_many", "series_of"]
+__all__ = ["SeriesCache", "lengths_of", "read_many", "series_of"]
 
 Ref = tuple[str, str]
 """Project path and run id."""
@@ -71,7 +71,7 @@ _SELECT_PACKED: Final = (
 )
 
 
-class Recent:
+class SeriesCache:
     """Cache of short series; the version of a run invalidates its entries."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ def read_many(
     sources: Callable[[str, str], Sources],
     progress: Callable[[int, int], None] | None = None,
     points: int | None = None,
-    recent: Recent | None = None,
+    recent: SeriesCache | None = None,
 ) -> list[tuple[str, str, str, Points | Curve]]:
     """Return (project, run id, path, points or curve) of the matching series, grouped by run.
 
@@ -122,7 +122,7 @@ def read_many(
     and the total. If ``points`` is given, curves with at most this number of representative points
     are read.
     """
-    reading = _SeriesReader(store, connection, attempt, sources, points, recent or Recent())
+    reading = _SeriesReader(store, connection, attempt, sources, points, recent or SeriesCache())
     known = _matching_paths(store, connection, patterns)
     parts: list[tuple[str, str, str, Points | Curve]] = []
     for start in range(0, len(refs), RUNS_AT_ONCE):
@@ -233,7 +233,7 @@ class _SeriesReader:
         attempt: int | str,
         sources: Callable[[str, str], Sources],
         points: int | None,
-        recent: Recent,
+        recent: SeriesCache,
     ) -> None:
         self.store = store
         self.connection = connection

@@ -118,7 +118,7 @@ class Derived:
                 )
 
     def problems(self) -> dict[str, Any]:
-        """Return the problems of the run, by name; only those that are not empty."""
+        """Return the problems of the run, by name, without empty ones."""
         return self._problems(self._tags())
 
     def _tags(self) -> Mapping[str, Inherited]:

@@ -172,10 +172,14 @@ def lengths_of(
     found = dict[Ref, dict[str, int]]((ref, {}) for ref in refs)
     found |= _lengths(store, connection, there, known)
     for ref, line in _lines(store, connection, places).items():
-        of_line, own = _floats_of(line), found[ref]
+        inherited_paths, own = _floats_of(line), found[ref]
         above = {int(run.number or 0): (run.project, run.name) for run, _ in line.ancestors}
         for lengths in _lengths(store, connection, above, known).values():
-            own |= {path: own.get(path, 0) + lengths[path] for path in lengths if path in of_line}
+            own |= {
+                path: own.get(path, 0) + lengths[path]
+                for path in lengths
+                if path in inherited_paths
+            }
         found[ref] = {path: own[path] for path in known.values() if path in own}
     return found
 

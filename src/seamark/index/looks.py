@@ -286,7 +286,7 @@ class FileStatuses:
             self._loaded, self._loaded_version = set(), version
         return set(refs).difference(self._loaded)
 
-    def learn(self, database: Database, connection: sa.Connection, ref: Ref) -> None:
+    def load(self, database: Database, connection: sa.Connection, ref: Ref) -> None:
         """Load one run."""
         where = {"project": ref[0], "name": ref[1]}
         before = self.runs.pop(ref, None)

@@ -128,7 +128,7 @@ class Updater:
         database = self._file.store.database
         with database.reading() as connection:
             for ref in refs:
-                self._file.looks.learn(database, connection, ref)
+                self._file.looks.load(database, connection, ref)
 
     def known(self, ref: Ref) -> KnownRun | None:
         """Return the current statuses of a run's files; None if it is not in the index."""

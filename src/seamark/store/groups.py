@@ -411,13 +411,13 @@ class StoredGroup:
     shared: list[bytes]
     own: list[bytes]
 
-    def picked(self, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def select_rows(self, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the rows of a column of the group in which the series has values."""
         return column[unpack_ints(self.own[0])] if self.own[0] else column
 
     def steps(self) -> Floats:
         """Return the steps, float64 (count,)."""
-        return self.picked(unpack_floats(self.shared[0]))
+        return self.select_rows(unpack_floats(self.shared[0]))
 
     def values(self) -> Floats:
         """Return the values, float64 (count,)."""
@@ -425,15 +425,15 @@ class StoredGroup:
 
     def t(self) -> Ints:
         """Return the times of the frames, nanoseconds since the Unix epoch, int64 (count,)."""
-        return self.picked(unpack_ints(self.shared[1]))
+        return self.select_rows(unpack_ints(self.shared[1]))
 
     def times(self, t: Ints) -> Ints:
         """Return the caller's times, or the times of the frames ``t`` if the caller gave none."""
-        return self.picked(unpack_ints(self.shared[2])) if self.shared[2] else t
+        return self.select_rows(unpack_ints(self.shared[2])) if self.shared[2] else t
 
     def offsets(self) -> Ints:
         """Return the offsets of the frames, bytes, int64 (count,)."""
-        return self.picked(unpack_ints(self.shared[3]))
+        return self.select_rows(unpack_ints(self.shared[3]))
 
 
 def load_groups(
@@ -504,13 +504,13 @@ class DrawingGroup:
             first, last = int(self.first), int(self.last)
             self.stride = (first, (last - first) // max(1, self.count - 1))
 
-    def put_at(self, x: Floats) -> None:
+    def move_to(self, x: Floats) -> None:
         """Move the points to other places on the x axis."""
         self._steps, self.stride = x, None
         self.first, self.last = float(x[0]), float(x[-1])
         self.rising = bool((x[1:] >= x[:-1]).all())
 
-    def count_from(self, start: int) -> None:
+    def number_from(self, start: int) -> None:
         """Move the points to consecutive integers on the x axis."""
         self.first, self.last = float(start), float(start + self.count - 1)
         self.rising, self.stride = True, (start, 1)

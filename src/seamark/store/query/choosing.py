@@ -171,7 +171,9 @@ class _Search:
         self._field = parse_field(selection.sort_by, "sort_by")
         seen = in_projects(store, connection, selection.readable)
         known = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
-        known.learn([*(leaf.field.path for leaf in comparisons_of(expression)), self._field.path])
+        known.prefetch(
+            [*(leaf.field.path for leaf in comparisons_of(expression)), self._field.path]
+        )
         if selection.query:
             known.check_query(selection.query)
         known.check_sort(selection.sort_by, self._field)

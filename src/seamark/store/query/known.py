@@ -139,7 +139,7 @@ class KnownPaths:
         self._unknown = unknown
         self._first_type: dict[str, frozenset[str]] = {}
 
-    def learn(self, paths: Collection[str]) -> None:
+    def prefetch(self, paths: Collection[str]) -> None:
         """Load the first type of each path that will be checked, in one query."""
         stored_paths = [path for path in paths if system_types(path) is None]
         numbers = self._store.numbers.known(self._connection, stored_paths)
@@ -253,7 +253,7 @@ class KnownPaths:
         if types is not None:
             return None if wanted is None or types & wanted else types
         if path not in self._first_type:
-            self.learn([path])
+            self.prefetch([path])
         types = self._first_type[path]
         if types and wanted is not None and not types & wanted:
             types = self._load_types(path)

@@ -17,11 +17,11 @@ from seamark.store.drawing import Listed, draw_series
 from seamark.store.groups import DrawingGroup, drawing_groups, group_bounds, load_group
 from seamark.store.read.series import (
     EVERYTHING,
+    points_in_span,
     read_floats,
-    shown,
     shown_journals,
     tail_pieces,
-    unpacked,
+    visible_part,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Begin",
     "check_axis",
-    "placed",
+    "place_on_axis",
     "read_begins",
     "read_curve",
     "read_drawing",
@@ -59,7 +59,7 @@ class Begin(NamedTuple):
 
 
 def check_axis(x: str) -> str:
-    """Return a valid axis for `placed`; raise `ArgumentError` for ``"order"``, or `PathError`."""
+    """Return a valid axis for `place_on_axis`; raise `ArgumentError` for ``"order"``, or `PathError`."""
     if x == "order":
         msg = "x: expected 'step', 'time', 'relative' or the path of a series, got 'order'"
         raise ArgumentError(msg)
@@ -80,7 +80,7 @@ def read_begins(
     found: dict[str, dict[int, series.Piece]] = {path: {} for path in paths}
 
     def take(path: str, piece: series.Piece) -> bool:
-        kept = shown(share, path, piece)
+        kept = visible_part(share, path, piece)
         if not len(kept.step):
             return False
         at = int(np.argmin(kept.t))
@@ -103,7 +103,7 @@ def read_begins(
             if known is not None and int(known.t[0]) < low_t:
                 continue
             group = load_group(store.database, connection, run, number, at, place)
-            if take(path, unpacked(*spans[at], group)):
+            if take(path, points_in_span(*spans[at], group)):
                 begun.add(at)
     return {
         path: [
@@ -118,7 +118,7 @@ def _time_key(piece: series.Piece) -> tuple[int, bytes]:
     return int(piece.t[0]), piece.journal.uid
 
 
-def placed(
+def place_on_axis(
     store: Store,
     connection: sa.Connection,
     shares: Sequence[Share],
@@ -227,7 +227,7 @@ def _load_pieces(
     for group, _, journal in packed:
         if x != "step":
             whole = group.whole()
-            group.put_at(_seconds(whole.times(whole.t()), origin_ns))
+            group.move_to(_seconds(whole.times(whole.t()), origin_ns))
         found.append((group.first, group.low_t, group))
         written.setdefault(journal.uid, []).append((group.low_t, group))
     found.sort(key=lambda one: one[:2])
@@ -285,7 +285,7 @@ def _add_visible(
         return
 
     def add(points: series.Piece) -> None:
-        kept = shown(share, path, points)
+        kept = visible_part(share, path, points)
         if len(kept.step):
             listed.append(kept)
 
@@ -308,7 +308,7 @@ def _add_visible(
             last_t = groups[at + 1].low_t if same else journal.last_t
             packed.append(_Packed(group, last_t, journal))
             continue
-        add(unpacked(journal, span, group.whole()))
+        add(points_in_span(journal, span, group.whole()))
 
 
 def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
@@ -329,14 +329,14 @@ def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) 
         start = 0
         for *_, one in every:
             if isinstance(one, DrawingGroup):
-                one.count_from(start)
+                one.number_from(start)
                 found.append(one)
             else:
                 found.append(Listed(np.arange(start, start + len(one[0]), dtype=float), one[1]))
             start += found[-1].count
         return found
     whole = [*listed]
-    whole += [unpacked(journal, EVERYTHING, one.whole()) for one, _, journal in packed]
+    whole += [points_in_span(journal, EVERYTHING, one.whole()) for one, _, journal in packed]
     whole.sort(key=lambda one: (one.journal.uid, one.place))
     order = np.argsort(np.concatenate([one.t for one in whole]), kind="stable")
     value = np.concatenate([one.value for one in whole])[order]

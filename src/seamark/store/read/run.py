@@ -29,7 +29,7 @@ from seamark.store.fold.registers import SeriesState
 from seamark.store.read.curve import (
     Begin,
     check_axis,
-    placed,
+    place_on_axis,
     read_begins,
     read_curve,
     read_drawing,
@@ -407,7 +407,7 @@ class RunReader:
         created = min(run_columns(one.run.state)["created"] for one in shares)
         found = read_begins(seen.store, seen.connection, shares[0], wanted)
         return {
-            path: placed(seen.store, seen.connection, shares, some, axis, created)
+            path: place_on_axis(seen.store, seen.connection, shares, some, axis, created)
             for path, some in found.items()
             if some
         }

@@ -50,13 +50,13 @@ __all__ = [
     "Piece",
     "Sources",
     "journal_reader",
+    "points_in_span",
     "read_floats",
     "read_floats_part",
-    "shown",
     "shown_journals",
     "span_of",
     "tail_pieces",
-    "unpacked",
+    "visible_part",
 ]
 
 _MAX_WHOLE_BYTES: Final = 1 << 17
@@ -131,7 +131,9 @@ def _add_floats(
         every = load_groups(store.database, connection, [run], list(number_of.values()))
     for path in paths:
         pieces = found[path]
-        pieces += [kept for one in tails[path] if len((kept := shown(share, path, one)).step)]
+        pieces += [
+            kept for one in tails[path] if len((kept := visible_part(share, path, one)).step)
+        ]
         if not chunked or path not in number_of:
             continue
         groups: Iterable[StoredGroup] = every.get((run, number_of[path]), ())
@@ -139,7 +141,7 @@ def _add_floats(
             groups = _last_groups(store, connection, run, number_of[path], pieces, least)
         for group in groups:
             if group.journal in journals:
-                kept = shown(share, path, unpacked(*journals[group.journal], group))
+                kept = visible_part(share, path, points_in_span(*journals[group.journal], group))
                 if len(kept.step):
                     pieces.append(kept)
 
@@ -219,7 +221,7 @@ class _PartReader:
             kept
             for share in self._shares
             for one in tail_pieces(store, connection, share, [path])[path]
-            if len((kept := shown(share, path, one)).step)
+            if len((kept := visible_part(share, path, one)).step)
         ]
         self._number = store.numbers.known(connection, [path]).get(path)
 
@@ -252,8 +254,8 @@ class _PartReader:
                 journal,
                 place,
             )
-            piece = unpacked(*self._spans[at][journal], group)
-            pieces.append(_points_from(shown(share, self._path, piece), begin))
+            piece = points_in_span(*self._spans[at][journal], group)
+            pieces.append(_points_from(visible_part(share, self._path, piece), begin))
         if end is not None:
             pieces = [one.part(one.step <= end) for one in pieces]
         elif horizon < np.inf:
@@ -368,7 +370,7 @@ def shown_journals(share: Share) -> dict[int, tuple[JournalState, Span]]:
     return {one.number: (one, span) for one, span in spans if one.point_end >= 0 and span.end > 0}
 
 
-def unpacked(journal: JournalState, span: Span, group: StoredGroup) -> Piece:
+def points_in_span(journal: JournalState, span: Span, group: StoredGroup) -> Piece:
     """Return the points of a group within a span."""
     t = group.t()
     piece = Piece(journal, group.steps(), group.values(), t, group.times(t), group.place)
@@ -377,13 +379,13 @@ def unpacked(journal: JournalState, span: Span, group: StoredGroup) -> Piece:
     return piece.part(_slice_within(group.offsets(), span))
 
 
-def shown(share: Share, path: str, piece: Piece) -> Piece:
+def visible_part(share: Share, path: str, piece: Piece) -> Piece:
     """Return the visible points of a piece."""
-    kept, end = newer(piece, share.after(path)), share.end(path)
+    kept, end = without_deleted(piece, share.after(path)), share.end(path)
     return kept if end == np.inf else kept.part(kept.step <= end)
 
 
-def newer(piece: Piece, after: Key) -> Piece:
+def without_deleted(piece: Piece, after: Key) -> Piece:
     """Return the points that are not hidden by a delete or clear with this key."""
     if after[0] == _NEVER_NS or not len(piece.t) or piece.t.min() > after[0]:
         return piece

@@ -59,7 +59,7 @@ class Begin(NamedTuple):
 
 
 def check_axis(x: str) -> str:
-    """Return a valid axis for `place_on_axis`; raise `ArgumentError` for ``"order"``, or `PathError`."""
+    """Check an axis of first points; raise `ArgumentError` for ``"order"``, or `PathError`."""
     if x == "order":
         msg = "x: expected 'step', 'time', 'relative' or the path of a series, got 'order'"
         raise ArgumentError(msg)

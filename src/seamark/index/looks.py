@@ -1,8 +1,7 @@
 """Statuses of the folders and files of runs: unreadable ones and changed ones.
 
-Most of the time for a runs table is spent on calls to the file system, one for each of 10,000 runs.
-A run whose journals are all closed needs only one call, because further records create a new file
-in its folder.
+A runs table spends most of its time on calls to the file system, one for each of 10,000 runs. A run
+whose journals are all closed needs one call, because new records create a new file in its folder.
 """
 
 from __future__ import annotations
@@ -338,8 +337,7 @@ def stat_of(found: os.stat_result) -> Stat:
 def listing(folder: str, now_ns: int) -> tuple[int, dict[str, Stat]]:
     """Return the time of a folder's last change (ns; 0: not reliable), and its files by name.
 
-    Omits names with a leading dot, and files that disappear meanwhile. Raises OSError if the folder
-    cannot be read.
+    Omits names with a leading dot, and files that disappear meanwhile. Raises OSError.
     """
     found = {}
     fd = open_folder(folder)

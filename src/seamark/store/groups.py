@@ -395,8 +395,7 @@ class StoredGroup:
         place: Offset of the start of the group in the journal, bytes.
         rising: Whether the steps never fall.
         low_t: Smallest time of a frame, nanoseconds since the Unix epoch.
-        shared: Packed columns of the group: steps, times of the frames, the caller's times,
-            offsets.
+        shared: Packed columns of the group: steps, times of the frames, caller's times, offsets.
         own: Packed indices of the rows that have a value, and packed values.
     """
 

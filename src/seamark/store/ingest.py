@@ -108,16 +108,14 @@ class Folding:
         run: Run id.
         sources: Opens a journal by its file name.
         now_ns: Clock, nanoseconds since the Unix epoch.
-        unknown: Whether the caller knows that the store lacks the run; if it is there, saving
-            raises `Conflict`.
+        unknown: Whether the store is known to lack the run; if it has it, saving fails (`Conflict`).
         heard: Returns, for a file name, when the last bytes of the journal arrived from another
             machine, in ns since the Unix epoch; omitted for files of this machine.
 
     Attributes:
         waiting: Files whose end may become readable without a change of their size.
         failed: Files that could not be opened, but may be later.
-        groups: New row groups. ``dropped`` has journal and place of the row groups that they
-            replace.
+        groups: New row groups. ``dropped`` has journal and place of the replaced row groups.
         replaces_all: Whether all stored data of the run is replaced.
     """
 

@@ -47,8 +47,7 @@ class Store:
             server, only the last sign of life decides whether a run is alive, by the clock of the
             folding process.
         is_shared: Whether several threads may use it at the same time.
-        last: The run that was loaded or saved last, as stored in the database; None for a shared
-            store.
+        last: Run that was loaded or saved last, as stored in the database; None if shared.
     """
 
     database: Database

@@ -309,8 +309,7 @@ def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
 def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
     """Remove a run, within a transaction.
 
-    The row in the runs table is removed first: a process that saves the run has either locked it,
-    or finds it missing.
+    The row of the run is removed first: a process that saves the run has locked it or misses it.
     """
     store.database.run(connection, _DELETE_RUN, run=run)
     delete_rows(store, connection, run)

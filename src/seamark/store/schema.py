@@ -61,8 +61,7 @@ path = sa.Table(
     sa.Column("id", _Id, primary_key=True),
     sa.Column("path", _Text, nullable=False, unique=True),
 )
-"""Attribute paths and their numbers. Runs share paths; the path of a number never changes.
-"""
+"""Attribute paths and their numbers. Runs share paths; the path of a number never changes."""
 run = sa.Table(
     "run",
     metadata,
@@ -234,8 +233,7 @@ MOST_BYTES: Final = 32 << 20
 """Approximate maximum memory of the cache, in bytes."""
 _PATHS_PER_QUERY = 500
 _BYTES_PER_PATH: Final = 250
-"""Approximate memory of a path in addition to its text, in bytes: its number, two dict entries.
-"""
+"""Approximate memory of a path without its text, in bytes: its number, two dict entries."""
 _INSERT_PATHS = Upsert(path, ("path",), ("path",))
 _ID, _PATH = path.c.id, path.c.path
 _SELECT_ALL = sa.select(_ID, _PATH)
@@ -343,8 +341,7 @@ _run = run.c
 SILENT_FROM: Final[sa.ColumnElement[Any]] = _run.beat + sa.case(
     (_run.state == OPEN, _OPEN_SILENCE_NS), else_=SETTLE_NS
 )
-"""Time from which a live run in the runs table counts as silent: nanoseconds since the Unix epoch.
-"""
+"""Time from which a live run in the runs table counts as silent, ns since the Unix epoch."""
 
 
 def silent_from(state: str, beat: int) -> int:

@@ -35,8 +35,7 @@ __all__ = [
 
 
 PATH_BYTES: Final = 2048
-"""Maximum length of a path in bytes, twice that of writers; PostgreSQL cannot index longer ones.
-"""
+"""Maximum bytes of a path, twice that of writers; PostgreSQL cannot index longer paths."""
 Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int, ...]]]]
 """Function that returns the known paths and schemas with the given numbers."""
 

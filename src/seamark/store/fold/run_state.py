@@ -38,8 +38,7 @@ _I63: Final = (1 << 63) - 1
 
 Attributes = dict[str, dict[str, FamilyState]]
 Load = Callable[[Iterable["JournalState"], Collection[str] | None, Collection[str]], Attributes]
-"""Function that returns the stored values at paths and below namespaces, given the run's journals.
-"""
+"""Function that returns the stored values at paths and below namespaces, given the journals."""
 
 
 class Fork(NamedTuple):
@@ -57,8 +56,7 @@ class JournalState:
 
     Attributes:
         number: Small number of the journal within its run, used in the store.
-        attempt: Number of the attempt that wrote the journal; None without attempt: it is never
-            hidden.
+        attempt: Number of the attempt that wrote the journal; None, and never hidden, without any.
         owner: Whether the writer may set the state of the run; true if the header is damaged.
         header_text: HEADER record as JSON; empty if it is damaged or not read yet.
         positions_text: Positions from which its attempt resumes, as JSON; None without any.
@@ -70,8 +68,7 @@ class JournalState:
         first_t: Time of the first frame; None if there is none.
         heard: Time at which its last bytes arrived from another machine, by the local clock; None
             for a local file of its writer.
-        said: Last state that the writer recorded, even if it is not an owner, with its time ``t``;
-            empty without any.
+        said: Last state that the writer recorded, owner or not, with its time ``t``; else empty.
         rows: Number of records with points of series, from ``first_row_t`` to ``last_row_t``.
         gaps: Ranges without valid frames: [offset, length].
         tail: Range without valid frames at the end, which may still grow: [offset, length] or None.

@@ -128,10 +128,9 @@ def choose(
     """Return the matching runs, in order.
 
     ``unknown`` is called with an error for each requested path that no run has; by default it
-    raises the error. With ``counted``, ``total`` is determined even if the limit excludes some
-    runs. With ``facts``, the facts of all returned runs are read. Raises `ArgumentError`, or
-    `QueryError` if the query has a syntax error, or compares or sorts values that cannot be
-    compared or sorted.
+    raises the error. With ``counted``, ``total`` is known even if the limit excludes runs. With
+    ``facts``, the facts of all returned runs are read. Raises `ArgumentError`, or `QueryError` if
+    the query has a syntax error, or compares or sorts values without an order.
     """
     search = _Search(store, connection, selection, now_ns, unknown)
     start, limit = selection.offset, selection.limit

@@ -42,9 +42,9 @@ def positioned_error(
 ) -> QueryError:
     """Return an error with the message, followed by the line and a caret at the position.
 
-    ``what`` names the argument: ``"query"``, ``"column"``, ``"sort_by"`` or ``"paths"``.
-    ``position`` is 0-based and may be the end. ``hint`` is appended, for example ``"; did you mean
-    'mean'?"``. ``named`` adds the position to the message.
+    ``what`` names the argument, such as ``"query"``. ``position`` is 0-based and may be the end.
+    ``hint`` is appended, such as ``"; did you mean 'mean'?"``. ``named`` adds the position in
+    words.
     """
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)

@@ -56,9 +56,8 @@ def is_moment(text: str) -> bool:
 def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
     """Return a time in microseconds since the Unix epoch; None if the text is not a time.
 
-    The text is in ISO 8601 (without offset in UTC, or with ``local`` in the time zone of this
-    computer), or minutes, hours, days, weeks or calendar months before now, as in Neptune:
-    ``"-2h"``, ``"-1M"``.
+    The text is in ISO 8601 (without offset in UTC, or in local time with ``local``), or minutes,
+    hours, days, weeks or calendar months before now, as in Neptune: ``"-2h"``, ``"-1M"``.
     """
     ago = _RELATIVE_TIME.fullmatch(text)
     when = (

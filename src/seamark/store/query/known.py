@@ -1,8 +1,7 @@
 """Checks of queries and columns against the paths and types in a store.
 
 A comparison that cannot match any run raises an error, because an empty result would be misleading.
-Usually only the first run with the path is checked; the others are checked only if its type does
-not fit.
+The types of all runs with a path are checked only if the type of the first one does not fit.
 """
 
 from __future__ import annotations
@@ -114,12 +113,10 @@ class KnownPaths:
     Args:
         store: Store with the paths.
         connection: Connection with a transaction of the store.
-        unknown: Called with an error for each requested path that no run has, unless there are no
-            runs.
+        unknown: Called with an error for each requested path that no run has, if there are runs.
         seen: Condition that the caller may read a run; None for all.
         kind: Kind of the containers; see `seamark.paths.kind_of`.
-        readable: Returns whether the caller may read inherited tags of the runs in a project; None
-            for all projects.
+        readable: Returns whether the caller may read a project's inherited tags; None for all.
     """
 
     def __init__(

@@ -70,9 +70,8 @@ def find_registered(
 ) -> RunName:
     """Find a model, version or artifact by name; see the module docstring for the forms of names.
 
-    ``project`` limits the search to a project, or to its sub-projects if the project has no match;
-    None searches all projects. Raises `RunNotFoundError`, or `ArgumentError` if the name is
-    ambiguous.
+    ``project`` limits the search to a project, or to its sub-projects if it has no match; None
+    searches all. Raises `RunNotFoundError`, or `ArgumentError` if the name is ambiguous.
     """
     left, _, rest = word.rpartition("/")
     named = [one for kind in kinds for one in catalog.names(kind)]

@@ -430,8 +430,7 @@ class Line:
     def shares(self, paths: Iterable[str], family: str, attempt: int | str) -> list[Share]:
         """Return the shares of runs in the given series, the run itself first.
 
-        ``attempt`` selects points of the run itself. Ancestors contribute all points for ``"all"``,
-        otherwise the visible points.
+        ``attempt`` selects own points. Ancestors add all points for ``"all"``, else visible ones.
         """
         found = [Share(self.run, self._sources, attempt)]
         if not self.ancestors or attempt == "replaced" or self._others is None:

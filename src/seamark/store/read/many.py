@@ -118,9 +118,8 @@ def read_many(
     """Return (project, run id, path, points or curve) of the matching series, grouped by run.
 
     ``attempt`` is a result of `seamark.reading.points.check_attempt`. ``sources`` returns a
-    function that opens the journals of a run. ``progress`` is called with the number of runs read
-    and the total. If ``points`` is given, curves with at most this number of representative points
-    are read.
+    function that opens the journals of a run. ``progress`` gets the number of runs read and the
+    total. With ``points``, curves with at most this number of points are read.
     """
     reading = _SeriesReader(store, connection, attempt, sources, points, recent or SeriesCache())
     known = _matching_paths(store, connection, patterns)

@@ -1,9 +1,9 @@
 """Names of runs, version numbers of models and artifacts, and paths of runs.
 
 Each version records its number. In merged folders, several versions may have the same number: the
-first one keeps it, and each other gets the next free number above its own. The new numbers are not
-recorded, but all readers of the same versions compute the same numbers. An alias belongs to the
-version to which it was assigned last.
+first one keeps it, and each other gets the next free number above its own. New numbers are not
+recorded, but all readers of the versions compute the same. An alias belongs to the version that got
+it last.
 """
 
 from __future__ import annotations

@@ -449,8 +449,7 @@ class RunReader:
         """Return the offset in a journal, in bytes, at which to start reading the last texts.
 
         A few earlier texts may be included. ``since_ns`` is nanoseconds since the Unix epoch,
-        ``lines`` a number of line ends, and ``points`` a number of records with points of any text
-        or file series.
+        ``lines`` a number of line ends, ``points`` a number of records of any text or file series.
         """
         return text_begin(
             seen.store,

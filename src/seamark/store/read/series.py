@@ -1,7 +1,6 @@
 """Reading float series from row groups, and from journals for points not in groups.
 
-Only data folded into the snapshot of the tables is read, so concurrent writing does not change
-results.
+Only data folded into the snapshot of the tables is read: concurrent writing changes no result.
 """
 
 from __future__ import annotations
@@ -149,8 +148,7 @@ def _add_floats(
 class Part(NamedTuple):
     """Part of a series, and the mark of its end; None for the last part.
 
-    ``begins`` is true for the first part, and for a restart because points already read are now
-    hidden.
+    ``begins`` is true for the first part, and for a restart because read points are hidden now.
     """
 
     points: Points
@@ -161,8 +159,7 @@ class Part(NamedTuple):
 class Mark(NamedTuple):
     """End of a part of a series: the step, the number of points read at this step, and a checksum.
 
-    The checksum covers the facts that hide points; if it changes, points already read may be
-    hidden.
+    The checksum covers the facts that hide points; if it changes, read points may be hidden.
     """
 
     step: float

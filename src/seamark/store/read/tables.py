@@ -97,8 +97,7 @@ def query_runs(
 
     Raises:
         ArgumentError: If an argument is invalid.
-        QueryError: If the query or a column has a syntax error, or a comparison or aggregate does
-            not fit the types of the values.
+        QueryError: If the query or a column has a syntax error, or does not fit the types.
     """
     wanted = [] if callable(columns) else [_Column(column) for column in _columns(columns)]
     chosen = choose(store, connection, selection, now_ns, unknown, counted=counted, facts=True)

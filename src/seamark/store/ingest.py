@@ -108,7 +108,7 @@ class Folding:
         run: Run id.
         sources: Opens a journal by its file name.
         now_ns: Clock, nanoseconds since the Unix epoch.
-        unknown: Whether the store is known to lack the run; if it has it, saving fails (`Conflict`).
+        unknown: Whether the store is known to lack the run; if present, saving is a `Conflict`.
         heard: Returns, for a file name, when the last bytes of the journal arrived from another
             machine, in ns since the Unix epoch; omitted for files of this machine.
 

@@ -82,24 +82,24 @@ CODE: Final = frozenset(
     )
 )
 """Attributes shown in the line about a run's code."""
-_BARS: Final = "▁▂▃▄▅▆▇█"
-_SPARK: Final = 24
-_SHORT_SPARK: Final = 14
-_WIDE: Final = 100
-"""Maximum width of a curve within a line, and terminal width from which it gets all of it; cells.
+_BAR_CHARACTERS: Final = "▁▂▃▄▅▆▇█"
+_SPARK_CELLS: Final = 24
+_SHORT_SPARK_CELLS: Final = 14
+_WIDE_CELLS: Final = 100
+"""Terminal width, in cells, from which the wider sparkline is drawn.
 """
 _MAX_CURVES: Final = 100
 """Maximum number of series shown with a curve: reading points takes time."""
 BEST: Final = "bold green"
-_COMMIT: Final = 8
+_COMMIT_LENGTH: Final = 8
 _CLUSTERS: Final = (
     ("slurm", "array_job_id", "array_task_id"),
     ("pbs", "array_job_id", "array_index"),
     ("lsf", "array_job_id", "array_index"),
     ("sge", "array_job_id", "task_id"),
 )
-"""Attributes of each cluster, and those that identify a job of an array."""
-_LONGEST_REASON: Final = 300
+"""Cluster systems, each with the attributes for the id and the index of an array job."""
+_MAX_REASON_CHARACTERS: Final = 300
 _HEARTBEAT: Final = "heartbeat lost: not heard from since"
 _CRASHES: Final = {
     OUT_OF_MEMORY: "out of memory: the kernel killed its process ({who})",
@@ -140,7 +140,7 @@ def whole_text(view: Reader, text: str | Mapping[str, Any]) -> str:
 
 
 def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> Any:
-    """Return a text in full; if it is missing, a substitute, and report that."""
+    """Return a text in full; if it cannot be read, log a warning and return its record."""
     try:
         return whole_text(view, text)
     except RemoteError:
@@ -151,19 +151,19 @@ def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> An
 
 
 def changes_of(view: Reader, attributes: Sequence[Attribute]) -> Mapping[str, Any]:
-    """Return how parameters changed, by path; nothing is read if there are none."""
+    """Return the changes of parameters, by path; nothing is read if there are no parameters."""
     found = view.attribute(CHANGES) if any(map(is_parameter, attributes)) else None
     return found.value if found is not None and isinstance(found.value, dict) else {}
 
 
 def change_text(changes: Mapping[str, Any], path: str, *, exact: bool) -> str:
     """Return the previous value of a parameter; empty if it was never changed."""
-    told = changes.get(path, ())
-    if len(told) < 2:  # noqa: PLR2004 - one before and one after
+    history = changes.get(path, ())
+    if len(history) < 2:  # noqa: PLR2004 - one before and one after
         return ""
-    was = value_text(told[-2]["value"], exact=exact)
-    until = value_text(datetime.fromisoformat(told[-1]["time"]), exact=exact)
-    more = f", {plural(len(told) - 1, 'change')}" if len(told) > 2 else ""  # noqa: PLR2004
+    was = value_text(history[-2]["value"], exact=exact)
+    until = value_text(datetime.fromisoformat(history[-1]["time"]), exact=exact)
+    more = f", {plural(len(history) - 1, 'change')}" if len(history) > 2 else ""  # noqa: PLR2004
     return f"was {was} until {until}{more}"
 
 
@@ -180,7 +180,7 @@ def span_text(summary: Any) -> str:
 
 
 def sparkline(values: NDArray[np.float64], width: int) -> str:
-    """Return a curve as a line of up to ``width`` cells; ``·`` where nothing is finite."""
+    """Return a curve as a line of up to ``width`` cells; ``·`` for parts without finite values."""
     import numpy as np
 
     if not len(values):
@@ -192,11 +192,11 @@ def sparkline(values: NDArray[np.float64], width: int) -> str:
     if not known:
         return "·" * len(heights)
     low, span = min(known), (max(known) / 2 - min(known) / 2)
-    top = len(_BARS) - 1
+    top = len(_BAR_CHARACTERS) - 1
     return "".join(
         "·"
         if math.isnan(height)
-        else _BARS[round((height / 2 - low / 2) / span * top) if span > 0 else 0]
+        else _BAR_CHARACTERS[round((height / 2 - low / 2) / span * top) if span > 0 else 0]
         for height in heights
     )
 
@@ -209,13 +209,13 @@ def print_series(
     *,
     indent: int = 0,
 ) -> None:
-    """Print a table of series; ``best_of`` says of each whether ``"min"`` or ``"max"`` is best."""
+    """Print a table of series; ``best_of`` maps paths to ``"min"`` or ``"max"``, the better one."""
     best_of = best_of or {}
     number_of_any: Callable[[float], str] = human_number if screen.terminal else repr
     units = [unit_of(attribute.path) for attribute in attributes]
     marked = any(attribute.path in best_of for attribute in attributes)
     drawn = screen.terminal and len(attributes) <= _MAX_CURVES
-    spark = _SPARK if screen.width >= _WIDE else _SHORT_SPARK
+    spark = _SPARK_CELLS if screen.width >= _WIDE_CELLS else _SHORT_SPARK_CELLS
     columns = [
         Column("PATH", shrink=True, path=True),
         Column("LAST", right=True),
@@ -253,7 +253,7 @@ def print_series(
 
 
 def rounded(value: float) -> str:
-    # what was measured of a machine: further digits mean nothing
+    # for measurements of a machine: further digits are not significant
     return human_number(value, 4)
 
 
@@ -261,12 +261,12 @@ def rounded(value: float) -> str:
 
 
 def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
-    """Return size, whereabouts and name of a file, a file set or an artifact.
+    """Return size, storage state and name of a file, a file set or an artifact.
 
-    The whereabouts are ``kept`` (in the run folder), ``reference`` (where it was recorded),
-    ``gone`` or ``changed`` (a reference into the run folder, or one that you recorded on this host,
-    to something that is no longer the same), ``pending`` (bytes taken, digest not written yet), or
-    ``missing`` (should be kept and is not). The name of a reference is where it leads.
+    The state is ``kept`` (in the run folder), ``reference`` (at its original location), ``gone`` or
+    ``changed`` (for a reference into the run folder, or one that you recorded on this host),
+    ``pending`` (bytes copied, digest not recorded yet), or ``missing`` (stored, but not in the run
+    folder). The name of a reference is its target.
     """
     value = attribute.value
     if attribute.family == "file_set":
@@ -360,7 +360,7 @@ def print_facts(
     attributes: Sequence[Attribute],
     more: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Print the facts of a run, and in bold how it ended if that was bad."""
+    """Print the facts of a run; a failure is printed in bold."""
     kind = kind_of(ref.project, ref.run)
     state = str(report["state"] or ("unknown" if kind == "run" else ""))
     name = report["name"] or (ref.run if kind != "run" else None)
@@ -374,8 +374,8 @@ def print_facts(
             ("  trashed" if report["trashed"] else "", "yellow"),
         ]
     )
-    for trouble in ends(view, report["state"]):
-        screen.line(f"! {trouble}".replace("\n", "\n  "), style="bold red")
+    for problem in ends(view, report["state"]):
+        screen.line(f"! {problem}".replace("\n", "\n  "), style="bold red")
     for label, text in _fact_lines(screen, ref, view, report, attributes):
         screen.fact(label, text)
     for label, text in more:
@@ -389,7 +389,7 @@ def _fact_lines(
     yield from _given_lines(report)
     created, started = report["creation_time"], report["start_time"]
     if not (_is_moment(created, started) and started - created >= timedelta(seconds=1)):
-        started = None  # one that began a while after it was recorded says so
+        started = None  # shown only if the run started later than it was created
     moments = {"created": created, "started": started, "last record": report["last_record"]}
     moments["edited"] = report["edited"]
     for label, moment in moments.items():
@@ -405,7 +405,7 @@ def _fact_lines(
     if report["hostname"]:
         on = _devices(report["distribution"])
         host = str(report["hostname"]) + (f" ({on})" if on else "")
-        yield "host", " · ".join([host, *_surroundings(report["environment"])])
+        yield "host", " · ".join([host, *_environment_words(report["environment"])])
     yield from machine_lines(attributes, view.ranks())
     if code := _code(report["code"]):
         yield "code", code
@@ -427,8 +427,8 @@ def _version_lines(ref: RunRef, report: Report) -> Iterator[tuple[str, str]]:
         yield "stage", clean(str(report.get("stage", "none")))
     if kind == "artifact":
         aliases = ", ".join(report.get("aliases") or ())
-        told = label_of(ref.project, ref.run, report.get("number"))
-        yield "version", f"{told} ({clean(aliases)})" if aliases else told
+        label = label_of(ref.project, ref.run, report.get("number"))
+        yield "version", f"{label} ({clean(aliases)})" if aliases else label
 
 
 def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
@@ -440,40 +440,42 @@ def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
     for label, name in (("custom id", "custom_id"), ("description", "description")):
         if report[name]:
             yield label, str(report[name])
-    told = [
+    inherited = [
         f"{key} = {value_text(one['value'], exact=False)} ({one['project']})"
         for key, one in sorted(report["inherited_tags"].items())
         if isinstance(one, dict) and {"value", "project"} <= one.keys()
     ]
-    if told:
-        yield "inherited", clean(", ".join(told))
+    if inherited:
+        yield "inherited", clean(", ".join(inherited))
     for name in ("tags", "groups"):
         if report[name]:
             yield name, ", ".join(report[name])
 
 
-def _attempts(told: Mapping[str, Any]) -> str:
-    if "resumed_after" in told:
-        step = step_text(told["resumed_after"])
+def _attempts(attempts: Mapping[str, Any]) -> str:
+    if "resumed_after" in attempts:
+        step = step_text(attempts["resumed_after"])
         step = f"{int(step):,}" if step.lstrip("-").isdecimal() else step
-        return f"{told['count']:,} (resumed after step {step})"
-    anew = " (the last began anew)" if told.get("anew") else ""
-    return f"{told['count']:,}{anew}" if told else ""
+        return f"{attempts['count']:,} (resumed after step {step})"
+    anew = " (the last began anew)" if attempts.get("anew") else ""
+    return f"{attempts['count']:,}{anew}" if attempts else ""
 
 
-def _code(told: Mapping[str, Any]) -> str:
+def _code(code: Mapping[str, Any]) -> str:
     """Return the executed code: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept)"``."""
     names = ("entrypoint", "commit", "branch", "version")
-    script, commit, branch, version = (shorten(clean(told.get(one, "")), 60) for one in names)
+    script, commit, branch, version = (shorten(clean(code.get(one, "")), 60) for one in names)
     words = [branch] if branch else []
-    if "files_changed" in told:
+    if "files_changed" in code:
         kept = {"kept": ": diff kept", "partly": ": diff kept, not all of it"}
-        diff = kept.get(told.get("diff", ""), "")
-        words.append(f"{plural(told['files_changed'], 'file')} changed{diff}")
-    elif told.get("dirty"):
+        diff = kept.get(code.get("diff", ""), "")
+        words.append(f"{plural(code['files_changed'], 'file')} changed{diff}")
+    elif code.get("dirty"):
         words.append("changed")
     if commit or branch:
-        commit = (commit[:_COMMIT] or "no commit") + (f" ({', '.join(words)})" if words else "")
+        commit = (commit[:_COMMIT_LENGTH] or "no commit") + (
+            f" ({', '.join(words)})" if words else ""
+        )
     parts = (script, commit, f"version {version}" if version else "")
     return " · ".join(filter(None, parts))
 
@@ -497,18 +499,21 @@ def problems(view: Reader, state: str) -> Iterator[str]:
         yield one.text
 
 
-def _surroundings(told: Mapping[str, str]) -> Iterator[str]:
+def _environment_words(facts: Mapping[str, str]) -> Iterator[str]:
     for cluster, of_array, task in _CLUSTERS:
-        array, index = told.get(f"{cluster}/{of_array}"), told.get(f"{cluster}/{task}")
-        if number := array or told.get(f"{cluster}/job_id"):
+        array, index = (
+            facts.get(f"{cluster}/{of_array}"),
+            facts.get(f"{cluster}/{task}"),
+        )
+        if number := array or facts.get(f"{cluster}/job_id"):
             yield f"{cluster.upper()} {number}" + (f"_{index}" if array and index else "")
-    if pod := told.get("kubernetes/pod"):
-        yield "/".join(filter(None, ("Kubernetes " + told.get("kubernetes/namespace", ""), pod)))
-    if container := told.get("container"):
-        yield " ".join(filter(None, (container, told.get("container_image"))))
-    if service := told.get("service"):
+    if pod := facts.get("kubernetes/pod"):
+        yield "/".join(filter(None, ("Kubernetes " + facts.get("kubernetes/namespace", ""), pod)))
+    if container := facts.get("container"):
+        yield " ".join(filter(None, (container, facts.get("container_image"))))
+    if service := facts.get("service"):
         yield service
-    if torch := told.get("torch/version"):
+    if torch := facts.get("torch/version"):
         yield f"torch {torch}"
 
 
@@ -533,4 +538,4 @@ def _ending(view: Reader, state: str) -> str:
     why = f" by {signal}" if signal else f": {reason}" if reason else ""
     path = view.traceback
     where = f" (seamark show {view.name} {path})" if path else ""
-    return shorten(f"{state}{why}".splitlines()[0], _LONGEST_REASON) + where
+    return shorten(f"{state}{why}".splitlines()[0], _MAX_REASON_CHARACTERS) + where

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ailments", "listed", "losses_in_short", "print_health"]
 
-_LISTED: Final = 8
-_LOST: Final = {
+_MAX_LISTED: Final = 8
+_LOSS_NAMES: Final = {
     "atom": ("value", "values"),
     "capture": ("captured fact", "captured facts"),
     "checkpoints": ("checkpoint", "checkpoints"),
@@ -40,27 +40,29 @@ _LOST: Final = {
     "timestamp": ("timestamp that is none", "timestamps that are none"),
     "value": ("value that is no number", "values that are no numbers"),
 }
-"""Plain words for lost data, by the reason under which a writer counts it."""
-_DISK: Final = "the disk was full, over quota or failing: look at it (df -h, quota) before the next"
-_GIVEN: Final = "the training's log has a warning that names the first one"
+"""Singular and plural names of lost data, by the reason under which a writer counts it."""
+_DISK_ADVICE: Final = (
+    "the disk was full, over quota or failing: look at it (df -h, quota) before the next"
+)
+_LOG_ADVICE: Final = "the training's log has a warning that names the first one"
 _ADVICE: Final = {
-    "capture": _GIVEN,
-    "checkpoints": "they may have been removed while they were stored; " + _GIVEN,
-    "disk": _DISK,
-    "file": "they were removed or not readable when they were stored; " + _GIVEN,
-    "metrics": _GIVEN,
-    "path": "a path holds one kind of value for its life; " + _GIVEN,
+    "capture": _LOG_ADVICE,
+    "checkpoints": "they may have been removed while they were stored; " + _LOG_ADVICE,
+    "disk": _DISK_ADVICE,
+    "file": "they were removed or not readable when they were stored; " + _LOG_ADVICE,
+    "metrics": _LOG_ADVICE,
+    "path": "a path holds one kind of value for its life; " + _LOG_ADVICE,
     "removed": "its folder was removed while it recorded; what had been recorded may be gone",
-    "step": "a step is a finite number; " + _GIVEN,
-    "sync": _DISK,
-    "value": "log_metrics takes numbers and tensors of one number; " + _GIVEN,
+    "step": "a step is a finite number; " + _LOG_ADVICE,
+    "sync": _DISK_ADVICE,
+    "value": "log_metrics takes numbers and tensors of one number; " + _LOG_ADVICE,
 }
-"""Advice, by reason."""
+"""Advice for the user, by reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ailment:
-    """Problem with the recorded data of a run; ``what`` has the data for programs, by name.
+    """Problem with the recorded data of a run; ``what`` is its data for programs.
 
     ``kind`` is ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
     ``"forward"``, ``"conflicts"``, ``"copies"``, ``"fork"`` or ``"tags"``.
@@ -75,7 +77,7 @@ class Ailment:
 def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
     """Yield lost, damaged and contradictory data from `seamark.reading.facts.health_of`."""
     if dropped := found.get("dropped"):
-        words = {reason: _LOST.get(reason, (reason, reason)) for reason in dropped}
+        words = {reason: _LOSS_NAMES.get(reason, (reason, reason)) for reason in dropped}
         text = ", ".join(plural(count, *words[reason]) for reason, count in dropped.items())
         advice = tuple(dict.fromkeys(_ADVICE[one] for one in dropped if one in _ADVICE))
         yield Ailment("dropped", f"lost while recording: {text}", advice, dropped)
@@ -105,23 +107,25 @@ def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
         advice = ("its series begin where it was forked; put that run into the same project",)
         yield Ailment("fork", text, advice, fork)
     if tags := found.get("tags"):
-        said = [
+        texts = [
             clean(
                 f"{key} ({one.get('own')!r:.40} here, "
                 f"{one.get('value')!r:.40} in {one.get('project')})"
             )
             for key, one in tags.items()
         ]
-        text = f"tags that a project above has otherwise, which counts: {listed(said)}"
+        text = f"tags that a project above has otherwise, which counts: {listed(texts)}"
         advice = ("delete those of the run, or change that of the project",)
         yield Ailment("tags", text, advice, tags)
 
 
 def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[Ailment]:
-    for place, told in places.items():
-        counts = {kind: told[kind] for kind in WORDS if type(told.get(kind)) is int and told[kind]}
+    for place, losses in places.items():
+        counts = {
+            kind: losses[kind] for kind in WORDS if type(losses.get(kind)) is int and losses[kind]
+        }
         if counts:
-            text = f"not all of it has a form at {told.get('to', place)}; it is whole here"
+            text = f"not all of it has a form at {losses.get('to', place)}; it is whole here"
             lines = tuple(f"{count:>7,}  {WORDS[kind]}" for kind, count in counts.items())
             yield Ailment("forward", text, lines, {place: counts})
 
@@ -143,8 +147,8 @@ def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[Ailment]:
 
 def listed(value: Iterable[Any]) -> str:
     names = [str(name) for name in value]
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def print_health(screen: Screen, found: Iterable[Ailment]) -> None:

@@ -1,8 +1,8 @@
-"""Runs from documents, which `seamark.run.run.Run.to_dict` and ``seamark export`` make.
+"""Import of the documents that `seamark.run.run.Run.to_dict` and ``seamark export`` create.
 
-A document may be anybody's: all of it is checked before the first byte is written, and what is
-wrong is named by its place. What is derived from the run itself (its times, its owner, its state)
-is told again by headers and the times of records. Bytes of files do not come with it.
+A document may be untrusted: it is checked completely before the first byte is written, and errors
+name the position in the document. Derived attributes (times, owner, state) are restored through
+headers and the times of records. A document does not contain the bytes of files.
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ GROUP: Final = "seamark.importers"
 """Entry point group of functions that take a path and yield one document per run."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_OURS: Final = "monitoring/seamark/"
+_SEAMARK_SPACE: Final = "monitoring/seamark/"
 """Namespace of derived attributes."""
 _STATES: Final = frozenset(
     {"completed", "crashed", "created", "failed", "interrupted", "running", "suspended"}
 )
-_LONGEST_S: Final = 1e9
-_FLEETING: Final = ("staged", "source", "token")
-"""Fields of a FILE record about bytes that were about to be stored."""
+_MAX_RUNNING_S: Final = 1e9
+_STAGING_FIELDS: Final = ("staged", "source", "token")
+"""Fields of a FILE record about bytes that are not stored yet."""
 _TIMES: Final = ("sys/creation_time", "sys/modification_time")
-_SPAN: Final = frozenset({"sys/start_time", "sys/end_time"})
+_SPAN_TIMES: Final = frozenset({"sys/start_time", "sys/end_time"})
 _RECORDED: Final = frozenset({"sys/revision", "sys/start_hash", "sys/trashed"})
-"""Attributes that are recorded by a process and never by a person."""
-_MOST_DEPTH: Final = 64
+"""Attributes that are derived for users, but recorded by the process."""
+_MAX_DEPTH: Final = 64
 
 
 def importers() -> list[str]:
-    """Return the names of the importers that packages bring, sorted."""
+    """Return the sorted names of the importers of installed packages."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the documents that an importer makes of a path, and a place for each.
+    """Yield the position and the content of each document that an importer creates from a path.
 
     Raises:
         SeamarkError: If the importer fails.
@@ -83,7 +83,7 @@ def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def as_strict_json(document: Any, where: str) -> Any:
-    """Return a document as strict JSON has it; ArgumentError if JSON cannot hold it."""
+    """Return a document converted to strict JSON types; ArgumentError if that is impossible."""
     try:
         return json.loads(json.dumps(document, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -92,7 +92,7 @@ def as_strict_json(document: Any, where: str) -> Any:
 
 
 def documents_in(path: Path) -> list[tuple[str, Any]]:
-    """Return the documents in a JSON file, each with its place in it; else ArgumentError."""
+    """Return position and content of each document in a JSON file; ArgumentError if invalid."""
 
     def refuse(token: str) -> Any:
         msg = f"{path}: expected strict JSON, got {token}"
@@ -123,8 +123,8 @@ def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
 
 
 @dataclass(slots=True)
-class _Held:
-    """Checked contents of a document; ``changes`` in the order of time, ns since the Unix epoch."""
+class _Contents:
+    """Checked contents of a document; ``changes`` are sorted by time (ns since the Unix epoch)."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     atoms: dict[str, Atom] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class _Held:
 
 
 class DocumentRun:
-    """A run in a document, completely checked; ArgumentError names the place of a mistake."""
+    """Run of a completely checked document; ArgumentError names the position of a mistake."""
 
     def __init__(
         self, root: Path, document: Any, project: str | None = None, where: str = ""
@@ -148,7 +148,7 @@ class DocumentRun:
         if not isinstance(document, Mapping):
             raise refused(where, "an object", document)
         self._where = where
-        said = _name(document, "project", where), _name(document, "run", where)
+        names = _name(document, "project", where), _name(document, "run", where)
         if (kind := document.get("kind", "run")) != "run":
             raise refused(inside(where, "kind"), "a run", kind)
         for key, check in (("project", check_project), ("run", check_name)):
@@ -157,31 +157,31 @@ class DocumentRun:
             except PathError as error:
                 msg = f"{inside(where, key)}: {error}"
                 raise ArgumentError(msg) from error
-        self._said = said
-        to = said[0] if project is None else check_project(project)
-        self.folder = RunFolder(root, to, said[1])
-        self._held = _Held()
+        self._names = names
+        to = names[0] if project is None else check_project(project)
+        self.folder = RunFolder(root, to, names[1])
+        self._contents = _Contents()
         self._check(document)
-        self.points = sum(len(one.step) for one in self._held.series.values())
+        self.points = sum(len(one.step) for one in self._contents.series.values())
 
     def expect_new(self) -> None:
-        """Refuse, with RunExistsError, to make a run that exists."""
+        """Raise RunExistsError if the run already exists."""
         if self.folder.path.exists():
             raise run_exists_error(self.folder)
 
     def make(self, progress: Callable[[int], None] = lambda _: None) -> RunFolder:
-        """Make the run and return its folder; nothing of it is seen before it is whole.
+        """Create the run and return its folder; the run becomes visible when it is complete.
 
-        ``progress`` takes how many points were written since the last call.
+        ``progress`` is called with the number of points written since its last call.
 
         Raises:
-            RunExistsError: If there is a run with its id in its project.
-            NotImportedError: If it was purged there, or another process makes it now.
+            RunExistsError: If the project already has a run with this id.
+            NotImportedError: If the run was purged there, or another process is importing it.
         """
         self.expect_new()
-        held = self._held
+        held = self._contents
         with contextlib.closing(Draft(self.folder)) as draft:
-            made = Rebuilt(draft, self._said, held.facts, self._digest())
+            made = Rebuilt(draft, self._names, held.facts, self._digest())
             made.values(held.atoms, held.ops)
             for (family, path), columns in held.series.items():
                 made.series(family, path, columns)
@@ -192,10 +192,10 @@ class DocumentRun:
         return self.folder
 
     def _digest(self) -> str:
-        """Return a digest of the whole document, so that another document makes other journals."""
-        held = self._held
-        told = [held.facts, held.atoms, held.ops, held.changes]
-        found = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        """Return a digest of the whole document, so that other documents give other journals."""
+        held = self._contents
+        parts = [held.facts, held.atoms, held.ops, held.changes]
+        found = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
         for name, columns in sorted(held.series.items()):
             found.update(json.dumps(name).encode())
             for each in (columns.step, columns.value, columns.time_ns, columns.attempt):
@@ -203,7 +203,7 @@ class DocumentRun:
                 found.update(json.dumps(each).encode() if is_list else each.tobytes())
         return found.hexdigest()
 
-    # ---------------------------------------------------------------- what it says
+    # ---------------------------------------------------------------- checks
 
     def _check(self, document: Mapping[str, Any]) -> None:
         where = inside(self._where, "attributes")
@@ -215,21 +215,21 @@ class DocumentRun:
             _check_path(path, place)
             if not isinstance(one, Mapping):
                 raise refused(place, "an object with family, type and value", one)
-            if path.startswith(_OURS) and one.get("type") == "json":
+            if path.startswith(_SEAMARK_SPACE) and one.get("type") == "json":
                 if path == CHANGES:
                     self._changes(one.get("value"), inside(place, "value"))
             elif path == "sys/trashed" and one.get("value") is False:
                 continue
             elif is_derived(path) and path not in _RECORDED:
-                self._held.facts[path] = one.get("value")
+                self._contents.facts[path] = one.get("value")
             else:
                 self._attribute(document, path, one, place)
         self._facts(where)
-        for _, path, _ in self._held.changes:
-            self._held.atoms.pop(path, None)
+        for _, path, _ in self._contents.changes:
+            self._contents.atoms.pop(path, None)
 
     def _facts(self, where: str) -> None:
-        facts = self._held.facts
+        facts = self._contents.facts
         for path in _TIMES:
             facts[path] = _moment(facts.get(path), inside(inside(where, path), "value"))
         created, modified = (facts[path] for path in _TIMES)
@@ -237,7 +237,7 @@ class DocumentRun:
             place = inside(inside(where, _TIMES[1]), "value")
             msg = f"{place}: expected no time before that of sys/creation_time"
             raise ArgumentError(msg)
-        for path in _SPAN & facts.keys():
+        for path in _SPAN_TIMES & facts.keys():
             place = inside(inside(where, path), "value")
             facts[path] = _moment(facts[path], place)
             if not created <= facts[path] <= modified:
@@ -249,7 +249,7 @@ class DocumentRun:
             raise refused(place, f"one of {', '.join(sorted(_STATES))}", state)
         place = inside(inside(where, "sys/running_time"), "value")
         seconds = facts.get("sys/running_time", 0.0)
-        if type(seconds) not in (int, float) or not 0 <= seconds < _LONGEST_S:
+        if type(seconds) not in (int, float) or not 0 <= seconds < _MAX_RUNNING_S:
             raise refused(place, "a number of seconds", seconds)
         started, ended = (facts.get(path) for path in ("sys/start_time", "sys/end_time"))
         longest = (modified if ended is None else ended) - (created if started is None else started)
@@ -264,33 +264,33 @@ class DocumentRun:
     def _changes(self, given: Any, where: str) -> None:
         if not isinstance(given, Mapping):
             raise refused(where, "an object", given)
-        for path, told in given.items():
+        for path, history in given.items():
             place = inside(where, str(path))
             _check_path(path, place)
-            if not isinstance(told, list):
-                raise refused(place, "a list", told)
-            for at, one in enumerate(told):
+            if not isinstance(history, list):
+                raise refused(place, "a list", history)
+            for at, one in enumerate(history):
                 each = inside(place, at)
                 if not isinstance(one, Mapping):
                     raise refused(each, "an object with value and time", one)
                 time_ns = _moment(one.get("time"), inside(each, "time"))
                 atom = _json_atom(one.get("value"), inside(each, "value"))
-                self._held.changes.append((time_ns, path, atom))
-        self._held.changes.sort(key=lambda one: one[0])
+                self._contents.changes.append((time_ns, path, atom))
+        self._contents.changes.sort(key=lambda one: one[0])
 
     def _attribute(
         self, document: Mapping[str, Any], path: str, one: Mapping[str, Any], where: str
     ) -> None:
         family, value, place = one.get("family"), one.get("value"), inside(where, "value")
         if family == "atom":
-            self._held.atoms[path] = _atom(one.get("type"), value, where)
+            self._contents.atoms[path] = _atom(one.get("type"), value, where)
         elif part := next((key for key, each in SERIES.items() if each == family), None):
             self._series(document, part, path)
         elif make := _OPS.get(str(family)):
             held = one.get("kept") if family == "statistic" else value
             place = inside(where, "kept") if family == "statistic" else place
             try:
-                self._held.ops.append({"path": path, **make(held, path)})
+                self._contents.ops.append({"path": path, **make(held, path)})
             except SeamarkError as error:
                 msg = f"{place}: {error}"
                 raise ArgumentError(msg) from error
@@ -306,7 +306,7 @@ class DocumentRun:
             raise refused(where, f"an object with the points of {path!r:.200}", given)
         place = inside(where, path)
         columns = columns_of(given.get(path), place, _VALUES[part])
-        self._held.series[SERIES[part], path] = columns
+        self._contents.series[SERIES[part], path] = columns
 
 
 def _name(document: Mapping[str, Any], key: str, where: str) -> str:
@@ -325,7 +325,7 @@ def _check_path(path: Any, where: str) -> None:
 
 
 def _moment(given: Any, where: str) -> int:
-    try:  # a time without a zone cannot be compared with one that has one
+    try:  # a time without a zone cannot be compared with one with a zone
         found = datetime.fromisoformat(given.replace("Z", "+00:00")) - _EPOCH
         time_ns = found // timedelta(microseconds=1) * 1000
     except (AttributeError, TypeError, ValueError, OverflowError):
@@ -375,8 +375,8 @@ def _json_atom(value: Any, where: str) -> Atom:
 
 
 def _check_depth(value: Any, where: str, depth: int = 0) -> None:
-    if depth > _MOST_DEPTH:
-        msg = f"{where}: expected at most {_MOST_DEPTH} levels of lists and objects"
+    if depth > _MAX_DEPTH:
+        msg = f"{where}: expected at most {_MAX_DEPTH} levels of lists and objects"
         raise ArgumentError(msg)
     if isinstance(value, Mapping | list):
         for each in value.values() if isinstance(value, Mapping) else value:
@@ -384,7 +384,7 @@ def _check_depth(value: Any, where: str, depth: int = 0) -> None:
 
 
 def _file(given: Any) -> dict[str, Any]:
-    found = {key: each for key, each in file_of(given).items() if key not in _FLEETING}
+    found = {key: each for key, each in file_of(given).items() if key not in _STAGING_FIELDS}
     if not found.keys() & {"sha256", "ref", "lost"}:
         found["lost"] = "not stored"
     return {key: escape(each) if isinstance(each, str) else each for key, each in found.items()}
@@ -417,8 +417,8 @@ def _artifact(given: Any, _: str) -> dict[str, Any]:
         for known in (file_of({**one, "name": one["path"]}) for one in given.get("files", []))
     ]
     references = _set(given.get("references", []), "")["values"]
-    said = {key: str(given.get(key, "")) for key in ("kind", "hash")}
-    return {"op": "artifact", **said, "files": files, "references": references}
+    texts = {key: str(given.get(key, "")) for key in ("kind", "hash")}
+    return {"op": "artifact", **texts, "files": files, "references": references}
 
 
 _OPS: Final[Mapping[str, Callable[[Any, str], dict[str, Any]]]] = {
@@ -428,7 +428,7 @@ _OPS: Final[Mapping[str, Callable[[Any, str], dict[str, Any]]]] = {
     "statistic": _statistic,
     "artifact": _artifact,
 }
-"""Record kind of each family other than atoms and series."""
+"""Function that creates the record of each family other than atoms and series."""
 
 
 # -------------------------------------------------------------------- values of points
@@ -446,11 +446,11 @@ def _histogram(given: Any) -> list[Any]:
 
 
 def _file_point(given: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    said = {name: escape(given[key]) for name, key in _WORDS.items() if given.get(key)}
-    return _file(given), said
+    texts = {name: escape(given[key]) for name, key in _POINT_FIELDS.items() if given.get(key)}
+    return _file(given), texts
 
 
-_WORDS: Final = {"name": "called", "description": "description"}
+_POINT_FIELDS: Final = {"name": "called", "description": "description"}
 _VALUES: Final[Mapping[str, Callable[[list[Any], str], Any]]] = {
     "series": floats_of,
     "texts": lambda given, where: each_of(given, where, "a text", _text),

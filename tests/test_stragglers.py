@@ -79,7 +79,7 @@ def test_synchronous_ranks_are_compared_by_their_own_time(tmp_path):
     assert "2.98x  " + "█" * 24 in first
     assert second.endswith("█" * 8)
     assert sentence.startswith("Rank 2 on ")
-    assert "is the slowest: 61 ms of its own in a step, 2.98 times the median" in sentence
+    assert "is the slowest: 61 ms of own time per step, 2.98 times the median" in sentence
     told = json.loads(seamark(tmp_path, "show", "latest", "--ranks", "--json").stdout)
     assert [one["rank"] for one in told["ranks"]] == [2, 1, 0]
     assert told["ranks"][0]["own_s"] == pytest.approx(0.061)

@@ -166,8 +166,8 @@ def test_file_names_that_lead_out_are_refused_and_the_rest_is_imported(exports, 
     result = cli("import", "neptune", exports)
     assert result.exit_code == 0
     assert f"refused ({len(names) + 3}, the first: bad/0" in result.stderr
-    assert "files that are not there (1, the first: gone" in result.stderr
-    assert "paths that cannot be kept (1" in result.stderr
+    assert "missing files (1, the first: gone" in result.stderr
+    assert "invalid paths (1" in result.stderr
     assert not any(b"not yours" in content or content == b"evil" for content in held().values())
     with opened("SAN-6") as run:
         assert run["good"].fetch_extension() == ""
@@ -213,7 +213,17 @@ def test_dry_run_lists_the_runs_and_writes_nothing(exports, cli, root, tmp_path,
     result = cli(*words, "--dry-run")
     assert result.exit_code == 0
     head, line = result.stdout.splitlines()
-    assert head.split() == ["PROJECT", "RUN", "THERE", "NAME", "CREATED", "VALUES", "SIZE", "WHAT"]
+    assert head.split() == [
+        "PROJECT",
+        "RUN",
+        "SOURCE",
+        "ID",
+        "NAME",
+        "CREATED",
+        "VALUES",
+        "SIZE",
+        "STATUS",
+    ]
     cells = line.split()
     assert (cells[0], cells[2], cells[3], cells[-1]) == ("mine", "SAN-6", "baseline", "new")
     assert not root.exists()

@@ -155,7 +155,7 @@ def test_damaged_log_is_imported_up_to_there_and_completed_later(training, cli, 
     result = cli(*words, "spoilt")
     assert result.exit_code == 0
     assert "damaged" in result.stderr
-    assert "logs whose beginning the client had sent and removed" in result.stderr
+    assert "logs without their beginning, which the client had sent and removed" in result.stderr
     with imported(cli, "spoilt") as run:
         assert run["params/n"].fetch() == 3
 

@@ -94,7 +94,7 @@ def about_command(name: str, known: Iterable[str]) -> str:
     harmless = [one for one in known if one not in _NEVER_SUGGESTED]
     matches = difflib.get_close_matches(typed, harmless, 1, _MIN_SIMILARITY)
     suggestion = _SYNONYMS.get(typed) or (matches[0] if matches else None)
-    hint = f"; there are {', '.join(harmless)}, among others"
+    hint = f"; commands include {', '.join(harmless)}"
     if suggestion:
         hint = f"; did you mean {suggestion!r}?"
     return f"there is no command {name!r}{hint}"
@@ -440,7 +440,7 @@ def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bo
     if root is not None and remote is not None:
         misuse("expected one of --root and --remote, got both")
     if local and remote is not None:
-        misuse(f"{local} looks at a root on this machine, not at a server: name it with --root")
+        misuse(f"{local} reads a root on this machine, not a server: name the root with --root")
     if (
         root is None
         and not local

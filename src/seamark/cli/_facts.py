@@ -100,14 +100,14 @@ _CLUSTERS: Final = (
 )
 """Cluster systems, each with the attributes for the id and the index of an array job."""
 _MAX_REASON_CHARACTERS: Final = 300
-_HEARTBEAT: Final = "heartbeat lost: not heard from since"
+_HEARTBEAT: Final = "heartbeat lost"
 _CRASHES: Final = {
     OUT_OF_MEMORY: "out of memory: the kernel killed its process ({who})",
-    LIKELY_OUT_OF_MEMORY: "likely out of memory: its process ({who}) is gone, and since it began "
-    "the kernel has killed one in its job or container because there was no memory left",
+    LIKELY_OUT_OF_MEMORY: "likely out of memory: its process ({who}) has ended, and since its "
+    "start the kernel has killed a process of its job or container for lack of memory",
     SEGMENTATION_FAULT: "segmentation fault: an error in C code ended its process ({who})",
-    REBOOTED: "host rebooted: {host} has been started again since",
-    LOST: f"{_HEARTBEAT}; whether its process ({{who}}) lives cannot be seen from here",
+    REBOOTED: "host rebooted: {host} has restarted",
+    LOST: f"{_HEARTBEAT}; whether its process ({{who}}) is alive cannot be checked from here",
     GONE: "its process ended without reporting why ({who}): killed (SIGKILL), os._exit, or an "
     "error in C code",
 }
@@ -436,7 +436,7 @@ def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
         gone = ", which crashed" if report["state"] == "crashed" else ""
         yield "claimed by", clean(str(by)) + gone
     if isinstance(number := report["revision"], int) and number > 1:
-        yield "revision", f"{number}, as begun with the parameters and code of an earlier run"
+        yield "revision", f"{number}, with the parameters and code of an earlier run"
     for label, name in (("custom id", "custom_id"), ("description", "description")):
         if report[name]:
             yield label, str(report[name])
@@ -457,7 +457,7 @@ def _attempts(attempts: Mapping[str, Any]) -> str:
         step = step_text(attempts["resumed_after"])
         step = f"{int(step):,}" if step.lstrip("-").isdecimal() else step
         return f"{attempts['count']:,} (resumed after step {step})"
-    anew = " (the last began anew)" if attempts.get("anew") else ""
+    anew = " (the last one started from the beginning)" if attempts.get("anew") else ""
     return f"{attempts['count']:,}{anew}" if attempts else ""
 
 
@@ -467,7 +467,7 @@ def _code(code: Mapping[str, Any]) -> str:
     script, commit, branch, version = (shorten(clean(code.get(one, "")), 60) for one in names)
     words = [branch] if branch else []
     if "files_changed" in code:
-        kept = {"kept": ": diff kept", "partly": ": diff kept, not all of it"}
+        kept = {"kept": ": diff kept", "partly": ": part of the diff kept"}
         diff = kept.get(code.get("diff", ""), "")
         words.append(f"{plural(code['files_changed'], 'file')} changed{diff}")
     elif code.get("dirty"):

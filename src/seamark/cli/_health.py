@@ -21,41 +21,41 @@ _LOSS_NAMES: Final = {
     "atom": ("value", "values"),
     "capture": ("captured fact", "captured facts"),
     "checkpoints": ("checkpoint", "checkpoints"),
-    "disk": ("value that the disk did not take", "values that the disk did not take"),
+    "disk": ("value not written to disk", "values not written to disk"),
     "facts": ("fact about the training", "facts about the training"),
     "file": ("file", "files"),
     "histogram": ("histogram", "histograms"),
     "input": ("input", "inputs"),
     "mark": ("mark of a checkpoint", "marks of checkpoints"),
     "metrics": ("call of log_metrics", "calls of log_metrics"),
-    "path": ("value at a path that cannot hold it", "values at paths that cannot hold them"),
+    "path": ("value of a wrong kind for its path", "values of a wrong kind for their paths"),
     "profiling": ("time of a profiler", "times of profilers"),
     "record": ("record", "records"),
     "series": ("series", "series"),
     "source_files": ("source file", "source files"),
     "state": ("change of the run's state", "changes of the run's state"),
-    "step": ("value without a legal step", "values without a legal step"),
+    "step": ("value without a valid step", "values without a valid step"),
     "step_time": ("step time", "step times"),
-    "sync": ("attempt to force data to disk", "attempts to force data to disk"),
-    "timestamp": ("timestamp that is none", "timestamps that are none"),
-    "value": ("value that is no number", "values that are no numbers"),
+    "sync": ("failed sync of data to disk", "failed syncs of data to disk"),
+    "timestamp": ("invalid timestamp", "invalid timestamps"),
+    "value": ("value that is not a number", "values that are not numbers"),
 }
 """Singular and plural names of lost data, by the reason under which a writer counts it."""
 _DISK_ADVICE: Final = (
-    "the disk was full, over quota or failing: look at it (df -h, quota) before the next"
+    "the disk was full, over quota or failing: check it (df -h, quota) before the next run"
 )
-_LOG_ADVICE: Final = "the training's log has a warning that names the first one"
+_LOG_ADVICE: Final = "the log of the training has a warning about the first one"
 _ADVICE: Final = {
     "capture": _LOG_ADVICE,
-    "checkpoints": "they may have been removed while they were stored; " + _LOG_ADVICE,
+    "checkpoints": "they may have been removed while being stored; " + _LOG_ADVICE,
     "disk": _DISK_ADVICE,
-    "file": "they were removed or not readable when they were stored; " + _LOG_ADVICE,
+    "file": "they were missing or not readable when being stored; " + _LOG_ADVICE,
     "metrics": _LOG_ADVICE,
-    "path": "a path holds one kind of value for its life; " + _LOG_ADVICE,
-    "removed": "its folder was removed while it recorded; what had been recorded may be gone",
-    "step": "a step is a finite number; " + _LOG_ADVICE,
+    "path": "a path holds only one kind of value; " + _LOG_ADVICE,
+    "removed": "the run folder was removed while recording; earlier records may be lost",
+    "step": "a step must be a finite number; " + _LOG_ADVICE,
     "sync": _DISK_ADVICE,
-    "value": "log_metrics takes numbers and tensors of one number; " + _LOG_ADVICE,
+    "value": "log_metrics accepts numbers and tensors with one element; " + _LOG_ADVICE,
 }
 """Advice for the user, by reason."""
 
@@ -82,14 +82,14 @@ def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
         advice = tuple(dict.fromkeys(_ADVICE[one] for one in dropped if one in _ADVICE))
         yield Ailment("dropped", f"lost while recording: {text}", advice, dropped)
     for stream, size in found.get("output", {}).items():
-        text = f"left out: {human_bytes(size)} of {stream}, more than is kept of it"
-        advice = ("to keep more of what is printed: init_run(capture={'limit': ...})",)
+        text = f"left out: {human_bytes(size)} of {stream}, above the limit for output"
+        advice = ("to keep more output: init_run(capture={'limit': ...})",)
         yield Ailment("output", text, advice, {stream: size})
     if gaps := found.get("gaps"):
         size = sum(length for spans in gaps.values() for _, length in spans)
         where = plural(len(gaps), "journal")
         text = f"damaged: {human_bytes(size)} in {where} cannot be read (see: seamark fsck)"
-        advice = ("all around it is shown; if there is another copy of the run, copy it again",)
+        advice = ("all other data is shown; if another copy of the run exists, copy it again",)
         yield Ailment("gaps", text, advice, gaps)
     if errors := found.get("fold_errors"):
         count = plural(sum(errors.values()), "record")
@@ -103,8 +103,8 @@ def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
     yield from _contradictions(found.get("conflicts", {}))
     if fork := found.get("fork"):
         parent = clean(f"{fork.get('lacking')!r:.200}")
-        text = f"incomplete: it was forked from a run that is not here, {parent}"
-        advice = ("its series begin where it was forked; put that run into the same project",)
+        text = f"incomplete: forked from a run that is not here, {parent}"
+        advice = ("its series begin at the fork; put that run into the same project",)
         yield Ailment("fork", text, advice, fork)
     if tags := found.get("tags"):
         texts = [
@@ -114,8 +114,10 @@ def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
             )
             for key, one in tags.items()
         ]
-        text = f"tags that a project above has otherwise, which counts: {listed(texts)}"
-        advice = ("delete those of the run, or change that of the project",)
+        text = (
+            f"tags with another value in a parent project, which takes precedence: {listed(texts)}"
+        )
+        advice = ("delete the tags of the run, or change those of the project",)
         yield Ailment("tags", text, advice, tags)
 
 
@@ -125,7 +127,9 @@ def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[Ailment]:
             kind: losses[kind] for kind in WORDS if type(losses.get(kind)) is int and losses[kind]
         }
         if counts:
-            text = f"not all of it has a form at {losses.get('to', place)}; it is whole here"
+            text = (
+                f"some data cannot be represented at {losses.get('to', place)}; it is complete here"
+            )
             lines = tuple(f"{count:>7,}  {WORDS[kind]}" for kind, count in counts.items())
             yield Ailment("forward", text, lines, {place: counts})
 
@@ -133,13 +137,13 @@ def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[Ailment]:
 def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[Ailment]:
     copies = [name for name in conflicts if name.startswith(COPY)]
     if kinds := {path: families for path, families in conflicts.items() if path not in copies}:
-        text = f"written as two kinds of value, the later one is shown: {listed(kinds)}"
-        advice = ("give what two processes record there paths of their own",)
+        text = f"recorded as two kinds of value, the later one is shown: {listed(kinds)}"
+        advice = ("let each process record to paths of its own",)
         yield Ailment("conflicts", text, advice, kinds)
     if copies:
         names = [name.removeprefix(COPY) for name in copies]
         text = (
-            f"not read: {', '.join(names)} (differs from the journal that it is a copy of; see: "
+            f"not read: {', '.join(names)} (a copy that differs from its journal; see: "
             "seamark fsck)"
         )
         yield Ailment("copies", text, (), names)

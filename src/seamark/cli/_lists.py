@@ -122,7 +122,7 @@ def _in_order(rows: Sequence[Row], sort: str | None, *, descending: bool | None)
     try:
         known.sort(key=lambda row: row[sort], reverse=descending is not False)
     except TypeError:
-        misuse(f"--sort {sort}: values of several types have no order")
+        misuse(f"--sort {sort}: cannot compare values of different types")
     return [*known, *(row for row in rows if row.get(sort) is None)]
 
 

@@ -103,7 +103,7 @@ def verdict(timings: Sequence[RankTiming]) -> str:
     where = f" on {slowest.host}" if slowest.host else ""
     if slowest.slowdown >= _MIN_SLOWDOWN:
         usual = seconds_text(slowest.pace_s / slowest.slowdown)
-        what = " of its own in a step" if own else " a step"
+        what = " of own time per step" if own else " per step"
         return (
             f"Rank {slowest.rank}{where} is the slowest: {seconds_text(slowest.pace_s)}{what}, "
             f"{slowest.slowdown:.2f} times the median of the others ({usual})."
@@ -116,6 +116,6 @@ def verdict(timings: Sequence[RankTiming]) -> str:
     if own:
         return text
     return (
-        f"{text} Ranks that wait for each other in every step take equally long, whichever is "
-        "slow: profiling/own_time_s would show it."
+        f"{text} Ranks that wait for each other in every step take equally long: "
+        "profiling/own_time_s would show which one is slow."
     )

@@ -371,7 +371,7 @@ class Runs:
         if names and query is not None:
             misuse("which runs? expected names or --query, got both")
         if not names and query is None:
-            misuse("which runs? name some, or choose them with --query")
+            misuse("which runs? name them, or select them with --query")
         if query is None:
             refs = (self.find(name, project, trashed=bool(trashed)) for name in names)
             return list(dict.fromkeys(refs))
@@ -415,7 +415,7 @@ def expect_root(root: Path, *, missing_ok: bool) -> None:
             misuse(f"no runs here: {root} is a file, not a folder of runs")
         if not missing_ok:
             near = root_near(root)
-            instead = f"; did you mean {near}?" if near else " (choose another place with --root)"
+            instead = f"; did you mean {near}?" if near else " (choose another folder with --root)"
             misuse(f"no runs here: {root} does not exist{instead}")
         note(f"no runs here yet: {root} does not exist")
         return

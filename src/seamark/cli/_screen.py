@@ -129,7 +129,7 @@ def note_hidden_columns(titles: Sequence[str], more: int = 0) -> None:
         named, more = list(titles[:_MAX_NAMED_COLUMNS]), more + len(titles[_MAX_NAMED_COLUMNS:])
         words = [*named, f"{more} more"] if more else named
         listed = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-        note(f"no room for {listed}; widen the terminal, or choose with --columns")
+        note(f"no room for {listed}; widen the terminal, or select columns with --columns")
 
 
 def wanted_colour() -> bool | None:

@@ -50,7 +50,7 @@ def changes(context: click.Context, cursor: str, project: str | None, *, as_json
         ]
         Screen().table([Column("RUN"), Column("STATE"), Column("RECORDED", shrink=True)], lines)
     elif cursor:
-        note("everything may have changed" if found.reset else "nothing changed")
+        note("every run may have changed" if found.reset else "nothing changed")
     click.echo(f"cursor: {found.cursor}")
 
 

@@ -161,7 +161,7 @@ def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_
     for pattern in patterns:
         if not any(matches(path, pattern) for path in known):
             hint = hint_for(pattern, sorted(known), f" (see: seamark show {refs[0].run})")
-            misuse(f"none of these runs has anything at {pattern!r}{hint}")
+            misuse(f"none of these runs has a value at {pattern!r}{hint}")
     return found
 
 
@@ -223,8 +223,8 @@ def _print(
     if left_out := screen.table(columns, [[line.title, *line.cells] for line in lines]):
         count = plural(len(compared), "run")
         note(
-            f"no room for {len(left_out):,} of {count}: a pipe gets all of them (| less -S), and "
-            "seamark ls --differing has a row for each run"
+            f"no room for {len(left_out):,} of {count}: output to a pipe shows all of them (| less "
+            "-S), and seamark ls --differing shows a row for each run"
         )
 
 

@@ -98,7 +98,7 @@ def print_change(screen: Screen, label: str, old: str, new: str) -> None:
         shorten(clean(one), _MAX_CELLS) if screen.terminal else clean(one) for one in (old, new)
     )
     if old == new:
-        screen.styled([(f"{label}: {after}", ""), (" (as it was)", "dim")])
+        screen.styled([(f"{label}: {after}", ""), (" (unchanged)", "dim")])
     else:
         screen.styled([(f"{label}: ", ""), (f"{before} → ", "dim"), (after, "bold")])
 
@@ -297,9 +297,9 @@ def trash(
     refs = runs.chosen(names, project, query)
     moved = _set_trashed(runs, refs, trashed=True)
     note(
-        f"put {plural(len(moved), 'run')} into the trash"
+        f"moved {plural(len(moved), 'run')} to the trash"
         f"{_describe_unchanged(len(refs) - len(moved), 'already in it')}{_name_list(runs, moved)}; "
-        "seamark untrash takes them out, seamark purge deletes them"
+        "seamark untrash restores them, seamark purge deletes them"
     )
     if live := [ref for ref in moved if runs.view(ref).state == "running"]:
         note(f"still recording{_name_list(runs, live)}", style="warning")
@@ -325,7 +325,7 @@ def untrash(
     refs = runs.chosen(names, project, query, trashed=True)
     moved = _set_trashed(runs, refs, trashed=False)
     note(
-        f"took {plural(len(moved), 'run')} out of the trash"
+        f"restored {plural(len(moved), 'run')} from the trash"
         f"{_describe_unchanged(len(refs) - len(moved), 'not in it')}{_name_list(runs, moved)}"
     )
 
@@ -409,7 +409,7 @@ def purge(
             runs.remote.purge((ref.project, ref.run))
     count = plural(len(refs), "run")
     if root is None:
-        note(f"purged {count} from {runs.where}; copies on the machines that recorded them stay")
+        note(f"purged {count} from {runs.where}; copies on the machines that recorded them remain")
         return
     runs.refresh(project)
     note(f"purged {count}")
@@ -436,8 +436,8 @@ def _refuse_versions(runs: Runs, refs: Sequence[RunRef]) -> None:
         if left := [one for one in versions if RunRef(*one) not in refs]:
             what = f"model {ref.run!r} of project {home_of(ref.project)!r}"
             misuse(
-                f"{what} has {plural(len(left), 'version')} that would go with it: "
-                f"purge {'it' if len(left) == 1 else 'them'}, too"
+                f"{what} has {plural(len(left), 'version')} that would be deleted with it: purge "
+                f"{'it' if len(left) == 1 else 'them'}, too"
             )
 
 
@@ -450,7 +450,7 @@ def _refuse_live(folders: Sequence[RunFolder]) -> None:
 
 def _confirm(runs: Runs, refs: Sequence[RunRef]) -> None:
     if not sys.stdin.isatty():
-        misuse("purge asks before it deletes, and there is no terminal to answer from: add --yes")
+        misuse("purge asks for confirmation, but standard input is not a terminal: add --yes")
     root, what = runs.root, plural(len(refs), "run")
     for ref in refs[:_MAX_NAMED_RUNS]:
         note(f"  {runs.label(ref)}  ({ref if root is None else root / ref.project / ref.run})")
@@ -461,7 +461,7 @@ def _confirm(runs: Runs, refs: Sequence[RunRef]) -> None:
     else:
         size = sum(_folder_size(root / ref.project / ref.run) for ref in refs)
         what = f"{what}, {human_bytes(size)},"
-    click.confirm(f"Delete {what} for good?", abort=True, err=True)
+    click.confirm(f"Delete {what} permanently?", abort=True, err=True)
 
 
 def _folder_size(folder: Path) -> int:
@@ -477,4 +477,4 @@ def _remove_leftovers(root: Path, project: str | None) -> None:
     for place in [*half_purged(root, project), *left]:
         delete_hidden(place)
     if left:
-        note(f"removed {plural(len(left), 'draft')} of artifacts that nobody saved")
+        note(f"removed {plural(len(left), 'draft')} of artifacts that were never saved")

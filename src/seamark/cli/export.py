@@ -290,7 +290,7 @@ def export(
         else:
             rows = (write_parquet if kind == "parquet" else _write_csv)(file, tables, str(what))
     if not rows and what in _TABLE_NAMES:
-        note(f"no {_TABLE_NAMES[what]} there: nothing but the names of the columns was written")
+        note(f"no {_TABLE_NAMES[what]} found: only the names of the columns were written")
     if out is not None:
         count = plural(rows, *(("value", "values") if kind == "json" else ("row", "rows")))
         size = human_bytes(out.stat().st_size)
@@ -300,19 +300,16 @@ def export(
 def _format(kind: str | None, out: Path | None) -> str:
     if out is None:
         if kind == "parquet":
-            misuse("parquet is not for standard output: name a file with -o FILE.parquet")
+            misuse("cannot write parquet to standard output: name a file with -o FILE.parquet")
         return kind or "csv"
     ending = out.suffix.lower().removeprefix(".")
     if ending not in _FORMATS:
         if kind is None:
             known = ", ".join(f".{one}" for one in _FORMATS)
-            misuse(
-                f"cannot tell the format of {out} by its ending: expected one of {known}, "
-                "or --format"
-            )
+            misuse(f"unknown format of {out}: expected one of {known}, or --format")
         return kind
     if kind not in {None, ending}:
-        misuse(f"--format {kind} contradicts the ending of {out}")
+        misuse(f"--format {kind} contradicts the extension of {out}")
     return ending
 
 
@@ -320,7 +317,7 @@ def _check_output_path(out: Path, *, force: bool) -> None:
     if not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     if not force and (out.exists() or out.is_symlink()):
-        misuse(f"{out} exists: nothing was written (write over it with --force)")
+        misuse(f"{out} exists: nothing was written (overwrite it with --force)")
 
 
 def _check_paths(
@@ -343,7 +340,7 @@ def _explain_missing_path(pattern: str, known: dict[str, str], what: str | None)
     if held := next((family for path, family in known.items() if matches(path, pattern)), None):
         what_else = next((one for one, of in FAMILIES.items() if of == held), "attributes")
         kind = _TABLE_NAMES[str(what)]
-        return f"--path {pattern}: no {kind} is there (--what {what_else} has what is)"
+        return f"--path {pattern}: no {kind} is there (--what {what_else} shows it)"
     hint = hint_for(pattern.strip("/*"), known, "; seamark show RUN lists the paths")
     return f"--path {pattern}: none of the runs has it{hint}"
 
@@ -355,7 +352,7 @@ def _selected_runs(
     if given > 1:
         misuse("which runs? expected names, --query or --all, got more than one of them")
     if not given:
-        misuse("which runs? name some, or give one of --query and --all")
+        misuse("which runs? name them, or give --query or --all")
     if everything:
         runs.expect_project(project)
         return runs.select("", project)

@@ -88,23 +88,28 @@ def _finding(folder: RunFolder, problem: str, where: str, detail: str, *span: in
 def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]]:
     totals["size_bytes"] += reader.size
     if reader.damaged_header:
-        yield "damaged header", "the first 32 bytes; the journal is still read, by its name", 0, 32
+        yield (
+            "damaged header",
+            "the first 32 bytes; the journal is read with the id in its name",
+            0,
+            32,
+        )
     for number, frame in enumerate(reader.frames()):
         totals["frames"] += 1
         if not number and frame.kind != Kind.HEADER:
-            detail = "its first record does not say which run and process it belongs to"
+            detail = "its first record does not name its run and process"
             yield "no header", detail, frame.offset
     for gap in reader.gaps:
         size = human_bytes(gap.length)
-        detail = f"{size} at {gap.offset:,} hold no valid record; what follows was read"
+        detail = f"{size} at {gap.offset:,} hold no valid record; later records were read"
         yield "gap", detail, gap.offset, gap.length
     if reader.stopped == "newer":
         detail = f"written by a newer Seamark from {reader.offset:,} on; upgrade to read it"
         yield "newer format", detail, reader.offset
     elif reader.tail is not None:
         size = human_bytes(reader.tail.length)
-        why = "the process died while writing, or damage"
-        yield "torn tail", f"the last {size} are not a whole record: {why}", *reader.tail
+        why = "the process died while writing, or the file is damaged"
+        yield "torn tail", f"the last {size} are not a complete record: {why}", *reader.tail
     elif not reader.is_finished():
         totals["live"] += 1
 
@@ -117,7 +122,7 @@ def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
     yield from _strange_entries(folder)
     if not live and (left := _names(folder.staging_dir)):
         listed = ", ".join(left[:_MAX_FILES]) + (", …" if len(left) > _MAX_FILES else "")
-        detail = f"{plural(len(left), 'file')} taken, not stored: {listed} (fsck --finish stores)"
+        detail = f"{plural(len(left), 'file')} not stored yet: {listed} (fsck --finish stores them)"
         yield _finding(folder, "leftover staging", folder.staging_dir.name, detail)
 
 
@@ -173,7 +178,9 @@ def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Fin
             yield _finding(folder, problem[0], path, f"{problem[1]} ({digest[:12]}…)")
     for attribute in view.attributes() if digests else ():
         if attribute.family == "file" and not _is_whole(folder, attribute.value):
-            detail = "the file in the run folder is not what was recorded, though its time is"
+            detail = (
+                "the file in the run folder has other contents than recorded, but the same time"
+            )
             yield _finding(folder, "wrong file", attribute.path, detail)
 
 
@@ -260,7 +267,7 @@ def finish_queued(folders: Iterable[RunFolder]) -> int:
         except OSError as error:
             note(f"{folder.words}: queued files were not stored: {error}", style="warning")
     if count:
-        note(f"stored {plural(count, 'file')} that a process had left unfinished")
+        note(f"stored {plural(count, 'file')} that an ended process had queued")
     return count
 
 
@@ -413,7 +420,7 @@ def _check_one(
         if own_log:
             index.refresh(folder.project, folder.run)
         for name in index.verify(folder.project, folder.run):
-            detail = "its bytes are not those that were read before; it was read again"
+            detail = "its bytes have changed since they were last read; it was read again"
             yield Finding(folder.project, folder.run, "changed", name, detail)
         view = index.view(folder.project, folder.run)
         yield from check_records(view)
@@ -426,7 +433,7 @@ def _unfinished_purges(root: Path, project: str | None) -> Iterator[Finding]:
     for hidden in half_purged(root, project):
         where = hidden.parent.relative_to(root).as_posix()
         run = hidden.name.removeprefix(".").removesuffix(PURGING)
-        detail = "left by a purge that was not completed; seamark purge removes it"
+        detail = "left by an incomplete purge; seamark purge removes it"
         yield Finding(where, run, "half purged", hidden.name, detail)
 
 

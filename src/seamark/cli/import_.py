@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _COLUMNS: Final = (
     Column("PROJECT", shrink=True),
     Column("RUN"),
-    Column("THERE", shrink=True),
+    Column("SOURCE ID", shrink=True),
     Column("NAME", shrink=True),
     Column("CREATED"),
     Column("VALUES", right=True),
     Column("SIZE", right=True),
-    Column("WHAT"),
+    Column("STATUS"),
 )
 
 
@@ -254,7 +254,7 @@ def _print_listed(root: Path, listed: list[Listed], left_out: Notes) -> bool:
         note(one.problem, style="warning")
     coming = [one for one in listed if one.status in ("new", "more")]
     size = human_bytes(sum(one.size for one in coming))
-    note(f"would read {size} of {plural(len(coming), 'run')} into {root}")
+    note(f"would import {size} of {plural(len(coming), 'run')} into {root}")
     return bool(failed)
 
 

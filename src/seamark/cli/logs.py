@@ -52,7 +52,7 @@ def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | N
         text = f"-{text}"
     found = moment(text, time.time_ns(), local=True)
     if found is None:
-        msg = f"expected 10m, or {MOMENTS}; got {value!r}"
+        msg = f"expected an age such as 10m, or {MOMENTS}; got {value!r}"
         raise click.BadParameter(msg)
     return found * 1000
 
@@ -173,7 +173,7 @@ def logs(
     if writer.write(found):
         return
     if tail == 0:
-        note("--tail 0 shows no line")
+        note("--tail 0 shows no lines")
     elif since_ns is not None:
         note(f"nothing was printed since {time_text(since_ns)}")
 
@@ -181,7 +181,8 @@ def logs(
 def _no_output_text(only: str | None) -> str:
     what = {"stdout": "standard output", "stderr": "standard error"}.get(only or "", "output")
     return (
-        f"no {what} is recorded: it printed nothing, capture_{only or 'stdout'} is off, it was "
+        f"no {what} is recorded: the run printed nothing, capture_{only or 'stdout'} is off, it "
+        "was "
         "killed within half a second of its first line, or an older version of Seamark recorded it"
     )
 
@@ -198,10 +199,7 @@ def _ranks(
         return {0} if 0 in there else there
     if next(Printing(set(wanted), streams).new(view), None) is None:
         listed = ", ".join(map(str, sorted(there)[:_MAX_LISTED_RANKS]))
-        misuse(
-            f"run {ref}: nothing is recorded that rank {wanted[0]} printed; "
-            f"there is something of rank {listed}"
-        )
+        misuse(f"run {ref}: no output of rank {wanted[0]} is recorded; ranks with output: {listed}")
     return set(wanted)
 
 

@@ -285,7 +285,7 @@ def ls(
     if kind in PLACES:
         if any([*tags, *states, *by, offset, trashed, differing]):
             options = "--tag, --state, --trashed, --differing, --offset and --by"
-            misuse(f"--kind {kind}: {options} are of runs")
+            misuse(f"--kind {kind}: {options} apply only to runs")
         beyond = list_places(
             runs,
             kind,
@@ -342,7 +342,7 @@ def _ls_groups(
     runs: Runs, chosen: Selection, by: list[str], columns: list[str], form: str, *, differing: bool
 ) -> None:
     if differing or chosen.kind != "run":
-        misuse("--by groups runs: it goes neither with --differing nor with --kind")
+        misuse("--by groups runs and cannot be combined with --differing or --kind")
     found = runs.index.groups(chosen, by, columns)
     print_groups(found, by, columns, form)
     _note_more(len(found), found.total, "group")
@@ -458,7 +458,7 @@ def _missing_tag_text(runs: Runs, tags: Sequence[str]) -> str:
     missing = next((one for one in tags if one not in known), None)
     if missing is None:
         return ""
-    return f": none has the tag {missing!r}{hint_for(missing, known)}"
+    return f": no run has the tag {missing!r}{hint_for(missing, known)}"
 
 
 def _print(

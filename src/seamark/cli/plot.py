@@ -209,7 +209,7 @@ def _group_curves(
     where = f"{plural(len(groups), 'group')} of runs"
     found = curves_of_groups(runs.index, groups, patterns, asked, where)
     if len(found) > MOST_CURVES:
-        note(f"drawing {MOST_CURVES} of {len(found)} curves; choose runs with --query")
+        note(f"drawing {MOST_CURVES} of {len(found)} curves; select runs with --query")
         found = found[:MOST_CURVES]
     return picture_of_groups(found, asked, partial(value_text, exact=True))
 

@@ -171,10 +171,10 @@ def init(context: click.Context) -> None:
 
     token = run.prepare(settings)
     if token is None:
-        note("everything is there already; its admins have their tokens")
+        note("the server is already set up; its admins have their tokens")
     else:
         click.echo(token)
-        note("token of the first admin, shown this once; keep it: seamark login URL")
+        note("token of the first admin, shown only once; store it with: seamark login URL")
 
 
 def settings_at(folder: Path | None, store: str | None, blobs: str | None, **rest: Any) -> Settings:
@@ -221,7 +221,7 @@ def refold(context: click.Context, /, *, objects: bool) -> None:
 
     with progress_bar("folding", of_bytes=True) as progress:
         name = refold_server(settings, objects=objects, progress=progress)
-    note(f"everything is folded again; readers use {name} now")
+    note(f"the store was rebuilt; readers use {name} now")
 
 
 _S: Final = 1_000_000_000
@@ -376,18 +376,18 @@ def create(
     secret = _tokens_of(url, folder, store).create(wanted)
     click.echo(_for_neptune(str(url), rest["project"], secret) if neptune else secret)
     if neptune:
-        note("shown this once; these are variables of the environment in which scripts run")
+        note("shown only once; set these environment variables where your scripts run")
         return
-    note("shown this once; where it is used: seamark login URL, or SEAMARK_API_TOKEN")
+    note("shown only once; use it with seamark login URL, or as SEAMARK_API_TOKEN")
 
 
 def _expect_for_neptune(project: str | None, database: object) -> None:
     if project is not None and project.count("/") > 1:
         misuse(
-            "--neptune takes a workspace or workspace/name: that package knows no other projects"
+            "--neptune: expected a workspace or workspace/name, the only projects of that package"
         )
     if database is not None:
-        misuse("--neptune needs the address of the server: give --server URL, not its database")
+        misuse("--neptune needs the address of the server: expected --server URL, not its database")
 
 
 def _for_neptune(url: str, project: str | None, secret: str) -> str:
@@ -410,11 +410,11 @@ def list_tokens(url: str | None, folder: Path | None, store: str | None) -> None
         may = " in ".join(str(part) for part in (each["role"], each["project"]) if part)
         ends = "revoked" if each["revoked_ns"] else _date_text(each["expires_ns"])
         if not each["revoked_ns"] and 0 < (each["expires_ns"] or 0) < time.time_ns():
-            ends = f"{ends} (over)"
+            ends = f"{ends} (expired)"
         used = _date_text(each["used_ns"])
         words = (each["id"], each["user"], may or "all", used, ends, each["label"])
         rows.append([Cell(clean(str(word))) for word in words])
-    titles = ("TOKEN", "USER", "MAY", "USED", "ENDS", "LABEL")
+    titles = ("TOKEN", "USER", "ROLE", "LAST USED", "EXPIRES", "LABEL")
     Screen().table([Column(title) for title in titles], rows)
 
 
@@ -436,7 +436,7 @@ def _tokens_of(
 ) -> _ServerTokens | _StoredTokens:
     if folder is not None or store is not None:
         if url is not None:
-            misuse("--server asks over HTTP, --folder and --store ask the database: give one")
+            misuse("expected --server (HTTP), or --folder and --store (database), got both")
         return _open_stored_tokens(folder, store)
     from seamark.remote.http.connection import Connection
 
@@ -447,7 +447,7 @@ def _open_stored_tokens(folder: Path | None, store: str | None) -> _StoredTokens
 
     settings = settings_at(folder, store, None)
     if settings.is_sqlite and not settings.database_folder.exists():
-        misuse(f"no server has its databases in {settings.database_folder}")
+        misuse(f"no databases of a server found in {settings.database_folder}")
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.tables import migrate
     from seamark.server.databases import open_databases
@@ -463,7 +463,7 @@ def _known_server() -> str:
     found = known_servers()
     if len(found) != 1:
         what = "several servers are known" if found else "no server is known"
-        misuse(f"{what}: name one with --server URL (on its own machine: --folder DIR)")
+        misuse(f"{what}: name one with --server URL (on the machine of the server: --folder DIR)")
     return found[0]
 
 
@@ -510,15 +510,18 @@ def login(url: str, timeout: float) -> None:
     else:
         token = sys.stdin.readline(4096).strip() if sys.stdin is not None else ""
     if not token:
-        misuse("no token was given; seamark token create makes one, or an admin of the server does")
+        misuse(
+            "no token was given; create one with seamark token create, or ask an admin of the "
+            "server"
+        )
     who = log_in(url, token, timeout)
     click.echo(f"logged in to {who.server} as {who.name}{' (admin)' if who.admin else ''}")
     for project, role in sorted(who.roles.items()):
         note(f"  {role} in {project or 'every project'}")
     if os.environ.get("SEAMARK_API_TOKEN"):
-        note("SEAMARK_API_TOKEN is set: it is used in the place of the token that was kept")
+        note("SEAMARK_API_TOKEN is set: it is used instead of the stored token")
     if os.environ.get("SEAMARK_REMOTE", "") != who.server:
-        note(f"to send and read there by default: export SEAMARK_REMOTE={who.server}")
+        note(f"to use this server by default: export SEAMARK_REMOTE={who.server}")
 
 
 @click.command(short_help="Delete the stored token of a server.")
@@ -539,4 +542,4 @@ def logout(url: str | None) -> None:
     for address in found:
         click.echo(f"logged out of {address}")
     if not found:
-        note("no token was kept" + (f" for {url}" if url else ""))
+        note("no token was stored" + (f" for {url}" if url else ""))

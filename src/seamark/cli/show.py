@@ -145,7 +145,7 @@ def show(
         hint = hint_for(wanted[0], [one.path for one in view.attributes()]) if wanted else ""
         misuse(
             f"run {ref}: nothing is recorded at {', '.join(wanted)}{hint} "
-            f"(seamark show {ref.run} lists what is)"
+            f"(seamark show {ref.run} lists all paths)"
         )
     if as_json:
         document: dict[str, Any] = {
@@ -265,8 +265,8 @@ def _output(
         return []
     lines = [] if view.state in _GOOD_STATES else LastLines(_LAST_LINES).look(view)
     if not lines:
-        return [f"what it printed: seamark logs {ref.run}"]
-    screen.heading(f"Its last lines (all: seamark logs {ref.run})")
+        return [f"output: seamark logs {ref.run}"]
+    screen.heading(f"Last lines of its output (all: seamark logs {ref.run})")
     for one in lines:
         text = clean(one.text)
         screen.line(f"  {shorten(text, screen.width - 2) if screen.terminal else text}")

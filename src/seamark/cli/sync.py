@@ -119,7 +119,7 @@ def _targets(uris: Sequence[str]) -> list[str]:
     given = uris or os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
     found = list(dict.fromkeys(given))
     if not found:
-        misuse("sync where? name a place with --to URI, or in SEAMARK_REMOTE")
+        misuse("no destination: name one with --to URI, or in SEAMARK_REMOTE")
     for uri in found:
         check_uri(uri)
     return found
@@ -144,7 +144,7 @@ def _selected_folders(
 
 def _note_unread(path: str, error: OSError) -> None:
     why = error.strerror or str(error)
-    note(f"{path} cannot be read, so nothing in there is sent: {why}", style="warning")
+    note(f"{path} cannot be read, so nothing in it is sent: {why}", style="warning")
 
 
 def _refs(
@@ -226,7 +226,7 @@ def _print_sent(place: str, found: Sequence[Left], done: Sequence[Moved]) -> boo
         more = f", {plural(files, 'file')} with them" if files else ""
         note(f"sent {size} of {_count_text(sent)} to {place}{more}")
     if skipped := [one for one in done if one.skipped]:
-        note(f"{_count_text(skipped)} stay here: others at {place} have their names")
+        note(f"not sent: {_count_text(skipped)}; other runs at {place} have the same names")
     _report_purged(place, done)
     for one in done:
         if one.name is not None and one.name != one.called:
@@ -234,7 +234,7 @@ def _print_sent(place: str, found: Sequence[Left], done: Sequence[Moved]) -> boo
     _print_up_to_date(place, found)
     if failed:
         note(
-            f"not everything of {_count_text(failed)} is at {place}; sync again later",
+            f"some data of {_count_text(failed)} is missing at {place}; sync again later",
             style="error",
         )
     return bool(failed)

@@ -98,8 +98,8 @@ def ui(
         _create_token()
     if not is_loopback(host):
         note(
-            "beyond this machine nothing is encrypted: everybody on the way can read the token "
-            "and the values; ssh -L is safe"
+            "connections from other machines are not encrypted: anyone on the network can read the "
+            "token and the values; ssh -L is safe"
         )
 
     def print_started(started: Started, watcher: Watcher) -> None:
@@ -139,7 +139,7 @@ def _create_token() -> str:
     from seamark.page import roots
 
     made = roots.new_token()
-    note("pages that run, here or on other machines, go on with the token before: start them again")
+    note("running pages, here or on other machines, still use the old token: restart them")
     return made
 
 
@@ -160,7 +160,7 @@ def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterato
         counts = f"{plural(looked.runs, 'run')}, {looked.running:,} running"
         yield f"seamark: {counts}, in {clean(str(root.path))}{more}"
     yield from _addresses(started)
-    yield "Ctrl-C stops this page; trainings go on."
+    yield "Ctrl-C stops this page; trainings continue."
 
 
 def _addresses(started: Started) -> Iterator[str]:

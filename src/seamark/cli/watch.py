@@ -208,7 +208,7 @@ def _newest(runs: Runs, project: str | None) -> RunRef:
     found = runs.select("", project, limit=1)
     if not found:
         misuse(f"nothing to watch: no runs in {f'project {project!r}' if project else runs.where}")
-    note("no run is running; this is the newest")
+    note("no run is running; watching the newest one")
     return found[0]
 
 
@@ -293,7 +293,7 @@ def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
     if seen.is_unfinished:
         screen.line()
         every = duration_words(interval)
-        ends = "Ctrl-C stops watching; the training goes on"
+        ends = "Ctrl-C stops watching; the training continues"
         screen.line(f"{time_text(seen.view.now_ns)}, every {every}; {ends}", style="dim")
 
 
@@ -345,4 +345,4 @@ def _draw_ranks(screen: Screen, seen: Looker) -> None:
     screen.line()
     screen.table(columns, rows)
     if more := len(order) - len(rows):
-        screen.line(f"{plural(more, 'more rank')}, none worse", style="dim")
+        screen.line(f"{plural(more, 'more rank')}, none in a worse state", style="dim")

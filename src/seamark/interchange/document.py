@@ -235,7 +235,7 @@ class DocumentRun:
         created, modified = (facts[path] for path in _TIMES)
         if modified < created:
             place = inside(inside(where, _TIMES[1]), "value")
-            msg = f"{place}: expected no time before that of sys/creation_time"
+            msg = f"{place}: expected a time not before sys/creation_time"
             raise ArgumentError(msg)
         for path in _SPAN_TIMES & facts.keys():
             place = inside(inside(where, path), "value")
@@ -295,10 +295,10 @@ class DocumentRun:
                 msg = f"{place}: {error}"
                 raise ArgumentError(msg) from error
             except (TypeError, ValueError, KeyError, AttributeError) as error:
-                msg = f"{place}: expected what a document holds of a {family}: {error}"
+                msg = f"{place}: expected a valid value of family {family}: {error}"
                 raise ArgumentError(msg) from error
         else:
-            raise refused(inside(where, "family"), "one of the families of values", family)
+            raise refused(inside(where, "family"), "a family of values", family)
 
     def _series(self, document: Mapping[str, Any], part: str, path: str) -> None:
         where, given = inside(self._where, part), document.get(part)
@@ -370,7 +370,7 @@ def _json_atom(value: Any, where: str) -> Atom:
         _check_depth(value, where)
         return encode_atom(value)
     except (ValueKindError, RecursionError) as error:
-        msg = f"{where}: expected values that JSON holds: {error}"
+        msg = f"{where}: expected values of JSON: {error}"
         raise ArgumentError(msg) from error
 
 

@@ -234,7 +234,7 @@ _FLAGS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
 def run_exists_error(folder: RunFolder) -> RunExistsError:
     """Return the error for a run that already exists."""
-    msg = f"{folder.words} exists below {folder.root}: nothing is written over"
+    msg = f"{folder.words} exists below {folder.root}: nothing was overwritten"
     return RunExistsError(msg)
 
 

@@ -170,7 +170,7 @@ class ExportedRun:
         if has_journal(self.folder, self._uids[0]):
             return []
         if self.folder.path.exists():
-            msg = f"{self.folder.words} has its custom id already, and is another run"
+            msg = f"{self.folder.words} has the same custom id, but is another run"
             raise NotImportedError(msg)
         return [self._uids[0]]
 
@@ -179,7 +179,7 @@ class ExportedRun:
         rows = [header.get("imported_to") for header in headers(self.folder)]
         known = [each for each in rows if type(each) is int]
         changed = known and known[0] != self._rows
-        return "runs that were exported again since: they stay as they were" if changed else ""
+        return "runs that were exported again since their import: not changed" if changed else ""
 
     def glance(self) -> Glance:
         """See `FoundRun.glance`."""
@@ -227,8 +227,8 @@ class ExportedRun:
             edited.close(modified)
         if created and rows.first_ns < created - _EARLY_NS:
             notes.add(
-                "series that begin before their run was created: the exporter may have run in "
-                "another time zone than UTC, which --tz names",
+                "series that begin before their run was created: the exporter may have run in a "
+                "time zone other than UTC (see --tz)",
                 self.called,
             )
 
@@ -254,7 +254,7 @@ class ExportedRun:
     def _expect_one_run(self, batch: pa.RecordBatch) -> None:
         for column, wanted in (("project_id", self._source), ("run_id", self.called)):
             if batch.column(column).unique().to_pylist() != [wanted]:
-                msg = f"{self.called}: expected the rows of one run, found those of others"
+                msg = f"{self.called}: expected the rows of one run, found rows of others"
                 raise NotImportedError(msg)
 
 
@@ -330,7 +330,7 @@ class _Rows:
         except ArgumentError:
             self._notes.add(REFUSED, f"{path}: {name!r:.80}")
         except _ZIP_ERRORS as error:
-            self._notes.add("archives that are damaged", f"{path}: {error}")
+            self._notes.add("damaged archives", f"{path}: {error}")
         except FileNotFoundError as error:  # raised for a link, too
             kind = REFUSED if "link" in str(error) else MISSING
             self._notes.add(kind, f"{path}: {name!r:.80}")
@@ -359,7 +359,7 @@ class _Rows:
         try:
             files, references = _tracked(json.loads(content))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self._notes.add("lists of tracked files that are damaged", path)
+            self._notes.add("damaged lists of tracked files", path)
             return
         known = {"kind": "tracked", "files": files, "references": references, "hash": ""}
         self._journal.op({"op": "artifact", "path": path, **known})
@@ -437,14 +437,14 @@ class _Rows:
         for step, value, time in rows:
             edges, counts = value.get("edges") or [], value.get("values") or []
             if len(edges) != len(counts) + 1 or None in edges or None in counts:
-                self._notes.add("histograms that are damaged", path)
+                self._notes.add("damaged histograms", path)
                 continue
             if not all(map(_is_finite, (*edges, *counts))):
                 self._notes.add("histograms with numbers that are not finite", path)
                 continue
             if "count" not in str(value.get("type") or "count").lower():
                 kind = value.get("type")
-                self._notes.add(f"histograms of {kind!r:.40}, kept as if they were counts", path)
+                self._notes.add(f"histograms of {kind!r:.40}, stored as if they were counts", path)
             yield step, edges, counts, time
 
 

@@ -136,12 +136,12 @@ def legal_path(path: Any, notes: Notes) -> str | None:
     try:
         return check_path(path)
     except PathError:
-        notes.add("paths that cannot be kept", f"{path!r:.80}")
+        notes.add("invalid paths", f"{path!r:.80}")
         return None
 
 
-REFUSED: Final = "files outside of the folders that may be read, or behind links: refused"
-MISSING: Final = "files that are not there"
+REFUSED: Final = "refused files: outside the permitted folders, or behind links"
+MISSING: Final = "missing files"
 _MAX_MEMORY_BYTES: Final = 4 << 20
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "png"),

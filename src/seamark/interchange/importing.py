@@ -94,7 +94,7 @@ def find_neptune(
     ]
     if not found and not notes.counts:
         msg = (
-            f"there is nothing to import in {path}: no *_part_0.parquet of neptune-exporter, and "
+            f"nothing to import in {path}: no *_part_0.parquet of neptune-exporter, and "
             "no folder of the client such as .neptune/offline/run__..."
         )
         raise ArgumentError(msg)
@@ -156,7 +156,7 @@ def _client_sources(
     groups: dict[str, list[ClientFolder]] = {}
     for one in folders_below(path):
         if one.kind != "run":
-            notes.add(f"folders of a {one.kind[:40]} and not of a run: left out", str(one.path))
+            notes.add(f"folders of a {one.kind[:40]} instead of a run: left out", str(one.path))
             continue
         groups.setdefault(one.container, []).append(one)
     if groups and project is None:

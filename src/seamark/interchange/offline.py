@@ -70,7 +70,7 @@ def operations(
             except (KeyError, TypeError):
                 known = False
             if not known:
-                notes.add("operations that are damaged", log.name)
+                notes.add("damaged operations", log.name)
                 continue
             yield version, _ns(at), operation
 
@@ -101,7 +101,7 @@ def _objects(log: Path, notes: Notes, progress: Progress) -> Iterator[dict[str, 
                     if not left or (not is_end and left < _MAX_OPERATION_CHARACTERS):
                         break
                     # Incomplete at the end, or damaged: search for the next object.
-                    notes.add("operations that are cut off or damaged", log.name)
+                    notes.add("incomplete or damaged operations", log.name)
                     match = _NEXT_OBJECT.search(waiting, at + 1)
                     at = len(waiting) if match is None else match.start()
                     continue
@@ -264,7 +264,10 @@ class ClientRun:
             t = max(t, at)
             if version > after and memory.journal is None:
                 if version > after + 1:
-                    notes.add("logs whose beginning the client had sent and removed", self.called)
+                    notes.add(
+                        "logs without their beginning, which the client had sent and removed",
+                        self.called,
+                    )
                 begun = folder.created_ns if not after and folder.created_ns else t
                 header = self._header(folder, last)
                 replay.begin(draft.journal(self._uid(folder, after), header, begun), notes)

@@ -123,7 +123,7 @@ class Operations:
             self.flush()
             self._ACTIONS[verb](self, path, what or {})
         else:
-            msg = f"the operation {verb!r:.60} is not known here"
+            msg = f"unknown operation {verb!r:.60}"
             raise RefusedError(msg)
 
     def flush(self) -> None:
@@ -194,7 +194,7 @@ class Operations:
                 step = 0.0 if last is None else last + 1
             step = float(step)
             if not math.isfinite(step):
-                msg = f"{path}: a step is a finite number, got {step}"
+                msg = f"{path}: expected a finite step, got {step}"
                 raise ArgumentError(msg)
             last = step if last is None else max(last, step)
             steps.append(step)
@@ -319,7 +319,7 @@ class Operations:
 
 def _clash(there: str | None, kind: str) -> RefusedError:
     words = [str(one).removeprefix("atom:").replace("_", " ") for one in (there, kind)]
-    return RefusedError(f"holds {words[0]}, and cannot be made {words[1]}")
+    return RefusedError(f"holds {words[0]} and cannot become {words[1]}")
 
 
 # ---------------------------------------------------------------------- values

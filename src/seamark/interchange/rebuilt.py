@@ -100,7 +100,7 @@ def columns_of(given: Any, where: str, check: Callable[[list[Any], str], Any]) -
         columns[name] = found
         if len(found) != len(columns["step"]):
             count = len(columns["step"])
-            msg = f"{inside(where, name)}: expected {count:,} as step has, got {len(found):,}"
+            msg = f"{inside(where, name)}: expected length {count:,} as of step, got {len(found):,}"
             raise ArgumentError(msg)
     steps = floats_of(columns["step"], inside(where, "step"))
     if not np.isfinite(steps).all():

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory", "Replay"]
 
 _UPLOAD_FOLDER: Final = "upload_path"
-_DAMAGED: Final = "operations that are damaged, or that Neptune refuses"
+_DAMAGED: Final = "damaged operations, or operations that Neptune refuses"
 _VERBS: Final = {
     "AddStrings": "insertStrings",
     "ClearFloatLog": "clearFloatSeries",
@@ -135,7 +135,7 @@ class Replay(Operations):
             if kind == "LogImages":
                 value = value if isinstance(value, dict) else {"data": value}
                 if not value.get("data"):
-                    self._notes.add("pictures that the client had left out as too large", path)
+                    self._notes.add("images that the client had omitted as too large", path)
                     continue
             entries.append({**one, "value": value})
         return {"entries": entries}
@@ -156,7 +156,7 @@ class Replay(Operations):
         source = "/".join(operation["source_path"])
         kind = self._to.kind(source) or ""
         if operation["container_id"] != self._container or not kind.startswith("atom:"):
-            self._notes.add("copies of what another run holds", f"{path!r:.120}")
+            self._notes.add("copies of values from another run", f"{path!r:.120}")
         else:
             self.assign(path, kind, self._memory.atoms[source])
 
@@ -191,7 +191,7 @@ class Replay(Operations):
 
     def _place(self, path: Any) -> tuple[Path, str]:
         if not isinstance(path, str) or "\0" in path or (found := self._places.below(path)) is None:
-            msg = f"{path!r:.120} is outside of the folders that may be read"
+            msg = f"{path!r:.120} is outside the permitted folders"
             raise ArgumentError(msg)
         return found
 

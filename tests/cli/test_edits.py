@@ -141,7 +141,7 @@ def test_no_secret_is_recorded_or_printed(cli, root, record, command):
     for said in (done.output, *files):
         assert "hunter2" not in said
         assert "ghp_" not in said
-    assert "(as it was)" in cli(command, run, *more).stdout
+    assert "(unchanged)" in cli(command, run, *more).stdout
 
 
 @pytest.mark.once

@@ -182,7 +182,7 @@ def test_missing_tags_texts_and_series_are_mentioned(record, capsys):
             ["ls", "--tag", "papr"],
             "no run matches: no run has the tag 'papr'; did you mean 'paper'?",
         ),
-        (["export", "good", "--what", "texts"], "no series of texts there"),
+        (["export", "good", "--what", "texts"], "no series of texts found"),
         (["watch", "good", "--path", "nosuch"], "nothing matches 'nosuch' yet"),
     ):
         assert main(words) == 0

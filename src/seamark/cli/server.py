@@ -316,7 +316,7 @@ def token() -> None:
 
     \b
     Examples:
-      seamark token create                                 another token for yourself
+      seamark token create                            another token for yourself
       seamark token create alice --project team --role contributor
       seamark token create trainer --service --project team/vision --expires 90d
       seamark token list

@@ -89,7 +89,7 @@ def test_synchronous_ranks_are_compared_by_their_own_time(tmp_path):
 def test_equal_ranks_and_steps_without_duration_are_described(tmp_path):
     timings = [RankTiming(0, host="h", mean_s=0.102, slowdown=1.02), RankTiming(1, mean_s=0.1)]
     assert verdict(timings).startswith("No rank stands out: the slowest, rank 0 on h, takes 2%")
-    assert "profiling/own_time_s would show it" in verdict(timings)
+    assert "profiling/own_time_s would show which" in verdict(timings)
     assert verdict([RankTiming(3, mean_s=1.0), RankTiming(4)]).startswith("Only rank 3 recorded")
     texts = [seconds_text(one) for one in (math.nan, 2.5, 0.0123, 4.2e-5)]
     assert texts == ["", "2.5 s", "12.3 ms", "42 us"]

@@ -100,7 +100,7 @@ def test_json_times_and_since(cli, printed):
 def test_run_without_output_is_an_error_that_says_why(cli, record):
     result = cli("logs", record())
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "no output is recorded: it printed nothing, capture_stdout" in result.stderr
+    assert "no output is recorded: the run printed nothing, capture_stdout" in result.stderr
     assert "killed within half a second" in " ".join(result.stderr.split())
     assert "no standard error is recorded" in cli("logs", "latest", "--stderr").stderr
 

@@ -298,7 +298,7 @@ class DocumentRun:
                 msg = f"{place}: expected a valid value of family {family}: {error}"
                 raise ArgumentError(msg) from error
         else:
-            raise refused(inside(where, "family"), "a family of values", family)
+            raise refused(inside(where, "family"), "a known family of values", family)
 
     def _series(self, document: Mapping[str, Any], part: str, path: str) -> None:
         where, given = inside(self._where, part), document.get(part)

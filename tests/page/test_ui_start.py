@@ -99,7 +99,7 @@ def test_a_page_prints_its_address_and_ends_well(root, state, tmp_path):
             assert again.stop(signal.SIGTERM) == 0
         assert command("--print-token").stdout == token + "\n"
         renewed = command("--print-token", "--new-token")
-        assert "start them again" in renewed.stderr
+        assert "restart them" in renewed.stderr
         assert renewed.stdout.strip() == roots.keep() != token
         assert page.greeting()["roots"][0]["path"] == str(root)  # it goes on with its own
         assert page.stop(signal.SIGINT) == 0

@@ -87,7 +87,7 @@ def test_errors_are_one_line(call, project, server):
     for command in ("fsck", "reindex"):
         refused = CliRunner().invoke(app, ["--remote", server.url, command])
         assert refused.exit_code == 2
-        assert "looks at a root on this machine" in refused.stderr
+        assert "reads a root on this machine" in refused.stderr
 
 
 def test_runs_are_edited_trashed_and_purged(call, project, server):
@@ -106,7 +106,7 @@ def test_runs_are_edited_trashed_and_purged(call, project, server):
     assert count() == 2
     assert "not in the trash" in call("purge", flat, "--yes", code=2)
     words = ["purge", flat, "--yes", "--force", "--remote", server.url]
-    assert "copies on the machines that recorded them stay" in CliRunner().invoke(app, words).stderr
+    assert "copies on the machines that recorded them remain" in CliRunner().invoke(app, words).stderr
     assert count() == 1
 
 

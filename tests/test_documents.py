@@ -125,7 +125,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("series loss value 2", "3", "series.loss.value[2]: expected a number, 'nan', 'inf'"),
     ("series loss value 2", 10**400, "series.loss.value[2]: expected a number that fits"),
     ("series loss step 0", "nan", "series.loss.step[0]: expected a finite number, got"),
-    ("series loss step", [1], "series.loss.value: expected length 1 as of step, got 4"),
+    ("series loss step", [1], "series.loss.value: expected length 1 (as step), got 4"),
     ("series loss time 1", "2026-13-01T00:00:00Z", "series.loss.time[1]: expected a time"),
     ("series loss attempt 3", -2, "series.loss.attempt[3]: expected the number of an att"),
     ("texts log value 0", {"sha256": "x"}, "texts.log.value[0]: expected a text"),

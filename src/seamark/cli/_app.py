@@ -41,8 +41,6 @@ __all__ = [
     "SHELLS",
     "CommandError",
     "Misuse",
-    "about_command",
-    "about_option",
     "app",
     "json_option",
     "main",
@@ -50,6 +48,8 @@ __all__ = [
     "root_only",
     "root_option",
     "script",
+    "unknown_command_message",
+    "unknown_option_message",
 ]
 
 
@@ -87,7 +87,7 @@ _DELETING: Final = frozenset({"delete", "del", "erase", "remove", "rm"})
 _MIN_SIMILARITY: Final = 0.6
 
 
-def about_command(name: str, known: Iterable[str]) -> str:
+def unknown_command_message(name: str, known: Iterable[str]) -> str:
     typed = name.lower()
     if typed in _DELETING:
         return f"there is no command {name!r}; to move a run to the trash see: seamark trash --help"
@@ -100,7 +100,7 @@ def about_command(name: str, known: Iterable[str]) -> str:
     return f"there is no command {name!r}{hint}"
 
 
-def about_option(error: click.NoSuchOption, context: click.Context) -> str:
+def unknown_option_message(error: click.NoSuchOption, context: click.Context) -> str:
     options = [one for one in context.command.get_params(context) if isinstance(one, click.Option)]
     # Compare without dashes, which would make all options similar.
     known = [max(one.opts, key=len).lstrip("-") for one in options]
@@ -195,7 +195,7 @@ class Misuse(click.ClickException):
     exit_code = EXIT_MISUSE
 
 
-class Misplaced(Misuse):
+class QueryMisuse(Misuse):
     """Mistake in a query, a column or a sort path; further lines of the message point at it."""
 
 
@@ -270,7 +270,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         unknown = args and args[0] not in _COMMANDS and not args[0].startswith("-")
         if unknown and not ctx.resilient_parsing:
-            ctx.fail(about_command(args[0], _COMMANDS))
+            ctx.fail(unknown_command_message(args[0], _COMMANDS))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -295,7 +295,7 @@ class CommandGroup(click.Group):
 
 def _as_click_error(error: SeamarkError) -> click.ClickException:
     if isinstance(error, QueryError):
-        return Misplaced(re.sub(r"^sort_by:", "sort:", str(error)))  # the name of the option
+        return QueryMisuse(re.sub(r"^sort_by:", "sort:", str(error)))  # the name of the option
     return (Misuse if isinstance(error, _MISUSES) else CommandError)(str(error))
 
 
@@ -406,9 +406,9 @@ def _run(args: Sequence[str] | None) -> int:
 def _print_error(error: click.ClickException) -> None:
     text = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        text = about_option(error, error.ctx)
+        text = unknown_option_message(error, error.ctx)
     message, *place = text.split("\n")
-    if not isinstance(error, Misplaced):
+    if not isinstance(error, QueryMisuse):
         message, place = " ".join([message, *place]), []
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "seamark"

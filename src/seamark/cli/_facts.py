@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._health import ailments, listed
+from seamark.cli._health import health_problems, listed
 from seamark.cli._screen import LABEL, STATE_STYLES, Cell, Column, Screen, dumps, note
 from seamark.paths import kind_of, model_key
 from seamark.process.liveness import (
@@ -276,7 +276,7 @@ def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
         files = value.get("files", [])
         size = sum(member.get("size") or 0 for member in files)
         if "of" in value:
-            return "", value.get("kind", "tracked"), _source(value["of"])
+            return "", value.get("kind", "tracked"), _source_text(value["of"])
         words = plural(len(files) + len(value.get("references", [])), "file")
         return human_bytes(size), value.get("kind", "tracked"), words
     size = human_bytes(value["size"]) if isinstance(value.get("size"), int) else ""
@@ -315,14 +315,14 @@ def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
         yield "last", last_text(attribute.value)
 
 
-def _source(of: Mapping[str, Any]) -> str:
+def _source_text(of: Mapping[str, Any]) -> str:
     return f"{str(of['kind']).replace('_', ' ')} {source_label(of)}"
 
 
 def _artifact_details(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "kind", str(value.get("kind", "tracked"))
     if "of" in value:
-        yield "what", _source(value["of"])
+        yield "what", _source_text(value["of"])
         yield "digest", str(value.get("hash", ""))
         return
     for reference in value.get("references", []):
@@ -374,7 +374,7 @@ def print_facts(
             ("  trashed" if report["trashed"] else "", "yellow"),
         ]
     )
-    for problem in ends(view, report["state"]):
+    for problem in _end_lines(view, report["state"]):
         screen.line(f"! {problem}".replace("\n", "\n  "), style="bold red")
     for label, text in _fact_lines(screen, ref, view, report, attributes):
         screen.fact(label, text)
@@ -400,14 +400,14 @@ def _fact_lines(
         yield "ran for", duration_words(float(report["running_time_s"]))
     if report["progress"]:
         yield "progress", clean(report["progress"])
-    if attempts := _attempts(report["attempts"]):
+    if attempts := _attempts_text(report["attempts"]):
         yield "attempts", attempts
     if report["hostname"]:
-        on = _devices(report["distribution"])
+        on = _device_text(report["distribution"])
         host = str(report["hostname"]) + (f" ({on})" if on else "")
         yield "host", " · ".join([host, *_environment_words(report["environment"])])
     yield from machine_lines(attributes, view.ranks())
-    if code := _code(report["code"]):
+    if code := _code_text(report["code"]):
         yield "code", code
     yield from rank_facts(view, str(report["state"]))
     if hidden := report["masked"]:
@@ -452,7 +452,7 @@ def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(report[name])
 
 
-def _attempts(attempts: Mapping[str, Any]) -> str:
+def _attempts_text(attempts: Mapping[str, Any]) -> str:
     if "resumed_after" in attempts:
         step = step_text(attempts["resumed_after"])
         step = f"{int(step):,}" if step.lstrip("-").isdecimal() else step
@@ -461,7 +461,7 @@ def _attempts(attempts: Mapping[str, Any]) -> str:
     return f"{attempts['count']:,}{anew}" if attempts else ""
 
 
-def _code(code: Mapping[str, Any]) -> str:
+def _code_text(code: Mapping[str, Any]) -> str:
     """Return the executed code: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept)"``."""
     names = ("entrypoint", "commit", "branch", "version")
     script, commit, branch, version = (shorten(clean(code.get(one, "")), 60) for one in names)
@@ -480,7 +480,7 @@ def _code(code: Mapping[str, Any]) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _devices(found: Mapping[str, int | str]) -> str:
+def _device_text(found: Mapping[str, int | str]) -> str:
     size, nodes = found.get("world_size"), found.get("nodes")
     if not isinstance(size, int):
         return ""
@@ -494,8 +494,8 @@ def _devices(found: Mapping[str, int | str]) -> str:
 
 
 def problems(view: Reader, state: str) -> Iterator[str]:
-    yield from ends(view, state)
-    for one in ailments(health_of(view)):
+    yield from _end_lines(view, state)
+    for one in health_problems(health_of(view)):
         yield one.text
 
 
@@ -517,15 +517,15 @@ def _environment_words(facts: Mapping[str, str]) -> Iterator[str]:
         yield f"torch {torch}"
 
 
-def ends(view: Reader, state: str | None) -> Iterator[str]:
+def _end_lines(view: Reader, state: str | None) -> Iterator[str]:
     if state == "crashed" and (crash := view.crash()) is not None:
-        yield _crash(crash, view.now_ns)
+        yield _crash_text(crash, view.now_ns)
     if state in {"failed", "interrupted"}:
-        yield _ending(view, state)
+        yield _ending_text(view, state)
     yield from rank_problems(view, str(state))
 
 
-def _crash(crash: Crash, now_ns: int) -> str:
+def _crash_text(crash: Crash, now_ns: int) -> str:
     host = crash.host or "its host"
     why = _CRASHES[crash.reason].format(who=f"pid {crash.pid} on {host}", host=host)
     if crash.detail and crash.reason in (GONE, LOST):
@@ -533,7 +533,7 @@ def _crash(crash: Crash, now_ns: int) -> str:
     return f"crashed: {why}; last sign of life {seen_text(crash.last_t, now_ns)}"
 
 
-def _ending(view: Reader, state: str) -> str:
+def _ending_text(view: Reader, state: str) -> str:
     reason, signal = view.reason, view.signal
     why = f" by {signal}" if signal else f": {reason}" if reason else ""
     path = view.traceback

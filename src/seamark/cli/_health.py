@@ -14,7 +14,7 @@ from seamark.remote.protocol import WORDS
 if TYPE_CHECKING:
     from seamark.cli._screen import Screen
 
-__all__ = ["ailments", "listed", "losses_in_short", "print_health"]
+__all__ = ["health_problems", "listed", "loss_summary", "print_health"]
 
 _MAX_LISTED: Final = 8
 _LOSS_NAMES: Final = {
@@ -61,7 +61,7 @@ _ADVICE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ailment:
+class HealthProblem:
     """Problem with the recorded data of a run; ``what`` is its data for programs.
 
     ``kind`` is ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
@@ -74,38 +74,38 @@ class Ailment:
     what: Any
 
 
-def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
+def health_problems(found: Mapping[str, Any]) -> Iterator[HealthProblem]:
     """Yield lost, damaged and contradictory data from `seamark.reading.facts.health_of`."""
     if dropped := found.get("dropped"):
         words = {reason: _LOSS_NAMES.get(reason, (reason, reason)) for reason in dropped}
         text = ", ".join(plural(count, *words[reason]) for reason, count in dropped.items())
         advice = tuple(dict.fromkeys(_ADVICE[one] for one in dropped if one in _ADVICE))
-        yield Ailment("dropped", f"lost while recording: {text}", advice, dropped)
+        yield HealthProblem("dropped", f"lost while recording: {text}", advice, dropped)
     for stream, size in found.get("output", {}).items():
         text = f"left out: {human_bytes(size)} of {stream}, above the limit for output"
         advice = ("to keep more output: init_run(capture={'limit': ...})",)
-        yield Ailment("output", text, advice, {stream: size})
+        yield HealthProblem("output", text, advice, {stream: size})
     if gaps := found.get("gaps"):
         size = sum(length for spans in gaps.values() for _, length in spans)
         where = plural(len(gaps), "journal")
         text = f"damaged: {human_bytes(size)} in {where} cannot be read (see: seamark fsck)"
         advice = ("all other data is shown; if another copy of the run exists, copy it again",)
-        yield Ailment("gaps", text, advice, gaps)
+        yield HealthProblem("gaps", text, advice, gaps)
     if errors := found.get("fold_errors"):
         count = plural(sum(errors.values()), "record")
         text = f"damaged: {count} cannot be applied (see: seamark fsck)"
-        yield Ailment("fold_errors", text, (), errors)
+        yield HealthProblem("fold_errors", text, (), errors)
     if newer := found.get("newer"):
         count = plural(len(newer), "journal")
         text = f"incomplete: {count} written by a newer Seamark; upgrade to see the rest"
-        yield Ailment("newer", text, (), newer)
+        yield HealthProblem("newer", text, (), newer)
     yield from _forwarded(found.get("forward", {}))
     yield from _contradictions(found.get("conflicts", {}))
     if fork := found.get("fork"):
         parent = clean(f"{fork.get('lacking')!r:.200}")
         text = f"incomplete: forked from a run that is not here, {parent}"
         advice = ("its series begin at the fork; put that run into the same project",)
-        yield Ailment("fork", text, advice, fork)
+        yield HealthProblem("fork", text, advice, fork)
     if tags := found.get("tags"):
         texts = [
             clean(
@@ -118,10 +118,10 @@ def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
             f"tags with another value in a parent project, which takes precedence: {listed(texts)}"
         )
         advice = ("delete the tags of the run, or change those of the project",)
-        yield Ailment("tags", text, advice, tags)
+        yield HealthProblem("tags", text, advice, tags)
 
 
-def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[Ailment]:
+def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[HealthProblem]:
     for place, losses in places.items():
         counts = {
             kind: losses[kind] for kind in WORDS if type(losses.get(kind)) is int and losses[kind]
@@ -131,22 +131,22 @@ def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[Ailment]:
                 f"some data cannot be represented at {losses.get('to', place)}; it is complete here"
             )
             lines = tuple(f"{count:>7,}  {WORDS[kind]}" for kind, count in counts.items())
-            yield Ailment("forward", text, lines, {place: counts})
+            yield HealthProblem("forward", text, lines, {place: counts})
 
 
-def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[Ailment]:
+def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[HealthProblem]:
     copies = [name for name in conflicts if name.startswith(COPY)]
     if kinds := {path: families for path, families in conflicts.items() if path not in copies}:
         text = f"recorded as two kinds of value, the later one is shown: {listed(kinds)}"
         advice = ("let each process record to paths of its own",)
-        yield Ailment("conflicts", text, advice, kinds)
+        yield HealthProblem("conflicts", text, advice, kinds)
     if copies:
         names = [name.removeprefix(COPY) for name in copies]
         text = (
             f"not read: {', '.join(names)} (a copy that differs from its journal; see: "
             "seamark fsck)"
         )
-        yield Ailment("copies", text, (), names)
+        yield HealthProblem("copies", text, (), names)
 
 
 def listed(value: Iterable[Any]) -> str:
@@ -155,7 +155,7 @@ def listed(value: Iterable[Any]) -> str:
     return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def print_health(screen: Screen, found: Iterable[Ailment]) -> None:
+def print_health(screen: Screen, found: Iterable[HealthProblem]) -> None:
     found = list(found)
     if not found:
         return
@@ -167,7 +167,7 @@ def print_health(screen: Screen, found: Iterable[Ailment]) -> None:
                 screen.line(f"  {line}")
 
 
-def losses_in_short(losses: Mapping[str, int]) -> str:
+def loss_summary(losses: Mapping[str, int]) -> str:
     """Return the losses of a run (`losses_of`) for a table: ``"1 gap, 12 lost"``."""
     words = (("gaps", "gap"), ("errors", "damaged record"))
     found = [plural(losses[name], noun) for name, noun in words if losses.get(name)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._app import misuse
 from seamark.cli._facts import exact_text
-from seamark.cli._runs import names_of
+from seamark.cli._runs import split_names
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.cli.export import write_rows
 from seamark.paths import is_inside
@@ -104,7 +104,7 @@ def list_places(
         for (at, _), row in zip(table.refs, table, strict=True)
     ]
     rows = _in_order(every, sort, descending=descending)[: limit or None]
-    wanted = names_of(columns)
+    wanted = split_names(columns)
     if form:
         named = dict.fromkeys(("project", kind))
         write_rows(form, [*named, *_matching(rows, kind, wanted or ["*"])], rows)

@@ -20,12 +20,12 @@ __all__ = [
     "STREAMS",
     "LastLines",
     "Lines",
+    "OutputReader",
     "Part",
-    "Printing",
     "Process",
     "is_output",
     "output_paths",
-    "processes_that_printed",
+    "processes_with_output",
 ]
 
 STREAMS: Final = ("stdout", "stderr")
@@ -71,7 +71,7 @@ def output_paths(view: Reader, streams: Collection[str] = STREAMS) -> list[str]:
     return [path for path, family in found if is_output(path, family, streams)]
 
 
-def processes_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> set[Process]:
+def processes_with_output(view: Reader, streams: Collection[str] = STREAMS) -> set[Process]:
     # A series that is not named after its writer may be from any process, unless rank 0 wrote to
     # it.
     known = {one.writer: _process(one) for one in view.journals()}
@@ -80,12 +80,12 @@ def processes_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> 
     named = {one for one in found if one is not None}
     if None not in found:
         return named
-    if (first := next(Printing({0}, streams).new(view), None)) is not None:
+    if (first := next(OutputReader({0}, streams).new(view), None)) is not None:
         named.add(first.process)
     return named if any(one.rank == 0 for one in named) else set(known.values())
 
 
-class Printing:
+class OutputReader:
     """Reader of the output of a run, page by page; each read continues where the last one ended.
 
     ``since_ns`` and ``lines`` (the last ones) limit the output approximately. With ``quick``, only
@@ -229,16 +229,16 @@ class LastLines:
         self._count = count
         self._lines = Lines(colours=False)
         self._last: deque[Part] = deque(maxlen=count)
-        self._printing: Printing | None = None
+        self._printing: OutputReader | None = None
 
     def look(self, view: Reader) -> list[Part]:
         """Return the current last lines; only new output is read."""
         if self._printing is None:
-            there = {one.rank for one in processes_that_printed(view)}
+            there = {one.rank for one in processes_with_output(view)}
             if not there:
                 return []
             ranks = {0} if 0 in there else there
-            self._printing = Printing(ranks, lines=self._count, quick=True)
+            self._printing = OutputReader(ranks, lines=self._count, quick=True)
         new = list(self._printing.new(view))
         # Lines that changed recently may be drawn again.
         self._last.extend(self._lines.finished(new, new[-1].t - _FINAL_AFTER_NS if new else 0))

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "RunRef",
     "Runs",
-    "a_path",
-    "a_query",
     "attempt_option",
     "complete_paths",
     "complete_projects",
@@ -43,14 +41,16 @@ __all__ = [
     "complete_states",
     "complete_tags",
     "expect_root",
-    "filled",
     "matching_paths",
-    "names_of",
+    "nonempty_path",
+    "nonempty_query",
     "open_runs",
     "project_option",
     "query_option",
+    "reject_empty",
     "run_argument",
     "runs_argument",
+    "split_names",
 ]
 
 
@@ -171,7 +171,7 @@ complete_states: Final = _completer(_states)
 _MAX_PROJECTS = 8
 
 
-def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+def reject_empty(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a callback that rejects empty values; ``expected`` describes a valid value.
 
     An empty value usually comes from an unset variable of a script; taken for "all", it could hide
@@ -188,9 +188,9 @@ def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any
     return check
 
 
-a_path = filled("a path such as val/loss")
+nonempty_path = reject_empty("a path such as val/loss")
 """Validator that rejects an empty path."""
-a_query = filled("a condition such as 'val/loss < 0.3'")
+nonempty_query = reject_empty("a condition such as 'val/loss < 0.3'")
 """Validator that rejects an empty query."""
 project_option = click.option(
     "--project",
@@ -202,7 +202,7 @@ query_option = click.option(
     "-q",
     "--query",
     metavar="QUERY",
-    callback=a_query,
+    callback=nonempty_query,
     help="Runs that match this query; see seamark ls --help.",
 )
 run_argument = click.argument("run", metavar="RUN", shell_complete=complete_runs)
@@ -440,5 +440,5 @@ def matching_paths(
     return list(dict.fromkeys(path for one in patterns for path in known if matches(path, one)))
 
 
-def names_of(given: Sequence[str]) -> list[str]:
+def split_names(given: Sequence[str]) -> list[str]:
     return [name.strip() for one in given for name in one.split(",") if name.strip()]

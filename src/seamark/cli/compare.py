@@ -16,7 +16,7 @@ from seamark.cli._facts import text_or_record
 from seamark.cli._runs import (
     RunRef,
     Runs,
-    a_path,
+    nonempty_path,
     open_runs,
     project_option,
     query_option,
@@ -71,7 +71,7 @@ class _Compared(NamedTuple):
     multiple=True,
     metavar="PATH",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
+    callback=nonempty_path,
     help="Only paths that equal, are below or match this path: 'hyperparams/*'. May be repeated.",
 )
 @click.option(

@@ -76,14 +76,14 @@ def _ops(changes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield from assign_ops({f"sys/{name}": encode_atom(value)})
 
 
-def as_recorded(text: str) -> str:
+def masked_text(text: str) -> str:
     """Return a text without the secrets that the environment specifies."""
     from seamark.options.settings import hidden_by_environment
 
     return hidden_by_environment().text(text)
 
 
-def legible(text: str, what: str, *, block: bool = False) -> str:
+def checked_text(text: str, what: str, *, block: bool = False) -> str:
     """Return a text of the user; Misuse if it is empty or contains control characters."""
     if not text.strip():
         misuse(f"{what}: expected some text, got {text!r}")
@@ -133,12 +133,12 @@ def describe(
     if remove and text is not None:
         misuse("describe: expected TEXT or --remove, got both")
     if text is not None:
-        text = legible(text, "description", block=True)
+        text = checked_text(text, "description", block=True)
     runs = open_runs(context, project)
     ref = runs.find(run, project)
     old = _description(runs, ref)
     new = "" if remove else _read_text(old) if text is None else text
-    kept = as_recorded(new)
+    kept = masked_text(new)
     if kept != old:
         record(runs, ref, description=new or None)
     print_change(Screen(), runs.label(ref), old or "(no description)", kept or "(no description)")
@@ -160,9 +160,9 @@ def _read_text(old: str) -> str:
             misuse(
                 f"describe: expected text in {error.encoding} on standard input, got other bytes"
             )
-        return legible(given.rstrip(), "description (from standard input)", block=True)
+        return checked_text(given.rstrip(), "description (from standard input)", block=True)
     edited = click.edit(old, extension=".md")
-    return old if edited is None else legible(edited.rstrip(), "description", block=True)
+    return old if edited is None else checked_text(edited.rstrip(), "description", block=True)
 
 
 _NAME = "sys/name"
@@ -183,14 +183,14 @@ def rename(context: click.Context, run: str, name: str, project: str | None) -> 
       seamark rename quick-otter "two layers, no dropout"
       seamark rename d1vku baseline --project vision
     """
-    legible(name, "name")
+    checked_text(name, "name")
     if name == LATEST:
         misuse(f"name: expected another name than {LATEST!r}, which always means the newest run")
     runs = open_runs(context, project)
     ref = runs.find(run, project)
     found = runs.view(ref).attribute(_NAME)
     old = "" if found is None else str(found.value)
-    kept = as_recorded(name)
+    kept = masked_text(name)
     if kept != old:
         record(runs, ref, name=name)
     print_change(Screen(), ref.run, old or "(no name)", kept)
@@ -238,7 +238,7 @@ def tag(
       seamark ls --tag best                  the runs with a tag
     """
     for given in (*add, *remove):
-        legible(given, "tag")
+        checked_text(given, "tag")
     if both := sorted({*add} & {*remove}):
         misuse(f"tag: expected one of --add and --remove for {both[0]!r}, got both")
     runs = open_runs(context, project)
@@ -391,7 +391,7 @@ def purge(
         kinds = ("run", "model", "model_version", "artifact")
         refs = [ref for kind in kinds for ref in runs.select("", project, trashed=True, kind=kind)]
         if root is not None:
-            refs = list(dict.fromkeys([*refs, *_copied_back(root, project)]))
+            refs = list(dict.fromkeys([*refs, *_restored_purged_runs(root, project)]))
             _remove_leftovers(root, project)
     _refuse_versions(runs, refs)
     if root is not None:
@@ -415,7 +415,7 @@ def purge(
     note(f"purged {count}")
 
 
-def _copied_back(root: Path, project: str | None) -> Iterator[RunRef]:
+def _restored_purged_runs(root: Path, project: str | None) -> Iterator[RunRef]:
     for folder in iter_runs(root, project, models=True):
         if folder.is_purged:
             yield RunRef(folder.project, folder.run)

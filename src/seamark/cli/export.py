@@ -22,9 +22,9 @@ from seamark.cli._facts import exact_text
 from seamark.cli._runs import (
     RunRef,
     Runs,
-    a_path,
     attempt_option,
     matching_paths,
+    nonempty_path,
     open_runs,
     project_option,
     query_option,
@@ -222,7 +222,7 @@ _TABLE_NAMES: Final = {"series": "series of numbers", "texts": "series of texts"
     multiple=True,
     metavar="PATH",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
+    callback=nonempty_path,
     help="Only this path, namespace or pattern with *. May be repeated.",
 )
 @attempt_option

@@ -259,7 +259,7 @@ def _print_listed(root: Path, listed: list[Listed], left_out: Notes) -> bool:
 
 
 def _row(one: Listed) -> list[Any]:
-    seen = one.glance
+    seen = one.summary
     return [
         Cell(one.project),
         Cell(one.run, "cyan"),

@@ -17,11 +17,11 @@ from seamark.cli._app import misuse, root_option
 from seamark.cli._printed import (
     STREAMS,
     Lines,
+    OutputReader,
     Part,
-    Printing,
     Process,
     output_paths,
-    processes_that_printed,
+    processes_with_output,
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
 from seamark.cli._screen import dumps, note, wanted_colour
@@ -151,11 +151,11 @@ def logs(
         if not goes_on:
             misuse(f"run {ref}: {_no_output_text(only)}")
         note("nothing has been printed yet")
-    there = processes_that_printed(view, streams)
+    there = processes_with_output(view, streams)
     chosen = (set(ranks) or {0}) if goes_on else _ranks(view, ref, streams, ranks, there)
     if colours is None:
         colours = obeys_escapes(sys.stdout) and wanted_colour() is not False
-    printing = Printing(chosen, streams, since_ns=since_ns, lines=tail)
+    reader = OutputReader(chosen, streams, since_ns=since_ns, lines=tail)
     lines = Lines(colours=colours and not as_json, since_ns=since_ns)
     writer = _Writer(there, chosen, colours=colours, times=times, as_json=as_json)
     if goes_on:
@@ -164,10 +164,10 @@ def logs(
             runs.index.refresh(ref.project, ref.run)
             return runs.view(ref)
 
-        state = _follow(look, printing, lines, writer, tail)
+        state = _follow(look, reader, lines, writer, tail)
         note(f"{runs.label(ref)}: {state}")
         return
-    found: Iterator[Part] = itertools.chain(lines.finished(printing.new(view), 0), lines.close())
+    found: Iterator[Part] = itertools.chain(lines.finished(reader.new(view), 0), lines.close())
     if tail is not None:
         found = iter(deque(found, maxlen=tail))
     if writer.write(found):
@@ -197,7 +197,7 @@ def _ranks(
     there = {one.rank for one in processes}
     if not wanted:
         return {0} if 0 in there else there
-    if next(Printing(set(wanted), streams).new(view), None) is None:
+    if next(OutputReader(set(wanted), streams).new(view), None) is None:
         listed = ", ".join(map(str, sorted(there)[:_MAX_LISTED_RANKS]))
         misuse(f"run {ref}: no output of rank {wanted[0]} is recorded; ranks with output: {listed}")
     return set(wanted)
@@ -301,7 +301,7 @@ def _wait(seconds: float) -> None:
 
 def _follow(
     look: Callable[[], Reader],
-    printing: Printing,
+    reader: OutputReader,
     lines: Lines,
     writer: _Writer,
     tail: int | None,
@@ -319,7 +319,7 @@ def _follow(
         while True:
             view = look()
             state = view.state
-            found = list(lines.finished(note_times(printing.new(view)), 0))
+            found = list(lines.finished(note_times(reader.new(view)), 0))
             settled = tail is not None or time.monotonic() - received_s > _FINAL_AFTER_NS / 1e9
             found += lines.finished((), None if settled else latest_ns - _FINAL_AFTER_NS)
             live = lines.live()

@@ -10,16 +10,16 @@ import click
 
 from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
-from seamark.cli._health import losses_in_short
+from seamark.cli._health import loss_summary
 from seamark.cli._lists import PLACES, cell_of, list_places, print_groups
 from seamark.cli._runs import (
     Runs,
-    a_path,
-    a_query,
-    filled,
-    names_of,
+    nonempty_path,
+    nonempty_query,
     open_runs,
     project_option,
+    reject_empty,
+    split_names,
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.cli.export import write_rows
@@ -93,8 +93,8 @@ _FIRST_PARAMETER: Final = 5
 _SHRINKING: Final = frozenset({_PROJECT, "sys/state", "sys/name", "sys/tags", "sys/description"})
 _MIN_CELLS: Final = {"sys/name": 16, "sys/state": 14}
 """Minimum width of these columns, in cells, before less important columns are shown."""
-_LONGEST_ID: Final = 40
-_SHORT_ID: Final = 12
+_MAX_ID_LENGTH: Final = 40
+_SHORT_ID_LENGTH: Final = 12
 """Number of characters shown of an artifact's digest; they identify it."""
 _TITLE_CELLS: Final = 20
 """Width, in cells, up to which the last part of a path takes precedence over further columns."""
@@ -109,7 +109,7 @@ class Sorting(NamedTuple):
 
     label: str
     ascending: bool
-    asked: bool
+    requested: bool
 
 
 def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
@@ -119,7 +119,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     field = parse_field(_NEWEST if path is None else path, "sort_by")
     ascending = field.aggregate == "min" if descending is None else not descending
     label = f"{field.path}:{field.aggregate}" if field.aggregate else field.path
-    return Sorting(label, ascending, asked=path is not None)
+    return Sorting(label, ascending, requested=path is not None)
 
 
 @click.command(short_help="List runs; filter, sort and choose columns.")
@@ -128,7 +128,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "-q",
     "--query",
     metavar="QUERY",
-    callback=a_query,
+    callback=nonempty_query,
     help="Only runs that match this query; see above.",
 )
 @click.option(
@@ -137,7 +137,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="TAG",
     shell_complete=_runs.complete_tags,
-    callback=filled("a tag"),
+    callback=reject_empty("a tag"),
     help="Only runs with this tag; if repeated, with all of them.",
 )
 @click.option(
@@ -146,7 +146,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="STATE",
     shell_complete=_runs.complete_states,
-    callback=filled("a state such as running or failed"),
+    callback=reject_empty("a state such as running or failed"),
     help="Only runs in this state (running, failed, ...), or group of states: error, finished.",
 )
 @click.option(
@@ -163,7 +163,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="PATH[,PATH...]",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
+    callback=nonempty_path,
     help="Columns to show, such as val/loss:min or 'hyperparams/*'.",
 )
 @click.option(
@@ -176,7 +176,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "--sort",
     metavar="PATH",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
+    callback=nonempty_path,
     help="Sort by this path.  [default: time of creation]",
 )
 @click.option(
@@ -206,7 +206,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="PATH[,PATH...]",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
+    callback=nonempty_path,
     help="Group runs by the values at these paths. --columns then show statistics of the finite "
     "numbers: mean, standard deviation (n - 1), minimum and maximum.",
 )
@@ -313,20 +313,20 @@ def ls(
         ascending=sorting.ascending,
         local=True,
     )
-    wanted = names_of(columns)
+    wanted = split_names(columns)
     if by:
-        _ls_groups(runs, chosen, names_of(by), wanted, form, differing=differing)
+        _ls_groups(runs, chosen, split_names(by), wanted, form, differing=differing)
         return
-    asked = _ColumnSelection(wanted, sorting, kind, differing=differing, for_people=not form)
-    table = runs.index.table(chosen, asked.columns)
+    selection = _ColumnSelection(wanted, sorting, kind, differing=differing, for_people=not form)
+    table = runs.index.table(chosen, selection.columns)
     pairs = zip(table.refs, table.rows, strict=True)
     rows = [{_PROJECT: home_of(at), _RUN: run, **row} for (at, run), row in pairs]
-    shown = asked.shown(table.columns)
+    shown = selection.shown(table.columns)
     if form:
         write_rows(form, [_PROJECT, _RUN, *shown], rows)
     elif rows:
         _note_problems(runs, table.refs, rows)
-        _print(Screen(), rows, shown, asked)
+        _print(Screen(), rows, shown, selection)
     elif runs.root is None or runs.root.is_dir():  # otherwise a note was already printed
         note(
             "the trash is empty"
@@ -381,7 +381,7 @@ class _ColumnSelection:
         self._plain = PLAIN_OF[kind]
         self.optional_ranks: dict[str, int] = {}
         self._wanted, self._differing, self._for_people = wanted, differing, for_people
-        self._sorted = [sorting.label] if for_people and sorting.asked else []
+        self._sorted = [sorting.label] if for_people and sorting.requested else []
 
     @property
     def columns(self) -> Sequence[str] | Callable[[Sequence[SharedPath]], Sequence[str]]:
@@ -408,7 +408,7 @@ class _ColumnSelection:
 
     @property
     def is_tree(self) -> bool:
-        return self._for_people and self.kind == "run" and not self.sorting.asked
+        return self._for_people and self.kind == "run" and not self.sorting.requested
 
     @property
     def _parent(self) -> Sequence[str]:
@@ -465,19 +465,19 @@ def _print(
     screen: Screen,
     rows: Sequence[Mapping[str, Any]],
     columns: Sequence[str],
-    asked: _ColumnSelection,
+    selection: _ColumnSelection,
 ) -> None:
     several = len({row[_PROJECT] for row in rows}) > 1
     names = ["sys/id", *([_PROJECT] if several else [])]
     names += [name for name in columns if name not in names]
-    if screen.terminal and asked.is_tree:
+    if screen.terminal and selection.is_tree:
         rows = _as_tree(rows)
     names += [_LOSSES] if any(row.get(_LOSSES) for row in rows) else []
     now = datetime.now(timezone.utc)
-    field = _field if asked.kind == "run" else _format_version_field
+    field = _field if selection.kind == "run" else _format_version_field
     lines = [[field(row, name, screen, now) for name in names] for row in rows]
     titles = [
-        _column(name, screen, asked, right=_is_numeric([row.get(name) for row in rows]))
+        _column(name, screen, selection, right=_is_numeric([row.get(name) for row in rows]))
         for name in names
     ]
     without = screen.table(titles, lines)
@@ -514,7 +514,7 @@ def _note_problems(
     ]
     reasons = runs.index.crash_reasons(crashed)
     for ref, row in zip(refs, rows, strict=True):
-        row[_LOSSES] = losses_in_short(losses.get(ref, {}))
+        row[_LOSSES] = loss_summary(losses.get(ref, {}))
         row[_SHORT_REASON] = reasons.get(ref)
 
 
@@ -525,11 +525,11 @@ def _is_numeric(values: Sequence[Any]) -> bool:
     )
 
 
-def _column(name: str, screen: Screen, asked: _ColumnSelection, *, right: bool) -> Column:
-    sorting, title = asked.sorting, TITLES.get(name, clean(name))
+def _column(name: str, screen: Screen, selection: _ColumnSelection, *, right: bool) -> Column:
+    sorting, title = selection.sorting, TITLES.get(name, clean(name))
     if name == "sys/id":
-        title = _TITLES_OF_ID.get(asked.kind, title)
-    sorted_by = sorting.asked and name in (sorting.label, sorting.label.removesuffix(":last"))
+        title = _TITLES_OF_ID.get(selection.kind, title)
+    sorted_by = sorting.requested and name in (sorting.label, sorting.label.removesuffix(":last"))
     if sorted_by and screen.terminal:
         title += " ▲" if sorting.ascending else " ▼"
     rank = _DROP_ORDER.get(name, 0 if name == "sys/id" else 2)
@@ -539,7 +539,7 @@ def _column(name: str, screen: Screen, asked: _ColumnSelection, *, right: bool) 
         shrink=name in _SHRINKING or name not in TITLES,
         apart=name == "sys/name",
         least=_MIN_CELLS.get(name) or max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS)),
-        rank=min(rank, 1) if sorted_by else asked.optional_ranks.get(name, rank),
+        rank=min(rank, 1) if sorted_by else selection.optional_ranks.get(name, rank),
     )
 
 
@@ -559,6 +559,6 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
 def _format_version_field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> Cell:
     if name == "sys/name" and not row.get(name):
         return Cell("")
-    if name == "sys/id" and len(str(row.get(name))) > _LONGEST_ID:
-        return Cell(str(row[name])[:_SHORT_ID], "cyan")
+    if name == "sys/id" and len(str(row.get(name))) > _MAX_ID_LENGTH:
+        return Cell(str(row[name])[:_SHORT_ID_LENGTH], "cyan")
     return _field(row, name, screen, now)

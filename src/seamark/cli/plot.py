@@ -16,14 +16,14 @@ from seamark.cli._app import misuse, root_option
 from seamark.cli._runs import (
     RunRef,
     Runs,
-    a_path,
     attempt_option,
-    filled,
     matching_paths,
-    names_of,
+    nonempty_path,
     open_runs,
     project_option,
     query_option,
+    reject_empty,
+    split_names,
 )
 from seamark.cli._screen import Screen, note
 from seamark.errors import ArgumentError, RunNotFoundError
@@ -47,7 +47,7 @@ _NEWEST: Final = "sys/creation_time"
     required=True,
     metavar="RUN... PATH...",
     shell_complete=_runs.complete_run_or_path,
-    callback=filled("runs and series such as latest val/loss"),
+    callback=reject_empty("runs and series such as latest val/loss"),
 )
 @project_option
 @query_option
@@ -56,7 +56,7 @@ _NEWEST: Final = "sys/creation_time"
     multiple=True,
     metavar="PATH[,PATH...]",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
+    callback=nonempty_path,
     help="Group runs by the values at these paths, and draw the mean of each group, a band of "
     "one standard deviation (n - 1) on either side, and the number of runs.",
 )
@@ -147,20 +147,20 @@ def plot(
     # On a terminal, at least one part for each dot.
     points = plots.PICTURE_POINTS if out is not None else 8 * screen.width
     look = Look(points, x or "step", low, high, smooth, half_life, log_x, log_y)
-    asked = PlotOptions(look, attempt)
+    options = PlotOptions(look, attempt)
     if out is not None and not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     runs = open_runs(context, project)
     context.with_resource(runs.index.moment())
     if by:
-        asked = _with_time_axis(asked, x, words)
-        curves, axes = _group_curves(runs, names_of(by), words, project, query, asked)
+        options = _with_time_axis(options, x, words)
+        curves, axes = _group_curves(runs, split_names(by), words, project, query, options)
     else:
         refs, patterns = _split_words(runs, words, project, query)
         sources = _sources(runs, refs)
-        asked = _with_time_axis(asked, x, patterns)
-        curves, axes = picture_of(sources, patterns, asked, plural(len(sources), "run"))
-        _note_left_out(curves, asked)
+        options = _with_time_axis(options, x, patterns)
+        curves, axes = picture_of(sources, patterns, options, plural(len(sources), "run"))
+        _note_left_out(curves, options)
         if out is None and len(sources) == len(curves) == 1:
             axes = replace(axes, title=axes.unit)  # the user named the series
     if out is not None:
@@ -182,11 +182,11 @@ def plot(
     click.echo(picture)
 
 
-def _with_time_axis(asked: PlotOptions, x: str | None, patterns: Sequence[str]) -> PlotOptions:
-    look = asked.look
+def _with_time_axis(options: PlotOptions, x: str | None, patterns: Sequence[str]) -> PlotOptions:
+    look = options.look
     if x is None and not look.log_x and all(is_measured(one.strip("/")) for one in patterns):
-        return replace(asked, look=replace(look, x="time"))
-    return asked
+        return replace(options, look=replace(look, x="time"))
+    return options
 
 
 def _group_curves(
@@ -195,7 +195,7 @@ def _group_curves(
     patterns: Sequence[str],
     project: str | None,
     query: str | None,
-    asked: PlotOptions,
+    options: PlotOptions,
 ) -> tuple[list[Curve], Axes]:
     from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
     from seamark.reading.words import value_text
@@ -207,11 +207,11 @@ def _group_curves(
     if not groups:
         misuse("no run matches" + (f" the query {query!r}" if query else ""))
     where = f"{plural(len(groups), 'group')} of runs"
-    found = curves_of_groups(runs.index, groups, patterns, asked, where)
+    found = curves_of_groups(runs.index, groups, patterns, options, where)
     if len(found) > MOST_CURVES:
         note(f"drawing {MOST_CURVES} of {len(found)} curves; select runs with --query")
         found = found[:MOST_CURVES]
-    return picture_of_groups(found, asked, partial(value_text, exact=True))
+    return picture_of_groups(found, options, partial(value_text, exact=True))
 
 
 def _split_words(
@@ -269,13 +269,13 @@ def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
     return [Source(label, str(ref), runs.view(ref)) for label, ref in found]
 
 
-def _note_left_out(curves: Sequence[Curve], asked: PlotOptions) -> None:
+def _note_left_out(curves: Sequence[Curve], options: PlotOptions) -> None:
     left = sum(curve.left_out for curve in curves)
     if not left:
         return
     why = (
         "at or below zero cannot be drawn on a logarithmic axis"
-        if asked.look.log_x or asked.look.log_y
-        else f"have no {asked.look.x} and cannot be drawn"
+        if options.look.log_x or options.look.log_y
+        else f"have no {options.look.x} and cannot be drawn"
     )
     note(f"{plural(left, 'point')} {why}", style="warning")

@@ -11,10 +11,10 @@ import click
 
 from seamark.cli import _facts, _runs
 from seamark.cli._app import json_option, misuse, root_option
-from seamark.cli._health import ailments, print_health
+from seamark.cli._health import health_problems, print_health
 from seamark.cli._printed import LastLines, is_output
 from seamark.cli._ranks import print_ranks
-from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
+from seamark.cli._runs import RunRef, nonempty_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen, dumps
 from seamark.paths import is_inside, matches
 from seamark.reading.document import attributes_of, ref_of
@@ -66,7 +66,11 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 @click.command(short_help="Show what one run recorded (--all: everything).")
 @run_argument
 @click.argument(
-    "paths", nargs=-1, metavar="[PATH]...", shell_complete=_runs.complete_paths, callback=a_path
+    "paths",
+    nargs=-1,
+    metavar="[PATH]...",
+    shell_complete=_runs.complete_paths,
+    callback=nonempty_path,
 )
 @project_option
 @click.option(
@@ -156,7 +160,7 @@ def show(
             report = report_of_run(view, attributes, project=ref.project)
             document["report"] = report
             document["ranks"] = rank_mappings(view)
-            document["health"] = [asdict(one) for one in ailments(report["health"])]
+            document["health"] = [asdict(one) for one in health_problems(report["health"])]
         click.echo(dumps(document))
         return
     _print(
@@ -209,7 +213,7 @@ def _print(
     limit: int,
 ) -> None:
     if narrowed and len(attributes) == 1:
-        _single(screen, view, attributes[0], limit)
+        _print_single(screen, view, attributes[0], limit)
         return
     whole = narrowed or everything
     best = best_extremes(attributes)
@@ -226,10 +230,10 @@ def _print(
         report = report_of_run(view, attributes, project=ref.project)
         further = [("time", cost) for cost in costs]
         _facts.print_facts(screen, ref, view, report, attributes, further)
-        print_health(screen, ailments(report["health"]))
+        print_health(screen, health_problems(report["health"]))
         _errors(screen, report["errors"])
     counted = {} if whole else _counted(attributes, digest=shown.digest)
-    rest = attributes if whole else _rest(shown, attributes, counted)
+    rest = attributes if whole else _remaining(shown, attributes, counted)
     for title, wanted, printer in _SECTIONS:
         if part := [attribute for attribute in rest if wanted(attribute)]:
             if not (narrowed and len({_section_of(a) for a in rest}) == 1):
@@ -244,7 +248,7 @@ def _print(
         screen.line(line, style="dim")
 
 
-def _rest(
+def _remaining(
     shown: _Shown, attributes: Sequence[Attribute], counted: dict[str, list[Attribute]]
 ) -> list[Attribute]:
     left_out = {one.path for part in counted.values() for one in part} | _facts.CODE
@@ -345,7 +349,7 @@ def _section_of(attribute: Attribute) -> str:
 # One attribute, in full
 
 
-def _single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> None:
+def _print_single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> None:
     path, family = attribute.path, attribute.family
     if family == "atom":
         screen.line(_facts.full_text(view, attribute))
@@ -451,7 +455,7 @@ def _value(attribute: Attribute, *, exact: bool) -> str:
     return short_text(attribute, exact=exact) + (f" {unit}" if unit else "")
 
 
-def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
+def _print_tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     columns = [
         Column("PATH", shrink=True, path=True),
         Column("POINTS", right=True),
@@ -530,7 +534,7 @@ _SECTIONS: Final[
     (
         "Texts, images and histograms over time",
         _has_family("string_series", "file_series", "histogram_series"),
-        _tails,
+        _print_tails,
     ),
     (
         "Files",

@@ -103,7 +103,7 @@ def ui(
         )
 
     def print_started(started: Started, watcher: Watcher) -> None:
-        for line in _lines(roots, started, watcher):
+        for line in _start_lines(roots, started, watcher):
             click.echo(line)
         if not no_browser:
             opening.open_browser(started.url, started.token)
@@ -143,7 +143,7 @@ def _create_token() -> str:
     return made
 
 
-def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterator[str]:
+def _start_lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterator[str]:
     from seamark.page.watch import Looked
 
     watcher.wait_for_roots(_FIRST_READ_S)
@@ -159,11 +159,11 @@ def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterato
             more = "   (index: being read)"
         counts = f"{plural(looked.runs, 'run')}, {looked.running:,} running"
         yield f"seamark: {counts}, in {clean(str(root.path))}{more}"
-    yield from _addresses(started)
+    yield from _address_lines(started)
     yield "Ctrl-C stops this page; trainings continue."
 
 
-def _addresses(started: Started) -> Iterator[str]:
+def _address_lines(started: Started) -> Iterator[str]:
     from seamark.page import opening
 
     secret = "" if _is_public_output() else opening.fragment(started.token)

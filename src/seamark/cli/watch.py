@@ -19,7 +19,7 @@ from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import print_series, problems
 from seamark.cli._printed import LastLines
-from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
+from seamark.cli._runs import RunRef, Runs, nonempty_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import aside, is_counter, metric_order
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.reading.reader import Reader
 
-__all__ = ["Looker"]
+__all__ = ["WatchedRun"]
 
 
 _ACTIVE_STATES: Final = ("created", "running")
@@ -54,7 +54,7 @@ _EPOCH: Final = "epoch"
 _MACHINE: Final = "monitoring"
 
 
-class Looker:
+class WatchedRun:
     """State of a run as of the last `look`, which reads new records; the run folder is not changed.
 
     ``series`` are the relevant ones, the most important first; ``progress`` describes progress and
@@ -70,7 +70,7 @@ class Looker:
         self._curves: dict[tuple[str, int], Curve] = {}
         self._printed = LastLines(_LAST_LINES)
 
-    def look(self) -> Looker:
+    def look(self) -> WatchedRun:
         """Read new records of the run, and update this object."""
         self._runs.index.refresh(self.ref.project, self.ref.run)
         view = self.view = self._runs.view(self.ref)
@@ -152,7 +152,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
     multiple=True,
     metavar="PATH",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
+    callback=nonempty_path,
     help="Only series that equal, are below or match this path: 'val/*'. May be repeated.",
 )
 @click.option(
@@ -189,7 +189,7 @@ def watch(
     """
     runs = open_runs(context, project)
     ref = runs.find(run, project) if run is not None else _newest(runs, project)
-    looker = Looker(runs, ref, [pattern.strip("/") for pattern in patterns])
+    looker = WatchedRun(runs, ref, [pattern.strip("/") for pattern in patterns])
     live = sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb", "unknown")
     if patterns and not looker.look().series:
         note(f"nothing matches {', '.join(map(repr, patterns))} yet")
@@ -222,7 +222,7 @@ class _Lines:
         self._last_text = ""
         self._problems: set[str] = set()
 
-    def show(self, seen: Looker) -> None:
+    def show(self, seen: WatchedRun) -> None:
         if not self._last_text:
             self._screen.line(f"{seen.label}: {seen.view.contents.where}")
         news = repr((seen.state, [(one.path, one.value) for one in seen.series]))
@@ -240,7 +240,7 @@ class _Lines:
 
 
 @contextmanager
-def _live_display(interval: float) -> Iterator[Callable[[Looker], None]]:
+def _live_display(interval: float) -> Iterator[Callable[[WatchedRun], None]]:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -253,7 +253,7 @@ def _live_display(interval: float) -> Iterator[Callable[[Looker], None]]:
         vertical_overflow="crop",
     ) as live:
 
-        def show(seen: Looker) -> None:
+        def show(seen: WatchedRun) -> None:
             page = _Page()
             screen = Screen(page)
             screen.width, height = live.console.size
@@ -269,7 +269,7 @@ class _Page(io.StringIO):
         return True
 
 
-def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
+def _draw(screen: Screen, seen: WatchedRun, height: int, interval: float) -> None:
     screen.styled(
         [(seen.label, "bold"), ("  ", ""), (seen.state, STATE_STYLES.get(seen.state, ""))]
     )
@@ -297,7 +297,7 @@ def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
         screen.line(f"{time_text(seen.view.now_ns)}, every {every}; {ends}", style="dim")
 
 
-def _facts_of(seen: Looker) -> Iterator[tuple[str, str]]:
+def _facts_of(seen: WatchedRun) -> Iterator[tuple[str, str]]:
     if seen.progress:
         yield "progress", seen.progress
     if seen.is_unfinished and (machine := machine_now(seen.attributes, seen.ranks)):
@@ -305,7 +305,7 @@ def _facts_of(seen: Looker) -> Iterator[tuple[str, str]]:
     yield from rank_facts(seen.view, seen.state)
 
 
-def _draw_series(screen: Screen, seen: Looker, most: int) -> None:
+def _draw_series(screen: Screen, seen: WatchedRun, most: int) -> None:
     screen.line()
     if not seen.series:
         nothing = "nothing has been recorded here yet" if seen.is_unfinished else "no series"
@@ -318,7 +318,7 @@ def _draw_series(screen: Screen, seen: Looker, most: int) -> None:
         screen.line(f"{plural(more, 'more series', 'more series')}; --path chooses", style="dim")
 
 
-def _draw_ranks(screen: Screen, seen: Looker) -> None:
+def _draw_ranks(screen: Screen, seen: WatchedRun) -> None:
     """Draw the ranks: first those with problems, then those furthest behind."""
     columns = [
         Column("RANK", right=True),

@@ -21,12 +21,12 @@ from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindErro
 from seamark.interchange.draft import Draft, run_exists_error
 from seamark.interchange.rebuilt import (
     Columns,
-    Rebuilt,
+    DocumentWriter,
     columns_of,
     each_of,
     floats_of,
-    inside,
-    refused,
+    mismatch,
+    place_in,
 )
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import digest_of_text, file_of
@@ -74,7 +74,7 @@ def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
     point = next(iter(entry_points(group=GROUP, name=importer)))
     try:
         for at, document in enumerate(point.load()(path)):
-            yield inside(importer, at), document
+            yield place_in(importer, at), document
     except SeamarkError:
         raise
     except Exception as error:
@@ -111,15 +111,15 @@ def documents_in(path: Path) -> list[tuple[str, Any]]:
 def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
     where = ""
     if not isinstance(given, Mapping):
-        raise refused(where, "an object", given)
+        raise mismatch(where, "an object", given)
     if "runs" not in given or "run" in given:
         yield where, given
         return
     runs, where = given["runs"], "runs"
     if not isinstance(runs, list):
-        raise refused(where, "a list", runs)
+        raise mismatch(where, "a list", runs)
     for at, one in enumerate(runs):
-        yield inside(where, at), one
+        yield place_in(where, at), one
 
 
 @dataclass(slots=True)
@@ -146,16 +146,16 @@ class DocumentRun:
                 raise ArgumentError(msg)
             ((where, document),) = found
         if not isinstance(document, Mapping):
-            raise refused(where, "an object", document)
+            raise mismatch(where, "an object", document)
         self._where = where
         names = _name(document, "project", where), _name(document, "run", where)
         if (kind := document.get("kind", "run")) != "run":
-            raise refused(inside(where, "kind"), "a run", kind)
+            raise mismatch(place_in(where, "kind"), "a run", kind)
         for key, check in (("project", check_project), ("run", check_name)):
             try:
                 check(document[key])
             except PathError as error:
-                msg = f"{inside(where, key)}: {error}"
+                msg = f"{place_in(where, key)}: {error}"
                 raise ArgumentError(msg) from error
         self._names = names
         to = names[0] if project is None else check_project(project)
@@ -181,7 +181,7 @@ class DocumentRun:
         self.expect_new()
         held = self._contents
         with contextlib.closing(Draft(self.folder)) as draft:
-            made = Rebuilt(draft, self._names, held.facts, self._digest())
+            made = DocumentWriter(draft, self._names, held.facts, self._digest())
             made.values(held.atoms, held.ops)
             for (family, path), columns in held.series.items():
                 made.series(family, path, columns)
@@ -206,18 +206,18 @@ class DocumentRun:
     # ---------------------------------------------------------------- checks
 
     def _check(self, document: Mapping[str, Any]) -> None:
-        where = inside(self._where, "attributes")
+        where = place_in(self._where, "attributes")
         attributes = document.get("attributes")
         if not isinstance(attributes, Mapping):
-            raise refused(where, "an object", attributes)
+            raise mismatch(where, "an object", attributes)
         for path, one in attributes.items():
-            place = inside(where, path) if isinstance(path, str) else where
+            place = place_in(where, path) if isinstance(path, str) else where
             _check_path(path, place)
             if not isinstance(one, Mapping):
-                raise refused(place, "an object with family, type and value", one)
+                raise mismatch(place, "an object with family, type and value", one)
             if path.startswith(_SEAMARK_SPACE) and one.get("type") == "json":
                 if path == CHANGES:
-                    self._changes(one.get("value"), inside(place, "value"))
+                    self._changes(one.get("value"), place_in(place, "value"))
             elif path == "sys/trashed" and one.get("value") is False:
                 continue
             elif is_derived(path) and path not in _RECORDED:
@@ -231,64 +231,64 @@ class DocumentRun:
     def _facts(self, where: str) -> None:
         facts = self._contents.facts
         for path in _TIMES:
-            facts[path] = _moment(facts.get(path), inside(inside(where, path), "value"))
+            facts[path] = _moment(facts.get(path), place_in(place_in(where, path), "value"))
         created, modified = (facts[path] for path in _TIMES)
         if modified < created:
-            place = inside(inside(where, _TIMES[1]), "value")
+            place = place_in(place_in(where, _TIMES[1]), "value")
             msg = f"{place}: expected a time not before sys/creation_time"
             raise ArgumentError(msg)
         for path in _SPAN_TIMES & facts.keys():
-            place = inside(inside(where, path), "value")
+            place = place_in(place_in(where, path), "value")
             facts[path] = _moment(facts[path], place)
             if not created <= facts[path] <= modified:
                 msg = f"{place}: expected a time between sys/creation_time and {_TIMES[1]}"
                 raise ArgumentError(msg)
-        place = inside(inside(where, "sys/state"), "value")
+        place = place_in(place_in(where, "sys/state"), "value")
         state = facts.get("sys/state")
         if not isinstance(state, str) or state not in _STATES:
-            raise refused(place, f"one of {', '.join(sorted(_STATES))}", state)
-        place = inside(inside(where, "sys/running_time"), "value")
+            raise mismatch(place, f"one of {', '.join(sorted(_STATES))}", state)
+        place = place_in(place_in(where, "sys/running_time"), "value")
         seconds = facts.get("sys/running_time", 0.0)
         if type(seconds) not in (int, float) or not 0 <= seconds < _MAX_RUNNING_S:
-            raise refused(place, "a number of seconds", seconds)
+            raise mismatch(place, "a number of seconds", seconds)
         started, ended = (facts.get(path) for path in ("sys/start_time", "sys/end_time"))
         longest = (modified if ended is None else ended) - (created if started is None else started)
         if round(seconds * 1e9) > longest + 1000:
             msg = f"{place}: expected at most the time from the start to the end"
             raise ArgumentError(msg)
         for path in ("sys/owner", "sys/id", "sys/state_detail"):
-            place = inside(inside(where, path), "value")
+            place = place_in(place_in(where, path), "value")
             if not isinstance(facts.setdefault(path, ""), str):
-                raise refused(place, "a text", facts[path])
+                raise mismatch(place, "a text", facts[path])
 
     def _changes(self, given: Any, where: str) -> None:
         if not isinstance(given, Mapping):
-            raise refused(where, "an object", given)
+            raise mismatch(where, "an object", given)
         for path, history in given.items():
-            place = inside(where, str(path))
+            place = place_in(where, str(path))
             _check_path(path, place)
             if not isinstance(history, list):
-                raise refused(place, "a list", history)
+                raise mismatch(place, "a list", history)
             for at, one in enumerate(history):
-                each = inside(place, at)
+                each = place_in(place, at)
                 if not isinstance(one, Mapping):
-                    raise refused(each, "an object with value and time", one)
-                time_ns = _moment(one.get("time"), inside(each, "time"))
-                atom = _json_atom(one.get("value"), inside(each, "value"))
+                    raise mismatch(each, "an object with value and time", one)
+                time_ns = _moment(one.get("time"), place_in(each, "time"))
+                atom = _json_atom(one.get("value"), place_in(each, "value"))
                 self._contents.changes.append((time_ns, path, atom))
         self._contents.changes.sort(key=lambda one: one[0])
 
     def _attribute(
         self, document: Mapping[str, Any], path: str, one: Mapping[str, Any], where: str
     ) -> None:
-        family, value, place = one.get("family"), one.get("value"), inside(where, "value")
+        family, value, place = one.get("family"), one.get("value"), place_in(where, "value")
         if family == "atom":
             self._contents.atoms[path] = _atom(one.get("type"), value, where)
         elif part := next((key for key, each in SERIES.items() if each == family), None):
             self._series(document, part, path)
         elif make := _OPS.get(str(family)):
             held = one.get("kept") if family == "statistic" else value
-            place = inside(where, "kept") if family == "statistic" else place
+            place = place_in(where, "kept") if family == "statistic" else place
             try:
                 self._contents.ops.append({"path": path, **make(held, path)})
             except SeamarkError as error:
@@ -298,13 +298,13 @@ class DocumentRun:
                 msg = f"{place}: expected a valid value of family {family}: {error}"
                 raise ArgumentError(msg) from error
         else:
-            raise refused(inside(where, "family"), "a known family of values", family)
+            raise mismatch(place_in(where, "family"), "a known family of values", family)
 
     def _series(self, document: Mapping[str, Any], part: str, path: str) -> None:
-        where, given = inside(self._where, part), document.get(part)
+        where, given = place_in(self._where, part), document.get(part)
         if not isinstance(given, Mapping):
-            raise refused(where, f"an object with the points of {path!r:.200}", given)
-        place = inside(where, path)
+            raise mismatch(where, f"an object with the points of {path!r:.200}", given)
+        place = place_in(where, path)
         columns = columns_of(given.get(path), place, _VALUES[part])
         self._contents.series[SERIES[part], path] = columns
 
@@ -312,7 +312,7 @@ class DocumentRun:
 def _name(document: Mapping[str, Any], key: str, where: str) -> str:
     found = document.get(key)
     if not isinstance(found, str) or not found:
-        raise refused(inside(where, key), "a name", found)
+        raise mismatch(place_in(where, key), "a name", found)
     return found
 
 
@@ -329,9 +329,9 @@ def _moment(given: Any, where: str) -> int:
         found = datetime.fromisoformat(given.replace("Z", "+00:00")) - _EPOCH
         time_ns = found // timedelta(microseconds=1) * 1000
     except (AttributeError, TypeError, ValueError, OverflowError):
-        raise refused(where, "a time such as '2025-01-31T12:00:00+00:00'", given) from None
+        raise mismatch(where, "a time such as '2025-01-31T12:00:00+00:00'", given) from None
     if not 0 <= time_ns < 1 << 62:
-        raise refused(where, "a time from 1970 to 2116", given)
+        raise mismatch(where, "a time from 1970 to 2116", given)
     return time_ns
 
 
@@ -339,10 +339,10 @@ def _moment(given: Any, where: str) -> int:
 
 
 def _atom(kind: Any, value: Any, where: str) -> Atom:
-    place = inside(where, "value")
+    place = place_in(where, "value")
     if kind == "json":
         if not isinstance(value, list | Mapping):
-            raise refused(place, "a list or an object", value)
+            raise mismatch(place, "a list or an object", value)
         return _json_atom(value, place)
     if kind == "text":
         try:
@@ -352,16 +352,18 @@ def _atom(kind: Any, value: Any, where: str) -> Atom:
             raise ArgumentError(msg) from error
     known = ("int", "float", "bool", "string", "datetime", "null")
     if kind not in known:
-        raise refused(inside(where, "type"), f"one of {', '.join((*known, 'json', 'text'))}", kind)
+        raise mismatch(
+            place_in(where, "type"), f"one of {', '.join((*known, 'json', 'text'))}", kind
+        )
     if kind == "float" and type(value) is int:
         value = floats_of([value], place)[0].item()
     try:
         decoded = decode_atom(kind, value)
     except ValueKindError as error:
-        raise refused(place, f"a value of type {kind}", value) from error
+        raise mismatch(place, f"a value of type {kind}", value) from error
     found = encode_atom(decoded)
     if found.type != kind:
-        raise refused(place, f"a value of type {kind}", value)
+        raise mismatch(place, f"a value of type {kind}", value)
     return found
 
 

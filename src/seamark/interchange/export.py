@@ -26,7 +26,7 @@ from seamark.interchange.found import (
     DERIVED,
     MISSING,
     REFUSED,
-    Glance,
+    RunSummary,
     extension_of,
     has_journal,
     keep_zip,
@@ -181,9 +181,9 @@ class ExportedRun:
         changed = known and known[0] != self._rows
         return "runs that were exported again since their import: not changed" if changed else ""
 
-    def glance(self) -> Glance:
-        """See `FoundRun.glance`."""
-        return Glance(self._text("sys/name") or "", self._created(), self._rows)
+    def summary(self) -> RunSummary:
+        """See `FoundRun.summary`."""
+        return RunSummary(self._text("sys/name") or "", self._created(), self._rows)
 
     def _text(self, path: str) -> str | None:
         found = self._system.get(path)
@@ -314,17 +314,17 @@ class _Rows:
             elif (name := value.get("path")) is None:
                 continue
             elif kind == "file":
-                with self._refusing(path, name):
+                with self._noting_failures(path, name):
                     self._journal.op({"op": "file", "path": path, "file": self._file(name, path)})
             elif kind == "file_set":
-                with self._refusing(path, name):
+                with self._noting_failures(path, name):
                     self._file_set(name, path)
             else:
-                with self._refusing(path, name):
+                with self._noting_failures(path, name):
                     self._artifact(name, path)
 
     @contextlib.contextmanager
-    def _refusing(self, path: str, name: Any) -> Iterator[None]:
+    def _noting_failures(self, path: str, name: Any) -> Iterator[None]:
         try:
             yield
         except ArgumentError:
@@ -428,7 +428,7 @@ class _Rows:
             for step, value, time in rows:
                 if (name := value.get("path")) is None:
                     continue
-                with self._refusing(path, name):
+                with self._noting_failures(path, name):
                     file = self._file(name, path)
                     op = {"op": "file_point", "path": path, "step": step, "file": file}
                     self._journal.op({**op, "time": time})

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = [
     "DERIVED",
     "FoundRun",
-    "Glance",
     "Notes",
     "Places",
     "Progress",
+    "RunSummary",
     "extension_of",
     "keep_zip",
     "legal_path",
@@ -81,7 +81,7 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class RunSummary:
     """Summary of a run before import; ``created_ns`` since the Unix epoch, 0 if unknown."""
 
     name: str
@@ -105,7 +105,7 @@ class FoundRun(Protocol):
     def note(self) -> str:
         """Return a note about a run that already exists; usually empty."""
 
-    def glance(self) -> Glance:
+    def summary(self) -> RunSummary:
         """Return a summary without reading the whole run; NotImportedError or OSError."""
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.interchange.draft import Draft, NotImportedError
 from seamark.interchange.export import ExportedRun, check_parquet, parts_below
-from seamark.interchange.found import Glance, Notes, Places
+from seamark.interchange.found import Notes, Places, RunSummary
 from seamark.interchange.offline import ClientRun, folders_below, logs_in
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
@@ -45,7 +45,7 @@ class Listed:
     status: Literal["new", "more", "there already", "unreadable"]
     project: str = ""
     run: str = ""
-    glance: Glance | None = None
+    summary: RunSummary | None = None
     size: int = 0
     problem: str = ""
 
@@ -214,7 +214,7 @@ def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
                 yield Listed(run.called, "unreadable", *place, problem=problem)
             else:
                 status: Literal["new", "more"] = "more" if run.folder.path.exists() else "new"
-                yield Listed(run.called, status, *place, run.glance(), run.size)
+                yield Listed(run.called, status, *place, run.summary(), run.size)
         except (SeamarkError, OSError, ValueError) as error:
             yield Listed(run.called, "unreadable", problem=f"{run.called}: {error}")
 

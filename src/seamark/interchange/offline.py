@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.interchange.draft import NotImportedError
-from seamark.interchange.found import Glance, Notes, run_id_of, uid_of
+from seamark.interchange.found import Notes, RunSummary, run_id_of, uid_of
 from seamark.interchange.replay import Memory, Replay
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
@@ -222,8 +222,8 @@ class ClientRun:
         """See `FoundRun.note`."""
         return ""
 
-    def glance(self) -> Glance:
-        """See `FoundRun.glance`."""
+    def summary(self) -> RunSummary:
+        """See `FoundRun.summary`."""
         name, rows = "", 0
         first = self._folders[0]
         with _readable():
@@ -233,7 +233,7 @@ class ClientRun:
                 rows += 1
             for other in self._folders[1:]:
                 rows += _last_version(self._logs[other.path])
-        return Glance(name, first.created_ns, rows)
+        return RunSummary(name, first.created_ns, rows)
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
         """See `FoundRun.write`."""

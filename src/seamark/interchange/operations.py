@@ -140,7 +140,7 @@ class Operations:
         """Return the kind of a path; `RefusedError` if it is of another family."""
         there = self._to.kind(path)
         if there not in (None, family):
-            raise _clash(there, family)
+            raise _kind_conflict(there, family)
         return there
 
     def put(self, path: str, family: str, record: Mapping[str, Any]) -> None:
@@ -166,7 +166,7 @@ class Operations:
         """Assign a single value."""
         there = self._to.kind(path)
         if there not in (None, kind) and not {there, kind} <= _LIKE_STRINGS:
-            raise _clash(there, kind)
+            raise _kind_conflict(there, kind)
         if atom.type == "string" and is_long(atom.value):
             atom = Atom("text", self._blob(atom.value))
         self._atoms[path] = atom
@@ -244,7 +244,7 @@ class Operations:
         if there is None:
             return
         if there.startswith("atom") or there in ("file", "file_set", "artifact", "string_set"):
-            raise _clash(there, "a series")
+            raise _kind_conflict(there, "a series")
         self._to.op({"op": "clear", "path": path})
         self._to.steps[path] = None
 
@@ -317,7 +317,7 @@ class Operations:
     }
 
 
-def _clash(there: str | None, kind: str) -> RefusedError:
+def _kind_conflict(there: str | None, kind: str) -> RefusedError:
     words = [str(one).removeprefix("atom:").replace("_", " ") for one in (there, kind)]
     return RefusedError(f"holds {words[0]} and cannot become {words[1]}")
 

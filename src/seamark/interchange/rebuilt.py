@@ -24,7 +24,15 @@ if TYPE_CHECKING:
 
     from seamark.interchange.draft import Draft, ImportedJournal
 
-__all__ = ["Columns", "Rebuilt", "columns_of", "each_of", "floats_of", "inside", "refused"]
+__all__ = [
+    "Columns",
+    "DocumentWriter",
+    "columns_of",
+    "each_of",
+    "floats_of",
+    "mismatch",
+    "place_in",
+]
 
 
 _SPECIAL_FLOATS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -40,7 +48,7 @@ _MAX_ATTEMPTS: Final = 1000
 """Maximum number of attempts; each is a journal of its own."""
 
 
-def inside(where: str, key: str | int) -> str:
+def place_in(where: str, key: str | int) -> str:
     """Return the name of a position in a document: ``series['loss'].value[3]``."""
     if isinstance(key, int):
         return f"{where}[{key}]"
@@ -49,7 +57,7 @@ def inside(where: str, key: str | int) -> str:
     return f"{where}[{key!r:.200}]"
 
 
-def refused(where: str, expected: str, got: object) -> ArgumentError:
+def mismatch(where: str, expected: str, got: object) -> ArgumentError:
     """Return the error for an unexpected value at a position in the document."""
     return ArgumentError(f"{where or 'the document'}: expected {expected}, got {shown(got)}")
 
@@ -91,26 +99,30 @@ def columns_of(given: Any, where: str, check: Callable[[list[Any], str], Any]) -
     import numpy as np
 
     if not isinstance(given, Mapping):
-        raise refused(where, "an object with step, value, time and attempt", given)
+        raise mismatch(where, "an object with step, value, time and attempt", given)
     columns = {}
     for name in ("step", "value", "time", "attempt"):
         found = given.get(name)
         if not isinstance(found, list):
-            raise refused(inside(where, name), "a list", found)
+            raise mismatch(place_in(where, name), "a list", found)
         columns[name] = found
         if len(found) != len(columns["step"]):
             count = len(columns["step"])
-            msg = f"{inside(where, name)}: expected length {count:,} as of step, got {len(found):,}"
+            msg = (
+                f"{place_in(where, name)}: expected length {count:,} (as step), got {len(found):,}"
+            )
             raise ArgumentError(msg)
-    steps = floats_of(columns["step"], inside(where, "step"))
+    steps = floats_of(columns["step"], place_in(where, "step"))
     if not np.isfinite(steps).all():
         at = int(np.flatnonzero(~np.isfinite(steps))[0])
-        raise refused(inside(inside(where, "step"), at), "a finite number", columns["step"][at])
+        raise mismatch(
+            place_in(place_in(where, "step"), at), "a finite number", columns["step"][at]
+        )
     return Columns(
         steps,
-        check(columns["value"], inside(where, "value")),
-        _times_of(columns["time"], inside(where, "time")),
-        _attempts_of(columns["attempt"], inside(where, "attempt")),
+        check(columns["value"], place_in(where, "value")),
+        _times_of(columns["time"], place_in(where, "time")),
+        _attempts_of(columns["attempt"], place_in(where, "attempt")),
     )
 
 
@@ -123,7 +135,7 @@ def each_of(
         try:
             found.append(make(one))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise refused(inside(where, at), expected, one) from error
+            raise mismatch(place_in(where, at), expected, one) from error
     return found
 
 
@@ -189,7 +201,7 @@ _SOURCE: Final = "seamark export"
 _MICROSECOND_NS: Final = 1000  # resolution of the times in a document
 
 
-class Rebuilt:
+class DocumentWriter:
     """Writer of the journals of a document; times in ``facts`` are ns since the Unix epoch."""
 
     def __init__(

@@ -172,7 +172,7 @@ class Replay(Operations):
         ext, named = str(operation.get("ext") or ""), operation.get("file_path")
         stored = operation.get("tmp_file_name")
         shown = f"{path.rpartition('/')[2]}.{ext}" if ext else path.rpartition("/")[2]
-        with self._refusing(path, named or stored):
+        with self._noting_failures(path, named or stored):
             if named:
                 base, name = self._place(named)
                 shown = os.path.basename(name)
@@ -196,7 +196,7 @@ class Replay(Operations):
         return found
 
     @contextlib.contextmanager
-    def _refusing(self, path: str, name: Any) -> Iterator[None]:
+    def _noting_failures(self, path: str, name: Any) -> Iterator[None]:
         try:
             yield
         except ArgumentError:
@@ -207,7 +207,7 @@ class Replay(Operations):
 
     def _files(self, path: str, target: str) -> Iterator[tuple[Path, str, bool]]:
         """Yield folder and name of each file at or below a path, and whether it is that path."""
-        with self._refusing(path, target):
+        with self._noting_failures(path, target):
             base, name = self._place(target)
             if os.path.islink(base / name):
                 msg = f"{target!r:.120} is a link"
@@ -224,7 +224,7 @@ class Replay(Operations):
         members = {}
         if self._memory.journal is not None:
             for base, name, shown in self._matches(path, operation["file_globs"]):
-                with self._refusing(path, name), open_below(base, name) as file:
+                with self._noting_failures(path, name), open_below(base, name) as file:
                     last = shown.rpartition("/")[2]
                     members[escape(shown)] = self._draft.keep(file, last, extension_of(last))
         if operation.get("reset") in (True, "True"):
@@ -239,7 +239,7 @@ class Replay(Operations):
             fixed = pattern
             while glob.has_magic(fixed):
                 fixed = os.path.dirname(fixed)
-            with self._refusing(path, pattern):
+            with self._noting_failures(path, pattern):
                 self._place(os.path.abspath(fixed))
                 matched = sorted(glob.iglob(pattern, recursive=True))
                 if not matched:
@@ -273,7 +273,7 @@ class Replay(Operations):
             for base, name, is_target in self._files(path, wanted):
                 above = os.path.dirname(wanted) if is_target else wanted
                 shown = os.path.relpath(base / name, above)
-                with self._refusing(path, target), open_below(base, name) as file:
+                with self._noting_failures(path, target), open_below(base, name) as file:
                     sha256, size = digest_of(file.fileno())
                     files.append({"path": escape(before + shown), "size": size, "sha256": sha256})
         known = {**self._tracked(""), "files": files, "references": references}

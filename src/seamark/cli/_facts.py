@@ -140,7 +140,7 @@ def whole_text(view: Reader, text: str | Mapping[str, Any]) -> str:
 
 
 def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> Any:
-    """Return a text in full; if it cannot be read, log a warning and return its record."""
+    """Return a text in full; if it cannot be read, print a warning and return its record."""
     try:
         return whole_text(view, text)
     except RemoteError:
@@ -209,7 +209,7 @@ def print_series(
     *,
     indent: int = 0,
 ) -> None:
-    """Print a table of series; ``best_of`` maps paths to ``"min"`` or ``"max"``, the better one."""
+    """Print a table of series; ``best_of`` maps paths to the better of ``"min"`` and ``"max"``."""
     best_of = best_of or {}
     number_of_any: Callable[[float], str] = human_number if screen.terminal else repr
     units = [unit_of(attribute.path) for attribute in attributes]
@@ -264,7 +264,7 @@ def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
     """Return size, storage state and name of a file, a file set or an artifact.
 
     The state is ``kept`` (in the run folder), ``reference`` (at its original location), ``gone`` or
-    ``changed`` (for a reference into the run folder, or one that you recorded on this host),
+    ``changed`` (the target of a reference into the run folder, or of one from this host),
     ``pending`` (bytes copied, digest not recorded yet), or ``missing`` (stored, but not in the run
     folder). The name of a reference is its target.
     """
@@ -462,7 +462,7 @@ def _attempts_text(attempts: Mapping[str, Any]) -> str:
 
 
 def _code_text(code: Mapping[str, Any]) -> str:
-    """Return the executed code: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept)"``."""
+    """Return a text for the code: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept)"``."""
     names = ("entrypoint", "commit", "branch", "version")
     script, commit, branch, version = (shorten(clean(code.get(one, "")), 60) for one in names)
     words = [branch] if branch else []

@@ -40,7 +40,7 @@ _LOSS_NAMES: Final = {
     "timestamp": ("invalid timestamp", "invalid timestamps"),
     "value": ("value that is not a number", "values that are not numbers"),
 }
-"""Singular and plural names of lost data, by the reason under which a writer counts it."""
+"""Singular and plural names of lost data, by the reason that the writer counts."""
 _DISK_ADVICE: Final = (
     "the disk was full, over quota or failing: check it (df -h, quota) before the next run"
 )

@@ -141,8 +141,7 @@ EXIT_MISUSE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
 _GC_THRESHOLD: Final = 100_000
-"""Allocations between collections: collections during imports would take a tenth of the start-up.
-"""
+"""Threshold of the garbage collector; the default makes the start a tenth slower."""
 _ENCODING: Final = "seamark.readable"
 codecs.register_error(_ENCODING, readable)
 _MISUSES: Final = (

@@ -248,8 +248,8 @@ def ls(
 
     Columns and --sort take paths. The path of a series stands for its last value; val/loss:min,
     :max, :mean, :count, :first_step and :last_step are its other summaries. A * matches any
-    characters: 'hyperparams/*'. Namespaces of the system (monitoring/, source_code/, ...) are
-    matched only if you name them: 'monitoring/*'.
+    characters: 'hyperparams/*'. System namespaces (monitoring/, source_code/, ...) are matched only
+    if you name them: 'monitoring/*'.
 
     A query compares paths with values: < <= > >= = != for numbers, texts and times, CONTAINS for
     texts and tags, =~ for regular expressions, IN (..., ...) for a list of values. Combine

@@ -90,7 +90,7 @@ place_options = options(
     "tokens.",
 )
 @click.option(
-    "--auth", default="", metavar="NAME", help="Name of an installed authentication method."
+    "--auth", default="", metavar="NAME", help="Name of an installed authentication plug-in."
 )
 @click.option(
     "--quota",
@@ -196,7 +196,7 @@ def settings_at(folder: Path | None, store: str | None, blobs: str | None, **res
     return Settings.at(place, store, blobs, **rest)
 
 
-@server.command(short_help="Rebuild the store from everything that the server keeps.")
+@server.command(short_help="Rebuild the store from all stored objects.")
 @click.option(
     "--objects",
     is_flag=True,
@@ -340,8 +340,8 @@ def token() -> None:
     metavar="TIME",
     help="Time until the token expires: 12h, 30d, 1y.  [default: never]",
 )
-@click.option("--service", is_flag=True, help="Create a new user as a service account.")
-@click.option("--admin", is_flag=True, help="Create a new user as an admin of the server.")
+@click.option("--service", is_flag=True, help="If USER is new, create a service account.")
+@click.option("--admin", is_flag=True, help="If USER is new, create an admin of the server.")
 @click.option(
     "--neptune", is_flag=True, help="Print the environment variables of the package neptune."
 )

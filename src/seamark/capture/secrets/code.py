@@ -89,7 +89,7 @@ class Code:
 
     Args:
         text: The code.
-        more: What a person says is a secret.
+        more: Additional rules of the user.
         inner: Returns the text of a literal or comment without the secrets in it, given the text
             and the prefix of the literal, ``#`` for a comment.
         name: Of the file, which tells the language.

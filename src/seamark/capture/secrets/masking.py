@@ -72,7 +72,7 @@ def hides_parameter(name: str, value: str, more: More = MORE_NONE) -> bool:
     Args:
         name: The last part of its path.
         value: A string; other values are never hidden.
-        more: What a person says is a secret.
+        more: Additional rules of the user.
     """
     name_level = more.level(name)
     is_folder = name_level is Level.SURE and name.lower().endswith("pwd") and value.startswith("/")
@@ -128,7 +128,7 @@ def mask_value(
             left out.
         known: Further values to hide wherever they turn up, such as a token that was given as an
             argument.
-        more: What a person says is a secret.
+        more: Additional rules of the user.
 
     Returns:
         The text without the secrets that could be recognised; unchanged if there are none.

@@ -176,7 +176,7 @@ def secret_values(environment: Mapping[str, str], more: More = MORE_NONE) -> set
 
     Args:
         environment: Such as ``os.environ``.
-        more: What a person says is a secret.
+        more: Additional rules of the user.
     """
     secret = (value for name, value in environment.items() if _is_secret(name, value, more))
     return set().union(*map(_written_forms, secret))
@@ -217,7 +217,7 @@ def mask_known(
     Args:
         text: Any text.
         known: Values that are hidden wherever they stand; a word, only as a whole one.
-        more: What a person says is a secret.
+        more: Additional rules of the user.
         by_line: Whether there have to be as many lines as before.
     """
     for value in sorted(known, key=len, reverse=True):

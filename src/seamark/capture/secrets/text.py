@@ -115,7 +115,7 @@ def mask_named(text: str, more: More, *, is_prose: bool = False) -> str:
 
     Args:
         text: The text.
-        more: What a person says is a secret.
+        more: Additional rules of the user.
         is_prose: Whether several words after a name are a sentence.
     """
     if not (more.names or may_name(text)):
@@ -130,7 +130,7 @@ def named_changes(
 
     Args:
         text: The text.
-        more: What a person says is a secret.
+        more: Additional rules of the user.
         is_file: Whether a value goes to the end of its line, and names hold what is below them.
         is_prose: Whether several words after a name are a sentence.
     """

@@ -24,7 +24,7 @@ from seamark.capture.secrets.shapes import MASK, mask_known
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
-    from seamark.capture.secrets.names import More
+    from seamark.capture.secrets.names import UserRules
 
 __all__ = ["hide_in_code", "hide_in_patch"]
 
@@ -97,18 +97,18 @@ def _mask_text(text: str, secrets: Secrets, name: str, *, is_middle: bool = Fals
         name: Name of the file; empty for Python.
         is_middle: Whether lines before the text may be missing.
     """
-    known, more = secrets.values(), secrets.more
+    known, rules = secrets.values(), secrets.rules
     if not secrets.masked:
         return mask_known(text, known, by_line=True)
     text = _LONG_LINE.sub(MASK, text)  # generated text
     if name.lower().endswith(".ipynb"):
-        return _mask_notebook(text, partial(mask_code, known=known, more=more, pace=_pace), more)
+        return _mask_notebook(text, partial(mask_code, known=known, rules=rules, pace=_pace), rules)
     if not name or _CODE_SUFFIX.search(name.lower()):
-        return mask_code(text, known=known, more=more, name=name, is_middle=is_middle, pace=_pace)
-    return mask_file(text, known=known, more=more, name=name, pace=_pace)
+        return mask_code(text, known=known, rules=rules, name=name, is_middle=is_middle, pace=_pace)
+    return mask_file(text, known=known, rules=rules, name=name, pace=_pace)
 
 
-def _mask_notebook(text: str, mask: Callable[[str], str], more: More) -> str:
+def _mask_notebook(text: str, mask: Callable[[str], str], rules: UserRules) -> str:
     """Return the JSON of a notebook, or some lines of it, with secrets masked."""
     runs: list[list[re.Match[str]]] = [[]]
     end = 0
@@ -120,7 +120,7 @@ def _mask_notebook(text: str, mask: Callable[[str], str], more: More) -> str:
             end = found.end()
     changes = [change for run in runs if run for change in _mask_run(run, mask)]
     text = replaced(text, changes)
-    return _KEY_LINE.sub(lambda found: mask_file(found[0], more=more, name="notebook.json"), text)
+    return _KEY_LINE.sub(lambda found: mask_file(found[0], rules=rules, name="notebook.json"), text)
 
 
 def _mask_run(run: list[re.Match[str]], mask: Callable[[str], str]) -> Iterator[Change]:

@@ -53,8 +53,8 @@ class Code:
                 run,
                 script,
                 switches.secrets,
-                keeps_script=switches.script_file,
-                tells_version=switches.version,
+                stores_script=switches.script_file,
+                records_version=switches.version,
                 version=switches.version_at_start(),
             )
             self.tasks += [lambda: self._record_script(script), executed.find]

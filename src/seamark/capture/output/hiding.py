@@ -66,7 +66,7 @@ def unfinished_secret_from(text: str, secrets: Secrets, *, is_quiet: bool = Fals
 
 
 def _may_name_secret(line: str, secrets: Secrets) -> bool:
-    if secrets.more.names or any(map(line.__contains__, KEY_SIGNS)):
+    if secrets.rules.names or any(map(line.__contains__, KEY_SIGNS)):
         return bool(line)
     plain = _visible_text(line)
     names = map(level, _NAME.findall(plain))

@@ -256,7 +256,7 @@ def drawn(monkeypatch):
     shown = []
     follow_it = "seamark.pictures.drawing.follow"
     monkeypatch.setattr(follow_it, lambda draw, *_: shown.extend(draw() for _ in range(3)))
-    monkeypatch.setattr("seamark.pictures.drawing._display", lambda: None)
+    monkeypatch.setattr("seamark.pictures.drawing._create_display", lambda: None)
     return shown
 
 

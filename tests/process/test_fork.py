@@ -116,7 +116,7 @@ def test_fork_waits_once_for_an_import_that_hangs():
             waited.append(timeout)
             return False
 
-    whole = fork._Whole()
+    whole = fork._ForkLock()
     whole.lock = Held()
     for whole.holders in (1, 1, 1, 2, 2):
         whole.before()

@@ -710,7 +710,7 @@ def test_helper_that_does_not_start_changes_nothing_and_raises(monkeypatch, tmp_
         python = str(tmp_path / "hanging")
         Path(python).write_text("#!/bin/sh\nexec sleep 1000\n")
         Path(python).chmod(0o755)
-        monkeypatch.setattr(descriptor, "_START_S", 0.2)
+        monkeypatch.setattr(descriptor, "_START_TIMEOUT_S", 0.2)
     monkeypatch.setattr(sys, "executable", python)
     with piped() as shown:
         before, file = held(), os.fstat(1)

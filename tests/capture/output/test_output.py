@@ -156,7 +156,7 @@ def test_thread_sleeps_while_nothing_is_printed(stdout):
     for word in ("one", "two"):
         print(word)
         while not (
-            stdout_of(run) and f"{word}\n" in "".join(stdout_of(run)) and WRITTEN.bell.asleep
+            stdout_of(run) and f"{word}\n" in "".join(stdout_of(run)) and WRITTEN.wake_event.asleep
         ):
             os.sched_yield()
     run.stop()
@@ -294,7 +294,7 @@ def test_one_object_for_both_streams_is_recorded_once_with_its_own_arguments(std
 @pytest.fixture
 def slow_streams(monkeypatch):
     """Both streams, of which nothing is recorded before the end."""
-    monkeypatch.setattr("seamark.capture.output.recording._EVERY_S", 3600.0)
+    monkeypatch.setattr("seamark.capture.output.recording._MAX_DELAY_S", 3600.0)
     for name in ("stdout", "stderr"):
         stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
         monkeypatch.setattr(sys, name, stream)

@@ -169,8 +169,8 @@ class Capture:
         return self._run.is_idle and (self._output is None or self._output.drained)
 
     @_quiet
-    def note_exception(self, error: BaseException, *, asked: bool = False) -> None:
-        """Record an exception with secrets masked; ``asked`` means that the user reported it.
+    def note_exception(self, error: BaseException, *, reported: bool = False) -> None:
+        """Record an exception with secrets masked; ``reported`` means that the user reported it.
 
         An exception is also reported automatically when it leaves a ``with`` block or the script;
         it is listed once. Raises only exceptions of signal handlers.
@@ -184,11 +184,11 @@ class Capture:
         if self._switches.traceback:
             details["traceback"] = error_traceback(error, secrets)
             self._run.assign_quietly({f"{namespace}/traceback": details["traceback"]})
-        if asked or known != self._last_error:
+        if reported or known != self._last_error:
             self._run.append_text(f"{namespace}/{ERRORS}", json.dumps(details))
         self._last_error = known
 
-    def saw_exception(self, error: BaseException | None) -> None:
+    def on_exception(self, error: BaseException | None) -> None:
         """Record the exception that ended the run; None means that it ended normally.
 
         Ctrl-C interrupts the run, other exceptions fail it (`cause_of`). The `SystemExit` that
@@ -202,9 +202,9 @@ class Capture:
         if state == "interrupted" or self._switches.fail_on_exception:
             self._run.note_state(state, error=cause)
 
-    def saw_signal(self, name: str) -> None:
+    def on_signal(self, name: str) -> None:
         """Record a signal that ends the process."""
         self._got_sigterm = True
         self._run.note_state("interrupted", signal=name)
         if self._output is not None:
-            self._output.hurry()
+            self._output.request_drain()

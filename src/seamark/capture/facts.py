@@ -89,7 +89,7 @@ class Facts:
                     thread.join(max(0.0, until - timeout_s + grace_s - time.monotonic()))
             self._cancelled = True
             if self._code is not None:
-                self._code.give_up()
+                self._code.cancel()
 
     def _recheck_code(self, ended: queue.SimpleQueue[None]) -> None:
         # A hanging disk blocks only this thread, for which `stop` waits no longer than its timeout.
@@ -98,7 +98,7 @@ class Facts:
             self._collector.join()
         if self._code is not None:
             with self._guard:
-                self._code.look_again()
+                self._code.record_changes()
 
     def _run_tasks(self, tasks: list[Callable[[], None]], before: threading.Thread | None) -> None:
         if before is not None:
@@ -108,7 +108,7 @@ class Facts:
                 task()
 
     def _record_environment(self) -> None:
-        with fork.held_off():
+        with fork.delay_forks():
             from seamark.capture.environment import environment_facts
         facts = environment_facts(self._namespace)
         mask = self._switches.secrets.text
@@ -119,11 +119,11 @@ class Facts:
             self._run.note_masked(changed)
 
     def _find_code(self, script: Script) -> None:
-        with fork.held_off():
+        with fork.delay_forks():
             from seamark.capture.code.code import Code
         self._code = code = Code(self._run, self._switches, script)
         if self._cancelled:  # `stop` was called before `_code` was set
-            code.give_up()
+            code.cancel()
         for task in code.tasks:
             with self._guard:
                 task()

@@ -297,11 +297,11 @@ Warn = Callable[..., None]
 
 
 class _Selection(NamedTuple):
-    """Runs of a picture; ``goes_on`` means that a run is not finished or not created yet."""
+    """Runs of a picture; ``is_live`` means that a run is not finished or not created yet."""
 
     sources: list[Source]
     where: str
-    goes_on: bool
+    is_live: bool
 
 
 def plot_run(
@@ -312,7 +312,7 @@ def plot_run(
     def find(_: Warn) -> _Selection:
         reader = recorded.reader()
         if reader is None:
-            return _Selection([], recorded.words, goes_on=True)
+            return _Selection([], recorded.words, is_live=True)
         ref = reader.project, reader.name
         source = Source(_label_of(recorded.index, ref), "/".join(ref), reader)
         return _Selection([source], recorded.words, reader.state in _LIVE_STATES)
@@ -358,10 +358,10 @@ def plot_runs(
                 warn(f"seamark: drawing {description}", order, MOST_CURVES, len(drawable))
                 place = f"{description % (order, MOST_CURVES, len(drawable))} among {where}"
         views = {ref: index.view(*ref) for ref in (*drawn, *refs[:MOST_CURVES])}
-        goes_on = not views or any(one.state in _LIVE_STATES for one in views.values())
+        is_live = not views or any(one.state in _LIVE_STATES for one in views.values())
         named = zip(drawn, Finder(index).labels(drawn), strict=True)
         sources = [Source(label, "/".join(ref), views[ref]) for ref, label in named]
-        return _Selection(sources, place, goes_on)
+        return _Selection(sources, place, is_live)
 
     return _plot(find, patterns, options, refresh)
 
@@ -402,13 +402,13 @@ def _plot(
             log.warning(message, *args)
 
     def draw() -> tuple[Any, bool]:
-        sources, where, goes_on = find(warn)
+        sources, where, is_live = find(warn)
         try:
             if not sources:
                 raise no_series(patterns[0], [], where)
             curves, axes = picture_of(sources, patterns, options, where, warn)
         except MissingFieldError as error:
-            if refresh is None or not goes_on:
+            if refresh is None or not is_live:
                 raise
             curves, axes = [], options.axes(title_of(sources, patterns))
             note = f"not yet: {error}"
@@ -416,7 +416,7 @@ def _plot(
             left = sum(curve.left_out for curve in curves)
             note = f"{left:,} points have no place on these axes" if left else ""
         axes = replace(axes, note="; ".join(filter(None, (axes.note, note))))
-        return figure_of(curves, axes), goes_on
+        return figure_of(curves, axes), is_live
 
     if refresh is None:
         return draw()[0]
@@ -448,9 +448,9 @@ def follow(
     """Draw at an interval in seconds until all runs have ended or the cell is interrupted."""
     try:
         while True:
-            figure, goes_on = draw()
+            figure, is_live = draw()
             show(figure)
-            if not goes_on:
+            if not is_live:
                 return
             wait(seconds)
     except KeyboardInterrupt:  # the user interrupted the cell

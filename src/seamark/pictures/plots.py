@@ -92,7 +92,7 @@ class Curve:
         ]
         return [(sign, name, odd.x[at], height) for sign, name, at, height in found if at.any()]
 
-    def gapped(self) -> Floats:
+    def with_gaps(self) -> Floats:
         """Return the values, with NaN in place of values that are not finite."""
         return np.where(np.isfinite(self.y), self.y, np.nan)
 
@@ -220,7 +220,7 @@ def _save_image(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
             plot.fill_between(where, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
         alone = "o" if np.isfinite(curve.y).sum() == 1 else None
         lines += plot.plot(
-            where, curve.gapped(), color=colour, linestyle=dash, marker=alone, linewidth=1.5
+            where, curve.with_gaps(), color=colour, linestyle=dash, marker=alone, linewidth=1.5
         )
         across = plot.get_xaxis_transform()
         for mark, _, x, height in curve.marks():
@@ -271,7 +271,7 @@ def _line_trace(curve: Curve, axes: Axes, at: int) -> dict[str, Any]:
     colour, (_, dash) = _colour_and_dash(curve, at)
     return {
         "x": _x_values(curve.x, axes),
-        "y": curve.gapped(),
+        "y": curve.with_gaps(),
         "name": _escape(curve.label),
         "legendgroup": str(at),
         "mode": "lines+markers" if np.isfinite(curve.y).sum() == 1 else "lines",

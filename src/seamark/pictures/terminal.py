@@ -134,7 +134,7 @@ class Terminal:
         self._rows: deque[_Row] = deque([_Row(0.0)])
         self._row = self._column = 0
         self._style = ""
-        self._set: dict[str, str] = {}
+        self._attributes: dict[str, str] = {}
         self._finished: list[Line] = []
         self._at = 0.0
 
@@ -149,11 +149,11 @@ class Terminal:
     def settle(self, before: float) -> list[Line]:
         """Return new lines above the cursor, up to the first line that changed since a time."""
         rows = takewhile(lambda row: row.at < before, islice(self._rows, self._row))
-        return [line for row in rows for line in row.give()]
+        return [line for row in rows for line in row.take()]
 
     def live(self) -> list[Line]:
         """Return the lines that can still change, without empty lines at the end."""
-        lines = [line for row in self._rows for line in row.give(repeat=True)]
+        lines = [line for row in self._rows for line in row.take(repeat=True)]
         while lines and not lines[-1].text:
             lines.pop()
         return lines
@@ -185,7 +185,7 @@ class Terminal:
         first = args.partition(";")[0][:9]
         amount = max(1, int(first)) if first.isdecimal() else 1
         if control == "m" and self._colours:
-            self._style = _update_style(self._set, args)
+            self._style = _update_style(self._attributes, args)
         elif control in "G`":
             self._column = min(amount, _MAX_COLUMN) - 1
         elif control == "D":
@@ -207,7 +207,7 @@ class Terminal:
         self._row += 1
         if self._row == ROWS:
             self._row -= 1
-            self._finished += self._rows.popleft().give()
+            self._finished += self._rows.popleft().take()
         self._add_rows()
 
     def _add_rows(self) -> None:
@@ -253,7 +253,7 @@ class _Row:
         self._text = self._text[: self._end]
         del self._styles[self._end :]
 
-    def give(self, *, repeat: bool = False) -> list[Line]:
+    def take(self, *, repeat: bool = False) -> list[Line]:
         """Return the row if it has changed; with ``repeat``, the next call returns it again."""
         text, given = self._rendered_text(), self._returned
         self._returned = given if repeat else text

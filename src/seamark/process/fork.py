@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from seamark.process.interrupts import quietly
 
-__all__ = ["held_off", "register"]
+__all__ = ["delay_forks", "register"]
 
 log = logging.getLogger("seamark")
 
@@ -44,7 +44,7 @@ def register(reset: Callable[[], object]) -> None:
 
 
 @contextlib.contextmanager
-def held_off() -> Iterator[None]:
+def delay_forks() -> Iterator[None]:
     """Delay forks until the block ends, but at most half a second; for imports.
 
     A child that is forked while a thread imports a module inherits the lock of the module, and

@@ -128,8 +128,8 @@ def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
         return _SINGLE
     launched = (
         _rank_from_variables(env, _TORCHRUN if "TORCHELASTIC_RUN_ID" in env else _ENVIRONMENT)
-        or _rank_zero_only_rank(env)
-        or _lightning_rank(env)
+        or _lightning_worker_rank(env)
+        or _lightning_variables_rank(env)
         or _rank_from_variables(env, _MPI)
         or _slurm_rank(env)
         or _SINGLE
@@ -172,7 +172,7 @@ def _horovod_rank() -> tuple[int, int] | None:
     return None
 
 
-def _rank_zero_only_rank(env: Mapping[str, str]) -> Rank | None:
+def _lightning_worker_rank(env: Mapping[str, str]) -> Rank | None:
     """Return Lightning's rank if it is above 0; it is 0 until Lightning determines it."""
     for name in _RANK_ZERO_MODULES:
         function = getattr(sys.modules.get(name), "rank_zero_only", None)
@@ -195,15 +195,15 @@ def lasting(rank: Rank) -> Callable[[], bool] | None:
     Variables set by the launcher hold until there is a group. The check is invalid after a fork.
     """
     if rank.source == "torch.distributed":
-        return _while_same_group()
+        return _same_group_check()
     if rank.source == "horovod.torch":
-        return _while_same_horovod(rank.rank)
+        return _same_horovod_check(rank.rank)
     if rank.source in _CONSTANT_VARIABLES:
-        return _while_alone(rank.source if rank.launcher == "env" else None)
+        return _no_group_check(rank.source if rank.launcher == "env" else None)
     return None
 
 
-def _while_same_group() -> Callable[[], bool] | None:
+def _same_group_check() -> Callable[[], bool] | None:
     try:
         member: Any = sys.modules["torch.distributed"].GroupMember
         # A weak reference, so that a destroyed group can close its connections.
@@ -214,7 +214,7 @@ def _while_same_group() -> Callable[[], bool] | None:
     return lambda: member.WORLD is group()
 
 
-def _while_same_horovod(rank: int) -> Callable[[], bool]:
+def _same_horovod_check(rank: int) -> Callable[[], bool]:
     module: Any = sys.modules["horovod.torch"]
 
     def same() -> bool:
@@ -227,7 +227,7 @@ def _while_same_horovod(rank: int) -> Callable[[], bool]:
     return same
 
 
-def _while_alone(variable: str | None) -> Callable[[], bool]:
+def _no_group_check(variable: str | None) -> Callable[[], bool]:
     """Return a check that no process group exists and the variable is unchanged."""
     modules, environment = sys.modules, os.environ
     value = None if variable is None else environment.get(variable)
@@ -248,7 +248,7 @@ def _while_alone(variable: str | None) -> Callable[[], bool]:
     return same
 
 
-alone: Final = _while_alone(None)
+alone: Final = _no_group_check(None)
 """Return whether the ranks are certainly not connected yet; very fast."""
 
 
@@ -303,7 +303,7 @@ def _rank_from_variables(
     return None
 
 
-def _lightning_rank(env: Mapping[str, str]) -> Rank | None:
+def _lightning_variables_rank(env: Mapping[str, str]) -> Rank | None:
     node, local = number(env, "NODE_RANK"), number(env, "LOCAL_RANK")
     if node is None and local is None:
         return None

@@ -23,7 +23,7 @@ from recording import NOTHING, QUIET
 from seamark import init_run
 from seamark.capture.output.hiding import hide
 from seamark.capture.output.recording import Recording, cut, unfinished_from
-from seamark.capture.output.source import FRAME_BYTES, WRITTEN, Source, size_of
+from seamark.capture.output.source import FRAME_BYTES, OUTPUT_QUEUE, Source, size_of
 from seamark.capture.secrets import Secrets
 from seamark.capture.switches import Limit
 from seamark.pictures.terminal import stripped
@@ -156,7 +156,9 @@ def test_thread_sleeps_while_nothing_is_printed(stdout):
     for word in ("one", "two"):
         print(word)
         while not (
-            stdout_of(run) and f"{word}\n" in "".join(stdout_of(run)) and WRITTEN.wake_event.asleep
+            stdout_of(run)
+            and f"{word}\n" in "".join(stdout_of(run))
+            and OUTPUT_QUEUE.wake_event.asleep
         ):
             os.sched_yield()
     run.stop()

@@ -21,7 +21,7 @@ from seamark.process.interrupts import let_pass, quietly
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
 
-__all__ = ["Script", "beginning_of", "is_installed", "repository_top"]
+__all__ = ["Script", "is_installed", "read_beginning", "repository_top"]
 
 
 def _working_directory() -> Path:
@@ -140,7 +140,7 @@ _OPEN_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
-def beginning_of(
+def read_beginning(
     file: str | os.PathLike[str], at_most: int, *, follow: bool = False
 ) -> bytes | None:
     """Return the first bytes of a regular file; None for others, or if it cannot be read.

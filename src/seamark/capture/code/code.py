@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture.code.executed import ExecutedCode
 from seamark.capture.code.hiding import hide_in_patch
-from seamark.capture.code.repository import GitProbe, repository_of, warn_of_none
+from seamark.capture.code.repository import GitProbe, repository_of, warn_no_repository
 from seamark.capture.secrets.masking import bare_url
 from seamark.process.interrupts import quietly
 from seamark.types import File
@@ -62,18 +62,18 @@ class Code:
             self.tasks.append(self._store_requirements)
         where = repository_of(switches.git_ref, script) if switches.git else None
         if where is not None:
-            if_none = functools.partial(warn_of_none, switches.git_ref, where)
+            if_none = functools.partial(warn_no_repository, switches.git_ref, where)
             self._git = probe = GitProbe(where, if_none=if_none)
             self.tasks.append(lambda: probe.find(self._record_git, self._store_diff))
         if switches.packages:
             self.tasks.append(self._record_packages)
 
-    def look_again(self) -> None:
+    def record_changes(self) -> None:
         """Record modules and cells of a notebook that were executed since the start."""
         if self._executed is not None:
-            self._executed.look_again()
+            self._executed.record_changes()
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Stop git if it is running, and do not start it again; may be called from any thread."""
         if self._git is not None:
             self._git.cancel()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.code import beginning_of, is_installed, repository_top
+from seamark.capture.code import is_installed, read_beginning, repository_top
 from seamark.capture.code.hiding import hide_in_code
 from seamark.types import File
 
@@ -65,7 +65,7 @@ class CodeVersion:
         if main is not None and main.suffix in _SUFFIXES and not is_installed(main):
             # Its module is no longer in sys.modules after it ended.
             main_modules.append(("__main__", str(main)))
-        for name, file in (*main_modules, *_own_modules(self._roots)):
+        for name, file in (*main_modules, *_user_modules(self._roots)):
             if file not in self._seen and not self.is_too_much:
                 # Once: the content at the first call is the code that was executed.
                 self._seen[file] = (name, self._digest(Path(file)))
@@ -120,7 +120,7 @@ class ExecutedCode:
         # A version that was recorded at the start stays until the run pauses or stops.
         self._record(records_version=not self._recorded_version)
 
-    def look_again(self) -> None:
+    def record_changes(self) -> None:
         """Record code imported and executed since `find`; call it on a thread."""
         self._record()
 
@@ -180,7 +180,7 @@ def _find_roots(script: Script) -> tuple[str, ...]:
     return tuple({f"{folder.rstrip(os.sep)}{os.sep}" for folder in folders})
 
 
-def _own_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _user_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     # Reads no attribute that could load a module or run its code.
     loaded = sorted(
         sys.modules.copy().items(), key=lambda item: (item[0] not in _MAIN_MODULES, item[0])
@@ -203,7 +203,7 @@ def _own_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _read_source(file: Path) -> bytes | None:
-    content = beginning_of(file, _MAX_FILE_BYTES + 1, follow=True)
+    content = read_beginning(file, _MAX_FILE_BYTES + 1, follow=True)
     return None if content is None or len(content) > _MAX_FILE_BYTES else content
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code.changes import name_of, parts_of
-from seamark.capture.secrets.code import Change, replaced
+from seamark.capture.secrets.code import Change, apply_changes
 from seamark.capture.secrets.masking import mask_code, mask_file
 from seamark.capture.secrets.shapes import MASK, mask_known
 
@@ -119,7 +119,7 @@ def _mask_notebook(text: str, mask: Callable[[str], str], rules: UserRules) -> s
             runs[-1].append(found)
             end = found.end()
     changes = [change for run in runs if run for change in _mask_run(run, mask)]
-    text = replaced(text, changes)
+    text = apply_changes(text, changes)
     return _KEY_LINE.sub(lambda found: mask_file(found[0], rules=rules, name="notebook.json"), text)
 
 

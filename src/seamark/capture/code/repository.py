@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.code import beginning_of, is_installed
+from seamark.capture.code import is_installed, read_beginning
 from seamark.capture.code.changes import Changes, Diff
 from seamark.capture.code.git import Git, StoppedError
 from seamark.capture.secrets.masking import bare_url
@@ -23,7 +23,7 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.capture.code import Script
 
-__all__ = ["TIMEOUT_S", "GitProbe", "repository_of", "warn_of_none"]
+__all__ = ["TIMEOUT_S", "GitProbe", "repository_of", "warn_no_repository"]
 
 log = logging.getLogger("seamark")
 
@@ -74,7 +74,7 @@ def repository_of(git_ref: Any, script: Script) -> Path | None:
     return script.file.parent
 
 
-def warn_of_none(git_ref: Any, folder: Path) -> None:
+def warn_no_repository(git_ref: Any, folder: Path) -> None:
     """Warn that the folder given by the user has no repository, once for each folder."""
     if _path_in(git_ref) and folder not in _warned_folders:
         _warned_folders.add(folder)
@@ -143,7 +143,7 @@ class GitProbe:
         if not places:  # without a working tree
             return
         tree = Tree(self._folder, places.splitlines(), settings.work_tree)
-        if not tree.is_whole() or not tree.keeps(reference):
+        if not tree.is_consistent() or not tree.contains_files(reference):
             record(_unknown("the repository's files lie elsewhere"))
             return
         with tempfile.TemporaryDirectory(prefix="seamark-") as own:
@@ -208,7 +208,7 @@ class Tree:
         self._folder = os.path.realpath(folder)
         self._work_tree = os.path.expanduser(work_tree)
 
-    def is_whole(self) -> bool:
+    def is_consistent(self) -> bool:
         """Return whether the folder is in the working tree, and both parts refer to each other."""
         link = os.path.join(self.top, ".git")
         target = (
@@ -231,7 +231,7 @@ class Tree:
             return True
         return os.path.realpath(back) == self.top
 
-    def keeps(self, reference: str) -> bool:
+    def contains_files(self, reference: str) -> bool:
         """Return whether all files that git reads are in its folder; a link may lead elsewhere."""
         read = [os.path.join(self.own, name) for name in ("HEAD", "index")]
         read += [os.path.join(self.common, name) for name in (*_GIT_PATHS, reference)]
@@ -243,7 +243,7 @@ class Tree:
 
 def _path_from_file(file: str, before: bytes) -> str:
     """Return the path that a file of git contains; empty if there is none."""
-    content = beginning_of(file, _MAX_LINK_BYTES, follow=True) or b""
+    content = read_beginning(file, _MAX_LINK_BYTES, follow=True) or b""
     if not content.startswith(before) or b"\0" in content:
         return ""
     return os.fsdecode(content.removeprefix(before).rstrip(b"\r\n"))

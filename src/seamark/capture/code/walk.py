@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from seamark.capture.code import beginning_of, repository_top
+from seamark.capture.code import read_beginning, repository_top
 from seamark.capture.code.git import Git, StoppedError, has_git, listing
 from seamark.process.interrupts import let_pass, quietly
 
@@ -235,7 +235,7 @@ def _has_rules(folder: str) -> bool:
     """Return whether a folder has ignore rules, including those in ``.git/info/exclude``."""
     if os.path.lexists(os.path.join(folder, ".gitignore")):
         return True
-    rules = beginning_of(
+    rules = read_beginning(
         os.path.join(folder, ".git", "info", "exclude"), _MAX_RULES_BYTES, follow=True
     )
     return any(line.strip() and line[:1] != b"#" for line in (rules or b"").splitlines())

@@ -5,7 +5,7 @@ change the behaviour of the process: output, exit code and handlers stay the sam
 
 =============================  =================================================================
 uncaught exception             ``sys.excepthook`` notifies the runs, then calls the previous hook
-KeyboardInterrupt              the same, if it is uncaught; see `keep_status`
+KeyboardInterrupt              the same, if it is uncaught; see `set_interrupt_flag`
 exception in a thread          ignored, because it does not end the process
 SystemExit                     observed as it leaves the script, by Python 3.12 and later, if a run
                                was started in the main thread; otherwise the run is marked as
@@ -106,7 +106,7 @@ def _after_fork() -> None:
     _ExceptHook.passing.clear()
     _uninstall_hook()
     _forget_script()
-    sigterm.forget_all()
+    sigterm.remove_all()
 
 
 # --------------------------------------------------------------------- uncaught exceptions
@@ -130,7 +130,7 @@ class _ExceptHook:
             if first:
                 _notify_exception(error)
                 if isinstance(error, KeyboardInterrupt) and _script_has_ended():
-                    keep_status()
+                    set_interrupt_flag()
             self.before(kind, error, trace)
         finally:
             if first:
@@ -147,7 +147,7 @@ def _notify_exception(error: BaseException | None) -> None:
             return
         _reported_error = id(error)
         for observer in _exception_observers.alive():
-            observer.saw_exception(error)
+            observer.on_exception(error)
     except BaseException:
         log.debug("seamark: an uncaught exception could not be recorded", exc_info=True)
 
@@ -156,10 +156,10 @@ def _script_has_ended() -> bool:
     """Return whether the interpreter called the hook, not the script, which would continue."""
     if threading.current_thread() is not threading.main_thread() or _is_at_prompt():
         return False
-    return _outermost(sys._getframe()) is not _script  # noqa: SLF001 - documented
+    return _outermost_code(sys._getframe()) is not _script  # noqa: SLF001 - documented
 
 
-def _outermost(frame: FrameType) -> CodeType:
+def _outermost_code(frame: FrameType) -> CodeType:
     while frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code
@@ -196,7 +196,7 @@ def _report_unseen_error() -> None:
     """
     if (interrupt := _interrupt_of_last_cell()) is not None:
         for observer in _exception_observers.alive():
-            observer.saw_exception(interrupt)
+            observer.on_exception(interrupt)
         return
     error = _last_error()
     if error is None or id(error) == _reported_error or isinstance(sys.excepthook, _ExceptHook):
@@ -224,7 +224,7 @@ def _watch_script() -> None:
     global _script  # noqa: PLW0603
     if _script is not None or threading.current_thread() is not threading.main_thread():
         return
-    _script = _outermost(sys._getframe())  # noqa: SLF001 - documented
+    _script = _outermost_code(sys._getframe())  # noqa: SLF001 - documented
     _call_on_exit(_script, _notify_exit)
 
 
@@ -344,10 +344,10 @@ class _InterruptFlag:
 
     def __init__(self) -> None:
         self._execute, self._interrupt = exec, KeyboardInterrupt
-        self._pid, self._own = os.getpid, os.getpid()
+        self._pid, self._owner_pid = os.getpid, os.getpid()
 
     def __del__(self) -> None:
-        if self._pid() != self._own:
+        if self._pid() != self._owner_pid:
             return
         try:  # noqa: SIM105 - contextlib is already cleared at the end of the process
             self._execute("raise interrupt", {"interrupt": self._interrupt})
@@ -358,7 +358,7 @@ class _InterruptFlag:
 _interrupt_flag: _InterruptFlag | None = None
 
 
-def keep_status() -> None:
+def set_interrupt_flag() -> None:
     """Make this process end by SIGINT, as Python does after an uncaught interrupt."""
     global _interrupt_flag  # noqa: PLW0603 - one flag for the process
     if _interrupt_flag is None:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Protocol
 
 from seamark.process.interrupts import let_pass, raised_by_signal_handler
 
-__all__ = ["Observer", "Observers", "call_on_removal", "forget_all", "unwatch", "watch"]
+__all__ = ["Observer", "Observers", "call_on_removal", "remove_all", "unwatch", "watch"]
 
 # Maximum time to wait for the call that the signal interrupted, in seconds.
 _MAX_WAIT_S = 1.0
@@ -46,10 +46,10 @@ class Observer(Protocol):
     def is_idle(self) -> bool:
         """Whether all records are written; False while they wait for the interrupted call."""
 
-    def saw_exception(self, error: BaseException) -> None:
+    def on_exception(self, error: BaseException) -> None:
         """Record the exception that ends the process."""
 
-    def saw_signal(self, name: str) -> None:
+    def on_signal(self, name: str) -> None:
         """Record the signal that ends the process."""
 
 
@@ -108,7 +108,7 @@ def unwatch(observer: Observer) -> None:
         _uninstall_handler()
 
 
-def forget_all() -> None:
+def remove_all() -> None:
     """Remove all observers, in a forked child."""
     _signal_observers.clear()
     _SigtermHandler.passing = False
@@ -176,7 +176,7 @@ def _notify_signal(observers: list[Observer]) -> None:
     raised: Exception | None = None
     for observer in observers:
         try:
-            observer.saw_signal("SIGTERM")
+            observer.on_signal("SIGTERM")
         except Exception as error:  # noqa: BLE001 - not logged: the interrupted code may hold the locks of logging
             raised = error if raised_by_signal_handler(error) else raised
     if raised is not None:

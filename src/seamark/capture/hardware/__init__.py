@@ -42,7 +42,7 @@ _PROCESS_PREFIX: Final = "process_"
 
 
 def _create_machine() -> Machine:
-    with fork.held_off():
+    with fork.delay_forks():
         from seamark.capture.hardware.machine import Machine
     return Machine()
 

@@ -300,7 +300,7 @@ def _open_gpus() -> Gpus:
 
 def _import_optional(name: str) -> Any:
     """Return an optional module, or None; amdsmi loads a library, which may be missing."""
-    with fork.held_off():
+    with fork.delay_forks():
         try:
             return importlib.import_module(name)
         except Exception:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.output.recording import GATHERING, Recording
+from seamark.capture.output.recording import RECORDING_THREAD, Recording
 from seamark.capture.output.source import Tee
 from seamark.process.interrupts import quietly
 
@@ -61,7 +61,7 @@ class Output:
         for name, stream in streams.items():
             _start_source(name, stream)
         try:
-            GATHERING.add(running)
+            RECORDING_THREAD.add(running)
         except BaseException:
             for stream in running:
                 stream.source.stop()
@@ -74,17 +74,17 @@ class Output:
         running, self._running = self._running, []
         if running:
             _change_cell_hook("unregister", self._renew_tees)
-            GATHERING.remove(running, timeout_s)
+            RECORDING_THREAD.remove(running, timeout_s)
 
-    def hurry(self) -> None:
+    def request_drain(self) -> None:
         """Request that output is recorded at once. For signal handlers: never waits."""
         if self._running:
-            GATHERING.hurry()
+            RECORDING_THREAD.request_drain()
 
     @property
     def drained(self) -> bool:
-        """Whether output from before the last `hurry` is recorded."""
-        return not self._running or GATHERING.drained
+        """Whether output from before the last `request_drain` is recorded."""
+        return not self._running or RECORDING_THREAD.drained
 
     @quietly()
     def _renew_tees(self) -> None:

@@ -29,12 +29,12 @@ BLOCK = 1 << 20
 _KEPT_BLOCKS = 16
 
 
-def forgotten(record: int) -> int:
+def released_end(record: int) -> int:
     """Return the position before which the record may have been released."""
     return max(0, os.lseek(record, 0, os.SEEK_CUR) // BLOCK - _KEPT_BLOCKS + 1) * BLOCK
 
 
-def forget(record: int, number: int) -> None:
+def release(record: int, number: int) -> None:
     """Release the memory of a block of the record; raise OSError if that is not supported."""
     with mmap.mmap(record, BLOCK, offset=number * BLOCK) as block:
         block.madvise(mmap.MADV_REMOVE)
@@ -100,7 +100,7 @@ def _show(record: int, original: int) -> None:
     number = shown // BLOCK
     if number > start // BLOCK and number >= _KEPT_BLOCKS:
         try:  # noqa: SIM105 - contextlib is not imported
-            forget(record, number - _KEPT_BLOCKS)
+            release(record, number - _KEPT_BLOCKS)
         except OSError:
             pass
 

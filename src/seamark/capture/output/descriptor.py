@@ -129,7 +129,7 @@ class DescriptorSource(Source):
         with _lock:
             if self.channel is None:
                 return ""
-            self.channel.attend()
+            self.channel.check()
             return self._decode(self.channel)
 
     def settle(self, deadline: float) -> None:
@@ -153,7 +153,7 @@ class DescriptorSource(Source):
             _flush_buffers()
             _sources.remove(self)
             if all(other.channel is not channel or other.fd != self.fd for other in _sources):
-                channel.put_back(self.fd)
+                channel.restore(self.fd)
             channel.settle(max(deadline, time.monotonic() + _SHOW_TIMEOUT_S))
             text = self._decode(channel, final=True)
             self._close_channel()
@@ -183,7 +183,7 @@ class DescriptorSource(Source):
         end = channel.end()
         at = min(self._at, end)  # the file was truncated, or its position moved back
         data = os.pread(channel.reading, min(end - at, _MAX_READ_BYTES), at)
-        if channel.forgotten() > at:
+        if channel.released_end() > at:
             data = b""
         self._at = end
         return data, end - at - len(data)
@@ -212,7 +212,7 @@ def _open_channel(fd: int) -> _File:
     found = os.fstat(fd)
     for source in _sources:
         channel = source.channel
-        if channel is not None and channel.broken is None and channel.has(found):
+        if channel is not None and channel.broken is None and channel.leads_to(found):
             channel.settle(time.monotonic() + _START_TIMEOUT_S)
             return channel
     if stat.S_ISREG(found.st_mode):
@@ -245,7 +245,7 @@ class _File:
         flags = os.O_RDONLY | os.O_CLOEXEC
         self.reading = self._adopt(_move_up(os.open(f"/proc/self/fd/{self.original}", flags)))
 
-    def has(self, found: os.stat_result) -> bool:
+    def leads_to(self, found: os.stat_result) -> bool:
         """Return whether a descriptor with this status refers to this channel."""
         return os.path.samestat(found, os.fstat(self.original))
 
@@ -255,17 +255,17 @@ class _File:
             return os.fstat(self.reading).st_size
         return os.lseek(self.original, 0, os.SEEK_CUR)
 
-    def forgotten(self) -> int:
+    def released_end(self) -> int:
         """Return the position before which output may have been released."""
         return 0
 
     def capture(self, fd: int) -> None:
         """Redirect a descriptor to this channel."""
 
-    def put_back(self, fd: int) -> None:
+    def restore(self, fd: int) -> None:
         """Restore a descriptor, unless other code has replaced it."""
 
-    def attend(self) -> None:
+    def check(self) -> None:
         """Make sure that output is still copied."""
 
     def settle(self, deadline: float) -> None:
@@ -305,22 +305,22 @@ class _Helper(_File):
             fcntl.ioctl(self.writing, termios.TIOCSWINSZ, size)
         self._launch()
 
-    def has(self, found: os.stat_result) -> bool:
+    def leads_to(self, found: os.stat_result) -> bool:
         leads_here = self.writing >= 0 and os.path.samestat(found, os.fstat(self.writing))
-        return leads_here or super().has(found)
+        return leads_here or super().leads_to(found)
 
     def end(self) -> int:
         return os.fstat(self.reading).st_size
 
-    def forgotten(self) -> int:
-        return _copier.forgotten(self.reading)
+    def released_end(self) -> int:
+        return _copier.released_end(self.reading)
 
     def capture(self, fd: int) -> None:
         if fd not in self._saved:
             self._saved[fd] = self._adopt(_dup(fd))
             os.dup2(self.writing, fd)
 
-    def put_back(self, fd: int) -> None:
+    def restore(self, fd: int) -> None:
         saved = self._saved.pop(fd, self.original)
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(fd), os.fstat(self.writing)):
@@ -328,7 +328,7 @@ class _Helper(_File):
         if not self._saved:
             self.writing = self._release(self.writing)
 
-    def attend(self) -> None:
+    def check(self) -> None:
         """Stop if the helper was killed, or ended because the original accepts no more data."""
         if self.broken is not None:
             return
@@ -347,7 +347,7 @@ class _Helper(_File):
     def settle(self, deadline: float) -> None:
         quiet, before = 0, os.lseek(self.reading, 0, os.SEEK_CUR)
         while quiet < _QUIET_MS and time.monotonic() < deadline:
-            self.attend()
+            self.check()
             copied = os.lseek(self.reading, 0, os.SEEK_CUR) - before
             ended = self.broken is not None and self._source < 0
             if ended or copied > _MAX_IN_TRANSIT:
@@ -408,7 +408,7 @@ class _Helper(_File):
         while self._is_busy() and time.monotonic() < until:
             time.sleep(0.001)
         for fd in list(self._saved):
-            self.put_back(fd)
+            self.restore(fd)
         if is_closed:  # blocked writers get the error
             for fd in ends:
                 self._release(fd)

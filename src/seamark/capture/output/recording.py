@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.capture.output.hiding import hide, unfinished_secret_from
-from seamark.capture.output.source import FRAME_BYTES, WRITTEN, size_of
+from seamark.capture.output.source import FRAME_BYTES, OUTPUT_QUEUE, size_of
 from seamark.pictures.terminal import collapse
 from seamark.process import fork
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seamark.capture.switches import Limit
 
 __all__ = [
-    "GATHERING",
+    "RECORDING_THREAD",
     "Recording",
     "cut",
     "unfinished_from",
@@ -92,29 +92,29 @@ class Allowance:
     def __init__(self, limit: Limit) -> None:
         limits = {_TOTAL: limit.total, _PER_MINUTE: limit.per_minute}
         self._limits = {kind: most for kind, most in limits.items() if most is not None}
-        self._left = dict(self._limits)
+        self._remaining = dict(self._limits)
         self._until = float("-inf")
 
-    def left(self, now: float) -> int | None:
+    def remaining(self, now: float) -> int | None:
         """Return the bytes that may be recorded at ``now`` (seconds); None is no limit."""
         if now >= self._until:
             self._until = now + _MINUTE_S
-            if _PER_MINUTE in self._left:
-                self._left[_PER_MINUTE] = self._limits[_PER_MINUTE]
-        return min(self._left.values(), default=None)
+            if _PER_MINUTE in self._remaining:
+                self._remaining[_PER_MINUTE] = self._limits[_PER_MINUTE]
+        return min(self._remaining.values(), default=None)
 
     def spend(self, count: int) -> None:
         """Subtract recorded bytes."""
-        for kind in self._left:
-            self._left[kind] -= count
+        for kind in self._remaining:
+            self._remaining[kind] -= count
 
     def end(self) -> str:
         """Use up the tighter limit, because the next text did not fit.
 
         Return its description, such as ``"1 MiB in one minute"``.
         """
-        kind = min(self._left, key=self._left.__getitem__)
-        self._left[kind] = 0
+        kind = min(self._remaining, key=self._remaining.__getitem__)
+        self._remaining[kind] = 0
         return f"{_format_size(self._limits[kind])} {kind}"
 
 
@@ -197,9 +197,9 @@ class Recording:
             if (now := self._clock()) >= self.until:
                 self._count_omitted(size_of(text), _TOO_FAST)
                 break
-            left = self._allowance.left(now)
-            taken = cut(text, FRAME_BYTES if left is None else min(left, FRAME_BYTES))
-            is_last = left is not None and left < FRAME_BYTES and taken < len(text)
+            remaining = self._allowance.remaining(now)
+            taken = cut(text, FRAME_BYTES if remaining is None else min(remaining, FRAME_BYTES))
+            is_last = remaining is not None and remaining < FRAME_BYTES and taken < len(text)
             if not taken or (is_last and text[taken - 1] != "\n"):  # prefer whole lines
                 self._count_omitted(size_of(text), f"more than {self._allowance.end()}")
                 break
@@ -265,11 +265,11 @@ _RECORDING_SHARE: Final = 0.75
 _MIN_RECORDING_S: Final = 0.25
 # Time that text waits, in seconds; with the time to record it, less than half a second.
 _MAX_DELAY_S: Final = 0.45
-# Maximum time that `hurry` waits for text in pipes, in seconds.
+# Maximum time that `request_drain` waits for text in pipes, in seconds.
 _SETTLE_S: Final = 0.3
 
 
-class Gathering:
+class RecordingThread:
     """Thread that records the streams of all runs of a process.
 
     The thread sleeps while nothing is printed, and is woken only by a source with new output.
@@ -301,7 +301,7 @@ class Gathering:
                 except BaseException:
                     self._thread, self._streams = None, ()
                     raise
-        WRITTEN.wake_event.wake()
+        OUTPUT_QUEUE.wake_event.wake()
 
     def remove(self, streams: Iterable[Recording], timeout_s: float) -> None:
         """Record the remaining output of streams and stop; the thread may exceed the timeout."""
@@ -313,7 +313,7 @@ class Gathering:
         with self._lock:
             thread = self._thread
             self._ending.extend(ended)
-        WRITTEN.wake_event.wake()
+        OUTPUT_QUEUE.wake_event.wake()
         if thread is None or not thread.is_alive() or thread is threading.current_thread():
             self._finish_streams()
             return
@@ -322,21 +322,21 @@ class Gathering:
         if not self._streams:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def hurry(self) -> None:
+    def request_drain(self) -> None:
         """Request that output is recorded at once, without locks or waiting; see `drained`.
 
         For signal handlers, after which the process may end.
         """
-        is_idle = WRITTEN.wake_event.asleep and not any(
+        is_idle = OUTPUT_QUEUE.wake_event.asleep and not any(
             each.source.polled for each in self._streams
         )
         if self._thread is not None and not is_idle:
             self._requested += 1
-            WRITTEN.wake_event.wake()
+            OUTPUT_QUEUE.wake_event.wake()
 
     @property
     def drained(self) -> bool:
-        """Whether output from before the last `hurry` is recorded."""
+        """Whether output from before the last `request_drain` is recorded."""
         return self._thread is None or self._completed == self._requested
 
     # ---------------------------------------------------------------- the thread
@@ -359,7 +359,7 @@ class Gathering:
     def _record(self) -> None:
         """Record new output of all streams in the order of writing."""
         streams, added = self._streams, set()
-        for receivers, texts in WRITTEN.take():
+        for receivers, texts in OUTPUT_QUEUE.take():
             for stream in streams:
                 if stream.source in receivers:
                     added.add(stream)
@@ -383,20 +383,20 @@ class Gathering:
                 ended.set()
 
     def _wait(self) -> None:
-        wake_event = WRITTEN.wake_event
+        wake_event = OUTPUT_QUEUE.wake_event
         wake_event.asleep = True
         # Checked after setting `asleep`: later output wakes the thread.
-        if not WRITTEN.queue and not any(
+        if not OUTPUT_QUEUE.queue and not any(
             each.holds or each.source.polled for each in self._streams
         ):
             while not self._ending and wake_event.asleep:
                 wake_event.wait()
         wake_event.asleep = False
         until = time.monotonic() + _MAX_DELAY_S
-        while not self._ending and self.drained and (left := until - time.monotonic()) > 0:
+        while not self._ending and self.drained and (remaining := until - time.monotonic()) > 0:
             if any(each.source.full and each.may_record for each in self._streams):
                 return
-            wake_event.wait(left)
+            wake_event.wait(remaining)
 
 
 def _attempt(stream: Recording, call: Callable[..., _T], *args: Any) -> _T | None:
@@ -407,4 +407,4 @@ def _attempt(stream: Recording, call: Callable[..., _T], *args: Any) -> _T | Non
         return None
 
 
-GATHERING: Final = Gathering()
+RECORDING_THREAD: Final = RecordingThread()

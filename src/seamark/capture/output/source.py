@@ -16,7 +16,7 @@ from typing import Any, Final
 from seamark.process import fork
 from seamark.process.interrupts import let_pass
 
-__all__ = ["FRAME_BYTES", "WRITTEN", "Source", "Tee", "size_of"]
+__all__ = ["FRAME_BYTES", "OUTPUT_QUEUE", "Source", "Tee", "size_of"]
 
 log = logging.getLogger("seamark")
 
@@ -109,7 +109,7 @@ _COPIED_ATTRIBUTES: Final = ("__name__", "__qualname__", "__doc__")
 _MAX_PIECES: Final = 32
 
 
-class _Written:
+class _OutputQueue:
     """Text written to the streams of this process, in the order of writing, until it is recorded.
 
     Attributes:
@@ -119,7 +119,7 @@ class _Written:
     def __init__(self) -> None:
         self.wake_event = WakeEvent()
         self.queue: deque[tuple[tuple[Tee, ...], str]] = deque()
-        self.taps: weakref.WeakSet[_Tap] = weakref.WeakSet()
+        self.wrappers: weakref.WeakSet[_WriteWrapper] = weakref.WeakSet()
         self.begin()
         fork.register(self.begin)
 
@@ -128,17 +128,17 @@ class _Written:
         self.wake_event.begin()
         self.lock = threading.RLock()
         self.queue.clear()
-        for tap in list(self.taps):
-            tap.receivers = ()
-            tap.close()
+        for wrapper in list(self.wrappers):
+            wrapper.receivers = ()
+            wrapper.close()
 
     def take(self) -> list[tuple[tuple[Tee, ...], list[str]]]:
         """Return new output of all streams, each piece with its receivers."""
         found: list[tuple[tuple[Tee, ...], list[str]]] = []
         with self.lock:
-            taps = list(self.taps)
-            for tap in taps:  # before the text: lost text follows all queued text
-                for receiver in tap.receivers:
+            wrappers = list(self.wrappers)
+            for wrapper in wrappers:  # before the text: lost text follows all queued text
+                for receiver in wrapper.receivers:
                     receiver.lost = receiver.missing
             for _ in range(len(self.queue)):  # ends even if the program prints all the time
                 receivers, text = self.queue.popleft()
@@ -149,21 +149,21 @@ class _Written:
                 if texts is None:
                     found.append((receivers, texts := []))
                 texts.append(text)
-            for tap in taps:
-                tap.reopen()
+            for wrapper in wrappers:
+                wrapper.reopen()
         return found
 
 
-WRITTEN: Final = _Written()
+OUTPUT_QUEUE: Final = _OutputQueue()
 
 
-class _Tap:
+class _WriteWrapper:
     """Replacement of the ``write`` of one stream object, for any number of receivers.
 
     Attributes:
         room: Number of characters that may be queued before `handle_overflow` is called.
-        takers: Sources that receive the text; without any, nothing is queued.
-        pressed: Whether so much text is queued that it should be taken early.
+        receivers: Sources that receive the text; without any, nothing is queued.
+        is_overfull: Whether so much text is queued that it should be taken early.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -173,8 +173,8 @@ class _Tap:
         self.reopen()
         wrap = _wrap_text_write if isinstance(stream, io.TextIOWrapper) else _wrap_any_write
         self.write = wrap(stream.write, self)
-        self.write.seamark_tap = self  # type: ignore[attr-defined]
-        WRITTEN.taps.add(self)
+        self.write.seamark_wrapper = self  # type: ignore[attr-defined]
+        OUTPUT_QUEUE.wrappers.add(self)
 
     def install(self) -> None:
         """Install as the stream's ``write``; raise TypeError if the object does not allow it."""
@@ -219,38 +219,40 @@ class _Tap:
         else:
             self.is_overfull = True
             self.room = _MAX_QUEUED_CHARS - FRAME_BYTES
-            WRITTEN.queue.append((receivers, text[:_MAX_QUEUED_CHARS]))
+            OUTPUT_QUEUE.queue.append((receivers, text[:_MAX_QUEUED_CHARS]))
             # Estimated from the beginning, because the text may have any size.
             size = (
                 size_of(text[:_MAX_QUEUED_CHARS])
                 * max(0, len(text) - _MAX_QUEUED_CHARS)
                 // _MAX_QUEUED_CHARS
             )
-            WRITTEN.wake_event.wake()
+            OUTPUT_QUEUE.wake_event.wake()
         for receiver in receivers:
             receiver.missing += size
 
 
-def _wrap_text_write(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any], Any]:
-    """Return a ``write`` with one positional argument that also passes the text to ``tap``.
+def _wrap_text_write(
+    original: Callable[[Any], Any], wrapper: _WriteWrapper
+) -> Callable[[Any], Any]:
+    """Return a ``write`` with one positional argument that also passes the text to ``wrapper``.
 
     All streams of `io` have this signature. It takes half the time of a function for any arguments,
     and is called twice for each ``print``.
     """
-    wake_event, queue = WRITTEN.wake_event, WRITTEN.queue
+    wake_event, queue = OUTPUT_QUEUE.wake_event, OUTPUT_QUEUE.queue
 
     @functools.wraps(original, assigned=_COPIED_ATTRIBUTES, updated=())
     def write(text: Any, /) -> Any:
         written = original(text)
         try:
             cost = len(text) + _TEXT_OVERHEAD
-            tap.room -= cost  # without a call, so that no other thread runs in between
-            if tap.room > 0:
-                queue.append((tap.receivers, text))
+            wrapper.room -= cost  # without a call, so that no other thread runs in between
+            if wrapper.room > 0:
+                queue.append((wrapper.receivers, text))
                 if wake_event.asleep:
                     wake_event.wake()
             else:
-                tap.handle_overflow(text)
+                wrapper.handle_overflow(text)
         except Exception as error:  # noqa: BLE001 - see `let_pass`; the text is already written
             let_pass(error)
         return written
@@ -258,8 +260,8 @@ def _wrap_text_write(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any
     return write
 
 
-def _wrap_any_write(original: Callable[..., Any], tap: _Tap) -> Callable[..., Any]:
-    queue_text = _wrap_text_write(_do_nothing, tap)
+def _wrap_any_write(original: Callable[..., Any], wrapper: _WriteWrapper) -> Callable[..., Any]:
+    queue_text = _wrap_text_write(_do_nothing, wrapper)
 
     @functools.wraps(original, assigned=_COPIED_ATTRIBUTES, updated=())
     def write(*args: Any, **kwargs: Any) -> Any:
@@ -295,7 +297,7 @@ class Tee(Source):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tap: _Tap | None = None
+        self._wrapper: _WriteWrapper | None = None
         self.missing = 0
 
     def start(self) -> None:
@@ -303,19 +305,19 @@ class Tee(Source):
         stream = self._stream()
         if stream is None:
             return
-        with WRITTEN.lock:
+        with OUTPUT_QUEUE.lock:
             try:
-                self._tap = self._find_or_install_tap(stream)
+                self._wrapper = self._find_or_install_wrapper(stream)
             except (AttributeError, TypeError, ValueError) as error:
                 log.debug("seamark: sys.%s cannot be recorded: %r", self._name, error)
             else:
-                self._tap.receivers += (self,)
-                self._tap.reopen()
+                self._wrapper.receivers += (self,)
+                self._wrapper.reopen()
 
     def renew(self) -> None:
         """Change to the current stream object; wrap it again if other code removed the wrapper."""
-        tap, stream = self._tap, self._stream()
-        if tap is not None and not (tap.stream is stream and tap.is_on_top):
+        wrapper, stream = self._wrapper, self._stream()
+        if wrapper is not None and not (wrapper.stream is stream and wrapper.is_on_top):
             self.leave()
             self.start()
 
@@ -326,26 +328,26 @@ class Tee(Source):
             return getattr(sys, f"__{self._name}__", None) or stream
         return stream
 
-    def _find_or_install_tap(self, stream: Any) -> _Tap:
-        """Return the tap that is the current ``write`` of a stream; install one if necessary.
+    def _find_or_install_wrapper(self, stream: Any) -> _WriteWrapper:
+        """Return the wrapper that is the current ``write`` of a stream; install one if necessary.
 
-        A tap below a wrapper of other code is not used again, because it may have been removed.
+        A wrapper below one of other code is not used again, because it may have been removed.
         """
         top = vars(stream).get("write")
-        if top is not None and (tap := _tap_of(top)) is not None:
-            return tap
-        tap = _Tap(stream)
-        tap.install()
-        return tap
+        if top is not None and (wrapper := _wrapper_of(top)) is not None:
+            return wrapper
+        wrapper = _WriteWrapper(stream)
+        wrapper.install()
+        return wrapper
 
     def leave(self) -> None:
         """Receive no more text; earlier text is in the queue."""
-        with WRITTEN.lock:
-            tap, self._tap = self._tap, None
-            if tap is not None:
-                tap.receivers = tuple(each for each in tap.receivers if each is not self)
-                if not tap.receivers:
-                    tap.close()
+        with OUTPUT_QUEUE.lock:
+            wrapper, self._wrapper = self._wrapper, None
+            if wrapper is not None:
+                wrapper.receivers = tuple(each for each in wrapper.receivers if each is not self)
+                if not wrapper.receivers:
+                    wrapper.close()
 
     def stop(self) -> str:
         """Stop receiving text; return an empty text."""
@@ -355,12 +357,12 @@ class Tee(Source):
 
     @property
     def full(self) -> bool:  # type: ignore[override]
-        """Whether so much waits that it should be taken before its time."""
-        return self._tap is not None and self._tap.is_overfull
+        """Whether so much text is queued that it should be taken early."""
+        return self._wrapper is not None and self._wrapper.is_overfull
 
 
-def _tap_of(write: Any) -> _Tap | None:
-    """Return the tap of a ``write``, or None if it was not installed by Seamark."""
-    tap = getattr(write, "seamark_tap", None)
+def _wrapper_of(write: Any) -> _WriteWrapper | None:
+    """Return the wrapper of a ``write``, or None if it was not installed by Seamark."""
+    wrapper = getattr(write, "seamark_wrapper", None)
     # `functools.wraps` copies the attribute to wrappers of other code.
-    return tap if isinstance(tap, _Tap) and tap.write is write else None
+    return wrapper if isinstance(wrapper, _WriteWrapper) and wrapper.write is write else None

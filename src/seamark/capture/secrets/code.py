@@ -14,20 +14,20 @@ from typing import Final, TypeAlias
 from seamark.capture.secrets.names import (
     Level,
     UserRules,
-    hides,
     is_empty,
     is_plain_fact,
     may_name,
+    should_mask,
 )
-from seamark.capture.secrets.shapes import MASK, SCHEMES, hidden_lines, is_hidden
+from seamark.capture.secrets.shapes import MASK, SCHEMES, is_masked, mask_lines
 
-__all__ = ["Change", "Code", "quotes_within", "replaced"]
+__all__ = ["Change", "Code", "apply_changes", "closing_quotes"]
 
 Change: TypeAlias = tuple[int, int, str]
 """Start and end of a range of a text, and its replacement."""
 
 
-def replaced(text: str, changes: Iterable[Change]) -> str:
+def apply_changes(text: str, changes: Iterable[Change]) -> str:
     """Return a text with changes applied; the first of two overlapping changes counts."""
     parts: list[str] = []
     done = 0
@@ -240,7 +240,7 @@ class Code:
         level = Level.NO if is_key or not self._expects_value else self._level
         if self._is_secret(level, body):
             scheme = _SCHEME.fullmatch(body)
-            return f"{scheme[1]}{MASK}" if scheme else hidden_lines(body)
+            return f"{scheme[1]}{MASK}" if scheme else mask_lines(body)
         self._expects_value, self._is_keyed = level > Level.NO and not body, is_key
         named = _NAME_ALONE.fullmatch(body)
         self._name, self._is_called = named["name"] if named else "", False
@@ -252,13 +252,13 @@ class Code:
             self._depth = max(self._depth, int(self._is_getter))
         hidden = self._inner(body, (found["prefix"] or "").lower())
         is_same = hidden == body or _literal_end(hidden, 0, quote) == len(hidden)
-        return hidden if is_same else hidden_lines(body)
+        return hidden if is_same else mask_lines(body)
 
     def _is_secret(self, level: Level, body: str) -> bool:
-        if level is Level.NO or not body or is_empty(body) or is_hidden(body):
+        if level is Level.NO or not body or is_empty(body) or is_masked(body):
             return False
         is_mixed = self._holder and _MIXED_TEXT.fullmatch(body)
-        is_secret = hides(level, body, text=True) or bool(is_mixed)
+        is_secret = should_mask(level, body, text=True) or bool(is_mixed)
         return is_secret and not _ONLY_PLACEHOLDERS.fullmatch(body)
 
 
@@ -268,7 +268,7 @@ def _literal_end(text: str, begin: int, quote: str) -> int:
     return found.end() if found else begin
 
 
-def quotes_within(text: str) -> str:
+def closing_quotes(text: str) -> str:
     """Return the closing quotes of the literal in which a text seems to begin, or nothing."""
     found = _TRIPLE.search(text)
     if found is None:

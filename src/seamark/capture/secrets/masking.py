@@ -25,16 +25,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from seamark.capture.secrets.code import Change, Code, quotes_within, replaced
+from seamark.capture.secrets.code import Change, Code, apply_changes, closing_quotes
 from seamark.capture.secrets.names import (
     NO_USER_RULES,
     Level,
     UserRules,
-    hides,
     is_empty,
     is_plain,
     is_random,
     may_name,
+    should_mask,
 )
 from seamark.capture.secrets.shapes import (
     MASK,
@@ -53,12 +53,12 @@ from seamark.capture.secrets.text import mask_named, named_changes
 __all__ = [
     "MASK",
     "bare_url",
-    "hides_parameter",
     "mask_arguments",
     "mask_code",
     "mask_file",
     "mask_secrets",
     "mask_value",
+    "should_mask_parameter",
 ]
 
 _MAX_MASKED_CHARS: Final = 1 << 18
@@ -66,7 +66,7 @@ _MAX_URL_CHARS: Final = 4096
 _RANDOM_CHARS: Final = 32
 
 
-def hides_parameter(name: str, value: str, rules: UserRules = NO_USER_RULES) -> bool:
+def should_mask_parameter(name: str, value: str, rules: UserRules = NO_USER_RULES) -> bool:
     """Return whether the value of a parameter is masked because of its name.
 
     Args:
@@ -76,7 +76,7 @@ def hides_parameter(name: str, value: str, rules: UserRules = NO_USER_RULES) -> 
     """
     name_level = rules.level(name)
     is_folder = name_level is Level.SURE and name.lower().endswith("pwd") and value.startswith("/")
-    return hides(name_level, value, text=True) and not (is_empty(value) or is_folder)
+    return should_mask(name_level, value, text=True) and not (is_empty(value) or is_folder)
 
 
 # --------------------------------------------------------------------- text
@@ -138,7 +138,7 @@ def mask_value(
     inner = functools.partial(_mask_literal, rules=rules)
     for at, part in enumerate(parts):
         if at % 3 == 2:  # noqa: PLR2004 - text, place, code
-            parts[at] = replaced(part, Code(part, rules, inner).changes())
+            parts[at] = apply_changes(part, Code(part, rules, inner).changes())
         else:
             parts[at] = mask_named(mask_credentials(part), rules)
     return "".join(parts)
@@ -214,7 +214,7 @@ def mask_code(
     parts: list[str] = []
     done = 0
     has_shapes = may_hold_shape(text)
-    for start, end, new in pace(code.changes(quotes_within(text) if is_middle else "")):
+    for start, end, new in pace(code.changes(closing_quotes(text) if is_middle else "")):
         rest = text[done:start]
         parts += [mask_tokens(rest, by_line=True) if has_shapes else rest, new]
         done = end
@@ -257,7 +257,7 @@ def mask_file(
         return text
     is_prose = _PROSE_SUFFIX.search(name.lower()) is not None
     changes = named_changes(text, rules, is_file=True, is_prose=is_prose)
-    return replaced(text, pace(changes))
+    return apply_changes(text, pace(changes))
 
 
 # --------------------------------------------------------------------- command lines
@@ -336,7 +336,7 @@ def _mask_argument(argument: str, rules: UserRules) -> tuple[str, str]:
 
 
 def _mask_value(name: str, value: str, rules: UserRules) -> str:
-    if value and hides(rules.level(name), value, text=False):
+    if value and should_mask(rules.level(name), value, text=False):
         return MASK
     if name in ("p", "P") and not is_plain(value):
         return MASK  # a password, port or project; numbers and words are not masked

@@ -18,7 +18,6 @@ __all__ = [
     "PASSWORD",
     "Level",
     "UserRules",
-    "hides",
     "holds_secrets",
     "is_empty",
     "is_harmless",
@@ -28,8 +27,9 @@ __all__ = [
     "is_random",
     "level",
     "may_name",
-    "places_of_names",
+    "name_positions",
     "plain_name",
+    "should_mask",
 ]
 
 
@@ -180,7 +180,7 @@ def may_name(text: str) -> bool:
     return _STEM.search(text.lower()) is not None
 
 
-def places_of_names(text: str) -> Iterator[int]:
+def name_positions(text: str) -> Iterator[int]:
     """Yield the positions of stems of names that may have a level, in order."""
     lower = text.lower()
     if len(lower) != len(text):  # one letter became two
@@ -253,7 +253,7 @@ def is_random(value: str, at_least: int = 16) -> bool:
     )
 
 
-def hides(name_level: Level, value: str, *, text: bool) -> bool:
+def should_mask(name_level: Level, value: str, *, text: bool) -> bool:
     """Return whether a value is masked because of its name.
 
     Args:

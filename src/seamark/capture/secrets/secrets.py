@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from seamark.capture.secrets.masking import (
     MASK,
-    hides_parameter,
     mask_arguments,
     mask_secrets,
     mask_value,
+    should_mask_parameter,
 )
 from seamark.capture.secrets.names import (
     NO_USER_RULES,
@@ -168,7 +168,7 @@ class Secrets:
 
     def _has_secret_name(self, text: str, names: tuple[str, ...]) -> bool:
         """Return whether its name or path marks a string as secret: ``secrets/openai``."""
-        if hides_parameter(names[-1], text, self.rules):
+        if should_mask_parameter(names[-1], text, self.rules):
             return True
         is_held = any(map(holds_secrets, names[:-1])) and not is_plain_fact(names[-1])
         return is_held and not is_empty(text) and not is_harmless(text)

@@ -24,12 +24,12 @@ __all__ = [
     "MASK",
     "SCHEMES",
     "USER_INFO",
-    "hidden_lines",
-    "is_hidden",
+    "is_masked",
     "mask_commands",
     "mask_credentials",
     "mask_keys",
     "mask_known",
+    "mask_lines",
     "mask_shapes",
     "mask_tokens",
     "may_hold_shape",
@@ -221,7 +221,7 @@ def _is_secret(name: str, value: str, rules: UserRules) -> bool:
     return name_level is not Level.WEAK or any(c.isdigit() for c in value)
 
 
-def hidden_lines(text: str) -> str:
+def mask_lines(text: str) -> str:
     """Return a text with each line masked; indentation and empty lines stay."""
     return _LINE.sub(MASK, text)
 
@@ -239,7 +239,7 @@ def mask_known(
     """
     for value in sorted(known, key=len, reverse=True):
         if value in text and len(value) >= _MIN_KNOWN_VALUE:
-            mask = hidden_lines(value) if by_line else MASK
+            mask = mask_lines(value) if by_line else MASK
             if value.isalpha():
                 text = re.sub(rf"(?<![^\W_]){value}(?![^\W_])", mask, text)
             else:
@@ -250,7 +250,7 @@ def mask_known(
 
 
 def _mask_match(found: re.Match[str], *, by_line: bool) -> str:
-    return hidden_lines(found[0]) if by_line else MASK * bool(found[0])
+    return mask_lines(found[0]) if by_line else MASK * bool(found[0])
 
 
 def mask_tokens(text: str, *, by_line: bool = False) -> str:
@@ -302,6 +302,6 @@ def mask_credentials(text: str) -> str:
     return _CREDENTIALS.sub(lambda found: f"{found[found.lastindex or 0]}{MASK}", text)
 
 
-def is_hidden(value: str) -> bool:
+def is_masked(value: str) -> bool:
     """Return whether a value begins with the replacement of a secret."""
     return value.startswith(_MASKS)

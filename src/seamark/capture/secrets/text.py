@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from seamark.capture.secrets.code import Change, replaced
+from seamark.capture.secrets.code import Change, apply_changes
 from seamark.capture.secrets.names import (
     PASSWORD,
     Level,
     UserRules,
-    hides,
     holds_secrets,
     is_empty,
     is_harmless,
@@ -24,9 +23,10 @@ from seamark.capture.secrets.names import (
     is_plain_fact,
     is_random,
     may_name,
-    places_of_names,
+    name_positions,
+    should_mask,
 )
-from seamark.capture.secrets.shapes import MASK, hidden_lines, is_hidden
+from seamark.capture.secrets.shapes import MASK, is_masked, mask_lines
 
 __all__ = ["mask_named", "named_changes"]
 
@@ -120,7 +120,7 @@ def mask_named(text: str, rules: UserRules, *, is_prose: bool = False) -> str:
     """
     if not (rules.names or may_name(text)):
         return text
-    return replaced(text, named_changes(text, rules, is_prose=is_prose))
+    return apply_changes(text, named_changes(text, rules, is_prose=is_prose))
 
 
 def named_changes(
@@ -163,7 +163,7 @@ class _TextParser:
         if self._rules.names:
             yield from _NAME.finditer(text)
             return
-        for place in places_of_names(text):
+        for place in name_positions(text):
             if place >= end:
                 before = text[max(end, place - _MAX_LEAD_CHARS) : place][::-1]
                 run = _RUN.match(before)
@@ -259,7 +259,7 @@ class _TextParser:
             ):
                 return
         if span is not None:
-            yield *span, hidden_lines(text[slice(*span)])
+            yield *span, mask_lines(text[slice(*span)])
 
     def _span(self, start: int, stop: int, *, is_line: bool) -> tuple[int, int] | None:
         """Return the span of a value, without punctuation at its end."""
@@ -276,13 +276,13 @@ class _TextParser:
 
     def _is_secret(self, name: str, level: Level, value: str, *, is_sure: bool) -> bool:
         """Return whether a value is masked because of its name."""
-        if is_empty(value) or is_hidden(value) or MASK in value[:16]:
+        if is_empty(value) or is_masked(value) or MASK in value[:16]:
             return False
         bare = value.rstrip(_PUNCTUATION) or value
         if level is Level.WEAK or _TYPE.fullmatch(bare):
             return is_random(bare)
         if is_sure:
-            return hides(level, value, text=True)
+            return should_mask(level, value, text=True)
         if is_empty(bare):
             return False
         if level is Level.LIKELY:
@@ -316,8 +316,8 @@ class _TextParser:
                 value, begin = item[kind].rstrip(" \t\r;"), item.start(kind)
                 is_mixed = len(value) >= _MIN_MIXED_CHARS and _MIXED.fullmatch(value) is not None
                 is_number = is_harmless(value) and not (item["quote"] and value.isdigit())
-                is_harmless_item = is_fact or is_empty(value) or is_number or is_hidden(value)
-                is_secret = hides(level, value, text=True) or (is_holder and is_mixed)
+                is_harmless_item = is_fact or is_empty(value) or is_number or is_masked(value)
+                is_secret = should_mask(level, value, text=True) or (is_holder and is_mixed)
                 if is_secret and not is_harmless_item and not _PLACEHOLDER.match(value):
                     yield begin, begin + len(value), MASK
 
@@ -333,7 +333,7 @@ class _TextParser:
         lines = region.match(self._text, found.end())
         start, end = lines.span() if lines else (0, 0)
         if found["block"] is not None and level is Level.SURE:
-            yield start, end, hidden_lines(self._text[start:end])
+            yield start, end, mask_lines(self._text[start:end])
         elif holds_secrets(name):
             yield from self._mask_items(start, end, Level.SURE, is_holder=True)
         elif (

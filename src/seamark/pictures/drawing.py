@@ -112,7 +112,7 @@ def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldE
     hint = f"did you mean {near!r}? " if near else ""
     some = ", ".join(list(known)[:_MAX_NAMED_SERIES]) or "none"
     more = ", ..." if len(known) > _MAX_NAMED_SERIES else ""
-    msg = f"no series of numbers matches {missing!r} in {where}; {hint}there are: {some}{more}"
+    msg = f"no series of numbers matches {missing!r} in {where}; {hint}available: {some}{more}"
     return MissingFieldError(msg)
 
 
@@ -174,7 +174,7 @@ def _find_series(
         if not any(matches(path, pattern) for path in every):
             raise no_series(pattern, every, where)
     if not named and x not in every:
-        msg = f"{no_series(x, every, where)} (besides the x axes {', '.join(NAMED_AXES)})"
+        msg = f"{no_series(x, every, where)} (built-in x axes: {', '.join(NAMED_AXES)})"
         raise MissingFieldError(msg)
     found = [
         (source, path)
@@ -354,7 +354,7 @@ def plot_runs(
             drawable = _runs_with_series(index, refs, patterns, options.look.x)
             drawn = drawable[:MOST_CURVES]
             if len(drawable) > MOST_CURVES:
-                description = "the %s %d of %d runs that have it"
+                description = "the %s %d of %d runs with such a series"
                 warn(f"seamark: drawing {description}", order, MOST_CURVES, len(drawable))
                 place = f"{description % (order, MOST_CURVES, len(drawable))} among {where}"
         views = {ref: index.view(*ref) for ref in (*drawn, *refs[:MOST_CURVES])}
@@ -414,7 +414,7 @@ def _plot(
             note = f"not yet: {error}"
         else:
             left = sum(curve.left_out for curve in curves)
-            note = f"{left:,} points have no place on these axes" if left else ""
+            note = f"{left:,} points cannot be shown on these axes" if left else ""
         axes = replace(axes, note="; ".join(filter(None, (axes.note, note))))
         return figure_of(curves, axes), is_live
 
@@ -426,7 +426,7 @@ def _plot(
 
 def _check_patterns(patterns: Sequence[object]) -> None:
     if not patterns:
-        msg = "plot: which series? expected one path or several, such as plot('val/loss')"
+        msg = "plot: expected one or more paths, such as plot('val/loss')"
         raise ArgumentError(msg)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:

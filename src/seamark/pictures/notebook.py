@@ -87,7 +87,7 @@ def page_of_project(recorded: Recording, project: str, states: RunsTable, newest
     words = ", ".join(f"{count:,} {text(state)}" for state, count in counts)
     columns = ("sys/id", "sys/name", "sys/state", "sys/creation_time")
     rows = [[text(row.get(name, "")) for name in columns] for row in newest.rows]
-    hint = "<div><code>project.fetch_runs_table()</code> has all of them</div>" if rows else ""
+    hint = "<div><code>project.fetch_runs_table()</code> returns all runs</div>" if rows else ""
     return block(
         f"Project {text(project)} · {plural(states.total, 'run')}",
         f"<div>{words}</div>" if words else "",

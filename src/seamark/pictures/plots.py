@@ -163,7 +163,7 @@ def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
     """Raise ArgumentError if there is no point to draw."""
     if any(len(line.x) for line in lines):
         return
-    why = "greater than zero, as a logarithmic axis needs" if axes.log_x or axes.log_y else "finite"
+    why = "greater than zero (logarithmic axis)" if axes.log_x or axes.log_y else "finite"
     msg = f"plot: expected at least one value that is {why}, found none"
     raise ArgumentError(msg)
 

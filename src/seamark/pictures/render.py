@@ -184,8 +184,8 @@ def _warn_of_range(message: str) -> None:
     if not _logged_warnings:
         _logged_warnings.append(message)
         log.warning(
-            "seamark: %s: such images are drawn between their smallest and their greatest value; "
-            "File.as_image(np.clip(image, 0, 1)) cuts off instead",
+            "seamark: %s: such images are scaled to their range of values; "
+            "use File.as_image(np.clip(image, 0, 1)) to clip the values instead",
             message,
         )
 

@@ -94,7 +94,7 @@ def _reset_all() -> None:
 
 
 def _log_failure(error: Exception) -> None:
-    log.warning("seamark: a part could not be set up in a forked process: %r", error)
+    log.warning("seamark: a component could not be reset in a forked process: %r", error)
 
 
 if hasattr(os, "register_at_fork"):

@@ -417,8 +417,8 @@ class Evidence:
             if at == 0:
                 return LIKELY_OUT_OF_MEMORY, ""
             return GONE, (
-                "since it began, the kernel has killed a process of its job or container, or of "
-                "one beside it, because there was no memory left"
+                "since it started, the kernel has killed a process of its job or container, or of "
+                "a neighbouring one, because there was no memory left"
             )
         return GONE, ""
 

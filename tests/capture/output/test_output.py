@@ -361,7 +361,7 @@ def test_namespace_and_limit_are_arguments(stdout):
         print("b" * 60)
     ((path, texts),) = points(ROOT).items()
     assert path == "mon/stdout"
-    assert "more than 100 bytes in all" in "".join(texts)
+    assert "more than 100 bytes in total" in "".join(texts)
 
 
 @printing
@@ -716,7 +716,7 @@ def test_total_is_never_exceeded():
     assert len(text) + recording.left_out == 9000
     assert len(text) <= 2048
     assert marks == [
-        f"[seamark: more than 2 KiB in all; left out here: {recording.left_out:,} bytes]\n"
+        f"[seamark: more than 2 KiB in total; left out here: {recording.left_out:,} bytes]\n"
     ]
 
 

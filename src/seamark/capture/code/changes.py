@@ -144,7 +144,7 @@ class Changes:
         except OSError:
             return ""  # deleted
         is_known = stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)
-        return "" if is_known else "no regular file"
+        return "" if is_known else "not a regular file"
 
     def _split_patch(self, excluded_names: list[bytes]) -> tuple[dict[bytes, bytes], str]:
         """Return the parts of a patch by file, and the reason why other files have none."""
@@ -164,7 +164,7 @@ class Changes:
         is_cut = patch.code is None
         return (
             kept,
-            f"the diff has {MAX_DIFF // 10**6} MB already" if is_cut else "git cannot compare it",
+            f"the diff exceeds {MAX_DIFF // 10**6} MB" if is_cut else "git cannot compare it",
         )
 
 

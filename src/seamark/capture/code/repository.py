@@ -78,7 +78,7 @@ def warn_no_repository(git_ref: Any, folder: Path) -> None:
     """Warn that the folder given by the user has no repository, once for each folder."""
     if _path_in(git_ref) and folder not in _warned_folders:
         _warned_folders.add(folder)
-        log.warning("seamark: git_ref: git finds no repository that it may read at %s", folder)
+        log.warning("seamark: git_ref: no readable git repository at %s", folder)
 
 
 def _path_in(git_ref: Any) -> Any:
@@ -144,7 +144,7 @@ class GitProbe:
             return
         tree = Tree(self._folder, places.splitlines(), settings.work_tree)
         if not tree.is_consistent() or not tree.contains_files(reference):
-            record(_unknown("the repository's files lie elsewhere"))
+            record(_unknown("files of the repository are outside of its folder"))
             return
         with tempfile.TemporaryDirectory(prefix="seamark-") as own:
             self._git.folder = tree.top

@@ -100,11 +100,11 @@ class Search:
                 answer = git.ask(*words, *excluded, "-z", *named, at_most=max(0, at_most))
         except OSError as error:
             let_pass(error)
-            msg = f"git cannot be asked: {error}"
+            msg = f"cannot run git: {error}"
             raise StoppedError(msg) from error
         self.is_cut = answer.code is None
         if answer.code:
-            msg = "git cannot tell which files are ignored"
+            msg = "git cannot determine the ignored files"
             raise StoppedError(msg)
         return [os.fsdecode(name) for name in answer.output.split(b"\0")[:-1]]
 

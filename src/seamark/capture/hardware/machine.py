@@ -160,7 +160,7 @@ class Machine:
             try:
                 read(found)
             except Exception:
-                log.debug("seamark: a part of the hardware is not known", exc_info=True)
+                log.debug("seamark: a metric of the hardware is not available", exc_info=True)
         if place is not None and self._psutil is not None:
             with contextlib.suppress(OSError):
                 found.present["disk_free"] = self._psutil.disk_usage(str(place)).free / GIB

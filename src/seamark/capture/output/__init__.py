@@ -104,7 +104,7 @@ def _descriptor_source(name: str, run: Recorder) -> Source | None:
     try:
         from seamark.capture.output.descriptor import DescriptorSource
     except ImportError as error:
-        log.warning("seamark: %s; only what Python prints to %s is recorded", error, name)
+        log.warning("seamark: %s; only Python's own output to %s is recorded", error, name)
         return None
     return None if run.place is None else DescriptorSource(_DESCRIPTORS[name], run.place)
 
@@ -114,7 +114,7 @@ def _start_source(name: str, stream: Recording) -> None:
     try:
         stream.source.start()
     except OSError as error:
-        log.warning("seamark: %s; only what Python prints to %s is recorded", error, name)
+        log.warning("seamark: %s; only Python's own output to %s is recorded", error, name)
         stream.source = Tee(name)
         stream.source.start()
 

@@ -218,7 +218,7 @@ def _open_channel(fd: int) -> _File:
     if stat.S_ISREG(found.st_mode):
         return _File(fd)
     if not (stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode) or os.isatty(fd)):
-        msg = "it leads to a device that is no terminal"
+        msg = "it refers to a device that is not a terminal"
         raise NotCapturableError(msg)
     return _Helper(fd)
 
@@ -338,9 +338,9 @@ class _Helper(_File):
                     os.killpg(self._group, signal.SIGCONT)
             return
         if self.writing < 0 and self._has_no_writer() and not self._is_busy():
-            self.broken = "everything is copied"
+            self.broken = "all output was copied"
         elif _poll(self.original):
-            self._give_up("where the output went takes no more")
+            self._give_up("its destination accepts no more output")
         else:
             self._give_up("the process that copies it was killed")
 

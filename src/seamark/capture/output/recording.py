@@ -83,7 +83,7 @@ _COUNT_INTERVAL_S: Final = 60.0
 _TOO_FAST: Final = "printed faster than it could be recorded"
 _MINUTE_S: Final = 60.0
 _PER_MINUTE: Final = "in one minute"
-_TOTAL: Final = "in all"
+_TOTAL: Final = "in total"
 
 
 class Allowance:

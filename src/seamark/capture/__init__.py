@@ -92,7 +92,7 @@ class Capture:
         self._last_error: tuple[object, ...] | None = None
         self._guard = quietly(functools.partial(_count_failure, run))
 
-    # ---------------------------------------------------------------- the run's life
+    # ---------------------------------------------------------------- start and stop
 
     @_quiet
     def start(self) -> None:
@@ -161,7 +161,7 @@ class Capture:
             with self._guard:
                 part.stop(max(0.0, until - time.monotonic()))
 
-    # ---------------------------------------------------------------- how the process ends
+    # ---------------------------------------------------------------- end of the process
 
     @property
     def is_idle(self) -> bool:

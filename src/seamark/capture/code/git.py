@@ -100,7 +100,7 @@ class Git:
         self._timer.join(1.0)  # leave no thread behind
 
     def cancel(self) -> None:
-        """Kill the command that runs, and start no other; from any thread."""
+        """Kill the running command, and start no other; may be called from any thread."""
         self._cancelled = True  # before `_process` is read: see `_start`
         if (process := self._process) is not None:
             _kill(process)
@@ -251,4 +251,4 @@ def _wait_for_end(process: subprocess.Popen[bytes]) -> None:
     try:
         process.wait(_REAP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        process.returncode = -signal.SIGKILL  # else its destructor warns
+        process.returncode = -signal.SIGKILL  # otherwise its destructor warns

@@ -266,7 +266,7 @@ class _File:
         """Restore a descriptor, unless other code has replaced it."""
 
     def check(self) -> None:
-        """Make sure that output is still copied."""
+        """Check that output is still copied."""
 
     def settle(self, deadline: float) -> None:
         """Wait until all output is in the file."""
@@ -444,7 +444,7 @@ def _move_up(fd: int) -> int:
 
 
 def _poll(fd: int, events: int = 0) -> int:
-    """Return the current events of a descriptor; without ``events`` only a closed other end."""
+    """Return the current events of a descriptor; without ``events``, only errors and hang-ups."""
     poll = select.poll()
     if fd >= 0:
         poll.register(fd, events)

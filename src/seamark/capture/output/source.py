@@ -78,9 +78,9 @@ class WakeEvent:
     __slots__ = ("_lock", "asleep")
 
     def __init__(self) -> None:
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Reset the event; a forked child has no waiting thread."""
         self.asleep = False
         self._lock = _thread.allocate_lock()
@@ -120,12 +120,12 @@ class _OutputQueue:
         self.wake_event = WakeEvent()
         self.queue: deque[tuple[tuple[Tee, ...], str]] = deque()
         self.wrappers: weakref.WeakSet[_WriteWrapper] = weakref.WeakSet()
-        self.begin()
-        fork.register(self.begin)
+        self.reset()
+        fork.register(self.reset)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Reset, in a forked child: remove all receivers and restore the streams."""
-        self.wake_event.begin()
+        self.wake_event.reset()
         self.lock = threading.RLock()
         self.queue.clear()
         for wrapper in list(self.wrappers):

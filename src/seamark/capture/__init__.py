@@ -75,8 +75,7 @@ class Capture:
     signals that change its state) is captured only if the process owns the run.
 
     Attributes:
-        owner: Whether the process owns the run. If this changes, set the attribute and call
-            `start`.
+        owner: Whether the process owns the run; set it and call `start` if this changes.
     """
 
     def __init__(self, run: Recorder, switches: Switches, *, owner: bool = True) -> None:

@@ -1,8 +1,8 @@
-"""Journals that tell a server which processes of this host ended without a record of it.
+"""Journals about processes of this host that ended without recording their end.
 
-A server cannot look up processes, so it waits until nothing has been heard of a run for a while.
-The host of a process knows at once. Its observation is a small journal of its own beside the one
-that it is about, closed after its header, and is the same whenever it is sent.
+A server cannot inspect processes, so it waits until a run has been silent for a while. The host of
+a process can tell at once. It sends this observation as a small separate journal, which is closed
+after its header and has the same content each time.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["observations_of"]
 def observations_of(
     run: str, journals: Iterable[JournalFile], known: Mapping[str, int]
 ) -> dict[str, bytes]:
-    """Return journals about processes of a run that are gone, without those that are ``known``.
+    """Return journals about ended processes of a run, except the ``known`` ones.
 
-    Only a process of this host and boot is known to be gone, and only if its journal was not
-    closed. The keys are file names.
+    Only processes of this host and boot are considered, and only if their journals were not closed.
+    The keys are file names.
     """
     evidence, found = Evidence(), dict[str, bytes]()
     for file in journals:
@@ -47,7 +47,7 @@ def observations_of(
                 continue
             if evidence.alive(header) is not False:
                 continue
-            last = reader.last_frame()  # what it wrote until it was gone
+            last = reader.last_frame()  # the last record before it ended
             if last is None or last.kind == Kind.CLOSE:
                 continue
             how = evidence.crash(header, last.t).reason

@@ -1,7 +1,7 @@
-"""Another root folder as a remote, such as one on a disk that several machines mount.
+"""Another root folder as a remote, for example on a shared disk.
 
-Journals are appended under a lock of the file (``flock``), at the offset that was compared with
-its size, and forced to disk before anybody is told.
+Journals are appended under a file lock (``flock``) after the offset was compared with the file
+size. Data is synced to disk before a call returns.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FOREVER: Final = frozenset(
 
 
 def root_of(uri: str) -> Path:
-    """Return the folder that ``file:///folder`` names, or raise `ArgumentError`."""
+    """Return the folder of a ``file:///folder`` URI, or raise `ArgumentError`."""
     parts = urlsplit(uri)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
@@ -59,7 +59,7 @@ def root_of(uri: str) -> Path:
 
 
 class FileRemote:
-    """Sends to another root; see `seamark.remote.protocol.Remote`."""
+    """Remote that stores runs below another root; see `seamark.remote.protocol.Remote`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -85,7 +85,7 @@ class FileRemote:
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
         """See `seamark.remote.protocol.Remote.send_gap`.
 
-        What will never be a frame is kept as zeros, which are none either.
+        The gap is filled with zero bytes, which are not valid frames either.
         """
         return self._append(run, journal, offset, bytes(length), is_gap=True)
 
@@ -104,7 +104,7 @@ class FileRemote:
                     msg = f"{journal}: {offset - known} bytes before {offset} are missing"
                     raise Gap(msg, known)
                 overlap = min(known - offset, len(data))
-                # Anything may be there already in the place of a gap: what was declared is kept.
+                # The stored bytes at a gap may differ from ours: they are kept.
                 if not is_gap and os.pread(fd, overlap, offset) != data[:overlap]:
                     msg = f"{journal}: other bytes are kept there from {offset} on"
                     raise Diverged(msg, known)
@@ -116,7 +116,7 @@ class FileRemote:
 
     @contextlib.contextmanager
     def _opened(self, folder: RunFolder, journal: str, offset: int) -> Iterator[int]:
-        """Open a journal; make it if the batch begins it."""
+        """Open a journal; create it if the batch starts at offset 0."""
         if not offset:
             folder.refuse_links()
             make_folder(folder.journal_dir)
@@ -127,8 +127,8 @@ class FileRemote:
                 except FileNotFoundError:
                     if offset:
                         raise
-                    # Another shipper may make it at the same time; until something is written it is
-                    # to readers a journal that has just begun.
+                    # Another process may create it at the same time. To readers, an empty file is a
+                    # journal that has just begun.
                     fd = os.open(journal, _FLAGS | os.O_CREAT, 0o666, dir_fd=above)
                     for path in (folder.journal_dir, folder.path, folder.path.parent):
                         sync_folder(path)
@@ -163,7 +163,7 @@ class FileRemote:
             try:
                 put_stream(folder, file, digest, size)
             finally:
-                with quietly(only=OSError):  # not empty: another process has something there
+                with quietly(only=OSError):  # not empty: in use by another process
                     folder.staging_dir.rmdir()
             sync_folder(folder.path)
 
@@ -185,7 +185,7 @@ class FileRemote:
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise errors of the file system as `Refused`, or `Unreachable` for now."""
+        """Translate `OSError` to `Refused`, or to `Unreachable` if it may be temporary."""
         try:
             yield
         except RemoteError:
@@ -199,16 +199,16 @@ class FileRemote:
 
 
 def _whole(path: Path, size: int) -> int:
-    """Return how far a journal has whole frames: a sender may have been killed in one."""
+    """Return the end of the last whole frame; a killed sender may leave a partial one."""
     with quietly(only=OSError), JournalReader(path) as reader:
         last = reader.last_frame()
         if last is not None and last.end <= size:
             return last.end
-    return 0  # all of it is compared with what is sent
+    return 0  # all of it is compared with the sent data
 
 
 def _write(fd: int, known: int, data: memoryview) -> None:
-    # All of it or, after an error, nothing: only whole frames are ever seen there.
+    # On an error, the file is truncated again, so that it contains only whole frames.
     try:
         write_all(fd, data)
     except OSError:

@@ -19,22 +19,22 @@ _PROJECT: Final = re.compile(r"[^/\s?#@]+/[^/\s?#@]+")
 
 
 def check_project(uri: str) -> None:
-    """Raise an error unless a project is named."""
+    """Raise an error unless the URI names a project."""
     if _PROJECT.fullmatch(uri.partition("://")[2]) is None:
         msg = f"remote: expected 'neptune://workspace/project', got {shown(uri)!r}"
         raise ArgumentError(msg)
 
 
 def token_to_show(given: str | None) -> str:
-    """Return the token that names a server of Neptune's protocol, and opens it.
+    """Return the API token to use; it contains the address of a server of Neptune's protocol.
 
-    The one that was given by ``api_token=`` may be meant for a Seamark server beside this one.
+    A token given as ``api_token=`` may belong to a Seamark server, and is skipped if it does.
 
     Raises:
-        ArgumentError: If there is none, or it may not be sent to where it says.
+        ArgumentError: If there is none, or it must not be sent to the address in it.
     """
     both = given, os.environ.get("NEPTUNE_API_TOKEN")
-    found = ["".join(one.split()) for one in both if one]  # it may have been pasted in lines
+    found = ["".join(one.split()) for one in both if one]  # pasted text may have line breaks
     token = next((one for one in found if address_in(one)), None)
     if token is None:
         got = "what was given names no server" if found else "got none"
@@ -56,7 +56,7 @@ def token_to_show(given: str | None) -> str:
 
 
 def address_in(token: str) -> str:
-    """Return the address that an API token of Neptune's names; empty if it is none."""
+    """Return the address in a Neptune API token; empty for other texts."""
     with contextlib.suppress(ValueError, TypeError):
         told = json.loads(base64.b64decode(token))
         found = told.get("api_url") or told.get("api_address") if isinstance(told, dict) else None

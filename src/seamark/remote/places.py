@@ -1,7 +1,7 @@
 """Remotes by the scheme of their URI; other packages can add schemes.
 
-A package provides a remote with an entry point of the group ``seamark.remotes``. The name of the
-entry point is the scheme, and its value a function ``(uri, token) -> Remote``::
+A package provides a remote by an entry point of the group ``seamark.remotes``. The name of the
+entry point is the scheme, its value a function ``(uri, token) -> Remote``::
 
     [project.entry-points."seamark.remotes"]
     s3 = "my_package:open_remote"
@@ -41,20 +41,20 @@ def shown(uri: str) -> str:
 
 
 def schemes() -> list[str]:
-    """Return the schemes of the remotes that are installed, sorted."""
+    """Return the schemes of the installed remotes, sorted."""
     return sorted({*_OWN, *(each.name for each in entry_points(group=GROUP))})
 
 
 def check_uri(uri: str) -> str:
-    """Return a URI if its form and scheme are those of an installed remote; nothing is asked."""
+    """Check that a URI belongs to an installed remote and return it; no request is sent."""
     canonical(uri)
     return uri
 
 
 def canonical(uri: str) -> str:
-    """Return the one form of a URI by which a place is known, however it was written.
+    """Return the canonical form of the URI of a remote.
 
-    Its form and scheme have to be those of an installed remote; nothing is asked.
+    The URI must belong to an installed remote. No request is sent.
     """
     found = _SCHEME.match(uri)
     if found is None:
@@ -84,9 +84,9 @@ def canonical(uri: str) -> str:
 
 
 def check_token(uri: str, token: str | None) -> None:
-    """Make sure that a place can be asked at all that nobody may ask without a token.
+    """Raise an error if a remote needs a token and there is none.
 
-    Servers of Seamark's own are asked without one too: their projects may be public.
+    Seamark servers need none, because their projects may be public.
     """
     if uri.lower().startswith("neptune://"):
         from seamark.remote.neptune import token_to_show
@@ -95,16 +95,16 @@ def check_token(uri: str, token: str | None) -> None:
 
 
 def open_remote(uri: str, token: str | None = None) -> Remote:
-    """Return the remote that a URI names; nothing is asked yet.
+    """Return the remote of a URI; no request is sent yet.
 
     Args:
         uri: Such as ``https://seamark.lab`` or ``file:///mnt/runs``.
-        token: To show there; None has the remote look for one.
+        token: Token to send; None makes the remote search for one.
 
     Raises:
-        ArgumentError: If there is no such remote, or it cannot take this URI.
+        ArgumentError: If there is no such remote, or the URI is invalid for it.
         MissingExtraError: If it needs a package that is not installed.
-        SeamarkError: If what a package brings for it cannot be used.
+        SeamarkError: If the entry point of a package cannot be used.
     """
     check_uri(uri)
     scheme = uri.partition("://")[0].lower()

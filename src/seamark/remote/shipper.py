@@ -1,8 +1,8 @@
 """Transfer of this process's records: one thread for each remote, for all runs.
 
-The thread reads journals as any other process would, so that a call that logs costs what it costs
-without it, and holds nothing that is not on disk. Nothing here raises into a training: what goes
-wrong is told in one line, and what was not sent is left for ``seamark sync``.
+The thread reads journals from disk as any other process would, so that it does not slow down calls
+that log, and holds no data that is not on disk. Errors never interrupt a training: they are logged
+in one line, and unsent data is left for ``seamark sync``.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ log = logging.getLogger("seamark")
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _MAX_ENDED: Final = 100
-"""Maximum number of ended runs whose positions are remembered, newest first."""
+"""Maximum number of ended runs whose positions are remembered."""
 EXIT_S: Final = 60.0
 """Time limit for sending the rest at the end of a run or process, in seconds."""
 SIGNAL_S: Final = 5.0
-"""Time limit for sending the rest after a signal, whose sender will not wait for long; seconds."""
+"""Time limit for sending the rest after a signal, in seconds; SIGKILL may follow soon."""
 LEAST_WAIT_S: Final = 1.0
 MOST_WAIT_S: Final = 10.0
 """Longest interval between checks for unsent data that a remote may request, in seconds."""
@@ -61,13 +61,13 @@ _AWAITED_BACK_OFF_S: Final = 3.0
 _REFUSED_S: Final = 600.0
 """Delay before refused data is sent again, in seconds."""
 _GIVEN_UP_S: Final = 1.0
-"""Time limit for a remote that was waited for in vain and is still unreachable, in seconds."""
+"""Time limit for a remote that already timed out and is still unreachable, in seconds."""
 _MANY_GAPS: Final = 3
 _MANY_FAILURES: Final = 6
 
 
 class Shipper:
-    """Sends the runs of this process to one remote, on a thread of its own, which opens it."""
+    """Sender of this process's runs to one remote, on its own thread, which opens the remote."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Shipper:
         self._told_away = self._gave_up = self._busy = False
         self._files = FileSender(partial(open_, uri, token), self._warn_files)
 
-    # ---------------------------------------------------------------- what is to be sent
+    # ---------------------------------------------------------------- runs to send
 
     def add(
         self,
@@ -107,8 +107,9 @@ class Shipper:
     ) -> None:
         """Send the journals of a writer from now on. Never raises.
 
-        `writer` is not kept alive by this. `by` is the object of the run that `rest` and `finish`
-        name, by default `writer`. With `earlier`, what ended processes have recorded is sent, too.
+        Only a weak reference to `writer` is held. `by` is the run object that is later passed to
+        `rest` and `finish`, by default `writer`. With `earlier`, records of ended processes are
+        sent, too.
         """
         with self._lock:
             shipment = self._shipments.get(key := _key(folder))
@@ -119,17 +120,17 @@ class Shipper:
         self.wake()
 
     def rest(self, folder: RunFolder, by: object) -> None:
-        """Send the rest of a run object that records nothing for now."""
+        """Send the rest of a run object that records nothing for a while."""
         if (shipment := self._shipments.get(_key(folder))) is not None:
             shipment.rest(by)
             self.wake()
 
     def finish(self, folder: RunFolder, by: object) -> None:
-        """Expect no more records of a run object; the rest is sent: `wait` for it.
+        """Expect no more records of a run object; use `wait` until the rest is sent.
 
-        Where this process has another object of the run, what that one writes goes on being sent.
+        Records of other objects of the same run are still sent.
         """
-        with self._lock:  # or one that begins just now would be forgotten
+        with self._lock:  # otherwise a run that begins just now could be lost
             if (shipment := self._shipments.get(_key(folder))) is None:
                 return
             shipment.finish(by)
@@ -151,14 +152,14 @@ class Shipper:
                 self._thread = thread
 
     def positions(self) -> dict[RunKey, int]:
-        """Return how many bytes of each run the remote keeps, as it has said last."""
+        """Return the number of stored bytes per run, as the remote last reported."""
         found = dict(self._ended)
         for one in list(self._shipments.values()):
             if one.position:
                 found[one.key] = max(one.position, found.get(one.key, 0))
         return found
 
-    # ---------------------------------------------------------------- waiting for it
+    # ---------------------------------------------------------------- waiting
 
     def wait(
         self,
@@ -166,9 +167,9 @@ class Shipper:
         folder: RunFolder | None = None,
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait until all records up to now, of one run or of all, were sent; return True if so.
+        """Wait until all current records of one or all runs are sent; return whether they are.
 
-        `show` is called from time to time with how many bytes are sent, and of how many.
+        `show` is called repeatedly with the number of sent bytes and the total.
         """
         waited = self._of(folder)
         for one in waited:
@@ -194,7 +195,7 @@ class Shipper:
                 if self._thread is not None and self._thread.is_alive():
                     with quietly(only=queue.Empty):
                         turn.get(timeout=min(0.25, until - now))
-                elif not self._turn():  # no thread can be started while an interpreter ends
+                elif not self._turn():  # no threads can start while the interpreter ends
                     time.sleep(0.05)
         finally:
             self._turns.remove(turn)
@@ -205,22 +206,22 @@ class Shipper:
         folder: RunFolder | None = None,
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait as `wait` does, but only briefly if that failed before; report unsent data."""
+        """Wait like `wait`, but only briefly if that failed before; warn about unsent data."""
         now = self._clock()
         if self._gave_up and self._failures:
             seconds = min(seconds, _GIVEN_UP_S)
         left, until = self._of(folder), now + seconds
         if all(one.given_up or one.is_refused(now) for one in left):
-            return not left  # a line has said so
+            return not left  # warned about already
         done = files = False
         try:
             done = self.wait(seconds, folder, show)
             files = not done or self._files.flush(max(0.0, until - self._clock()), folder)
-        finally:  # also where Ctrl-C ends the wait
+        finally:  # also if Ctrl-C ends the wait
             self._gave_up = not (done and files)
             if self._gave_up:
                 now = self._clock()
-                told = [one for one in left if one.is_refused(now)]  # in a line of its own
+                told = [one for one in left if one.is_refused(now)]  # warned about separately
                 rest = [one for one in left if one.left or one.unseen or not files]
                 self._warn_unsent([one for one in rest if one not in told])
         return not self._gave_up
@@ -250,7 +251,7 @@ class Shipper:
             more = False
             try:
                 more = self._turn()
-            except Exception:  # a fault of ours: training comes first
+            except Exception:  # a bug must not stop the training
                 log.debug("seamark: sending to %s failed", self.name, exc_info=True)
                 self._failed(None)
             for turn in list(self._turns):
@@ -271,7 +272,7 @@ class Shipper:
             for key, one in list(self._shipments.items()):
                 if one.finished and (one.over or not (one.left or one.unseen)):
                     if self._turns:
-                        continue  # somebody still asks for it
+                        continue  # a caller still waits for it
                     del self._shipments[key]
                     self._remember(key, one.position)
             if self._shipments or not self._wakes.empty():
@@ -284,13 +285,13 @@ class Shipper:
         return True
 
     def _remember(self, key: RunKey, position: int) -> None:
-        # Whoever reads the run next is to see its end.
+        # Later reads by this process must see the end of the run.
         ended = dict(self._ended)
         ended.pop(key, None)
         ended[key] = position
         while len(ended) > _MAX_ENDED:
             del ended[next(iter(ended))]
-        self._ended = ended  # as a whole: others read it without the lock
+        self._ended = ended  # replaced as a whole, because it is read without the lock
 
     def _turn(self) -> bool:
         now = self._clock()
@@ -303,7 +304,7 @@ class Shipper:
             if shipment.over or now < shipment.later:
                 continue
             if not self._try(shipment):
-                # Another run is the first next time: this one may be what the remote chokes on.
+                # Start with another run next time: this one may be the cause of the failure.
                 with self._lock:
                     self._shipments[shipment.key] = self._shipments.pop(shipment.key, shipment)
                 return False
@@ -324,7 +325,7 @@ class Shipper:
             )
         except Refused as error:
             self._refused(shipment, error)
-        except Exception as error:  # noqa: BLE001 - remotes may be somebody else's
+        except Exception as error:  # noqa: BLE001 - remotes may be third-party code
             shipment.forget()
             shipment.failures += 1
             shipment.later = self._clock() + self._pause(shipment.failures)
@@ -345,21 +346,21 @@ class Shipper:
             try:
                 kept = remote.journals(shipment.key)
             except Missing:
-                kept = {}  # or nobody may know: then sending says so
+                kept = {}  # or the user may not see it: then sending fails with the reason
             for tail in shipment.tails.values():
                 tail.place(kept.get(tail.name, 0))
             shipment.placed = asked = True
             shipment.position = max(shipment.position, sum(kept.values()))
         for tail in shipment.tails.values():
             asked = self._step(remote, shipment, tail) or asked
-        self._files.watch(shipment.folder)  # behind the journals that name them
-        if shipment.finished:  # before it was watched
+        self._files.watch(shipment.folder)  # after the journals that name them
+        if shipment.finished:  # finished before `watch`
             self._files.finish(shipment.folder)
         return asked
 
     def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
-        # What is wrong with a journal holds up no other. The result says whether the remote was
-        # asked and answered.
+        # An error of one journal does not delay others. The result is whether the remote answered a
+        # request.
         try:
             sent = tail.step(remote, shipment.key)
         except Gap as error:
@@ -377,7 +378,7 @@ class Shipper:
             self._warn_set_aside(tail, str(error))
         except RemoteError:
             raise
-        except OSError as error:  # it will be looked at again
+        except OSError as error:  # try again later
             tail.pass_over()
             log.debug("seamark: %s cannot be read: %s", tail.path, error)
             return False
@@ -396,7 +397,7 @@ class Shipper:
                 self._remote = self._open(self.uri, self._token)
         return self._remote
 
-    # ---------------------------------------------------------------- what goes wrong
+    # ---------------------------------------------------------------- errors
 
     def _warn_files(self, line: str) -> None:
         log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
@@ -413,7 +414,7 @@ class Shipper:
         if isinstance(error, Busy):
             pause = max(pause, error.wait_s * _chance.uniform(1.0, 1.1))
         self._back_at = self._clock() + pause
-        # What fails once is tried again at once; a person hears of the second time.
+        # The first failure is retried soon; warn about the second one.
         if self._failures > 1 and not self._told_away and error is not None:
             self._told_away = True
             log.warning(
@@ -452,16 +453,16 @@ def _key(folder: RunFolder) -> RunKey:
     return RunKey(folder.project, folder.run)
 
 
-# --------------------------------------------------------------------- those of this process
+# --------------------------------------------------------------------- shippers of this process
 
 _shippers: dict[tuple[str, str | None], Shipper] = {}
 _lock = threading.RLock()
 _edited: dict[str, dict[RunKey, int]] = {}
-"""Position of each run edited by a remote on behalf of this process, by address."""
+"""Position of each run that a remote edited for this process, by address of the remote."""
 
 
 def shipper_of(uri: str, token: str | None = None) -> Shipper:
-    """Return the shipper of this process for a canonical URI; makes it, but starts nothing."""
+    """Return the shipper for a canonical URI, created if needed but not started."""
     with _lock:
         if (uri, token) not in _shippers:
             _shippers[uri, token] = Shipper(uri, token)
@@ -479,9 +480,9 @@ def known(uri: str) -> list[Shipper]:
 
 
 def positions(uri: str) -> dict[RunKey, int]:
-    """Return how many bytes a remote keeps of each run that this process sends to it.
+    """Return the stored number of bytes for each run that this process sends to a remote.
 
-    A read that names them sees at least that much.
+    A read request with these positions sees at least these bytes.
     """
     found = dict(_edited.get(uri, {}))
     for shipper in known(uri):
@@ -491,7 +492,7 @@ def positions(uri: str) -> dict[RunKey, int]:
 
 
 def note_edit(uri: str, run: RunKey, position: int) -> None:
-    """Note where a remote's edit of a run can be read, so that later reads here see it."""
+    """Note the position of a remote's edit of a run, so that later reads here see it."""
     with _lock:
         edited = _edited.setdefault(uri, {})
         edited[run] = max(position, edited.pop(run, 0))
@@ -500,9 +501,9 @@ def note_edit(uri: str, run: RunKey, position: int) -> None:
 
 
 def flush(uri: str, seconds: float) -> bool:
-    """Wait until this process's records up to now were sent to a remote. Never raises.
+    """Wait until all current records of this process are sent to a remote. Never raises.
 
-    Return whether all of it was sent; True where this process sends nothing there.
+    Return whether all of them are sent; True if this process sends nothing to the remote.
     """
     until = time.monotonic() + seconds
     done = [each.wait(max(0.0, until - time.monotonic())) for each in known(uri)]
@@ -510,8 +511,8 @@ def flush(uri: str, seconds: float) -> bool:
 
 
 def _begin_child() -> None:
-    # Threads and what they send are the parent's.
-    global _lock  # noqa: PLW0603 - nobody will free the parent's
+    # Threads and their shipments belong to the parent.
+    global _lock  # noqa: PLW0603 - the parent's lock is never released here
     _lock = threading.RLock()
     _shippers.clear()
 

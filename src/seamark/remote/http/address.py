@@ -1,4 +1,4 @@
-"""Address of a server, and the tokens for servers that this machine keeps.
+"""Address of a server, and the tokens for servers stored on this machine.
 
 Tokens are in ``$XDG_CONFIG_HOME/seamark/credentials.json`` (``~/.config`` if that is not set),
 which only its owner can read::
@@ -43,7 +43,7 @@ API: Final = "/api/v1/"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a server; `prefix` is the path before the API, without a trailing slash."""
+    """Address of a server; `prefix` is the path before `API`, without a trailing slash."""
 
     scheme: str
     host: str
@@ -52,12 +52,13 @@ class Address:
 
     @classmethod
     def of(cls, uri: str, *, insecure: bool = False) -> Address:
-        """Return the address that a URI names; where the API is below it may stand behind it.
+        """Parse the address of a server; the path of the API may follow it.
 
         `insecure` allows ``http`` to other machines.
 
         Raises:
-            ArgumentError: If it is not one of ``https``, or of ``http`` on this machine.
+            ArgumentError: If it is neither an ``https`` address nor an ``http`` address of this
+                machine.
         """
         try:
             parts = urlsplit(uri.strip())
@@ -102,7 +103,7 @@ def shown(uri: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or number of a host is this machine, whatever a name server says."""
+    """Return whether a host name or IP address means this machine, without a DNS lookup."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -110,7 +111,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bind_words(host: str, port: int, error: OSError, taken: str) -> str:
-    """Return why nobody can listen at a port; ``taken`` says what to do if somebody else does."""
+    """Return the message for a port that cannot be bound; ``taken`` is used if it is in use."""
     if error.errno == errno.EADDRINUSE:
         return f"--port {port}: {taken}"
     if error.errno == errno.EACCES:
@@ -121,15 +122,16 @@ def bind_words(host: str, port: int, error: OSError, taken: str) -> str:
 
 
 def credentials_file() -> Path:
-    """Return where tokens are kept; the file may not be there."""
+    """Return the path of the file with the stored tokens; the file may not exist."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
     return Path(base) / "seamark" / "credentials.json"
 
 
 def token_of(address: str) -> str | None:
-    """Return the token that is shown to a server; None if there is none. Never raises.
+    """Return the token for a server; None if there is none. Never raises.
 
-    ``SEAMARK_API_TOKEN``, else what was kept for this very address, as `Address` writes it.
+    ``SEAMARK_API_TOKEN`` takes precedence over the token stored for this exact address, in the form
+    of ``str(Address)``.
     """
     if told := os.environ.get("SEAMARK_API_TOKEN", "").strip():
         return told
@@ -141,27 +143,27 @@ def token_of(address: str) -> str | None:
 
 
 def stored_servers() -> list[str]:
-    """Return the addresses of the servers for which a token is kept, sorted."""
+    """Return the addresses of the servers with a stored token, sorted."""
     with quietly(only=OSError):
         return sorted(_servers(_read()))
     return []
 
 
 def known_servers() -> list[str]:
-    """Return the addresses of servers that ``SEAMARK_REMOTE`` names, else those with a token."""
+    """Return the server addresses in ``SEAMARK_REMOTE``, else those with a stored token."""
     given = [each.strip() for each in os.environ.get("SEAMARK_REMOTE", "").split(",")]
     return [one for one in given if one.startswith(("https://", "http://"))] or stored_servers()
 
 
 def keep_token(address: str, token: str) -> None:
-    """Keep the token of a server, by its address as `Address` writes it."""
+    """Store the token of a server under its address, in the form of ``str(Address)``."""
     told = _read()
     told["servers"] = {**_servers(told), address: {"token": token}}
     _write(told)
 
 
 def forget_token(address: str) -> bool:
-    """Forget the token of a server; return whether there was one."""
+    """Delete the stored token of a server; return whether there was one."""
     told = _read()
     servers = dict(_servers(told))
     found = servers.pop(address, None) is not None
@@ -192,7 +194,7 @@ def _write(told: dict[str, Any]) -> None:
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(fd, "wb") as out:
-            os.fchmod(out.fileno(), 0o600)  # also of one that an earlier try has left
+            os.fchmod(out.fileno(), 0o600)  # also of a file left by an earlier attempt
             out.write(json.dumps(told, indent=1).encode())
             out.flush()
             os.fsync(out.fileno())

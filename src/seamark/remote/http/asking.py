@@ -1,4 +1,4 @@
-"""Questions to a server about folded runs, with its clock, its errors and its notices."""
+"""Read requests to a server, with caching and its clock, errors and notices."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ T = TypeVar("T")
 _SEND_S: Final = 2.0
 """Time limit of a read for sending the records of this process first, in seconds."""
 _BUSY_S: Final = 10.0
-"""Total time for which a read waits for a busy server, in seconds."""
+"""Total time limit of a read for waiting for a busy server, in seconds."""
 _KEPT: Final = 128
 _KEPT_BYTES: Final = 4 << 20
-"""Size up to which an answer is cached, so that the server may reply "unchanged"; bytes."""
+"""Maximum size of a cached answer, in bytes; the server may reply "unchanged" for these."""
 _MOST_POSITIONS: Final = 200
 _MOST_PARTS: Final = 10_000
 _NOW: Final = "Seamark-Now"
@@ -45,9 +45,9 @@ _MESSAGE: Final = 4000
 
 
 class Asking:
-    """Sends questions to one server; for any number of threads.
+    """Client for requests to one server; usable by any number of threads.
 
-    `behind` tells whether the last answer lacked something that was named as sent before.
+    `behind` is whether the last answer lacked records that were sent before the request.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -63,25 +63,25 @@ class Asking:
         return str(self.connection.address)
 
     def now_ns(self) -> int:
-        """Return the time by the clock of the server, nanoseconds since the Unix epoch."""
+        """Return the current time of the server's clock, in nanoseconds since the Unix epoch."""
         return time.time_ns() + self._ahead_ns
 
     def send_first(self, seconds: float = _SEND_S) -> bool:
-        """Wait a little until the server has the records of this process; return whether it has."""
+        """Wait until the server has the records of this process; return False on timeout."""
         return shipper.flush(self.where, seconds)
 
     def edited(self, run: RunKey, position: int) -> None:
-        """Make sure that later reads see an edit, by the position that the server returned."""
+        """Note the position of an edit, as returned by the server, so that later reads see it."""
         shipper.note_edit(self.where, run, position)
 
-    # ---------------------------------------------------------------- asking
+    # ---------------------------------------------------------------- requests
 
     def read(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Any:
-        """Return the answer to a question; see `parts`."""
+        """Return the answer to a read request; see `parts`."""
         return self.whole(verb, kind, question).answer
 
     def whole(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Told[Any]:
-        """Return the whole answer to a question, with its further fields; see `parts`."""
+        """Return the whole answer to a read request with its additional fields; see `parts`."""
         parts = self.parts(verb, kind, question)
         found = next(parts)
         if found.next is not None and not isinstance(found.answer, list):
@@ -92,11 +92,11 @@ class Asking:
         return found
 
     def parts(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Iterator[Told[Any]]:
-        """Yield the answer to a question in the parts in which it comes.
+        """Yield the answer to a read request in the parts that the server sends.
 
-        `verb` is one of `seamark.server.reads`, `kind` the type of the answer. `RemoteError` is
-        raised if the server cannot be asked; what it says of a question is a `QueryError`, an
-        `ArgumentError` or a `RunNotFoundError`.
+        `verb` is one of `seamark.server.reads`, `kind` the type of the answer. Raises `RemoteError`
+        if the request fails. Errors in the request itself raise `QueryError`, `ArgumentError` or
+        `RunNotFoundError`.
         """
         asked = question
         for _ in range(_MOST_PARTS):
@@ -119,7 +119,7 @@ class Asking:
         asked = {**question, "seen": known[0]} if known else question
         answer = self._send("POST", f"read/{verb}", asked, {"Accept": "application/msgpack"})
         found: Told[Any] = self._decoded(answer, kind)
-        if found.unchanged and known:  # decoded anew: whoever has the other may change it
+        if found.unchanged and known:  # decoded again, because callers may change the answer
             before: Told[Any] = unpack(known[1], Told[kind])
             return before
         if found.answer is UNSET:
@@ -133,7 +133,7 @@ class Asking:
         return found
 
     def send(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request for a change, and return the answer; see `read`."""
+        """Send a request for a change and return the answer; see `read`."""
         return self._send(method, path, body, {}).record()
 
     def _send(
@@ -207,7 +207,7 @@ def _legible(text: str) -> str:
 
 
 def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    """Return a member of an answer; raise `WireError` if it is missing or of another kind."""
+    """Return a member of an answer; raise `WireError` if it is missing or of another type."""
     value = found.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         msg = f"unexpected answer: expected {name} to be {kind.__name__}, got {value!r:.80}"

@@ -1,4 +1,4 @@
-"""The runs of a server: every verb of a catalog over HTTP."""
+"""Catalog of the runs on a server, over HTTP."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ __all__ = ["RemoteCatalog"]
 T = TypeVar("T")
 
 _ROWS: Final = 10_000
-"""Rows per answer."""
+"""Maximum number of rows per answer."""
 _REFS: Final = 10_000
 """Maximum number of runs named in one request."""
 _RELEASE_S: Final = 10.0
-"""Time limit for a server to receive all of a run before its claim is released, in seconds."""
+"""Time limit for sending a run before its claim is released, in seconds."""
 _SAMPLE: Final = 50
 _MAX_POINTS_EACH: Final = 8192
 """Maximum number of representative points per curve if an answer holds several."""
@@ -67,7 +67,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class RemoteCatalog:
-    """The runs that a server lets its asker read; see `seamark.reading.catalog.Catalog`."""
+    """Runs that the user may read on a server; see `seamark.reading.catalog.Catalog`."""
 
     def __init__(self, connection: Connection) -> None:
         self._asking = Asking(connection)
@@ -77,7 +77,7 @@ class RemoteCatalog:
 
     @classmethod
     def open(cls, uri: str, token: str | None = None) -> Self:
-        """Return the runs of a server; nothing is asked yet."""
+        """Return the runs of a server; no request is sent yet."""
         return cls(Connection(uri, token))
 
     @property
@@ -87,17 +87,17 @@ class RemoteCatalog:
 
     @property
     def now_ns(self) -> Callable[[], int]:
-        """Clock of the server, nanoseconds since the Unix epoch."""
+        """Clock of the server, in nanoseconds since the Unix epoch."""
         return self._asking.now_ns
 
     @property
     def behind(self) -> bool:
-        """Whether the last answer lacked something that was sent before it was asked for."""
+        """Whether the last answer lacked records that were sent before the request."""
         return self._asking.behind
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """Request all facts of a run but its points at once, for each run viewed in a block."""
+        """Make `view` request everything except points in one request, inside a block."""
         before, self._at_once = self._at_once, True
         try:
             yield
@@ -105,7 +105,7 @@ class RemoteCatalog:
             self._at_once = before
 
     def nearby_root(self) -> str | None:
-        """Return None: no other place is known."""
+        """Return None: no other storage is known."""
         return None
 
     def close(self) -> None:
@@ -157,7 +157,7 @@ class RemoteCatalog:
         return found
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
-        """Return (project, run id) of the runs that match, in order."""
+        """Return (project, run id) of the matching runs, in order."""
         more = {"limit": selection.limit, "counted": False}
         return self._ask("select", list[Ref], _question(selection, unknown) | more, unknown).answer
 
@@ -172,7 +172,7 @@ class RemoteCatalog:
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
-        """Return the runs that match with the columns that are asked for."""
+        """Return the matching runs with the requested columns."""
         question = _question(selection, unknown)
         if callable(columns):
             more = {"limit": selection.limit, "sample": _SAMPLE}
@@ -185,7 +185,7 @@ class RemoteCatalog:
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
-        """Return which paths the runs that match show, sorted."""
+        """Return the visible paths of the matching runs, sorted."""
         more = {"limit": selection.limit, "contains": contains}
         question = _question(selection, unknown) | more
         return self._ask("fields", list[RunField], question, unknown).answer
@@ -197,7 +197,7 @@ class RemoteCatalog:
         columns: Sequence[str] = (),
         unknown: Unknown = refuse,
     ) -> RunGroups:
-        """Return the runs that match in groups that show the same."""
+        """Return the matching runs, grouped by equal values."""
         more = {"limit": selection.limit, "by": list(by), "columns": list(columns)}
         question = _question(selection, unknown) | more
         found = self._ask("groups", list[RunGroup], question, unknown)
@@ -225,7 +225,7 @@ class RemoteCatalog:
                 return found
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
-        """Return which runs changed since a cursor."""
+        """Return the runs that changed since a cursor."""
         found: dict[Ref, ChangedRun] = {}
         question = {"cursor": cursor, "project": project or ""}
         for answer in self._asking.parts("changes", Changes, question):
@@ -236,11 +236,11 @@ class RemoteCatalog:
         return replace(news, runs=[] if news.reset else list(found.values()))
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return the lost records of runs, only for runs that have any."""
+        """Return the counts of lost records by run, for runs that lost any."""
         return self._of_runs("losses", dict[str, int], refs)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed that did."""
+        """Return the crash reasons of runs, by run."""
         return self._of_runs("crash_reasons", str, crashed)
 
     def _of_runs(self, verb: str, kind: Any, refs: Sequence[Ref]) -> dict[Ref, Any]:
@@ -260,7 +260,7 @@ class RemoteCatalog:
         points: int | None = None,
         unknown: Unknown | None = None,
     ) -> SeriesTable | CurveTable:
-        """Return the points of the float series that match, of these runs."""
+        """Return the points of the matching float series of these runs."""
         chosen = check_attempt(attempt)
         if points is not None:
             check_points(points)
@@ -298,11 +298,11 @@ class RemoteCatalog:
         attempt: Attempt = "latest",
         since: Mapping[Key, str] | None = None,
     ) -> list[RunCurve]:
-        """Return series of several runs as they are drawn; those without points are left out."""
+        """Return series of several runs, reduced for drawing, without empty ones."""
         wanted, found = look or Look(), list[RunCurve]()
         wanted.check()
         chosen, known = check_attempt(attempt), since or {}
-        if wanted.points > _MAX_POINTS_EACH:  # each by itself
+        if wanted.points > _MAX_POINTS_EACH:  # each in a separate request
             reader_of = partial(reader, self._asking)
             return curves_of_runs(refs, reader_of, paths, wanted, attempt, since)
         most = min(_SERIES, max(1, _SERIES_POINTS // wanted.points))
@@ -327,25 +327,23 @@ class RemoteCatalog:
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> dict[Ref, set[str]]:
-        """Return which float series runs show, of those that are meant."""
+        """Return the paths of selected float series by run, without runs that have none."""
         found = self._of_runs("series_paths", list[str], refs)
         meant = {ref: set(filter(is_meant, paths)) for ref, paths in found.items()}
         return {ref: paths for ref, paths in meant.items() if paths}
 
     def paths(self) -> list[str]:
-        """Return every path that a run has or had, sorted."""
+        """Return all current and former paths of all runs, sorted."""
         found: list[str] = self._asking.read("paths", list[str], {})
         return found
 
     # ------------------------------------------------------------------ one run
 
     def view(self, project: str, run: str) -> Reader:
-        """Return one run; `RunNotFoundError` if there is none that the user may read."""
+        """Return one run; `RunNotFoundError` if it does not exist or the user may not read it."""
         found = RemoteRun(self._asking, project, run)
         if (project, run) in self._there and not self._at_once:
-            return cast(
-                "Reader", found
-            )  # the server has told it; if it is gone since, each verb says so
+            return cast("Reader", found)  # if it was deleted since, its verbs raise
         try:
             found.keep_facts() if self._at_once else found.overview()
         except RunNotFoundError as error:
@@ -356,15 +354,15 @@ class RemoteCatalog:
         return cast("Reader", found)
 
     def fresh_view(self, project: str, run: str) -> Reader:
-        """Return one run as it is now; see `view`."""
+        """Return the current state of one run; see `view`."""
         self.refresh(project, run)
         return self.view(project, run)
 
     def edit(self, ref: Ref, changes: Mapping[str, Any]) -> None:
         """Change editable fields of a run.
 
-        `changes` has ``name``, ``description`` (with ``description_was``), ``add_tags``,
-        ``remove_tags`` and ``trashed``, as far as they change.
+        `changes` may have ``name``, ``description`` (with ``description_was``), ``add_tags``,
+        ``remove_tags`` and ``trashed``.
         """
         answer = self._asking.send("PATCH", "runs", {"refs": [ref], **changes})
         for one in part(answer, "runs", list):
@@ -376,9 +374,9 @@ class RemoteCatalog:
     def take_claim(
         self, refs: Sequence[Ref], claimant: Mapping[str, Any], *, groups: bool
     ) -> tuple[Ref, int] | None:
-        """Claim the first of some runs, or groups, that nobody has; None if there is none.
+        """Claim the first unclaimed one of some runs or groups; return None if all are claimed.
 
-        What was sent of it by then is seen by the reads that follow.
+        Later reads see all records of it that were sent before.
         """
         kind = "group" if groups else "run"
         body = {"refs": [list(ref) for ref in refs], "kind": kind, "claimant": claimant}
@@ -395,7 +393,7 @@ class RemoteCatalog:
         return part(self._asking.send("POST", "runs/claims/held", body), "held", bool)
 
     def release_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> None:
-        """Give a claim back, once the server has all that this process recorded."""
+        """Release a claim, after all records of this process were sent to the server."""
         if not self._asking.send_first(_RELEASE_S):
             msg = f"{self.where} does not have all recorded data yet"
             raise RemoteError(msg)
@@ -404,14 +402,14 @@ class RemoteCatalog:
         )
 
     def purge(self, ref: Ref) -> None:
-        """Delete a run for good; see `edit`."""
+        """Delete a run permanently."""
         self._asking.send("DELETE", run_path(RunKey(*ref)), {})
 
 
 def _rectangles(
     each: Sequence[tuple[Ref, str]], paths: int, most: int
 ) -> Iterator[Sequence[tuple[Ref, str]]]:
-    # The series of one question are some runs and some paths of each.
+    # One request has the same paths for each of its runs.
     if paths <= most:
         size = most // max(1, paths) * paths
         yield from (each[start : start + size] for start in range(0, len(each), max(1, size)))
@@ -441,8 +439,8 @@ def _plain(value: Any) -> Any:
 
 
 def _moments(query: str) -> dict[str, int]:
-    # Times are in microseconds since the Unix epoch. Which of them is compared with a time, and
-    # which is just a text, the server knows.
+    # Times are in microseconds since the Unix epoch. The server decides which texts are compared
+    # with times.
     found = {}
     for one in _TOKEN.finditer(query):
         text = next((group for group in one.groups() if group), "")
@@ -450,7 +448,7 @@ def _moments(query: str) -> dict[str, int]:
             moment = datetime.fromisoformat(text)
             if moment.tzinfo is None:
                 found[text] = (moment.astimezone() - _EPOCH) // timedelta(microseconds=1)
-        except (ValueError, OverflowError, OSError):  # no time, or too early or too late for a zone
+        except (ValueError, OverflowError, OSError):  # not a time, or out of range for a time zone
             continue
     return dict(list(found.items())[:_MOMENTS])
 
@@ -463,7 +461,7 @@ def _ref(one: Any) -> Ref:
 
 
 def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
-    # A column that one of the parts lacks is empty there.
+    # A column that is missing in one part is empty there.
     columns = list(dict.fromkeys([*first.columns, *second.columns]))
     empty = [None] * len(first.refs), [None] * len(second.refs)
     cells = {

@@ -1,6 +1,6 @@
 """HTTP connection to a server: sockets, compression and errors.
 
-A connection does not retry: the caller knows whether a retry is useful.
+A connection does not retry; the caller decides whether a retry is useful.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STALLED_S: Final = 30.0
 class _Http(HTTPConnection):
     def connect(self) -> None:
         super().connect()
-        if self.sock is not None:  # else a limit of 5 s would count for each piece on a slow link
+        if self.sock is not None:  # otherwise each piece on a slow link would have a limit of 5 s
             self.sock.settimeout(STALLED_S)
 
 
@@ -83,7 +83,7 @@ _AGAIN: Final = frozenset({408, 425, 500, 502, 504})
 _BUSY: Final = frozenset({429, 503})
 _PROXY: Final = frozenset({502, 504})
 OTHER_VERSION: Final = frozenset({"no-address", "method-not-allowed"})
-"""Error code of servers for unknown requests."""
+"""Error codes of servers for unknown requests."""
 _OFFSETS: Final[Mapping[str, type[Gap | Diverged]]] = {"gap": Gap, "diverged": Diverged}
 _REFUSALS: Final[Mapping[int, type[Refused]]] = {
     HTTPStatus.BAD_REQUEST: Unfit,
@@ -95,17 +95,17 @@ _REFUSALS: Final[Mapping[int, type[Refused]]] = {
 
 
 def run_path(run: RunKey, *more: str) -> str:
-    """Return where a server has a run, or something of it, below `API`; quoted."""
+    """Return the quoted path of a run, or of a part of it, below `API` on a server."""
     parts = (quote(run.project, safe="/"), *(quote(each, safe="") for each in (run.run, *more)))
     return "/".join(("runs", *parts))
 
 
-# --------------------------------------------------------------------- what it answers
+# --------------------------------------------------------------------- answers
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response of a server, whose header names may be in any case."""
+    """Response of a server; its header names are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -120,7 +120,7 @@ class Answer:
             raise RemoteError(msg) from None
 
     def record(self) -> dict[str, Any]:
-        """Return the object that the body is; `RemoteError` if it is none."""
+        """Return the body as a JSON object; `RemoteError` if it is not one."""
         found = self.json()
         if not isinstance(found, dict):
             msg = f"the server answered with {type(found).__name__}, where an object was expected"
@@ -129,15 +129,15 @@ class Answer:
 
 
 class Connection:
-    """Asks one server; for any number of threads, and again in a forked child.
+    """Connection to one server; usable by any number of threads and in forked children.
 
     Args:
         uri: ``https://host[:port][/prefix]``, or ``http://`` on this machine.
-        token: Shown with every question; None takes ``SEAMARK_API_TOKEN`` or what
-            `seamark login` has kept for this server. An empty one shows none.
-        answer_s: How long the server may be silent when it is to answer.
-        most: Bytes of the longest answer that `ask` takes, before and after it was inflated.
-        api: Address on the server below which everything is that is asked.
+        token: Token to send with each request. None uses ``SEAMARK_API_TOKEN`` or the token that
+            `seamark login` stored for this server; an empty text sends none.
+        answer_s: Time limit for silence while an answer is expected, in seconds.
+        most: Maximum size of an answer of `ask` in bytes, before and after decompression.
+        api: Path prefix of all requests on the server.
     """
 
     def __init__(
@@ -161,12 +161,12 @@ class Connection:
         return f"<seamark server {self.address}>"
 
     def close(self) -> None:
-        """Let go of the connections; harmless when called twice."""
+        """Close the connections; calling it twice is harmless."""
         pool, self._pool = self._pool, None
         if pool is not None and self._pid == os.getpid():
             pool.clear()
 
-    # ---------------------------------------------------------------- asking
+    # ---------------------------------------------------------------- requests
 
     def ask(
         self,
@@ -182,22 +182,22 @@ class Connection:
         """Send one request and return the answer.
 
         Args:
-            method: Of HTTP.
-            path: Below `API`, quoted; see `run_path`.
-            query: What follows the ``?``; None is left out.
-            body: What is sent.
-            headers: Beside the usual ones.
-            answer_s: In the place of the connection's own.
-            most: The same.
+            method: HTTP method.
+            path: Quoted path below `API`; see `run_path`.
+            query: Query parameters; those that are None are left out.
+            body: Body of the request.
+            headers: Additional headers.
+            answer_s: Time limit instead of the connection's, in seconds.
+            most: Maximum size of the answer instead of the connection's, in bytes.
 
         Raises:
-            Unreachable: If it could not be asked, or failed.
-            Busy: If it asks to be left alone for a while.
-            Refused: If it does not allow it, has no such thing (`Missing`) or purged the run
-                (`Purged`).
-            Gap: If bytes are missing there.
-            Diverged: If it keeps other bytes.
-            RemoteError: If it answers something that nobody asked for.
+            Unreachable: If the server cannot be reached or failed.
+            Busy: If the server requests a pause.
+            Refused: If the request is refused, the object does not exist (`Missing`) or the run was
+                purged (`Purged`).
+            Gap: If bytes are missing on the server.
+            Diverged: If the server stores other bytes.
+            RemoteError: If the answer is invalid.
         """
         with (
             self.open(
@@ -215,8 +215,8 @@ class Connection:
             return Answer(response.status, response.headers, data)
 
     def _body(self, response: Any, most: int) -> bytes:
-        # It is inflated here: some versions of urllib3 leave zstd as it came, and others inflate as
-        # much as comes, however long that gets.
+        # Decompress here: some versions of urllib3 do not decompress zstd, and others decompress
+        # without a size limit.
         until = time.monotonic() + self._answer_s + most / _MIN_BYTES_PER_S
         parts, size = [], 0
         while part := response.read1(_PIECE, decode_content=False):
@@ -242,7 +242,7 @@ class Connection:
         return RemoteError(f"{self.address} answered with more than {most} bytes")
 
     def send_json(self, method: str, path: str, value: Any, **more: Any) -> Answer:
-        """Ask with a JSON body; see `ask`."""
+        """Send a request with a JSON body; see `ask`."""
         headers = {"Content-Type": "application/json", **more.pop("headers", {})}
         return self.ask(method, path, body=json.dumps(value).encode(), headers=headers, **more)
 
@@ -257,9 +257,9 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         answer_s: float | None = None,
     ) -> Iterator[Any]:
-        """Ask once and give the response, whose body is read by the caller; see `ask`.
+        """Send a request and yield the response with its unread body; see `ask`.
 
-        Wrap reads of its body in `translate_errors`.
+        Wrap reads of the body in `translate_errors`.
         """
         url = f"{self.address.prefix}{self._api}{path}"
         if query:
@@ -272,8 +272,8 @@ class Connection:
             response = self._opened().request(
                 method,
                 self._url(url),
-                # In pieces: the time limit of a socket counts for each of them, and a slow link may
-                # take minutes for all.
+                # Send in pieces: the time limit of a socket applies to each of them, and a slow
+                # link may take minutes for all.
                 body=None if body is None else io.BytesIO(body),
                 headers=sent,
                 timeout=self._timeout(answer_s),
@@ -293,9 +293,9 @@ class Connection:
                 raise failure
             yield response
         finally:
-            # One whose body was not read to its end cannot be used again.
+            # A connection with an unread rest of a body cannot be reused.
             if response.closed or response.length_remaining == 0:
-                response.drain_conn()  # raises nothing of a broken connection
+                response.drain_conn()  # does not raise if the connection is broken
                 response.release_conn()
             else:
                 response.close()
@@ -321,14 +321,14 @@ class Connection:
         return Timeout(connect=CONNECT_S, read=self._answer_s if answer_s is None else answer_s)
 
     def _opened(self) -> Any:
-        # Connections of the process that this one was forked from are its own.
+        # Connections of a parent process must not be used after a fork.
         if self._pool is None or self._pid != os.getpid():
             self._pool, self._pid = _pool(self.address), os.getpid()
         return self._pool
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise what urllib3 and sockets raise as `Unreachable`."""
+        """Translate errors of urllib3 and sockets to `Unreachable`."""
         try:
             yield
         except RemoteError:
@@ -368,7 +368,7 @@ class Connection:
     def _strange(self, status: int) -> str:
         if status in _PROXY:
             return "something in front of the server answers, but does not reach it"
-        if not self._api:  # it speaks another protocol
+        if not self._api:  # server of another protocol
             return "no reason was given"
         if status in _BUSY or status == HTTPStatus.INTERNAL_SERVER_ERROR:
             return "not in the words of a Seamark server"
@@ -379,7 +379,7 @@ class Connection:
         return f"no Seamark server answers there; is it the right address{scheme}?"
 
     def _other_token(self) -> str:
-        if self._token:  # it was given for this: what is kept or set was not shown
+        if self._token:  # given explicitly: stored tokens and the variable were not used
             return "; who runs the server makes tokens with `seamark token create`"
         if self._token is None and os.environ.get("SEAMARK_API_TOKEN", "").strip():
             return "; SEAMARK_API_TOKEN is set, and is used before what `seamark login` keeps"

@@ -1,4 +1,4 @@
-"""Reads of a run on a server, and the contents of its files."""
+"""Reader of a run on a server and of the contents of its files."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ __all__ = ["RemoteContents", "RemoteRun", "add_parts", "joined", "reader"]
 
 
 _TRIES: Final = 5
-"""Number of times an interrupted download is resumed without receiving a byte."""
+"""Maximum number of consecutive attempts at a download that receive no byte."""
 _PIECE: Final = 1 << 16
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class RemoteContents:
-    """The files of a run on a server; see `seamark.reading.contents.Contents`."""
+    """Files of a run on a server; see `seamark.reading.contents.Contents`."""
 
     kind = "server"
 
@@ -54,7 +54,7 @@ class RemoteContents:
         return self._asking.where
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Return a very long text."""
+        """Return a long text, which is stored as a file."""
         sha256, size = str(record.get("sha256")), record.get("size")
         if not isinstance(size, int) or not 0 <= size <= MAX_TEXT_BYTES:
             msg = f"the text {sha256} has {size!r:.40} bytes, too many to read at once"
@@ -87,7 +87,7 @@ class RemoteContents:
         return write_parts(opened, file, target, path, name=name, verify=verify)
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
-        """Return the first bytes of a content that the server keeps."""
+        """Return the first bytes of a content on the server, at most ``most``."""
         wanted = min(size, most)
         if not wanted:
             return b""
@@ -96,11 +96,11 @@ class RemoteContents:
         return data
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Return False: unfinished files are only on the machine of their process."""
+        """Return False: unfinished files exist only on the machine of their process."""
         return False
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:
-        """Return the place of the content of a FILE record; ``pending`` if it is not sent yet."""
+        """Return ``reference``, ``kept`` or ``pending`` (not sent yet) for a FILE record."""
         if record.get("ref"):
             return "reference"
         digest = record.get("sha256")
@@ -109,7 +109,7 @@ class RemoteContents:
         return "kept" if self._exists(str(digest)) else "pending"
 
     def referred(self, record: Mapping[str, Any]) -> str:
-        """Return where a FILE record leads; empty if it is no reference."""
+        """Return the target of a FILE record that is a reference; otherwise an empty text."""
         return str(record.get("ref") or "")
 
     def stored_at(self, sha256: str) -> str:
@@ -117,7 +117,7 @@ class RemoteContents:
         return f"{self.where}/api/v1/{run_path(self._run, 'blobs', sha256)}"
 
     def shorter(self, name: str) -> str:
-        """Return the name of a file as it is."""
+        """Return the name of a file unchanged."""
         return name
 
     # ---------------------------------------------------------------- inside
@@ -152,7 +152,7 @@ class RemoteContents:
     def _rest(self, sha256: str, done: int) -> Iterator[bytes]:
         more = {"Range": f"bytes={done}-", "If-Range": f'"{sha256}"'} if done else {}
         with self._opened(sha256, more) as response:
-            if done and response.status != 206:  # noqa: PLR2004 - not the rest alone
+            if done and response.status != 206:  # noqa: PLR2004 - partial content
                 msg = f"{self.where} cannot resume an interrupted download"
                 raise RemoteError(msg)
             yield from response.stream(_PIECE, decode_content=False)
@@ -205,15 +205,15 @@ _OF_OVERVIEW: Final = frozenset({"state", "reason", "signal", "traceback"})
 
 
 def reader(asking: Asking, project: str, run: str) -> Reader:
-    """Return the reader of a run on a server; nothing is asked yet."""
+    """Return the reader of a run on a server; no request is sent yet."""
     return cast("Reader", RemoteRun(asking, project, run))
 
 
 class RemoteRun:
-    """Run as a server has it; see `seamark.reading.reader.Reader`.
+    """Run on a server; see `seamark.reading.reader.Reader`.
 
-    What is not defined here asks the question of its name. Answers are cached: a view shows the run
-    at one moment, and a new one at a later moment. `name` is the run id.
+    Verbs that are not defined here send the read request of their name. Answers are cached: a
+    reader shows the run at one moment, a new reader at a later moment. `name` is the run id.
     """
 
     def __init__(self, asking: Asking, project: str, run: str) -> None:
@@ -249,39 +249,39 @@ class RemoteRun:
 
     @property
     def now_ns(self) -> int:
-        """Time by the clock of the server, nanoseconds since the Unix epoch."""
+        """Current time of the server's clock, in nanoseconds since the Unix epoch."""
         return self._asking.now_ns()
 
-    # ------------------------------------------------------------------ the whole
+    # ------------------------------------------------------------------ state of the run
 
     def overview(self) -> Overview:
-        """Return how the run is doing; `RunNotFoundError` if it is not there."""
+        """Return the state of the run; `RunNotFoundError` if it does not exist."""
         found: Overview = self._once("overview", Overview)
         return found
 
     def keep_facts(self) -> None:
-        """Request all facts but points at once, so that they are of one moment."""
+        """Request everything except points in one request, so that it is of one moment."""
         facts: Facts = self._ask("facts", Facts)
         self._known.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
 
     def crash(self) -> Crash | None:
-        """Return how the process ended that trained the run; None unless the run crashed."""
+        """Return the end of the training process; None unless the run crashed."""
         return self.overview().crash
 
     def has_failed(self) -> bool:
-        """Return whether a process that spoke for the run noted that it failed."""
+        """Return whether an owning process recorded a failure of the run."""
         return self.overview().failed
 
     def problems(self) -> dict[str, Any]:
-        """Return the problems of the run, by name; only those that are not empty."""
+        """Return the non-empty problems of the run, by name."""
         return self.overview().troubles
 
     def ranks(self) -> list[Any]:
-        """Return how each rank that takes part in the run is doing, by rank."""
+        """Return the state of each rank of the run, by rank."""
         return list(self._once("ranks", _VERBS["ranks"].answer))
 
     def journals(self) -> list[Any]:
-        """Return the facts about every journal, sorted by writer."""
+        """Return a description of each journal, sorted by writer."""
         return list(self._once("journals", _VERBS["journals"].answer))
 
     # ------------------------------------------------------------------ attributes
@@ -301,7 +301,7 @@ class RemoteRun:
         return found
 
     def series_paths(self) -> list[str]:
-        """Return the paths that show a float series, sorted."""
+        """Return the paths of the float series, sorted."""
         return [path for path, family in self.families().items() if family == _FLOATS]
 
     def families(self) -> dict[str, str]:
@@ -335,7 +335,7 @@ class RemoteRun:
         """Return the points of several float series."""
         check_attempt(attempt)
         wanted = list(dict.fromkeys(paths))
-        # A server finds the begin of the last few points; of very many, all are asked for.
+        # A server finds the last few points quickly; for a large limit, request all points.
         last = limit if limit is not None and limit <= _MOST_LAST else None
         parts: dict[Key, list[Points]] = {}
         for some in _in_parts(wanted):
@@ -349,7 +349,7 @@ class RemoteRun:
         return {path: found[path] if limit is None else found[path][-limit:] for path in wanted}
 
     def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
-        """Return a float series in parts, for drawing."""
+        """Return a float series reduced to representative points, for drawing."""
         asked = {"path": path, "points": check_points(points), "attempt": check_attempt(attempt)}
         found: Curve = self._ask("curve", Curve, **asked)
         return found
@@ -357,7 +357,7 @@ class RemoteRun:
     def drawing(
         self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
     ) -> Drawing:
-        """Return a float series along an axis of choice, for drawing."""
+        """Return a float series along a chosen axis, for drawing."""
         wanted = look or Look()
         wanted.check()
         asked = {"path": path, "look": wanted, "attempt": check_attempt(attempt), "since": since}
@@ -378,10 +378,10 @@ def _in_parts(paths: list[str]) -> list[list[str]]:
 
 
 def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: str) -> None:
-    """Add parts of series to those that came before; one that begins again replaces them.
+    """Add parts of series to the earlier parts; a part that begins again replaces them.
 
-    `kind` is ``"points"`` or ``"curve"``. A part without any, or without those before, is a
-    `WireError`.
+    `kind` is ``"points"`` or ``"curve"``. Raises `WireError` for a part without content or without
+    the earlier parts.
     """
     for part in parts:
         some = getattr(part, kind)
@@ -394,7 +394,7 @@ def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: st
 
 
 def joined(some: list[Points]) -> Points:
-    """Return parts of a series as one."""
+    """Concatenate parts of a series."""
     import numpy as np
 
     if len(some) == 1:

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["HttpRemote", "open_remote"]
 
 PART_BYTES: Final = 8 << 20
-"""Size of the parts in which a file is sent, in bytes."""
+"""Size of the parts of a file upload, in bytes."""
 _MOST_WAIT_S: Final = 60.0
 _MAX_ANSWER: Final = 4 << 20
 """Maximum size of an answer to sent data, in bytes: counts, names of journals and files. It is read
 by the training process, whose memory a server must not fill."""
 _MAX_OPENING: Final = 64 << 20
-"""Maximum size of an answer about the state of a run, which names all of its paths; bytes."""
+"""Maximum size of an answer about the state of a run, which has all its paths; bytes."""
 _MAX_BATCH: Final = 24 << 20
 """Maximum size of an answer with journal frames, in bytes: 4 MiB, and a single frame of 16 MiB."""
 _READ_S: Final = 10.0
@@ -44,7 +44,7 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class HttpRemote:
-    """Sends to a Seamark server; see `seamark.remote.protocol.Remote`."""
+    """Remote on a Seamark server; see `seamark.remote.protocol.Remote`."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -142,7 +142,7 @@ class HttpRemote:
 
     def opening(self, run: RunKey, seconds: float) -> RemoteRun:
         """See `seamark.remote.protocol.KeepsJournals.opening`."""
-        # As much as is kept now has to be folded: a machine may have been replaced a second ago.
+        # Wait until all stored data is folded: another machine may have sent it a second ago.
         kept = self.connection.ask("GET", run_path(run, "journals"), answer_s=seconds).record()
         name, position = quote(f"{run.project}/{run.run}", safe=""), kept.get("position")
         headers = {"Seamark-Position": f"{name}={position}"} if _is_count(position) else {}
@@ -169,7 +169,7 @@ class HttpRemote:
             raise RemoteError(msg)
         return RemoteRun(**{one.name: getattr(told, one.name) for one in fields(Opening)})
 
-    # ---------------------------------------------------------------- who goes on
+    # ---------------------------------------------------------------- new runs
 
     def arrive(
         self,
@@ -208,8 +208,8 @@ class HttpRemote:
 
 
 def open_remote(uri: str, token: str | None) -> HttpRemote:
-    """Return a Seamark server as a remote; nothing is asked yet."""
-    # Now: a thread that opens a remote holds off forks meanwhile, as for every import.
+    """Return a Seamark server as a remote; no request is sent yet."""
+    # Import now: the thread that opens a remote blocks forks during this call.
     import zstandard  # noqa: F401
 
     import seamark.remote.http.connection  # noqa: F401

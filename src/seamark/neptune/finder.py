@@ -1,4 +1,4 @@
-"""Finder that imports Seamark's modules as ``neptune`` and its submodules."""
+"""Import hook that provides Seamark's modules as ``neptune`` and its submodules."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ __all__ = ["Finder", "install"]
 
 
 VERSION: Final = "1.14.0"
-"""Version of Neptune's client whose names and arguments Seamark provides."""
+"""Version of Neptune's client that Seamark's names and arguments follow."""
 _NAMES: Final = ("neptune", "neptune-client")
 
 
 class Packaged(Distribution):
-    """Metadata of ``neptune``, or its older name ``neptune-client``, as a package."""
+    """Package metadata of ``neptune``, also under its older name ``neptune-client``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     @classmethod
     def called(cls, name: str | None) -> Packaged | None:
-        """Return the package of a name; None for others, and where all packages are listed.
+        """Return the package of a name; None for other names and for listings of all packages.
 
-        A list of what is installed does not hold it: nobody installed it.
+        It is not listed among the installed packages, because it is not installed.
         """
         normal = re.sub(r"[-_.]+", "-", name or "").lower()
         return cls(normal) if normal in _NAMES else None
 
     def read_text(self, filename: str) -> str | None:
-        """Return the metadata, which are the only file that there is."""
+        """Return the metadata, which is the only file."""
         if filename != "METADATA":
             return None
         return f"Metadata-Version: 2.1\nName: {self._name}\nVersion: {VERSION}\n"
 
     def locate_file(self, path: str | os.PathLike[str]) -> Path:
-        """Return where a file would lie."""
+        """Return the path that a file would have."""
         return Path(__file__).parent / path
 
 
 _NAME: Final = "NeptuneLogger"
 _PACKAGES: Final = ("lightning.pytorch.loggers", "pytorch_lightning.loggers")
 LOGGERS: Final = frozenset({*_PACKAGES, *(f"{each}.neptune" for each in _PACKAGES)})
-"""Modules in which scripts look for the logger."""
+"""Modules from which scripts import the logger."""
 
 
 def replace_stub(module: ModuleType) -> None:
-    """Make a module of Lightning provide Seamark's logger where it has none of its own.
+    """Add Seamark's logger to a module of Lightning that has no logger for Neptune.
 
-    A logger that Lightning has itself (up to 2.6.1) stays: it works with what it imports.
+    Lightning's own logger (up to 2.6.1) is not replaced: it works with the imported modules.
     """
     own = module.__dict__.get(_NAME)
     if own is not None and hasattr(own, "log_metrics"):
@@ -69,7 +69,7 @@ def replace_stub(module: ModuleType) -> None:
     otherwise = module.__dict__.get("__getattr__")
 
     def find(name: str) -> Any:
-        if name == _NAME:  # not before it is asked for: ours imports Lightning
+        if name == _NAME:  # only on access: Seamark's logger imports Lightning
             return getattr(import_module("seamark.lightning"), _NAME)
         if otherwise is not None:
             return otherwise(name)
@@ -95,8 +95,7 @@ _REPLACED_MODULES: Final = {
     "types.sets": "seamark.types",
     "types.value_copy": "seamark.types",
 }
-"""Modules of the client that Seamark lacks, with the modules that hold their names; submodules
-included."""
+"""Substitutes for modules of the client that Seamark does not have, and for their submodules."""
 _INTEGRATIONS: Final = "integrations."
 _LIGHTNING: Final = ("pytorch_lightning", "lightning")
 _NAMED_OTHERWISE: Final = {"neptune_kedro": "kedro_neptune"}
@@ -106,18 +105,17 @@ _NAMED_OTHERWISE: Final = {"neptune_kedro": "kedro_neptune"}
 def install() -> None:
     """Make later imports of ``neptune`` in this process return Seamark's modules.
 
-    ``neptune``, ``neptune.new`` and their submodules are Seamark's modules then, so that
-    integrations which import ``neptune`` themselves work as they are, and
-    ``isinstance(run, neptune.Run)`` holds. Calling it twice does nothing more. Where a release of
-    Lightning has no logger for Neptune any more, its ``loggers.NeptuneLogger`` is
-    ``seamark.lightning.NeptuneLogger``.
+    ``neptune``, ``neptune.new`` and their submodules are then Seamark's modules, so that
+    integrations that import ``neptune`` work unchanged and ``isinstance(run, neptune.Run)`` is
+    true. A second call has no effect. In releases of Lightning without a logger for Neptune,
+    ``loggers.NeptuneLogger`` is ``seamark.lightning.NeptuneLogger``.
 
-    Processes that this one starts are not touched, unless they run the same lines;
-    ``python -m seamark.neptune`` is for those.
+    Child processes are not affected unless they call it themselves; use ``python -m
+    seamark.neptune`` to include them.
 
     Raises:
-        LoadedAlreadyError: If the package ``neptune`` has been imported already; nothing is
-            changed then.
+        LoadedAlreadyError: If the package ``neptune`` has been imported already. Nothing is changed
+            in this case.
 
     Example:
         ::
@@ -144,7 +142,7 @@ def install() -> None:
 
 
 class Finder(MetaPathFinder):
-    """Finds the client's modules below a name, such as ``neptune``."""
+    """Finder of the client's modules below a name, such as ``neptune``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -155,7 +153,7 @@ class Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return the spec of a module of the client, or None for all others."""
+        """Return the spec of a module of the client; None for other modules."""
         if not f"{fullname}.".startswith(f"{self._name}."):
             return None
         rest = fullname[len(self._name) + 1 :]
@@ -169,8 +167,8 @@ class Finder(MetaPathFinder):
 def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
     """Return a substitute for a module of the client outside this package; None for others.
 
-    `rest` is its name below ``neptune``. Raises `ModuleNotFoundError` for an integration, with what
-    to do.
+    `rest` is its name below ``neptune``. Raises `ModuleNotFoundError` for an integration; the
+    message says what to do.
     """
     space, _, name = rest.rpartition(".")
     if space == "integrations" and name.isidentifier():
@@ -220,7 +218,7 @@ def _same(rest: str) -> str | None:
     name = f"{_OURS}.{rest}"
     try:
         return name if find_spec(name) is not None else None
-    except ModuleNotFoundError:  # what is above it is no module of ours
+    except ModuleNotFoundError:  # its parent is not a module of Seamark
         return None
 
 
@@ -233,7 +231,7 @@ def _alias_spec(rest: str, fullname: str) -> ModuleSpec | None:
 
 def _stood_in(rest: str) -> str | None:
     above = rest
-    while above:  # of two that fit, the longer one says more
+    while above:  # the longest matching name first
         if above in _REPLACED_MODULES:
             return _REPLACED_MODULES[above]
         above = above.rpartition(".")[0]
@@ -255,10 +253,10 @@ class _Same(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import has written its own spec into the module.
+        # The import has replaced the spec of the module.
         module.__spec__ = self._spec
         if not hasattr(module, "__path__"):
-            module.__path__ = []  # where the client has a package
+            module.__path__ = []  # it may be a package in the client
 
 
 class _AliasLoader(Loader):
@@ -274,7 +272,7 @@ class _AliasLoader(Loader):
         module.__dict__["__all__"] = [*public]
 
         def look_up(name: str) -> Any:
-            if name.startswith("__") and name not in public:  # about the module itself
+            if name.startswith("__") and name not in public:  # attributes of the module itself
                 msg = f"module {module.__name__!r} has no attribute {name!r}"
                 raise AttributeError(msg)
             return getattr(names, name)

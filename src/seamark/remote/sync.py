@@ -274,9 +274,7 @@ def sync_run(
         return done
     patience = patience or Patience()
     try:
-        for file in sorted(
-            folder.journals(), key=_first_record_ns
-        ):  # a later journal may undo an earlier one
+        for file in sorted(folder.journals(), key=_first_record_ns):  # later ones may undo earlier
             if file.path.name in left.journals:
                 known = left.known.get(file.path.name, 0)
                 _send_journal(done, left.key, file, known, remote, progress, patience)
@@ -319,9 +317,7 @@ def _send_journal(
     while True:
         try:
             sent = patience.ask(lambda: tail.step(remote, key))
-        except (
-            Gap
-        ) as error:  # the remote has fewer bytes than reported, or another sender was faster
+        except Gap as error:  # fewer bytes than reported are stored, or another sender was faster
             if tail.gaps <= _TRIES:
                 continue
             done.problems.append(f"{tail.name} is set aside: {error}")

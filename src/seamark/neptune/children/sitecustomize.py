@@ -1,6 +1,6 @@
-"""Executed by Python at the start of a process below ``python -m seamark.neptune``.
+"""Startup code of the child processes of ``python -m seamark.neptune``.
 
-It stands before the one of this name that the environment may have, and executes it, too.
+It precedes an existing ``sitecustomize`` of the environment, and executes it, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def _install() -> None:
-    with contextlib.suppress(ImportError):  # another interpreter, which has no Seamark
+    with contextlib.suppress(ImportError):  # another interpreter, without Seamark
         from seamark.neptune import install
 
         install()

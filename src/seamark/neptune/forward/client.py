@@ -1,8 +1,7 @@
-"""Requests of Neptune's protocol, and the interpretation of their answers.
+"""Requests of Neptune's protocol and interpretation of their answers.
 
-A server describes the addresses of its operations in Swagger documents. A batch is sent once: the
-caller of a request whose answer was lost looks at the server's state before it sends anything
-again.
+A server describes the addresses of its operations in Swagger documents. A batch is sent once. If
+its answer is lost, the caller reads the server's state before it sends anything again.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ __all__ = ["Client", "Seen"]
 
 _ANSWER_S: Final = 60.0
 _PAGE: Final = 1000
-"""Maximum number of points per answer; a server need not give more."""
+"""Maximum number of points per answer; servers may return fewer."""
 _CLIENT: Final = "1.14.0"
-"""Version of the package neptune that these requests follow."""
+"""Version of the package ``neptune`` that these requests follow."""
 _METHODS: Final = frozenset({"delete", "get", "patch", "post", "put"})
 _PART: Final = 5 << 20
 _PART_LIMITS: Final = 1000
-"""Size and number of the parts of an upload, unless the server has other limits."""
+"""Default maximum number of parts of an upload."""
 _MAX_PART_BYTES: Final = 64 << 20
-"""Maximum size of a part, held in the memory of the training; bytes."""
+"""Maximum size of a part, which the training process holds in memory; bytes."""
 
 
 class Seen(NamedTuple):
-    """An attribute as it is there; `kind` is the protocol's, such as ``"floatSeries"``."""
+    """Attribute on the server; `kind` is the protocol's type, such as ``"floatSeries"``."""
 
     kind: str
     last_step: float | None = None
@@ -53,10 +52,10 @@ class Seen(NamedTuple):
 
 
 class Client:
-    """Client of one project of a server, for any thread; sends no request before it is used.
+    """Client of one project of a server, usable by any thread.
 
-    Each request may raise `RemoteError`, or any other exception if an answer has another form than
-    the protocol's.
+    Creating it sends no request. Each method may raise `RemoteError`, or any other exception if an
+    answer violates the protocol.
     """
 
     def __init__(self, project: str, token: str) -> None:
@@ -77,7 +76,7 @@ class Client:
             self._access = self._send("exchangeApiToken")["accessToken"]
 
     def _learn(self, document: dict[str, Any]) -> None:
-        # Parameters are optional there, and may stand at an address for all its methods.
+        # Parameters are optional in Swagger, and may be given per address for all its methods.
         base = (document.get("basePath") or "").rstrip("/")
         for path, methods in document["paths"].items():
             for method, one in methods.items():
@@ -85,7 +84,7 @@ class Client:
                     continue
                 places = {}
                 for each in [*methods.get("parameters", []), *one.get("parameters", [])]:
-                    if "name" in each:  # else it refers to a common one, such as a header
+                    if "name" in each:  # otherwise a reference, as to a header
                         places[each["name"]] = each["in"]
                 self._operations[one["operationId"]] = (method.upper(), base + path, places)
 
@@ -120,20 +119,20 @@ class Client:
                 except Refused as error:
                     if is_last or error.status != HTTPStatus.UNAUTHORIZED:
                         raise
-                    self._access = ""  # it has expired, and nothing was done
+                    self._access = ""  # the token has expired; the request had no effect
         raise AssertionError  # the last try returns or raises
 
     # ---------------------------------------------------------------- runs
 
     def create(self, custom_id: str) -> str:
-        """Return the id of the run that has a custom id; it is made where there is none."""
+        """Return the id of the run with a custom id; create the run if it does not exist."""
         project = self._request("getProject", Missing, projectIdentifier=self.name)["id"]
         parents = {"projectIdentifier": project, "parentId": project}
         new = {**parents, "type": "run", "cliVersion": _CLIENT, "customId": custom_id}
         return str(self._request("createExperiment", Missing, experimentCreationParams=new)["id"])
 
     def ask(self, verb: str, container: str, **given: Any) -> Any:
-        """Return the answer to a request about a run; `Purged` if it is not there any more."""
+        """Return the answer to a request about a run; raise `Purged` if it no longer exists."""
         return self._request(verb, Purged, experimentId=container, **given)
 
     def attributes(self, container: str) -> dict[str, Seen]:
@@ -142,7 +141,7 @@ class Client:
         return {one["name"]: _seen(one) for one in told}
 
     def execute(self, container: str, operations: list[dict[str, Any]]) -> list[str]:
-        """Execute operations in a request that is sent once; return the failures."""
+        """Execute operations in one request without retries; return the error messages."""
         return _errors(self.ask("executeOperations", container, operations=operations))
 
     def tail(
@@ -163,7 +162,7 @@ class Client:
         return [(one["step"], int(one["timestampMillis"]), one["value"]) for one in found]
 
     def upload(self, container: str, path: str, name: str, ext: str, file: BinaryIO) -> list[str]:
-        """Replace a file, or with a `name` a member of a set of files. Returns the errors."""
+        """Replace a file, or the member `name` of a file set; return the error messages."""
         self._sign_in()
         size, verb = file.seek(0, os.SEEK_END), "fileSetFile" if name else "fileAtom"
         file.seek(0)
@@ -187,18 +186,18 @@ class Client:
                 "uploadPartIdx": index,
                 **target,
             }
-            # The server may have forgotten the upload: then it is begun again.
+            # If the server has forgotten the upload, the caller restarts it.
             if errors := _errors(self._request(f"{verb}Part", Unreachable, body=part, **given)):
                 return errors
         return _errors(self._request(f"{verb}Finish", Unreachable, **target))
 
-    # ---------------------------------------------------------------- what goes wrong
+    # ---------------------------------------------------------------- errors
 
     @contextlib.contextmanager
     def _translate_errors(self, gone: type[RemoteError]) -> Iterator[None]:
         try:
             yield
-        except (Refused, Gap, Diverged) as error:  # the latter two are no words of the protocol
+        except (Refused, Gap, Diverged) as error:  # the protocol has no equivalent of the last two
             raise self._failure(error, gone) from error
 
     def _failure(self, error: RemoteError, gone: type[RemoteError]) -> RemoteError:
@@ -220,7 +219,7 @@ def _decoded(answer: Answer) -> Any:
 
 
 def _plain(told: object) -> str:
-    # Without what would control the terminal of whoever reads it.
+    # Without control characters, which could affect the terminal of the user.
     return "".join(each if each.isprintable() else " " for each in str(told))[:300]
 
 

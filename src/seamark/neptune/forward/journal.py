@@ -1,6 +1,6 @@
-"""Translation of a journal to operations of Neptune's protocol, and the files that it names.
+"""Translation of a journal and its files to operations of Neptune's protocol.
 
-Values that have no exact form in the protocol are counted by kind.
+Values without an exact equivalent in the protocol are counted by kind.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = ["START", "Item", "Journal", "Shared", "assigned"]
 
 
 Place = tuple[int, int]
-"""A place in a journal: offset of a frame in bytes, and number of one of its items."""
+"""Position in a journal: offset of a frame in bytes, and number of one of its items."""
 START: Final = (FILE_HEADER_BYTES, 0)
 
 _DAMAGED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of unreadable data; other errors are bugs."""
 _RECORDS: Final = frozenset({Kind.HEADER, Kind.OP, Kind.TEXT, Kind.HISTOGRAM})
 _LAST: Final = frozenset({"atom", "file", "header", "own", "state"})
-"""Items of which only the latest counts."""
+"""Kinds of items of which only the latest per path is valid."""
 _POINTS: Final = frozenset({"number", "text", "histogram", "image"})
 _BELOW_SYS: Final = "monitoring/seamark/"
 _SETTABLE: Final = frozenset(
@@ -65,9 +65,9 @@ class Item(NamedTuple):
     """Recorded item: a point of a series, a value, a header or an op.
 
     `what` is ``"number"``, ``"text"``, ``"histogram"`` or ``"image"`` (a point of a series),
-    ``"atom"``, ``"header"``, or the name of an op; of a file to be sent, its name in a set of files
-    or nothing. `value` is the number, text or file; type and value of an atom; the record of an op.
-    `t` is in ns since the Unix epoch: the caller's own where one was given.
+    ``"atom"``, ``"header"``, or the name of an op. For a file to send, it is its name in a file
+    set, or empty. `value` is the number, text or file; type and value of an atom; or the record of
+    an op. `t` is the time given by the user, else that of the record, in ns since the Unix epoch.
     """
 
     place: Place
@@ -79,7 +79,7 @@ class Item(NamedTuple):
 
 
 def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int) -> Iterator[Item]:
-    # The same frame always gives the same items in the same order, whatever surrounds it.
+    # The items of a frame and their order must not depend on the frames around it.
     decoded = decode(block, names, wanted, stop)
     found: list[tuple[int, str, str, Any, float, int]] = []
     for batch in decoded.batches:
@@ -104,7 +104,7 @@ def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int)
 
 
 def _recorded(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float, int]]:
-    # Unreadable ones are left out, as by every reader.
+    # Unreadable records are left out, as by all readers.
     record = decode_json(payload)
     record = legible(record) if b"\\u" in payload else record
     _, kind, _, _, t, _ = raw
@@ -124,18 +124,18 @@ def _recorded(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float,
 
 
 def assigned(path: str, kind: str, value: Any) -> dict[str, Any]:
-    """Return the operation that assigns a single value; a datetime is in ms."""
+    """Return the operation that assigns a single value; datetimes are in ms."""
     name = "valueMilliseconds" if kind == "datetime" else "value"
     return {"path": path, f"assign{kind.capitalize()}": {name: value}}
 
 
 class Shared:
-    """State on the server that the journals of a run share.
+    """State of a run on the server, shared by its journals.
 
-    On the server a path holds one type, and nothing may be below it. `kinds` has the types, `sets`
-    the elements of those sets that are sent as texts. `newest` is the time of the last assignment
-    as far as it was read, ns since the Unix epoch: an older value of an earlier attempt that is
-    sent late does not replace a newer one.
+    On the server, a path holds one type, and no paths may be below it. `kinds` has the types;
+    `sets` has the elements of the sets that are sent as texts. `newest` has the time of the last
+    assignment that was read, ns since the Unix epoch, so that an older value of an earlier attempt
+    that is sent late does not replace a newer one.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Shared:
         self.see({})
 
     def see(self, seen: Mapping[str, Seen]) -> None:
-        """Take the contents of all paths from the server."""
+        """Set the attributes of all paths from those on the server."""
         self.kinds: dict[str, str] = {}
         self._spaces = Counter[str]()
         self._places: dict[str, str] = {}
@@ -162,7 +162,7 @@ class Shared:
         return self._places[path]
 
     def put(self, path: str, kind: str | None) -> None:
-        """Note the new type of a path, or that it holds nothing any more."""
+        """Note the new type of a path, or None for a deleted attribute."""
         self._places.clear()
         change = (kind is not None) - (path in self.kinds)
         self._spaces.update({path[: slash.start()]: change for slash in re.finditer("/", path)})
@@ -171,7 +171,7 @@ class Shared:
             self.kinds[path] = kind
 
     def inside(self, path: str) -> list[str]:
-        """Return the removable contents at and below a path of the run."""
+        """Return the removable attributes at and below a path of the run."""
         both, kept = (usual(path), f"{usual(path)}_"), ("sys/", f"{FORWARD}/")
         removable = [each for each in self.kinds if not each.startswith(kept)]
         return [each for each in removable if any(is_inside(each, one) for one in both)]
@@ -183,15 +183,15 @@ def usual(path: str) -> str:
 
 
 class Journal:
-    """A journal on its way to the server.
+    """Journal that is being sent to the server.
 
-    What the server has of it is read at once, for what follows may depend on it; so the run's
-    journals are made before `shared` sees what the server holds now.
+    Its part that was sent before is read at once, because later records may depend on it. Create
+    all journals of a run before `shared` gets the current state of the server.
 
     Attributes:
-        sent: The place up to which the server has it, unless `doubt` says that it may have more.
-        files: Files to be sent, by path and name, in the order in which they were named.
-        lacking: Counts of what the protocol cannot hold.
+        sent: Position up to which the server has it; with `doubt`, the server may have more.
+        files: Files to send, by path and name, in the order of their records.
+        lacking: Counts of unsupported values, by kind.
         last_t: Time of the last frame that was read, ns since the Unix epoch.
         is_closed: Whether that frame ends the journal.
     """
@@ -237,9 +237,9 @@ class Journal:
                 yield from _items(block, self._names, wanted, end)
 
     def requests(self, end: int) -> Iterator[list[dict[str, Any]]]:
-        """Yield the operations of each request up to an offset.
+        """Yield the operations of each request, up to an offset.
 
-        When the next one is asked for, the last one was accepted.
+        Get the next item only after the last request was accepted.
         """
         last = Item((end, 0), "", "", None, 0.0, 0)
         for item in itertools.chain(self._read(self.sent[0], end), [last]):
@@ -252,29 +252,29 @@ class Journal:
             self._take(item)
 
     def _position(self, name: str, place: Place) -> list[dict[str, Any]]:
-        # With it the counts of what is lost so far.
+        # The current counts of unsupported values are sent with it.
         counts = [assigned(self._below + kind, "int", n) for kind, n in self.lacking.items()]
         return [assigned(self._below + name, "string", f"{place[0]}+{place[1]}"), *counts]
 
     @property
     def done(self) -> int:
-        """Offset up to which the server has it and the files that it names, in bytes."""
+        """Offset up to which the server has the journal and its files, in bytes."""
         return min([self.sent[0], *(one.place[0] for one in self.files.values())])
 
     def is_replaced(self, task: Item) -> bool:
-        """Return whether something newer is at the place of a file, as of a later attempt."""
+        """Return whether a newer value replaces a file, as of a later attempt."""
         newest = self._shared.newest.get(_member(task.path, task.what), 0)
         return task.t < max(newest, self._shared.newest.get(task.path, 0))
 
     def begin_file(self, task: Item) -> tuple[str, list[dict[str, Any]]]:
-        """Return the server's path for a file, and the operations that make room for it."""
+        """Return the server's path for a file, and the operations that prepare the path."""
         target = self._put(task.path, "fileSet" if task.what else "file")
         operations = self._operations
         self._begin_request()
         return target, operations
 
     def end_file(self, task: Item) -> list[dict[str, Any]]:
-        """Return the operations that store that a file needs no more thought."""
+        """Return the operations that mark a file as done."""
         if self.files.get(key := (task.path, task.what)) is task:
             del self.files[key]
         return self._position(
@@ -300,7 +300,7 @@ class Journal:
             self.lacking["damaged"] += 1
 
     def _put(self, path: str, kind: str) -> str:
-        # Another value in its place is removed.
+        # An attribute of another type at this path is removed.
         target = self._shared.place(path)
         there = self._shared.kinds.get(target)
         if there is None and target != usual(path):
@@ -313,7 +313,7 @@ class Journal:
 
     def _add(self, path: str, verb: str, **given: Any) -> None:
         if verb.startswith(("clear", "delete")):
-            self._open = {}  # later points are behind it
+            self._open = {}  # later points must follow this operation
         self._operations.append({"path": path, verb: given})
         self._weight += 5
 
@@ -370,7 +370,7 @@ class Journal:
         self._add(self._put(item.path, "floatSeries"), "configFloatSeries", **told)
 
     def _statistic(self, item: Item) -> None:
-        if item.path not in self._statistics:  # it comes again and again
+        if item.path not in self._statistics:  # count each path once
             self._statistics.add(item.path)
             self.lacking["statistics"] += 1
 
@@ -443,7 +443,7 @@ class Journal:
 
     def _file(self, item: Item) -> None:
         token = item.value.get("token")
-        if item.what != "digest" or self._tokens.get(item.path) == token:  # else it was replaced
+        if item.what != "digest" or self._tokens.get(item.path) == token:  # else replaced
             self._tokens[item.path] = token
             self._send_later(item, "", item.value.get("file"))
 
@@ -456,7 +456,7 @@ class Journal:
             name = "/".join(parts_of(str(name), "member")) if name else ""
             file = self._stored(given)
             if file is not None and item.place >= self._files_sent:
-                self.files.pop((item.path, name), None)  # it need not be sent any more
+                self.files.pop((item.path, name), None)  # it is superseded
                 newest, member = self._shared.newest, _member(item.path, name)
                 newest[member] = max(item.t, newest.get(member, 0))
                 self.files[item.path, name] = item._replace(what=name, value=file)
@@ -465,7 +465,7 @@ class Journal:
         file = file_of(given)
         lacks = ["folders"] if file.get("dir") else ["references"] if "ref" in file else []
         self.lacking.update(lacks)
-        return file if "sha256" in file and not lacks else None  # else it follows
+        return file if "sha256" in file and not lacks else None  # else the digest follows
 
     def _remove_members(self, item: Item) -> None:
         names = [str(one) for one in item.value["names"]]

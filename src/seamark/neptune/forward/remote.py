@@ -28,7 +28,7 @@ _WAIT_S: Final = 1.0
 
 
 class NeptuneRemote:
-    """Sends to a project of a server; see `seamark.remote.protocol.KeepsByName`."""
+    """Project of a server as a remote; see `seamark.remote.protocol.KeepsByName`."""
 
     def __init__(self, uri: str, token: str) -> None:
         self.uri = uri
@@ -81,7 +81,7 @@ class NeptuneRemote:
         return self._send(run, journal, offset + length)
 
     def _send(self, run: RunKey, journal: str, end: int) -> Sent:
-        # The run reads the journal itself.
+        # `ForwardedRun` reads the journal from disk.
         if not _is_run(run):
             self._warn(run, "what projects and models hold is not sent there")
             return Sent(end, end, _WAIT_S)
@@ -129,5 +129,5 @@ def _is_run(run: RunKey) -> bool:
     return kind_of(run.project, run.run) == "run"
 
 
-_begin_child: Final = _locks_of.cache_clear  # a child has none of its parent's locks
+_begin_child: Final = _locks_of.cache_clear  # a child does not hold the locks of its parent
 fork.register(_begin_child)

@@ -1,13 +1,13 @@
 """Forwarding of one run to a server of Neptune's protocol.
 
-The journals of the run are sent from the position that the server has: it is stored there in the
-same request as the data before it. After any error the run is opened again, with the state on the
-server. A request is repeated if its answer was lost or if only a part of it was accepted; points
-that the server already has are then removed.
+The journals are sent from the position that is stored on the server, in the same request as the
+data before it. After an error, the run is opened again with the state on the server. A request is
+repeated if its answer was lost or only a part of it was accepted; points that the server already
+has are then left out.
 
 The destination is recorded in small journals that do not own the run. Their headers have the id on
-the server, so that a run that was deleted there is not created again, and the counts of what the
-protocol could not hold.
+the server, so that a run that was deleted there is not created again, and the counts of unsupported
+values.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ _HELD_S: Final = 600.0
 _PING_S: Final = 10.0
 _ALIVE_NS: Final = 60 * 10**9
 _MAX_BEHIND_BYTES: Final = 4 << 20
-"""Number of unsent journal bytes above which files wait."""
+"""Number of unsent journal bytes above which files are delayed."""
 _OTHERS: Final = 200
-"""Number of points of other processes that may follow ours."""
+"""Maximum number of points of other processes after those of this process."""
 _LONGEST_ID: Final = 36
-"""Maximum length of an id in the package neptune, in characters."""
+"""Maximum length of a custom id in the package ``neptune``, in characters."""
 _LACKING: Final = "lacking_"
 _EXT: Final = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 
 
 class Locks:
-    """Locks of journals on their way to one place, held until the last remote of a run is closed.
+    """Locks of journals that are sent to one place, held until the last remote of a run is closed.
 
-    They are ranges of one file in the user's cache; the kernel lets go of those of a dead process.
-    Where no such file can be, only other runs of this process are kept off.
+    The locks are byte ranges of one file in the user's cache; the kernel releases them when the
+    process ends. If the file cannot be created, the locks work only inside this process.
     """
 
     def __init__(self, place: str) -> None:
@@ -76,7 +76,7 @@ class Locks:
             self._fd = os.open(folder / name, flags, 0o600)
 
     def take(self, journal: str, owner: object = None) -> bool:
-        """Lock a journal; return whether another one may have sent it until now."""
+        """Lock a journal; return whether another process may have sent it before."""
         if journal in self._taken:
             if self._taken[journal] is not owner:
                 msg = "another remote of this process is sending it"
@@ -85,7 +85,7 @@ class Locks:
         if self._fd >= 0:
             try:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _start(journal))
-            except OSError as error:  # else it is a file system without locks
+            except OSError as error:  # otherwise the file system has no locks
                 if isinstance(error, BlockingIOError | PermissionError):
                     msg = "another process of this machine is sending it"
                     raise Busy(msg, _LOCKED_S) from error
@@ -93,7 +93,7 @@ class Locks:
         return True
 
     def release(self, owner: object) -> None:
-        """Let go of the journals of an owner."""
+        """Release the journals of an owner."""
         for journal in [name for name, one in self._taken.items() if one is owner]:
             del self._taken[journal]
             if self._fd >= 0:
@@ -106,10 +106,10 @@ def _start(journal: str) -> int:
 
 
 class ForwardedRun:
-    """A run in a `folder` of this disk and its copy on the server, for one thread at a time.
+    """A run in a `folder` on this disk and its copy on the server; for one thread at a time.
 
     Attributes:
-        held: Why the last file was refused that is left for later; empty if none was.
+        held: Reason of the last refusal of a file that is tried again later; empty if none.
     """
 
     def __init__(self, client: Client, place: str, folder: RunFolder, locks: Locks) -> None:
@@ -126,7 +126,7 @@ class ForwardedRun:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[None]:
-        # After an error the run is opened again next time.
+        # After an error, the run is opened again next time.
         with self._lock:
             if not self._is_open:
                 self._open()
@@ -141,7 +141,7 @@ class ForwardedRun:
         else:
             self._id = self._client.create(_custom_id(self.folder))
             self._record({})
-        # If what was just written is not seen, older things may not be either.
+        # If the last request is not visible yet, earlier ones may not be either.
         mark, path = secrets.token_hex(8), f"{FORWARD}/opened"
         self._client.execute(self._id, [assigned(path, "string", mark)])
         self._seen = self._client.attributes(self._id)
@@ -156,7 +156,7 @@ class ForwardedRun:
     # ---------------------------------------------------------------- journals
 
     def known(self) -> dict[str, int]:
-        """Return bytes of each journal there, by file name; nothing is made there."""
+        """Return the number of sent bytes by journal file name; create nothing on the server."""
         if not _recorded(self.folder, self._place)[0]:
             return {}
         about = [header for header in headers(self.folder) if "forwarded_to" in header]
@@ -167,27 +167,26 @@ class ForwardedRun:
         return found | {path.name: path.stat().st_size for path in files}
 
     def send(self, name: str, end: int) -> int:
-        """Send a journal up to an offset, and the files that it names; return the new position."""
+        """Send a journal up to an offset, and its files; return the new position."""
         with self._opened():
             journal = self._claimed(name)
             if end > journal.sent[0]:
                 self._advance(journal, end)
-            is_far = (
-                journal.path.stat().st_size > end + _MAX_BEHIND_BYTES
-            )  # later records may replace files
+            # Far behind the end, later records may replace files.
+            is_far = journal.path.stat().st_size > end + _MAX_BEHIND_BYTES
             for task in [] if is_far else list(journal.files.values()):
                 self._send_file(journal, task)
             self.note(last=journal.is_closed)
             return journal.sent[0]
 
     def _claimed(self, name: str) -> Journal:
-        # If another process has sent it until now, more of it may be there.
+        # If another process has sent it, the server may have more of it.
         if self._locks.take(name, self) or name not in self._journals:
             self._open()
         return self._journals[name]
 
     def release(self) -> None:
-        """Let go of its journals, so that another process can send them."""
+        """Release the journals, so that another process can send them."""
         with self._lock:
             self._locks.release(self)
             self._is_open = False
@@ -213,7 +212,7 @@ class ForwardedRun:
         for each in operations:
             path, verb = each["path"], next(key for key in each if key != "path")
             if verb.startswith(("clear", "delete")):
-                self._seen.pop(path, None)  # and all that follows comes again
+                self._seen.pop(path, None)  # and all later points are sent again
             there = self._seen.get(path)
             if verb in ("logFloats", "logStrings") and there and there.last_step is not None:
                 entries, known = each[verb]["entries"], Counter[Any]()
@@ -242,14 +241,14 @@ class ForwardedRun:
                 journal.lacking.update(self._upload(task, target))
             except (Missing, Purged):
                 raise
-            except Refused as error:  # it is left for later, and holds up nothing else
+            except Refused as error:  # try again later, without delaying anything else
                 self._held[key] = time.monotonic() + _HELD_S
                 self.held = str(error)[:300]
                 return
         self._execute(journal, journal.end_file(task))
 
     def _upload(self, task: Item, target: str) -> list[str]:
-        # The result is the kind under which it is counted if it is not there.
+        # Return the kinds under which a missing or refused file is counted.
         ext = str(task.value.get("ext", ""))
         ext = ext if _EXT.fullmatch(ext) else ""
         try:
@@ -259,17 +258,17 @@ class ForwardedRun:
             return ["files_gone"]
         return self._refused(errors)
 
-    # ---------------------------------------------------------------- what could not be held
+    # ---------------------------------------------------------------- unsupported values
 
     def unsupported(self) -> tuple[dict[str, int], str]:
-        """Return how often something could not be held, by kind, and why something was refused."""
+        """Return the counts of unsupported values by kind, and the reason of a refusal."""
         total: Counter[str] = Counter()
         for one in list(self._journals.values()):
             total.update(one.lacking)
         return dict(sorted(total.items())), self._why
 
     def note(self, *, last: bool = False) -> None:
-        """Record in the run on this disk the counts of lost items: new, doubled and last ones."""
+        """Record the counts of unsupported values in the local run: new, doubled and last ones."""
         found, _ = self.unsupported()
         doubled = any(count >= 2 * self._noted[kind] for kind, count in found.items())
         if doubled or (last and found != self._noted):
@@ -277,7 +276,7 @@ class ForwardedRun:
             self._record(found)
 
     def _record(self, counts: Mapping[str, int]) -> None:
-        # A folder that cannot be written keeps nobody from sending.
+        # Sending continues even if the folder cannot be written.
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self._place.partition("://")[2])
         atoms: dict[str, Any] = {f"{FORWARD}/{name}/to": ["string", self._place]}
         atoms |= {f"{FORWARD}/{name}/{kind}": ["int", count] for kind, count in counts.items()}
@@ -296,7 +295,7 @@ class ForwardedRun:
 
 
 def _recorded(folder: RunFolder, place: str) -> tuple[str, Counter[str]]:
-    # The id that the run has at a place, empty if it is not known, and the counts last recorded.
+    # Return the id of the run at a place, empty if unknown, and the last recorded counts.
     found, counts = "", Counter[str]()
     with quietly(only=OSError):
         for header in headers(folder):

@@ -1,13 +1,13 @@
 """Neptune's ``management``: projects, roles in them, and the trash.
 
-With a server, which ``SEAMARK_REMOTE`` or the ``api_token`` names, that is asked; without either
-``NEPTUNE_API_TOKEN`` is looked at, as Neptune's client does. Else it is about the folder of all
+The functions use the server in ``api_token`` or ``SEAMARK_REMOTE``; without either,
+``NEPTUNE_API_TOKEN`` is read as in Neptune's client. Without a server, they use the folder of all
 runs, which has projects and a trash but no accounts.
 
-A ``project`` is a path, or its last part beside ``workspace``, the first part. An ``api_token`` is
-that of the server; one of ``seamark token create --neptune`` names it as well. All calls raise
-`RemoteError` if the server cannot be asked, and those about a project of a server
-`ProjectNotFound` if there is no such project that the user may see.
+A ``project`` is a path, or its last part if ``workspace`` is the first part. An ``api_token`` is a
+token of the server; tokens of ``seamark token create --neptune`` include its address. All functions
+raise `RemoteError` if the request fails. Functions about a project on a server raise
+`ProjectNotFound` if it does not exist or the user may not see it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 _FORMER_SERVICE = "neptune.ai"
-"""Address of Neptune's former service, whose tokens are useless."""
+"""Domain of Neptune's former service; its tokens cannot be used."""
 _OURS = ("SEAMARK_REMOTE", "SEAMARK_API_TOKEN")
 """Environment variables that take precedence over the variable of Neptune's client."""
 _ROLES = (MemberRole.VIEWER, MemberRole.CONTRIBUTOR, MemberRole.OWNER)
@@ -72,7 +72,7 @@ log = logging.getLogger("seamark")
 
 
 def get_project_list(*, api_token: str | None = None) -> list[str]:
-    """Return the paths of all projects that may be read."""
+    """Return the paths of all readable projects."""
     with _open_target(api_token) as place:
         return place.projects()
 
@@ -86,24 +86,24 @@ def create_project(
     description: str | None = None,
     api_token: str | None = None,
 ) -> str:
-    """Make a project, and return its path. Elsewhere a project begins with its first run.
+    """Create a project and return its path; without this call, its first run creates it.
 
     Args:
         name: Path, or its last part.
-        key: What the ids of runs begin with that Neptune's client makes; one of a server's choice.
-        workspace: The first part of the path.
-        visibility: ``"priv"``, ``"pub"`` or ``"workspace"``; of no meaning in a folder.
-        description: What it is about.
-        api_token: Of the server.
+        key: Prefix of the ids of runs created by Neptune's client; by default chosen by the server.
+        workspace: First part of the path.
+        visibility: ``"priv"``, ``"pub"`` or ``"workspace"``; ignored for a folder.
+        description: Description of the project.
+        api_token: Token of the server.
 
     Raises:
-        ProjectAlreadyExists: If it does.
-        WorkspaceNotFound: If there is no such workspace that the user may see.
-        ProjectKeyInvalid: If the key can be none.
-        UnsupportedValue: If there is no such visibility.
-        ProjectPrivacyRestrictedException: If the user may not make it public.
+        ProjectAlreadyExists: If the project exists.
+        WorkspaceNotFound: If the workspace does not exist or the user may not see it.
+        ProjectKeyInvalid: If the key is invalid.
+        UnsupportedValue: If the visibility is invalid.
+        ProjectPrivacyRestrictedException: If the user may not create public projects.
         ManagementOperationFailure: If the user may not do this.
-        InvalidProjectName: If the path breaks the grammar.
+        InvalidProjectName: If the path is invalid.
     """
     _texts(name=name, visibility=visibility)
     _texts_or_none(key=key, workspace=workspace, description=description)
@@ -116,10 +116,11 @@ def create_project(
 def delete_project(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> None:
-    """Refuse to delete a project; the message says what to do instead.
+    """Delete a project without runs from a server; other projects are refused.
 
     Raises:
-        ManagementOperationFailure: Always.
+        ManagementOperationFailure: If the project has runs or is in a folder; the message says what
+            to do instead.
     """
     with _open_target(api_token) as place:
         place.delete(_project(place, project, workspace))
@@ -148,12 +149,12 @@ def add_project_member(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Give a user a role in a project: ``"viewer"``, ``"contributor"`` or ``"owner"``.
+    """Add a user to a project with a role: ``"viewer"``, ``"contributor"`` or ``"owner"``.
 
     Raises:
-        UserAlreadyHasAccess: If they have a role there.
-        UserNotExistsOrWithoutAccess: If there is no such user.
-        UnsupportedValue: If there is no such role.
+        UserAlreadyHasAccess: If the user has a role in the project.
+        UserNotExistsOrWithoutAccess: If the user does not exist.
+        UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(username=username)
@@ -172,9 +173,9 @@ def remove_project_member(
     """Remove the role of a user in a project.
 
     Raises:
-        UserNotExistsOrWithoutAccess: If they have no role there.
+        UserNotExistsOrWithoutAccess: If the user has no role in the project.
         AccessRevokedOnMemberRemoval: If the user may not do this.
-        ManagementOperationFailure: If it is about a folder.
+        ManagementOperationFailure: If the project is in a folder.
     """
     _texts(username=username)
     with _open_target(api_token) as place:
@@ -184,7 +185,7 @@ def remove_project_member(
 def get_project_service_account_list(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> dict[str, str]:
-    """Return the role of each service account that has one in a project.
+    """Return the roles in a project by service account.
 
     Raises:
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
@@ -201,12 +202,12 @@ def add_project_service_account(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Give a service account of the workspace a role in a project; see `add_project_member`.
+    """Add a service account of the workspace to a project; see `add_project_member`.
 
     Raises:
-        ServiceAccountNotFound: If the workspace has no such account.
-        ServiceAccountAlreadyHasAccess: If it has a role there.
-        UnsupportedValue: If there is no such role.
+        ServiceAccountNotFound: If the account does not exist in the workspace.
+        ServiceAccountAlreadyHasAccess: If the account has a role in the project.
+        UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(service_account_name=service_account_name)
@@ -224,13 +225,13 @@ def remove_project_service_account(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Take the role of a service account in a project away.
+    """Remove the role of a service account in a project.
 
     Raises:
-        ServiceAccountNotFound: If the workspace has no such account.
-        ServiceAccountNotExistsOrWithoutAccess: If it has no role there.
+        ServiceAccountNotFound: If the account does not exist in the workspace.
+        ServiceAccountNotExistsOrWithoutAccess: If the account has no role in the project.
         AccessRevokedOnServiceAccountRemoval: If the user may not do this.
-        ManagementOperationFailure: If it is about a folder.
+        ManagementOperationFailure: If the project is in a folder.
     """
     _texts(service_account_name=service_account_name)
     with _open_target(api_token) as place:
@@ -243,10 +244,10 @@ def remove_project_service_account(
 
 
 def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -> dict[str, str]:
-    """Return the role of each user of a workspace: ``"admin"`` or ``"member"``.
+    """Return the roles in a workspace by user: ``"admin"`` or ``"member"``.
 
     Raises:
-        WorkspaceNotFound: If there is no such workspace that the user may see.
+        WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(workspace=workspace)
@@ -257,10 +258,10 @@ def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -
 def get_workspace_service_account_list(
     workspace: str, *, api_token: str | None = None
 ) -> dict[str, str]:
-    """Return the service accounts of a workspace; the role of each is ``"member"``.
+    """Return the service accounts of a workspace, each with the role ``"member"``.
 
     Raises:
-        WorkspaceNotFound: If there is no such workspace that the user may see.
+        WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     _texts(workspace=workspace)
@@ -269,11 +270,11 @@ def get_workspace_service_account_list(
 
 
 def get_workspace_status(workspace: str, *, api_token: str | None = None) -> dict[str, int]:
-    """Return how many members a workspace has: ``membersCount``.
+    """Return the number of members of a workspace as ``membersCount``.
 
     Raises:
-        WorkspaceNotFound: If there is no such workspace that the user may see.
-        ManagementOperationFailure: If it is about a folder.
+        WorkspaceNotFound: If the workspace does not exist or the user may not see it.
+        ManagementOperationFailure: If the project is in a folder.
     """
     _texts(workspace=workspace)
     with _open_target(api_token) as place:
@@ -289,20 +290,20 @@ def invite_to_workspace(
     role: WorkspaceMemberRole | str = WorkspaceMemberRole.MEMBER,
     add_to_all_projects: bool = False,
 ) -> None:
-    """Refuse an invitation, as a server sends no mail; the message says what to do instead.
+    """Add an existing user of the server to a workspace; invitations by mail are refused.
 
     Args:
-        username: Who is to be invited.
-        email: The same, by an address.
-        workspace: The first part of the paths of its projects.
-        api_token: Of the server.
+        username: Name of the user.
+        email: Mail address, which is refused because servers send no mail.
+        workspace: First part of the paths of its projects.
+        api_token: Token of the server.
         role: ``"member"`` or ``"admin"``.
-        add_to_all_projects: Whether they are to have a role in all projects.
+        add_to_all_projects: Whether the user gets a role in all projects.
 
     Raises:
-        ArgumentError: If neither or both say who it is.
-        UnsupportedValue: If there is no such role.
-        ManagementOperationFailure: Else.
+        ArgumentError: If not exactly one of ``username`` and ``email`` is given.
+        UnsupportedValue: If the role is invalid.
+        ManagementOperationFailure: If the user cannot be added; the message says why.
     """
     _texts(workspace=workspace)
     _texts_or_none(username=username, email=email)
@@ -331,16 +332,15 @@ def trash_objects(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Put runs, models and versions into the trash; a model takes its versions along.
+    """Move runs, models and versions to the trash; the versions of a model move with it.
 
-    What cannot be is told by a warning, and the rest is done.
+    Objects that cannot be moved cause a warning, and the others are moved.
 
     Args:
         project: Path, or its last part.
-        ids: One id or several: of runs, keys of models (``CLS-RESNET``), versions
-            (``CLS-RESNET-3``).
-        workspace: The first part of the path.
-        api_token: Of the server.
+        ids: One or several ids of runs, models (``CLS-RESNET``) and versions (``CLS-RESNET-3``).
+        workspace: First part of the path.
+        api_token: Token of the server.
     """
     found = _ids(ids)
     with _open_target(api_token) as place:
@@ -354,9 +354,10 @@ def delete_objects_from_trash(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Delete runs, models and versions for good that are in the trash; see `trash_objects`.
+    """Permanently delete runs, models and versions in the trash; see `trash_objects`.
 
-    What cannot be, or is not in the trash, is told by a warning, and the rest is done.
+    Objects that are not in the trash or cannot be deleted cause a warning, and the others are
+    deleted.
     """
     found = _ids(ids)
     with _open_target(api_token) as place:
@@ -366,7 +367,7 @@ def delete_objects_from_trash(
 def clear_trash(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> None:
-    """Delete all for good that is in the trash of a project.
+    """Permanently delete everything in the trash of a project.
 
     Raises:
         ManagementOperationFailure: If the user may not do this.

@@ -1,4 +1,4 @@
-"""Projects and the trash of a folder; there are no accounts in one."""
+"""Projects and the trash of a folder, which has no accounts."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ log = logging.getLogger("seamark")
 
 
 class Folder:
-    """The runs of one root."""
+    """Management of the runs of one root folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def close(self) -> None:
-        """Do nothing: nothing is open between two calls."""
+        """Do nothing: no resource is held between calls."""
 
     # ------------------------------------------------------------------ projects
 
     def projects(self) -> list[str]:
-        """Return the projects in which something was recorded."""
+        """Return the projects with records."""
         walked: list[str] = []
         found = {
             home_of(each.project) for each in iter_runs(self._root, None, (), walked, models=True)
@@ -56,7 +56,7 @@ class Folder:
     def create(
         self, project: str, key: str | None, visibility: str, description: str | None
     ) -> str:
-        """Make a project, which is to say: record its name. Keys and visibility are a server's."""
+        """Create a project by recording its name; keys and visibility exist only on servers."""
         from seamark.registry.project import init_project
 
         del key, visibility
@@ -70,7 +70,7 @@ class Folder:
         return project
 
     def delete(self, project: str) -> NoReturn:
-        """Say how a project is deleted."""
+        """Raise an error that describes how to delete a project."""
         msg = (
             f"{self._root}: projects are not deleted as such: delete their runs with "
             f"`seamark purge --force --project {project} --query ...`"
@@ -92,7 +92,7 @@ class Folder:
     # ------------------------------------------------------------------ the trash
 
     def trash(self, project: str, ids: Sequence[str]) -> None:
-        """Put something into the trash; a model takes its versions along."""
+        """Move objects to the trash, and models with their versions."""
         done = 0
         with self._catalog(project) as catalog:
             for word in ids:
@@ -112,7 +112,7 @@ class Folder:
             raise ManagementOperationFailure(msg)
 
     def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
-        """Delete something for good that is in the trash."""
+        """Permanently delete objects in the trash."""
         with self._catalog(project) as catalog:
             trashed = _trashed(catalog, project)
             for word in ids:
@@ -124,7 +124,7 @@ class Folder:
                     self._delete(catalog, ref, trashed)
 
     def clear(self, project: str) -> None:
-        """Delete all for good that is in the trash."""
+        """Permanently delete everything in the trash."""
         with self._catalog(project) as catalog:
             trashed = _trashed(catalog, project)
             for ref in trashed:
@@ -163,7 +163,7 @@ class Folder:
 
 @contextlib.contextmanager
 def _warn_and_continue() -> Iterator[None]:
-    # One object must not keep others from theirs, as with Neptune.
+    # An error of one object does not affect the others, as with Neptune.
     try:
         yield
     except (SeamarkError, OSError) as error:

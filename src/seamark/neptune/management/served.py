@@ -57,13 +57,13 @@ log = logging.getLogger("seamark")
 
 
 class Served:
-    """A server that is asked."""
+    """Management of projects on a server."""
 
     def __init__(self, uri: str, token: str | None) -> None:
         self._connection = Connection(uri, token, api=_API)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connection.close()
 
     def _ask(
@@ -88,14 +88,14 @@ class Served:
     # ------------------------------------------------------------------ projects
 
     def projects(self) -> list[str]:
-        """Return the projects that may be read."""
+        """Return the readable projects."""
         found = self._ask("GET", "backend/v1/projects/list", {}, userRelation="viewerOrHigher")
         return [f"{one['organizationName']}/{one['name']}" for one in found["entries"]]
 
     def create(
         self, project: str, key: str | None, visibility: str, description: str | None
     ) -> str:
-        """Make a project; return its path."""
+        """Create a project and return its path."""
         workspace, _, name = project.rpartition("/")
         new = {"name": name, "organizationId": workspace, "visibility": visibility}
         if key is not None:
@@ -106,7 +106,7 @@ class Served:
         return f"{made['organizationName']}/{made['name']}"
 
     def delete(self, project: str) -> None:
-        """Request the deletion of a project; a server refuses it and says what to do instead."""
+        """Delete a project; the server refuses it if the project has runs."""
         meant = {**_NO_PROJECT, 403: AccessRevokedOnDeletion}
         self._ask("DELETE", "backend/v1/projects/delete", meant, projectIdentifier=project)
 
@@ -121,7 +121,7 @@ class Served:
         return {one["registeredMemberInfo"]["username"]: _ROLES[one["role"]] for one in found}
 
     def add(self, project: str, user: str, role: str, *, service: bool) -> None:
-        """Give a user a role in a project."""
+        """Add a user or service account to a project with a role."""
         body = {"role": _WORDS[role], "serviceAccountId" if service else "userId": user}
         path = "backend/v1/accounts" if service else "backend/v1/members"
         taken = ServiceAccountAlreadyHasAccess if service else UserAlreadyHasAccess
@@ -129,7 +129,7 @@ class Served:
         self._ask("POST", path, meant, body, projectIdentifier=project)
 
     def remove(self, project: str, user: str, *, service: bool) -> None:
-        """Remove a user's role in a project."""
+        """Remove the role of a user or service account in a project."""
         meant: ErrorsByStatus
         if service:
             path, who = "backend/v1/accounts", {"serviceAccountId": user}
@@ -153,7 +153,7 @@ class Served:
     # ------------------------------------------------------------------ workspaces
 
     def workspace_members(self, workspace: str) -> dict[str, str]:
-        """Return the roles of people in a workspace."""
+        """Return the roles in a workspace by user."""
         found = self._ask(
             "GET",
             "backend/v1/organizations/members",
@@ -175,7 +175,7 @@ class Served:
         return {one["displayName"]: "member" for one in found}
 
     def status(self, workspace: str) -> dict[str, int]:
-        """Return the facts about a workspace."""
+        """Return the status of a workspace."""
         found = self._ask(
             "GET",
             "backend/v1/organizations/status",
@@ -185,7 +185,7 @@ class Served:
         return dict(found)
 
     def invite(self, workspace: str, invitation: Mapping[str, Any]) -> None:
-        """Request an invitation; a server refuses it and says what to do instead."""
+        """Add a user to a workspace; the server refuses invitations by mail."""
         self._ask(
             "POST",
             "backend/v1/organizations/invitations",
@@ -196,12 +196,12 @@ class Served:
     # ------------------------------------------------------------------ the trash
 
     def trash(self, project: str, ids: Sequence[str]) -> None:
-        """Put something into the trash."""
+        """Move objects to the trash."""
         done = self._each("leaderboard/v1/trash", project, ids)
         log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
 
     def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
-        """Delete something for good that is in the trash."""
+        """Permanently delete objects in the trash."""
         self._each("leaderboard/v1/delete", project, ids)
 
     def _each(self, path: str, project: str, ids: Sequence[str]) -> int:
@@ -214,7 +214,7 @@ class Served:
         return done
 
     def clear(self, project: str) -> None:
-        """Delete all for good that is in the trash."""
+        """Permanently delete everything in the trash."""
         told = self._ask("DELETE", "leaderboard/v1/trash", _NO_PROJECT, projectIdentifier=project)
         _warn(told["errors"])
 

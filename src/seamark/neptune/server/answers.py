@@ -1,7 +1,7 @@
-"""Requests of Neptune's client: access checks and bodies, and answers and errors in its form.
+"""Requests of Neptune's client: authentication, bodies, and answers and errors in its format.
 
-Bodies declare only the fields that are used; all others are accepted. A field that may be null may
-also be left out, because versions of the client differ in that.
+Bodies declare only the used fields; all others are accepted. A field that may be null may also be
+left out, because versions of the client differ in this.
 
 The client knows operations by name and reads their addresses from Swagger 2.0 documents, so the
 addresses are Seamark's own. `Routes` mounts each operation at the address in these documents.
@@ -51,7 +51,7 @@ _MOST: Final = 10_000
 
 
 class NewProject(BaseModel):
-    """A project to be made: ``priv``, ``pub`` or ``workspace``."""
+    """Project to create; its visibility is ``priv``, ``pub`` or ``workspace``."""
 
     organization: Word | None = Field(None, alias="organizationId")
     name: Word | None = None
@@ -60,7 +60,7 @@ class NewProject(BaseModel):
 
 
 class Grant(BaseModel):
-    """A role that a person or a service account gets: ``viewer``, ``member`` or ``manager``."""
+    """Role for a user or a service account: ``viewer``, ``member`` or ``manager``."""
 
     user: Word | None = Field(None, alias="userId")
     account: Word | None = Field(None, alias="serviceAccountId")
@@ -82,15 +82,15 @@ class _Invitations(BaseModel):
 
 
 class Invitations(_Invitations):
-    """Some of them; the client wraps them once more, its document does not say so."""
+    """List of invitations; the client nests it once more than its document describes."""
 
     inner: _Invitations | None = Field(None, alias="newOrganizationInvitations")
 
 
 class Creation(BaseModel):
-    """A ``run``, ``model`` or ``modelVersion`` to be made.
+    """A ``run``, ``model`` or ``modelVersion`` to create.
 
-    `custom` is the id that its maker has for a run, `parent` that of the model of a version.
+    `custom` is the id that the client chose for a run, `parent` the id of a version's model.
     """
 
     project: Word | None = Field(None, alias="projectIdentifier")
@@ -124,7 +124,7 @@ class _Path(BaseModel):
 
 
 class Wanted(BaseModel):
-    """Selection of rows, in the client's language, and columns of a table; None for all."""
+    """Query in the client's language, and columns of a table; None for all columns."""
 
     query: _Query | None = None
     page: _Page | None = Field(None, alias="pagination")
@@ -136,11 +136,11 @@ DOCUMENTS: Final = ("backend", "leaderboard", "artifacts")
 
 
 class Operation(NamedTuple):
-    """Operation that the client can request, described in one of `DOCUMENTS`.
+    """Operation of the client, described in one of `DOCUMENTS`.
 
-    `parameters` are names: ``name[]`` for several values, ``@name`` for the body, ``^name`` for a
-    header, all others in the query. `result` is the definition of its response; empty if the client
-    reads none.
+    `parameters` has names: ``name[]`` for several values, ``@name`` for the body, ``^name`` for a
+    header, all others in the query. `result` is the definition of the response; empty if the client
+    ignores it.
     """
 
     name: str
@@ -312,10 +312,10 @@ def _described(operation: Operation) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": "OK"}
     if operation.result:
         answer["schema"] = _schema(operation.result)
-    # Any operation may be refused, by the server, its gate or a proxy: no status is unexpected.
+    # The server, its access checks or a proxy may refuse any operation: allow all statuses.
     refused = {"description": "Refused", "schema": _schema("Refused")}
     answers: dict[str, Any] = {"200": answer, "default": refused}
-    if operation.name == "createProject":  # the client looks into this refusal
+    if operation.name == "createProject":  # the client reads the body of this refusal
         answers["400"] = {"description": "Refused", "schema": _schema("NotMade")}
     return {
         "operationId": operation.name,
@@ -328,7 +328,7 @@ def _described(operation: Operation) -> dict[str, Any]:
 def _parameter(text: str) -> dict[str, Any]:
     if text.startswith("@"):
         schema: dict[str, Any] = {}
-        if text == "@experimentCreationParams":  # has a time that the client writes only so
+        if text == "@experimentCreationParams":  # the client serializes its time only by a schema
             schema = {"$ref": "#/definitions/CreationParams"}
         return {"name": text[1:], "in": "body", "required": False, "schema": schema}
     if text.startswith("^"):
@@ -382,7 +382,7 @@ _TYPES: Final = {
 
 
 class ContainerNotFound(Refusal):
-    """A container that is not there, or may not be seen."""
+    """The container does not exist, or the user may not see it."""
 
     def __init__(self, identifier: str) -> None:
         super().__init__(404, "no-run", f"{identifier[:200]!r} is not here, or may not be seen")
@@ -404,16 +404,16 @@ class _Route(APIRoute):
 
 
 class Routes(APIRouter):
-    """A router whose routes are operations of the documents."""
+    """Router for operations of the documents."""
 
     def __init__(self) -> None:
         super().__init__(route_class=_Route)
 
     def answers(self, name: str) -> Callable[[_Endpoint], _Endpoint]:
-        """Return a decorator that has a function answer an operation.
+        """Return a decorator that registers a function for an operation.
 
         Args:
-            name: Of the operation, as in `seamark.neptune.server.answers`.
+            name: Name of the operation, as in `seamark.neptune.server.answers`.
         """
         operation = BY_NAME[name]
 
@@ -433,10 +433,10 @@ def answer(value: Any = None) -> Response:
 
 
 def refused(error: Exception) -> Response:
-    """Return an error in the client's form.
+    """Return an error response in the client's format.
 
-    It asks again for a minute after a 500, and what is wrong here stays so: 400 says it at once.
-    It takes 422 as a limit that was exceeded.
+    The client retries for a minute after a 500. These errors are permanent, so the status is 400.
+    The client reads 422 as an exceeded limit.
     """
     refusal = refusal_of(error)
     status, error_type = refusal.status_code, _TYPES.get(refusal.error, "")
@@ -460,25 +460,25 @@ def refused(error: Exception) -> Response:
 
 
 def short(value: Any) -> Any:
-    """Return an error message, shortened: it may repeat arguments of any length."""
+    """Return a shortened error message: it may contain arguments of any length."""
     if not isinstance(value, str):
         return value
     return value[:_MOST_SAID].encode("utf-8", "replace").decode()
 
 
-# ---------------------------------------------------------------------- who asks
+# ---------------------------------------------------------------------- authentication
 
 
 def asker(request: Request) -> Identity:
-    """Return the requester; the client sends Seamark's token inside one of its own form."""
+    """Return the identity of the requester, by the Seamark token inside the client's token."""
     request.state.secret = secret = _secret_of(request)
     request.state.identity = found = identify(request, secret)
     return found
 
 
 def identify(request: Request, secret: str) -> Identity:
-    """Return the identity of a token, whatever the request itself carries."""
-    headers = dict(request.headers)  # of a header that is sent twice, the first one
+    """Return the identity of a token, ignoring the token of the request itself."""
+    headers = dict(request.headers)  # the first one of repeated headers
     headers.pop("authorization", None)
     if secret:
         headers["authorization"] = f"Bearer {secret}"
@@ -493,7 +493,7 @@ def _secret_of(request: Request) -> str:
 
 
 def secret_in_api_token(token: str) -> str:
-    """Return Seamark's token in the value of ``NEPTUNE_API_TOKEN``; other values unchanged."""
+    """Extract Seamark's token from a value of ``NEPTUNE_API_TOKEN``; return others unchanged."""
     try:
         found = json.loads(base64.b64decode(token + "=" * (-len(token) % 4)))
         return str(found["api_key"])
@@ -502,11 +502,11 @@ def secret_in_api_token(token: str) -> str:
 
 
 def access_token(secret: str, user: str, issuer: str, ends_s: int) -> str:
-    """Return Seamark's token in the form that the client expects (a JWT).
+    """Wrap Seamark's token in the format that the client expects (a JWT).
 
-    The client reads from it when to ask for the next one (`ends_s`, seconds since the Unix epoch),
-    and below which address (`issuer`). It is as secret as what is in it, and what counts here is
-    only that: it ends when the token of ours does.
+    The client reads from it when to request the next one (`ends_s`, seconds since the Unix epoch)
+    and from which address (`issuer`). It is as secret as Seamark's token inside, which alone is
+    checked and determines the real expiry.
     """
     claims = {"exp": ends_s, "azp": "neptune-cli", "iss": issuer, "sub": user, _SECRET: secret}
     parts = ({"alg": "none", "typ": "JWT"}, claims)
@@ -514,7 +514,7 @@ def access_token(secret: str, user: str, issuer: str, ends_s: int) -> str:
 
 
 def secret_in_access_token(token: str) -> str:
-    """Return Seamark's token in a token made by `access_token`; other values unchanged."""
+    """Extract Seamark's token from a token made by `access_token`; return others unchanged."""
     parts = token.split(".")
     try:
         return str(

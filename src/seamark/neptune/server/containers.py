@@ -69,15 +69,16 @@ Text = Annotated[str, Query(max_length=8192)]
 Asked = Annotated[str, Query(alias="experimentId", max_length=8192)]
 
 
-# ---------------------------------------------------------------------- what is meant
+# ---------------------------------------------------------------------- lookup by id
 
 
 def find_container(request: Request, identifier: str, role: Role) -> Container:
-    """Return the container with an id; the requester needs at least a role in its project.
+    """Return the container with an id; the requester needs a minimum role in its project.
 
-    The id is as `container_id` gave it, or ``workspace/project/SAN-1``, with the id of a run of
-    Seamark too; ``SAN-KEY`` is a model, and ``SAN-KEY-1`` a version of it. It is refused with 404
-    where it is not there or may not be seen, with 403 for a role too small.
+    The id is made by `container_id`, or is ``workspace/project/SAN-1``. Instead of ``SAN-1``, the
+    latter may have Seamark's id of a run, ``SAN-KEY`` for a model, or ``SAN-KEY-1`` for a version
+    of it. The request is refused with 404 if the container does not exist or may not be seen, and
+    with 403 if the role is insufficient.
     """
     found = named(identifier)
     if found is None:
@@ -90,7 +91,7 @@ def find_container(request: Request, identifier: str, role: Role) -> Container:
 
 
 def expect_in(request: Request, project: str, role: Role, identifier: str = "") -> None:
-    """Require a role in a project; the error 404 has the client's form."""
+    """Require a role in a project; an error 404 has the client's format."""
     try:
         expect(request, project, role)
     except Refusal as error:
@@ -106,13 +107,13 @@ def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
         raise ContainerNotFound(identifier)
     found = find_run(server, asked.project, asked.run)
     if found is None:
-        with contextlib.suppress(SeamarkError):  # it may be no name of ours
+        with contextlib.suppress(SeamarkError):  # not a valid run id
             if server.intake.known(*asked)[0]:
                 return asked
         key, _, digits = asked.run.rpartition("-")
         given, last = last_number(server, asked.project)
         if key == given and digits.isdecimal() and int(digits[:18]) <= last:
-            # A run that was made a moment ago may have to be waited for.
+            # Wait for a run that was created just now.
             wait_in(server, asked.project, _NEW_RUN_S)
             found = find_run(server, asked.project, asked.run)
     found = found or find_model(server, asked.project, asked.run)
@@ -144,7 +145,7 @@ def read_of(request: Request, identifier: str) -> Read:
 
 
 def shown_project(server: Server, project: str) -> dict[str, Any]:
-    """Return a project as the client reads it."""
+    """Return a project in the client's format."""
     workspace, name = split_project(project)
     return {
         "id": container_id(Container(project, PROJECT_LOG)),
@@ -160,8 +161,8 @@ def shown_project(server: Server, project: str) -> dict[str, Any]:
 def get_project(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
     """Return a project.
 
-    There is one at every path below which somebody may record, as everywhere in Seamark: it begins
-    with its first run.
+    A user who may record at a path gets a project there even if it has no runs yet, because
+    projects begin with their first run.
     """
     project = project_of(request, projectIdentifier, Role.VIEWER)
     server = server_of(request)
@@ -182,7 +183,7 @@ def list_projects(
     limit: Annotated[int, Query(ge=0)] = _MOST_PROJECTS,
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
-    """Return the projects that the requester may read, or record in."""
+    """Return the projects that the requester may read or record in."""
     who, server = expect_somebody(request), server_of(request)
     found = []
     for project in _projects(request):
@@ -203,16 +204,16 @@ def list_projects(
 
 @router.answers("listOrganizations")
 def list_organizations(request: Request) -> Response:
-    """Return the workspaces that the requester may know of."""
+    """Return the workspaces that the requester may see."""
     return answer([{"id": name, "name": name} for name in sorted(workspaces_of(request))])
 
 
 def workspaces_of(request: Request) -> set[str]:
-    """Return the workspaces in which a user may read data, or make projects."""
+    """Return the workspaces in which a user may read data or create projects."""
     who = expect_somebody(request)
     found = {split_project(project)[0] for project in _projects(request)}
     found |= {project.partition("/")[0] for project in who.roles if project} | set(who.workspaces)
-    if who.admin:  # projects may be made where there is none yet
+    if who.admin:  # admins may create projects in empty workspaces
         found |= server_of(request).accounts.workspaces()
     return found
 
@@ -228,7 +229,7 @@ def _projects(request: Request) -> list[str]:
 
 @router.answers("createExperiment")
 def create(request: Request, given: Creation) -> Response:
-    """Make a run, a model or a version of one, or return the run that has the custom id."""
+    """Create a run, a model or a version, or return the existing run of the custom id."""
     kind = given.kind or "run"
     project = project_of(request, given.project or "", Role.CONTRIBUTOR)
     if kind not in _MAKES:
@@ -281,7 +282,7 @@ def _begin(request: Request, container: Container, born: Mapping[str, Any]) -> b
 
 
 def _filling(values: Mapping[str, Any], *ops: Mapping[str, Any]) -> Callable[[Batch], None]:
-    """Return what writes operations and values to a new journal."""
+    """Return a function that writes operations and values to a new journal."""
     atoms = {path: encode_atom(value) for path, value in values.items()}
 
     def fill(batch: Batch) -> None:
@@ -322,7 +323,7 @@ def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, 
 
 @router.answers("getExperiment")
 def get(request: Request, identifier: Asked) -> Response:
-    """Return the facts about a run, a project, a model or a version."""
+    """Return the description of a run, a project, a model or a version."""
     container = find_container(request, identifier, Role.VIEWER)
     server = server_of(request)
     if not container.is_project and not server.intake.known(*container)[0]:
@@ -332,7 +333,7 @@ def get(request: Request, identifier: Asked) -> Response:
 
 @router.answers("ping")
 def ping(request: Request, identifier: Asked) -> Response:
-    """Write down that the client lives."""
+    """Record a heartbeat of the client."""
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     if container.kind == "run":
         log_of(request, container).beat()
@@ -343,12 +344,12 @@ def ping(request: Request, identifier: Asked) -> Response:
 
 @router.answers("executeOperations")
 async def execute(request: Request, identifier: Asked) -> Response:
-    """Apply operations of the client, which are durable once this is answered."""
+    """Apply operations of the client; they are durable when this returns."""
     arrived_ns = server_of(request).now_ns()
     length = request.headers.get("content-length", "")
     with server_of(request).intake.counting_bytes() as arriving:
         known = length.isdecimal() and len(length) <= _DIGITS
-        if not known or int(length) > _SMALL_BODY:  # else one thread does it all
+        if not known or int(length) > _SMALL_BODY:  # otherwise one thread does everything
             await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
         body = await received(request, arriving)
         return await run_in_threadpool(_execute, request, identifier, body, arrived_ns)
@@ -369,7 +370,7 @@ def _execute(request: Request, identifier: str, body: bytes, arrived_ns: int) ->
 
 
 def digest_of(body: bytes) -> str:
-    """Return the id of a request."""
+    """Return the digest that identifies a request."""
     return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -382,6 +383,6 @@ def attributes(request: Request, identifier: Asked) -> Response:
 
 @router.answers("createEmptyCheckpoint")
 def checkpoint(request: Request) -> Response:
-    """Answer that there are no notebooks; the client continues without them."""
+    """Refuse a notebook checkpoint; the client continues without notebooks."""
     expect_somebody(request)
     raise Refusal(404, "not-here", "notebooks are not kept here")

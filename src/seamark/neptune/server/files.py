@@ -1,4 +1,4 @@
-"""Routes for uploads and downloads of files, sets of files and pictures."""
+"""Routes for uploads and downloads of files, file sets and images."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ Id = Annotated[str, Query(alias="uploadId", max_length=100)]
 Total = Annotated[int, Query(alias="totalLength", ge=0, lt=1 << 62)]
 
 
-# ---------------------------------------------------------------------- taking
+# ---------------------------------------------------------------------- uploads
 
 
 def _sub_path(
     request: Request, given: Annotated[str, Query(alias="subPath", max_length=4096)] = ""
 ) -> str | None:
-    # Only operations on sets of files have one.
+    # Only operations on file sets have one.
     return given if "/upload/member" in request.url.path else None
 
 
@@ -144,11 +144,11 @@ def _what(path: str, sub: str | None) -> str:
 @router.answers("fileAtomUpload")
 @router.answers("fileSetFileUpload")
 async def put(request: Request, identifier: Into, path: At, sub: Sub, ext: Ext = "") -> Response:
-    """Take a file, or a file of a set."""
+    """Store a file, or a file of a set."""
 
     def work(container: Container, body: bytes) -> None:
         if sub is not None:
-            _below(sub)  # an error before anything is stored
+            _below(sub)  # raises before anything is stored
         digest = keep_content(server_of(request), container, body)
         _put(request, container, path, sub, ext, len(body), digest)
 
@@ -160,7 +160,7 @@ async def put(request: Request, identifier: Into, path: At, sub: Sub, ext: Ext =
 def begin(
     request: Request, identifier: Into, path: At, size: Total, sub: Sub, ext: Ext = ""
 ) -> Response:
-    """Begin the upload of a large file; only this request has the extension of its name."""
+    """Begin the upload of a large file; only this request has the file extension."""
     what = _what(path, sub)
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
@@ -179,7 +179,7 @@ def begin(
 @router.answers("fileAtomMultipartUploadPart")
 @router.answers("fileSetFileMultipartUploadPart")
 async def put_part(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
-    """Take a part of a large file."""
+    """Store a part of a large file."""
     name, what = given.partition(".")[0], _what(path, sub)
 
     def work(container: Container, body: bytes) -> None:
@@ -193,7 +193,7 @@ async def put_part(request: Request, identifier: Into, path: At, given: Id, sub:
 @router.answers("fileAtomMultipartUploadFinish")
 @router.answers("fileSetFileMultipartUploadFinish")
 async def finish(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
-    """Keep a large file."""
+    """Finish the upload of a large file."""
     name, _, ext = given.partition(".")
     what = _what(path, sub)
 
@@ -205,7 +205,7 @@ async def finish(request: Request, identifier: Into, path: At, given: Id, sub: S
         try:
             digest = upload.keep(server, container)
         except (ArgumentError, FileNotFoundError):
-            if upload.is_stored:  # meanwhile, by the same request that was sent before
+            if upload.is_stored:  # stored by an earlier copy of this request
                 return
             raise
         _put(request, container, path, sub, ext, upload.size, digest)
@@ -221,7 +221,7 @@ async def put_tar(
     path: At,
     reset: Annotated[str, Query(max_length=10)] = "False",
 ) -> Response:
-    """Take several small files of a set at once."""
+    """Store several small files of a set at once."""
 
     def work(container: Container, body: bytes) -> None:
         server, members = server_of(request), {}
@@ -252,7 +252,7 @@ def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
         raise ArgumentError(msg) from error
 
 
-# ---------------------------------------------------------------------- giving
+# ---------------------------------------------------------------------- downloads
 
 
 @router.answers("downloadAttribute")
@@ -287,7 +287,7 @@ def _sent(
 def get_image(
     request: Request, identifier: Asked, path: At, index: Annotated[int, Query(ge=0)]
 ) -> Response:
-    """Return one picture of a series, by its place."""
+    """Return one image of a series, by its index."""
     read = read_of(request, identifier)
     found = read.attribute(path)
     if found is None or found.family != "file_series":
@@ -315,7 +315,7 @@ def list_files(
     path: At,
     folder: Annotated[str, Query(alias="path", max_length=4096)] = "",
 ) -> Response:
-    """Return the direct entries of a folder in a set of files."""
+    """Return the direct entries of a folder in a file set."""
     members = _members(read_of(request, identifier), path)
     begin = folder.strip("/").removeprefix("./")
     begin = f"{begin}/" if begin not in ("", ".") else ""
@@ -345,7 +345,7 @@ def _entry(name: str, size: int, mtime_ns: int, kind: str) -> dict[str, Any]:
 
 @router.answers("prepareForDownloadFileSetAttributeZip")
 def prepare(request: Request, identifier: Asked, path: At) -> Response:
-    """Return a name for a set of files as one archive; nothing has to be prepared."""
+    """Return the id of a file set's archive; no preparation is needed."""
     read = read_of(request, identifier)
     _members(read, path)
     return answer({"id": f"{container_id(read.container)}/{path}"})
@@ -353,14 +353,14 @@ def prepare(request: Request, identifier: Asked, path: At) -> Response:
 
 @router.answers("getDownloadPrepareRequest")
 def prepared(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Response:  # noqa: A002 - theirs
-    """Return where the archive is."""
+    """Return the address of the archive."""
     expect_somebody(request)
     return answer({"id": id, "downloadUrl": f"{base_of(request)}{_ZIP}?{urlencode({'id': id})}"})
 
 
 @router.get(_ZIP, include_in_schema=False)
 def get_zip(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Response:  # noqa: A002 - theirs
-    """Return a set of files as one archive."""
+    """Return a file set as one archive."""
     identifier, _, path = id.partition("/")
     read = read_of(request, identifier)
     members = _members(read, path)

@@ -1,8 +1,8 @@
-"""Journal of a run for requests of the client, which are stored before they are answered.
+"""Journal for the requests of a client to one run, stored before they are answered.
 
-All processes of a server append to the same journal of a run: a batch is accepted only at the
-offset where it ends (`seamark.server.kept.intake`). What is remembered of a run between two
-requests is valid exactly as long as that offset is.
+All processes of a server append to the same journal of a run: a batch is accepted only at its
+current end (`seamark.server.kept.intake`). State that is remembered between two requests is valid
+exactly while this offset does not change.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _COUNT_EVERY: Final = 100
 _MAX_DELETED: Final = 1000
 """Maximum number of deleted paths of one run that keep their numbers."""
 _BEAT_NS: Final = 25 * 10**9
-"""Interval after which a sign of life is written, in nanoseconds."""
+"""Minimum interval between heartbeats, in nanoseconds."""
 _REPEAT_NS: Final = 10**9 // 2
-"""An equal request within this time is a new one: a client without an answer waits for a second,
-and the clock in the request may stand still for milliseconds."""
+"""Time within which an equal request counts as new, in nanoseconds: a client retries only after a
+second, and the times in two requests may be equal for milliseconds."""
 _PATIENCE_S: Final = 20.0
 _WITH_KIND: Final = ("model", "model_version")
 _REQUEST: Final = "request"
@@ -60,16 +60,16 @@ _COLUMN: Final = struct.Struct("<II")
 
 @dataclass
 class Opened:
-    """Known state of a run that is written to.
+    """Remembered state of a run, for writing to it.
 
     Attributes:
         kinds: Kind of each path: ``"atom:float"`` and the like, or the family.
         steps: The last step of each series.
-        floor: All frames from now on are later than this, nanoseconds since the Unix epoch.
-        position: How many bytes of all journals of the run were kept when this was known.
-        numbers: Of paths in the journal.
-        request: Digest of the request that was kept last, as long as nothing but signs of life
-            was written since; empty if it is not known.
+        floor: Time after which all further frames must be, nanoseconds since the Unix epoch.
+        position: Number of stored bytes of all journals of the run when this state was valid.
+        numbers: Number of each path in the journal.
+        request: Digest of the last stored request if only heartbeats were written since; empty if
+            unknown.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
@@ -94,16 +94,16 @@ class Batch(Frames, State):
         self._numbers: dict[str, int] = {}
         self._request = ""
 
-    # ------------------------------------------------------------------ what is there
+    # ------------------------------------------------------------------ state
 
     def kind(self, path: str) -> str | None:
         """See `State.kind`."""
         return self.kinds[path] if path in self.kinds else self._opened.kinds.get(path)
 
     def may_write(self, path: Any) -> bool:
-        """Return whether something is at a path that may be written to, so that it is a legal one.
+        """Return whether a path exists and is writable, so that it needs no check.
 
-        False means only that it has to be looked at: derived paths are all below ``sys/``.
+        False means only that it must be checked. All derived paths are below ``sys/``.
         """
         return isinstance(path, str) and self.kind(path) is not None and path[:4] != "sys/"
 
@@ -130,7 +130,7 @@ class Batch(Frames, State):
             self.frame(Kind.COLUMN, payload, USER_TIME)
 
     def beat(self, request: str = "") -> None:
-        """Add a sign of life that tells which request was kept last: this one, or the one before.
+        """Add a heartbeat with the digest of the last stored request: this one or the previous one.
 
         See `Log.write`.
         """
@@ -142,7 +142,7 @@ class Batch(Frames, State):
         found = self._numbers.get(path)
         if found is None:
             found = self._opened.numbers.get(path)
-        if found is None:  # numbers may be given again: each counts from its frame on
+        if found is None:  # numbers may be reused: each applies from its frame on
             found = len(self._opened.numbers) + len(self._numbers)
             self._numbers[path] = found
             self.frame(Kind.PATH, _NUMBER.pack(found) + path.encode())
@@ -152,7 +152,7 @@ class Batch(Frames, State):
         """Adopt the new state after the frames are stored."""
         one = self._opened
         if len(one.numbers) > len(one.kinds) + _MAX_DELETED:
-            one.numbers.clear()  # they may be given again
+            one.numbers.clear()  # they may be reused
         else:
             one.numbers.update(self._numbers)
         _adopt(one.kinds, self.kinds)
@@ -170,7 +170,7 @@ def _adopt(known: dict[str, Any], new: Mapping[str, Any]) -> None:
 
 
 class Log:
-    """Writer of a run, for the requests that one process handles."""
+    """Writer of a run for the requests handled by one process."""
 
     def __init__(self, server: Server, container: Container) -> None:
         self._server, self.container = server, container
@@ -179,11 +179,11 @@ class Log:
 
     @property
     def remembered(self) -> int:
-        """Number of paths that are remembered of the run."""
+        """Number of remembered paths of the run."""
         return 0 if self._opened is None else len(self._opened.kinds)
 
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
-        """Begin a run that is not there; return whether this call began it."""
+        """Create a run; return False if it exists already."""
         with self._lock:
             if self._server.intake.known(*self.container)[0]:
                 return False
@@ -194,23 +194,23 @@ class Log:
             fill(batch)
             try:
                 self._take(opened, batch)
-            except (DivergedError, GapError):  # somebody else began it in this moment
+            except (DivergedError, GapError):  # another process created it just now
                 return False
             self._opened = opened
             return True
 
     def write(self, fill: Callable[[Batch], None], request: str = "", arrived_ns: int = 0) -> None:
-        """Add to the run; returns once it is kept for good.
+        """Append records to the run; they are durable when this returns.
 
-        A client that got no answer sends the same request again. The journal ends with the digest
-        of the last one, and what has the digest `request` is not added a second time. Points have
-        times, so two requests that are meant differ, except at once: one that came (`arrived_ns`)
-        a moment after the last one was taken is new. Without `request`, doing it twice does no
-        harm. `fill` is called again if another process was quicker.
+        A client that got no answer repeats its request. The journal ends with the digest of the
+        last request, and records of an equal digest `request` are not added again. Points have
+        times, so different requests have different digests, unless one follows at once: a request
+        that arrived (`arrived_ns`) immediately after the last one counts as new. Leave out
+        `request` if repetition is harmless. `fill` is called again if another process was faster.
 
         Raises:
-            ContainerNotFound: If there is no such run.
-            Rejected: If nothing can be kept now, or no more of this workspace.
+            ContainerNotFound: If the run does not exist.
+            Rejected: If no data can be stored now, or the quota of the workspace is exceeded.
         """
         with self._lock:
             for last in range(_TRIES, 0, -1):
@@ -227,7 +227,9 @@ class Log:
                 fill(batch)
                 if again or not batch.data:
                     return
-                self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
+                self._opened = (
+                    None  # until it is stored, so that no invalid state remains after an error
+                )
                 try:
                     alone = self._take(opened, batch)
                 except (DivergedError, GapError):
@@ -243,7 +245,7 @@ class Log:
         return self._server.intake.known(*self.container)[1] == opened.position
 
     def beat(self) -> None:
-        """Write down that the client lives, if nothing else said so for a while."""
+        """Record a heartbeat, if nothing was recorded for a while."""
         opened = self._opened
         if opened is not None and opened.last_t > self._server.now_ns() - _BEAT_NS:
             return
@@ -281,7 +283,7 @@ class Log:
         for each in reader.attributes():
             opened.kinds[each.path] = _kind_of(each.family, each.type)
             step = getattr(each.value, "last_step", None)
-            if step is not None and math.isfinite(step):  # NaN where there are no points
+            if step is not None and math.isfinite(step):  # NaN if there are no points
                 opened.steps[each.path] = float(step)
         return opened
 
@@ -292,7 +294,7 @@ class Log:
 
 
 class Logs:
-    """The runs that a process writes to; those of long ago are let go of."""
+    """Writers of runs in one process; the least recently used ones are dropped."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

@@ -1,7 +1,7 @@
-"""Routes for the client's ``management``: projects, the roles in them, and the trash.
+"""Routes for the client's ``management``: projects, roles and the trash.
 
-Roles have other names there: ``viewer``, ``member`` (contributor) and ``manager`` (owner). A
-workspace is the first part of the path of a project.
+The client's names of roles are ``viewer``, ``member`` (contributor) and ``manager`` (owner). A
+workspace is the first part of a project path.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Service = Annotated[str, Query(alias="serviceAccountId", max_length=100)]
 
 @router.answers("createProject")
 def create(request: Request, given: NewProject) -> Response:
-    """Make a project, which is to say: give it a key, a visibility and an owner."""
+    """Create a project: set its key, visibility and owner."""
     workspace, name = given.organization or "", given.name or ""
     who = _expect_maker(request, workspace)
     project, server = f"{workspace}/{name}", server_of(request)
@@ -97,7 +97,7 @@ def create(request: Request, given: NewProject) -> Response:
 
 @router.answers("deleteProject")
 def delete(request: Request, project_id: Of) -> Response:
-    """Remove a project without records; a project with runs has to be purged run by run."""
+    """Delete a project without runs; the runs of other projects must be purged first."""
     project, server = project_of(request, project_id, Role.OWNER), server_of(request)
     if project.count("/") != 1 or server.has_runs(project):
         raise Refusal(
@@ -115,7 +115,7 @@ def delete(request: Request, project_id: Of) -> Response:
 
 
 def _people(request: Request, given: Mapping[str, Role | None]) -> dict[str, Role]:
-    # Who has no role reads what is visible to them.
+    # Users without a role can read because of the visibility of the project.
     services = _services(request)
     return {user: role or Role.VIEWER for user, role in given.items() if user not in services}
 
@@ -133,9 +133,9 @@ def _shown(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
 
 @router.answers("listProjectMembers")
 def members(request: Request, project_id: Of) -> Response:
-    """Return the users with a role in a project, and those of a workspace that may see it.
+    """Return the users with a role in a project, and workspace members who can see it.
 
-    Service accounts are not among them, as they were not with Neptune.
+    Service accounts are not included, as with Neptune.
     """
     project = project_of(request, project_id, Role.CONTRIBUTOR)
     accounts = server_of(request).accounts
@@ -157,7 +157,7 @@ def accounts_of(request: Request, project_id: Of) -> Response:
 @router.answers("addProjectMember")
 @router.answers("addProjectServiceAccount")
 def add(request: Request, project_id: Of, given: Grant) -> Response:
-    """Give a user or a service account a role in a project."""
+    """Add a user or a service account to a project with a role."""
     user, word = given.account or given.user or "", given.role
     project = project_of(request, project_id, Role.OWNER)
     role = _ROLES.get(word or "")
@@ -194,7 +194,7 @@ def remove(request: Request, project_id: Of, person: User = "", account: Service
 
 @router.answers("listOrganizationMembers")
 def workspace_members(request: Request, workspace: Workspace) -> Response:
-    """Return the users of a workspace; owners of it own all of its projects."""
+    """Return the users of a workspace; its owners own all its projects."""
     _expect_member(request, workspace)
     found = _people(request, server_of(request).accounts.belonging(workspace))
     return answer(
@@ -210,7 +210,7 @@ def workspace_members(request: Request, workspace: Workspace) -> Response:
 
 @router.answers("listServiceAccounts")
 def service_accounts(request: Request, workspace: Workspace, deactivated: Text = "") -> Response:
-    """Return the service accounts that have a role in a workspace or a project of it."""
+    """Return the service accounts with a role in a workspace or in one of its projects."""
     _expect_member(request, workspace)
     if deactivated.lower() == "true":
         return answer([])
@@ -220,7 +220,7 @@ def service_accounts(request: Request, workspace: Workspace, deactivated: Text =
 
 @router.answers("createOrganizationInvitations")
 def invite(request: Request, given: Invitations) -> Response:
-    """Add existing users to a workspace; others are refused, as a server sends no mail."""
+    """Add existing users to a workspace; refuse others, because servers send no mail."""
     whole = given.inner or given
     workspace, server = whole.organization or "", server_of(request)
     expect(request, workspace, Role.OWNER)
@@ -257,9 +257,9 @@ def invite(request: Request, given: Invitations) -> Response:
 
 @router.answers("workspaceStatus")
 def status(request: Request, workspace: Workspace) -> Response:
-    """Return the number of users of a workspace, and its quota or else the size of the disk.
+    """Return the number of users of a workspace, and its quota or else the disk space.
 
-    The client subtracts one number from the other and cannot do without.
+    The client subtracts one number from the other, so both are required.
     """
     _expect_member(request, workspace)
     server = server_of(request)
@@ -289,8 +289,8 @@ def _expect_member(request: Request, workspace: str) -> None:
 
 
 def _expect_maker(request: Request, workspace: str) -> Identity:
-    # A token that is for less than its user may do there makes no project, since the project would
-    # be theirs. Who knows of the workspace is told why they may not.
+    # A token with fewer rights than its user cannot create a project, because the user would own
+    # it. The reason is given only to users who can see the workspace.
     who = expect_somebody(request)
     token = server_of(request).accounts.token(who.token) if who.token else None
     if token is not None and workspace in who.workspaces and token.role in (None, Role.OWNER):
@@ -309,7 +309,7 @@ def _expect_maker(request: Request, workspace: str) -> Identity:
 
 
 def _not_valid(code: str, reason: str) -> Response:
-    # The client cannot show the text of its own kinds of this.
+    # The client does not show the texts of its own error types.
     errors = [{"errorCode": {"name": code}, "context": {"reason": reason}}]
     return _refusal(400, code, reason, validationErrors=[{"errors": errors}])
 
@@ -322,7 +322,7 @@ def _refusal(status_code: int, error_type: str, title: str, **more: Any) -> Resp
 
 
 def _existing_project(request: Request, identifier: str) -> str:
-    # An admin may read all others, too.
+    # Admins pass the role check for any path, so check that the project exists.
     project = project_of(request, identifier, Role.VIEWER)
     if not is_project(server_of(request), project):
         raise Refusal(404, "no-project", f"there is no project {project[:200]!r}")
@@ -335,7 +335,7 @@ def trash(
     projectIdentifier: Text,  # noqa: N803 - theirs
     identifiers: Annotated[list[str], Body(max_length=10_000)],
 ) -> Response:
-    """Put runs into the trash; a model takes its versions along. What could not be is told."""
+    """Move runs to the trash, and models with their versions; the answer has the errors."""
     project, server = _existing_project(request, projectIdentifier), server_of(request)
 
     def put(container: Container) -> None:
@@ -347,7 +347,7 @@ def trash(
         server.writer.record(*container, [{"op": "assign", "atoms": atoms}])
 
     told = _each(request, identifiers, Role.CONTRIBUTOR, put)
-    wait_in(server, project)  # so that no table shows them from here on, whoever asks
+    wait_in(server, project)  # so that later requests do not show them
     return told
 
 
@@ -357,7 +357,7 @@ def delete_runs(
     projectIdentifier: Text,  # noqa: N803 - theirs
     identifiers: Annotated[list[str], Body(max_length=10_000)],
 ) -> Response:
-    """Remove runs for good that are in the trash; a model takes its versions along."""
+    """Permanently delete runs in the trash, and models with their versions."""
     _existing_project(request, projectIdentifier)
 
     def delete_one(container: Container) -> None:
@@ -370,7 +370,7 @@ def delete_runs(
 
 @router.answers("deleteAllExperiments")
 def empty_trash(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
-    """Remove all that is in the trash of a project for good, models and versions too."""
+    """Permanently delete the trash of a project, including models and versions."""
     project, server = project_of(request, projectIdentifier, Role.OWNER), server_of(request)
     found = trashed_runs(server, project)
     for model, trashed in models_of(server, project):

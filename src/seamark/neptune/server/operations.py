@@ -1,4 +1,4 @@
-"""Operations in requests of Neptune's client, and the contents of files."""
+"""Operations in requests of Neptune's client, and storage of file contents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAX_ERRORS: Final = 1000
 
 
 def keep_content(server: Server, container: Container, data: bytes) -> str:
-    """Store bytes durably, and return their SHA-256 (hex)."""
+    """Store bytes durably and return their SHA-256 (hex)."""
     digest = hashlib.sha256(data).hexdigest()
     project, run = container
     for start in range(0, len(data), PART_BYTES) or (0,):
@@ -41,7 +41,7 @@ def keep_content(server: Server, container: Container, data: bytes) -> str:
 
 
 class Requested(Operations):
-    """Applies operations to a batch for the journal of a run."""
+    """Translator of operations into a batch for the journal of a run."""
 
     def __init__(self, server: Server, container: Container, batch: Batch) -> None:
         super().__init__(batch, partial(keep_content, server, container))
@@ -60,11 +60,11 @@ class Requested(Operations):
 
 
 class Changes:
-    """A batch of operations on paths, as the client sends them.
+    """Batch of operations on paths, as sent by the client.
 
-    `request` is the digest of the request that they came in; it is noted where doing them again
-    would do something else, as points are kept however many have the same step. `errors` has what
-    was wrong, in order.
+    `request` is the digest of their request. It is recorded if repeating the operations would have
+    another result: points are kept even if their steps are equal. `errors` has the error messages,
+    in order.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Changes:
         self.errors: list[str] = []
 
     def fill(self, batch: Batch) -> None:
-        """Add the operations to a batch; impossible ones are among the `errors`."""
+        """Add the operations to a batch; add failures to `errors`."""
         to = Requested(self._server, self._container, batch)
         self.errors, wrong = [], 0
         for each in self._operations:

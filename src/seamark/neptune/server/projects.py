@@ -1,4 +1,4 @@
-"""Projects and models by the keys, ids and numbers that Neptune's client shows.
+"""Projects and models by the keys, ids and numbers of Neptune's client.
 
 The id of a run, model or version consists of the key of its project and numbers. Keys and numbers
 are assigned in the database of accounts; they are not recorded in journals.
@@ -61,10 +61,10 @@ _KEY_CHARS: Final = 3
 
 
 class Container(NamedTuple):
-    """A run, a project itself, a model or a version of one.
+    """A run, a project itself, a model or a model version.
 
-    `project` may be the place of models below one, see `seamark.paths.kind_of`; `run` is a run id,
-    ``.project``, the key of a model, or the id of a version.
+    `project` may be the path of models below a project, see `seamark.paths.kind_of`. `run` is a run
+    id, ``.project``, the key of a model, or the id of a version.
     """
 
     project: str
@@ -87,16 +87,16 @@ class Container(NamedTuple):
 
 
 def container_id(container: Container) -> str:
-    """Return the id for the client: both names, encoded for file names and URLs.
+    """Return the client's id: both names, encoded for file names and URLs.
 
-    Nothing has to be looked up to know what it means, and it says nothing that its owner did not.
+    The id can be decoded without a lookup and contains no other information.
     """
     text = f"{container.project}/{container.run}".encode()
     return base64.b32encode(text).decode().rstrip("=").lower()
 
 
 def named(identifier: str) -> Container | None:
-    """Return the container of an id made by `container_id`; None for any other text."""
+    """Return the container of an id made by `container_id`; None for other texts."""
     padded = identifier.upper() + "=" * (-len(identifier) % 8)
     try:
         project, _, run = base64.b32decode(padded).decode().rpartition("/")
@@ -107,7 +107,7 @@ def named(identifier: str) -> Container | None:
 
 
 def split_project(project: str) -> tuple[str, str]:
-    """Return workspace and name of a project; the client accepts only paths of two parts."""
+    """Split a project path into workspace and name; the client accepts only two parts."""
     workspace, _, name = project.partition("/")
     return workspace, name
 
@@ -123,7 +123,7 @@ _MOST_WAITING: Final = 1000
 
 
 def wait_in(server: Server, project: str, seconds: float = _PATIENCE_S) -> None:
-    """Wait some seconds until everything in a project, or a place of models, is indexed."""
+    """Wait until a project, or a path of models, is indexed, at most for some seconds."""
     waiting = server.kept.unfolded(_MOST_WAITING)
     wanted = {
         (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)
@@ -157,13 +157,13 @@ _NUMBERED: Final = sa.select(_run.sys_id).where(
 
 
 def key_of(server: Server, project: str) -> str:
-    """Return the key of a project, which is the prefix of the ids of its runs."""
+    """Return the key of a project: the prefix of its run ids."""
     rows = server.databases.account.fetch(_KEY, at=project)
     return str(rows[0][0]) if rows else key_of_project(project)
 
 
 def choose_key(server: Server, project: str, key: str) -> None:
-    """Set the key of a new project; a project that has a key keeps it."""
+    """Set the key of a new project; an existing key is not changed."""
     database = server.databases.account
     with database.writing() as connection:
         database.run(connection, _NEW, path=project, key=key, last=0)
@@ -177,15 +177,15 @@ def forget_key(server: Server, project: str) -> None:
 
 
 def is_project(server: Server, project: str) -> bool:
-    """Return whether a project has runs, or settings of its own."""
+    """Return whether a project has runs or its own settings."""
     return server.has_project(project) or project in all_projects(server, Identity(admin=True))
 
 
 def next_id(server: Server, project: str) -> str:
-    """Return the id of the next run of a project; no other run gets it.
+    """Reserve and return the id of the next run of a project.
 
-    The counter may be older than the runs, as after a backup was restored: ids that runs have are
-    passed over. One that is new goes on behind the runs, of which the first may be purged.
+    The counter may be older than the runs, for example after a backup was restored; used ids are
+    skipped. A new counter starts after the largest existing id, because earlier runs may be purged.
     """
     known = 0
     for _ in range(_TRIES):
@@ -203,7 +203,7 @@ def next_id(server: Server, project: str) -> str:
 
 
 def _next_number(server: Server, at: str, key: str, known: int) -> tuple[str, int]:
-    """Return the key of a counter, made if it is new, and its next number, above a known one."""
+    """Increment a counter, created if needed, above a known number; return its key and number."""
     database = server.databases.account
     with database.writing() as connection:
         database.run(connection, _NEW, path=at, key=key, last=0)
@@ -227,13 +227,13 @@ def find_run(server: Server, project: str, sys_id: str) -> Container | None:
 
 
 def last_number(server: Server, project: str) -> tuple[str, int]:
-    """Return the prefix of ids in a project, and the number of its last run."""
+    """Return the prefix of run ids in a project, and the number of its last run."""
     rows = server.databases.account.fetch(_LAST, at=project)
     return (str(rows[0][0]), int(rows[0][1])) if rows else (key_of_project(project), 0)
 
 
 def all_projects(server: Server, who: Identity) -> list[str]:
-    """Return the projects that a user may read and the client can name, sorted."""
+    """Return the readable projects with paths that the client can use, sorted."""
     account, store = server.databases.account, server.store().database
     with account.reading() as connection:
         found = {row[0] for row in account.rows(connection, _KEYED)}
@@ -262,7 +262,7 @@ API_KINDS: Final = {
     "model": "model",
     "model_version": "modelVersion",
 }
-"""The client's name of each kind."""
+"""Name of each kind in the client's API."""
 _IN: Final = sa.select(_run.name, _run.trashed).where(_run.project == sa.bindparam("project"))
 _NAMED: Final = sa.select(_run.project).where(
     _run.kind == "model_version", _run.name == sa.bindparam("name")
@@ -276,12 +276,12 @@ _IDS: Final = re.compile(
 
 
 def place_of_models(project: str) -> str:
-    """Return the place of a project's models; versions are below it, by the key of their model."""
+    """Return the path of a project's models; their versions are below it, by model key."""
     return f"{project}/{MODELS}"
 
 
 def shown_id(server: Server, container: Container, number: object = None) -> str:
-    """Return the client's id of a project, a model or a version; its number is used if known."""
+    """Return the client's id of a project, model or version; uses a version's number if known."""
     key = key_of(server, container.home)
     if container.is_project:
         return key
@@ -296,10 +296,10 @@ def shown_id(server: Server, container: Container, number: object = None) -> str
 
 
 def find_model(server: Server, project: str, word: str) -> Container | None:
-    """Return a model or version of a project by its id; None if there is none.
+    """Return a model or version of a project by its id, or None.
 
-    The word is ``CLS-RESNET``, ``CLS-RESNET-3``, the same without the key of the project, or the id
-    that a version has of its own.
+    The id is ``CLS-RESNET``, ``CLS-RESNET-3``, the same without the project key, or Seamark's id of
+    a version.
     """
     place, parts = place_of_models(project), word.split("-")
     if len(parts) > 1 and parts[0] == key_of(server, project):
@@ -336,12 +336,12 @@ def _numbered(server: Server, place: str) -> dict[int, Container]:
 
 
 def models_of(server: Server, project: str) -> list[tuple[Container, bool]]:
-    """Return the models of a project, and whether each is in the trash."""
+    """Return the models of a project, each with whether it is in the trash."""
     return _in(server, place_of_models(project))
 
 
 def versions_of(server: Server, model: Container) -> list[tuple[Container, bool]]:
-    """Return the versions of a model, and whether each is in the trash."""
+    """Return the versions of a model, each with whether it is in the trash."""
     return _in(server, f"{model.project}/{model.run}")
 
 
@@ -351,11 +351,11 @@ def _in(server: Server, place: str) -> list[tuple[Container, bool]]:
     return [(Container(place, str(name)), bool(trashed)) for name, trashed in rows]
 
 
-# ---------------------------------------------------------------------- new ones
+# ---------------------------------------------------------------------- creation
 
 
 def new_model(server: Server, project: str, key: object) -> tuple[Container, dict[str, Any]]:
-    """Reserve a key, or refuse (409); return the new model and its first attributes."""
+    """Reserve a key, or refuse it (409); return the new model and its first attributes."""
     model = Container(place_of_models(project), check_key(key))
     for other, _ in models_of(server, project):
         if other.run.casefold() == model.run.casefold():
@@ -388,7 +388,7 @@ def new_version(server: Server, model: Container) -> tuple[Container, dict[str, 
 
 
 def _counter(model: Container) -> str:
-    # However the key is written: folders of it lie on any disk.
+    # Case-insensitive, because file systems may be.
     return f"{model.project}/{model.run.casefold()}"
 
 
@@ -396,7 +396,7 @@ def _counter(model: Container) -> str:
 
 
 def in_our_words(server: Server, project: str, kind: str, query: str) -> str:
-    """Return a query of the client with its ids of models and versions replaced by Seamark's."""
+    """Replace the client's ids of models and versions in a query by Seamark's."""
 
     def replaced(found: re.Match[str]) -> str:
         word = next(one for one in found.groups()[3:] if one is not None)

@@ -45,7 +45,7 @@ _DIGEST_CHARS: Final = 64
 
 
 def files_of(server: Server, log: Container, given: str) -> list[dict[str, Any]] | None:
-    """Return the facts about the files of an artifact; None for an unknown artifact."""
+    """Return the file metadata of an artifact; None for an unknown artifact."""
     found = Read(server, log).attribute(PLACE)
     if found is None or found.family != "file_set" or given not in found.value:
         return None
@@ -76,9 +76,10 @@ def record_of(server: Server, container: Container, given: str) -> dict[str, Any
 
 
 def hash_of(files: Iterable[Mapping[str, Any]], *, metadata: bool = False) -> str:
-    """Return the hash of an artifact, as the client computes it, by its files in order of path.
+    """Compute the hash of an artifact like the client, from its files in order of path.
 
-    Lengths of texts are those in characters. `metadata` counts too, as for the first clients.
+    Lengths of texts are in characters. With `metadata`, it includes the metadata, as in early
+    clients.
     """
     found = hashlib.sha256()
     for file in sorted(files, key=lambda one: one["filePath"]):
@@ -114,7 +115,7 @@ _ROW: Final = sa.select(_run.sys_id, _run.trashed, _run.beat, _run.state).where(
 
 
 class Read:
-    """A run or project; with `wait`, after waiting until acknowledged data can be read."""
+    """Reader of a run or project; with `wait`, it first waits for acknowledged data."""
 
     def __init__(self, server: Server, container: Container, *, wait: bool = True) -> None:
         self.server, self.container = server, container
@@ -130,7 +131,7 @@ class Read:
 
     @functools.cached_property
     def row(self) -> tuple[str, bool, int, str]:
-        """Its second id, whether it is in the trash, when it was last heard of, and its state."""
+        """Client's id, whether it is in the trash, time of the last record, and state."""
         rows = self.server.store().database.fetch(
             _ROW, project=self.container.project, name=self.container.run
         )
@@ -140,7 +141,7 @@ class Read:
         return sys_id, bool(trashed), beat, state_of_row(state, beat, self.server.now_ns())
 
     def attributes(self, wanted: list[str] | None = None) -> list[dict[str, Any]]:
-        """Return attributes, of some paths or all, with those that the client expects."""
+        """Return attributes of some or all paths, including those that the client expects."""
         if wanted is None:
             found = {each.path: each for each in self._all()}
         else:
@@ -162,7 +163,7 @@ class Read:
             return None
 
     def as_attribute(self, path: str) -> dict[str, Any] | None:
-        """Return the attribute at a path in the client's form; None if there is none."""
+        """Return the attribute at a path in the client's format, or None."""
         if path.startswith("sys/"):
             found = {each.path: each for each in self._all("sys")}
             return next((one for one in self._facts(found) if one["name"] == path), None)
@@ -170,7 +171,7 @@ class Read:
         return None if found_one is None else shown(found_one, self.text)
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Return a text that is kept as files are."""
+        """Return a text that is stored like a file."""
         blob = self.server.blobs.find(self.container.project, str(record["sha256"]))
         if blob is None or blob.size > _LONGEST_TEXT:
             return f"<text of {record['size']} bytes>"
@@ -237,7 +238,7 @@ class Read:
 
 
 def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dict[str, Any] | None:
-    """Return an attribute in the client's form; None if the client has no type for it."""
+    """Return an attribute in the client's format; None if it has no type for it."""
     show = _SHOWN.get(attribute.family)
     if show is not None:
         kind, more = show(attribute.value)
@@ -255,7 +256,7 @@ def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dic
 
 
 def system_attributes(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the facts among attributes that the client before 0.9 reads, by its names."""
+    """Return the system attributes for clients before 0.9, by their names."""
     found = {each["name"]: each[f"{each['type']}Properties"] for each in told}
     return {name: found[path] for name, path in _FACTS_BEFORE.items() if path in found}
 
@@ -311,7 +312,7 @@ _SHOWN: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
 
 
 def shown_step(step: float | None) -> float | int | None:
-    """Return a step as JSON: an integer if it is whole, None for NaN."""
+    """Return a step for JSON: an integer if it is whole, None for NaN."""
     if step is None or not math.isfinite(step):
         return None
     return number(step)
@@ -323,7 +324,7 @@ def number(value: float) -> float | int:
 
 
 def as_time(moment: datetime) -> str:
-    """Return a time in the client's form."""
+    """Return a time in the client's format."""
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 

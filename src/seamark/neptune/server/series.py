@@ -48,7 +48,7 @@ Limit = Annotated[int, Query(ge=0)]
 
 
 def missing(path: str) -> Refusal:
-    """Return the answer for a path without a value of the requested kind."""
+    """Return the refusal for a path without a value of the requested kind."""
     return Refusal(404, "no-attribute", f"nothing of that kind is at {path[:200]!r}")
 
 
@@ -77,7 +77,7 @@ def _family(read: Read, path: str, family: str) -> int:
 def floats(
     request: Request, identifier: Asked, path: At, limit: Limit = 1000, offset: Offset = 0
 ) -> Response:
-    """Return points of a series of numbers, by step."""
+    """Return points of a float series, by step."""
     read = read_of(request, identifier)
     _family(read, path, "float_series")
     points: Points = read.reader.points(path)
@@ -94,7 +94,7 @@ def floats(
 def strings(
     request: Request, identifier: Asked, path: At, limit: Limit = 1000, offset: Offset = 0
 ) -> Response:
-    """Return texts of a series, by step."""
+    """Return points of a text series, by step."""
     read = read_of(request, identifier)
     _family(read, path, "string_series")
     points = read.reader.texts(path)
@@ -111,14 +111,14 @@ def strings(
 
 @router.answers("getImageSeriesValues")
 def images(request: Request, identifier: Asked, path: At) -> Response:
-    """Return the number of pictures in a series."""
+    """Return the number of images in a series."""
     read = read_of(request, identifier)
     return answer({"totalItemCount": _family(read, path, "file_series"), "values": []})
 
 
 @router.answers("getFloatSeriesValuesCSV")
 def csv(request: Request, identifier: Asked, path: At) -> Response:
-    """Return all points of a series of numbers: step, time in milliseconds, value."""
+    """Return all points of a float series as CSV: step, time in milliseconds, value."""
     read = read_of(request, identifier)
     _family(read, path, "float_series")
     points: Points = read.reader.points(path)
@@ -132,18 +132,18 @@ def csv(request: Request, identifier: Asked, path: At) -> Response:
 
 _FOLDER: Final = "neptune-uploads"
 _LEFT_S: Final = 24 * 3600
-"""Age at which an unfinished import is removed, in seconds."""
+"""Age at which an unfinished upload is removed, in seconds."""
 _NAME: Final = re.compile(r"[0-9a-f]{32}-([0-9a-f]{16})-(\d{1,18})")
 _OFFSET_CHARS: Final = 20
 _WRONG_RANGE: Final = "Length of stream does not match given range"
-"""Status on which the client starts over."""
+"""Message on which the client restarts the upload."""
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class Upload:
-    """File of `size` bytes that one client uploads in parts, each to any process of a server.
+    """File of `size` bytes, uploaded in parts, each to any process of a server.
 
-    Its parts are files named by their offsets in a folder of the upload.
+    Its parts are files named by their offsets in the folder of the upload.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -152,13 +152,13 @@ class Upload:
 
     @property
     def is_stored(self) -> bool:
-        """Whether it was kept; the answer to the client may have been lost."""
+        """Whether the file is stored; the answer to the client may have been lost."""
         return self._done.is_file()
 
     def put(self, given: str, data: bytes) -> None:
-        """Take a part; the same again changes nothing.
+        """Store a part; storing the same part again changes nothing.
 
-        `given` says which bytes they are, ``bytes=0-9/100``; `ArgumentError` if they are not.
+        `given` is its byte range, as ``bytes=0-9/100``; `ArgumentError` if it does not fit.
         """
         found = _RANGE.fullmatch(given.strip())
         start, last, whole = map(int, found.groups()) if found else (0, -2, -1)
@@ -169,7 +169,7 @@ class Upload:
         new.replace(self.path / f"{start:0{_OFFSET_CHARS}}")
 
     def keep(self, server: Server, container: Container) -> str:
-        """Keep the whole for good, and return its SHA-256 (hex)."""
+        """Store the whole file durably and return its SHA-256 (hex)."""
         digest, end = hashlib.sha256(), 0
         for part in self._parts():
             if int(part.name) != end:
@@ -187,7 +187,7 @@ class Upload:
         return name
 
     def drop(self) -> None:
-        """Remove the received bytes; the fact that they were stored is remembered for a day."""
+        """Remove the received parts; `is_stored` remains true for a day."""
         self._done.touch()
         for part in self._parts():
             part.unlink(missing_ok=True)
@@ -197,7 +197,7 @@ class Upload:
 
 
 def begin_upload(server: Server, container: Container, what: str, size: int) -> Upload:
-    """Begin an upload of a number of bytes; `what` has its destination in the run."""
+    """Begin an upload of `size` bytes; `what` identifies its destination in the run."""
     folder = server.settings.folder / _FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_old(folder)
@@ -207,7 +207,7 @@ def begin_upload(server: Server, container: Container, what: str, size: int) -> 
 
 
 def find_upload(server: Server, container: Container, what: str, name: str) -> Upload:
-    """Return the upload that `begin_upload` began for this place; it may be stored already."""
+    """Return the upload begun by `begin_upload`; it may be stored already."""
     found = _NAME.fullmatch(name)
     path = server.settings.folder / _FOLDER / name
     if found is None or found[1] != _mark(container, what) or not path.is_dir():

@@ -33,7 +33,7 @@ __all__ = ["add_routes"]
 router: Final = Routes()
 open_router: Final = APIRouter(include_in_schema=False)
 _LASTS_S: Final = 24 * 3600
-"""Lifetime of the answer in the client, in seconds."""
+"""Time after which the client requests a new token, in seconds."""
 _REALM: Final = "/api/auth"
 _CHUNK: Final = 5 << 20
 

@@ -92,9 +92,9 @@ _COLUMNS: Final = (
 
 
 def translated(query: str) -> str:
-    """Return a query of the client in our language, which has nearly all of theirs.
+    """Translate a query of the client to Seamark's similar query language.
 
-    States are ``running`` and ``idle`` there, and ``=`` asks whether a set has a member.
+    The client's states are ``running`` and ``idle``, and its ``=`` tests the members of sets.
     """
 
     def state(found: re.Match[str]) -> str:
@@ -117,7 +117,7 @@ def entries(
     given: Wanted,
     kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
 ) -> Response:
-    """Return a page of runs, models or versions with the columns that are asked for."""
+    """Return a page of runs, models or versions with the requested columns."""
     project = project_of(request, project_id, Role.VIEWER)
     server, kind = server_of(request), _kind(kinds)
     if kind is None:
@@ -148,7 +148,7 @@ def legacy(
     limit: Annotated[int, Query(ge=1)] = 100,
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
-    """Return a page of runs for the client before 0.9, the first that were made first."""
+    """Return a page of runs for clients before 0.9, oldest first."""
     project = project_of(request, project_id, Role.VIEWER)
     server = server_of(request)
     wait_in(server, project)
@@ -241,7 +241,7 @@ def columns(
     search: Text = "",
     kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
 ) -> Response:
-    """Return which columns a table may have, by a part of their name or an expression for it."""
+    """Return the possible columns of a table, filtered by a substring or regular expression."""
     project = project_of(request, project_id, Role.VIEWER)
     server, kind = server_of(request), _kind(kinds) or "run"
     wait_in(server, project)

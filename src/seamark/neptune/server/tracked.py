@@ -1,7 +1,7 @@
-"""Artifacts: lists of files in other places, identified by their hash.
+"""Artifacts: lists of files stored outside of the server, identified by their hash.
 
-Only what is known of the files travels, never their bytes. A list is a file in the log of its
-project, so that it is in the journals as everything is.
+Only the metadata of the files is sent, never their content. A list is stored as a file in the log
+of its project, and so is part of its journals.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Files = Annotated[dict[str, Any], Body()]
 
 @router.answers("createNewArtifact")
 def create(request: Request, project_id: Of, given: Hash, size: int = 0) -> Response:
-    """Say whether the files of an artifact are known already."""
+    """Return whether the files of an artifact are known already."""
     server, log = _log(request, project_id, Role.CONTRIBUTOR)
     known = files_of(server, log, given) is not None
     return answer({"artifactHash": given, "receivedMetadata": known, "size": size})
@@ -46,7 +46,7 @@ def create(request: Request, project_id: Of, given: Hash, size: int = 0) -> Resp
 
 @router.answers("uploadArtifactFilesMetadata")
 def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
-    """Store the facts about the files of an artifact."""
+    """Store the file metadata of an artifact."""
     _server, log = _log(request, project_id, Role.CONTRIBUTOR)
     files = _checked(body.get("files"))
     if given not in (hash_of(files), hash_of(files, metadata=True)):
@@ -58,7 +58,7 @@ def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
 
 @router.answers("createArtifactVersion")
 def extend(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
-    """Make an artifact of another one's files and some more; those win that are given now."""
+    """Create an artifact from the files of another one and new files, which take precedence."""
     server, log = _log(request, project_id, Role.CONTRIBUTOR)
     known = files_of(server, log, given)
     if known is None:
@@ -73,7 +73,7 @@ def extend(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
 
 @router.answers("listArtifactFiles")
 def list_files(request: Request, project_id: Of, given: Hash) -> Response:
-    """Return the facts about the files of an artifact."""
+    """Return the file metadata of an artifact."""
     server, log = _log(request, project_id, Role.VIEWER)
     files = [] if given == hash_of([]) else files_of(server, log, given)
     if files is None:

@@ -22,7 +22,7 @@ __all__ = ["Finder", "install"]
 
 VERSION: Final = "1.14.0"
 """Version of Neptune's client that Seamark's names and arguments follow."""
-_NAMES: Final = ("neptune", "neptune-client")
+_PACKAGE_NAMES: Final = ("neptune", "neptune-client")
 
 
 class Packaged(Distribution):
@@ -38,7 +38,7 @@ class Packaged(Distribution):
         It is not listed among the installed packages, because it is not installed.
         """
         normal = re.sub(r"[-_.]+", "-", name or "").lower()
-        return cls(normal) if normal in _NAMES else None
+        return cls(normal) if normal in _PACKAGE_NAMES else None
 
     def read_text(self, filename: str) -> str | None:
         """Return the metadata, which is the only file."""
@@ -79,7 +79,7 @@ def replace_stub(module: ModuleType) -> None:
     module.__dict__["__getattr__"] = find
 
 
-_OURS: Final = "seamark"
+_ROOT: Final = "seamark"
 _REPLACED_MODULES: Final = {
     "common": "seamark",
     "common.exceptions": "seamark.exceptions",
@@ -98,7 +98,7 @@ _REPLACED_MODULES: Final = {
 """Substitutes for modules of the client that Seamark does not have, and for their submodules."""
 _INTEGRATIONS: Final = "integrations."
 _LIGHTNING: Final = ("pytorch_lightning", "lightning")
-_NAMED_OTHERWISE: Final = {"neptune_kedro": "kedro_neptune"}
+_OTHER_PACKAGE_NAMES: Final = {"neptune_kedro": "kedro_neptune"}
 """Integrations that are not packages named ``neptune_<name>``."""
 
 
@@ -125,7 +125,7 @@ def install() -> None:
             seamark.neptune.install()
             import neptune
     """
-    if any(isinstance(each, _Client) for each in sys.meta_path):
+    if any(isinstance(each, _ClientFinder) for each in sys.meta_path):
         return
     loaded = sys.modules.get("neptune")
     if loaded is not None:
@@ -135,7 +135,7 @@ def install() -> None:
             f"but it is loaded from {where}"
         )
         raise LoadedAlreadyError(msg)
-    sys.meta_path.insert(0, _Client("neptune"))
+    sys.meta_path.insert(0, _ClientFinder("neptune"))
     for name in LOGGERS:
         if name in sys.modules:
             replace_stub(sys.modules[name])
@@ -159,8 +159,8 @@ class Finder(MetaPathFinder):
         rest = fullname[len(self._name) + 1 :]
         while rest == "new" or rest.startswith("new."):
             rest = rest[4:]
-        if (ours := _same(rest)) is not None:
-            return ModuleSpec(fullname, _Same(ours), origin=ours)
+        if (own_name := _own_module_name(rest)) is not None:
+            return ModuleSpec(fullname, _SameModuleLoader(own_name), origin=own_name)
         return _alias_spec(rest, fullname)
 
 
@@ -172,17 +172,19 @@ def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
     """
     space, _, name = rest.rpartition(".")
     if space == "integrations" and name.isidentifier():
-        ours = "`from seamark.lightning import NeptuneLogger` is the one of Lightning"
-        others = (
+        lightning_hint = "`from seamark.lightning import NeptuneLogger` is the one of Lightning"
+        other_hint = (
             f"import neptune_{name} or neptune.integrations.{name} as before, and start the "
             "script with `python -m seamark.neptune`"
         )
-        msg = f"No module named {fullname!r}: {ours if name in _LIGHTNING else others}"
+        msg = (
+            f"No module named {fullname!r}: {lightning_hint if name in _LIGHTNING else other_hint}"
+        )
         raise ModuleNotFoundError(msg, name=fullname)
     return None if rest.startswith(_INTEGRATIONS) else _alias_spec(rest, fullname)
 
 
-class _Client(Finder):
+class _ClientFinder(Finder):
     def find_spec(
         self,
         fullname: str,
@@ -190,17 +192,17 @@ class _Client(Finder):
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         if fullname in LOGGERS:
-            return self._followed(fullname, path, target)
+            return self._find_and_patch(fullname, path, target)
         return super().find_spec(fullname, path, target)
 
-    def _followed(
+    def _find_and_patch(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
         for finder in sys.meta_path:
             found = getattr(finder, "find_spec", None)
             spec = None if finder is self or found is None else found(fullname, path, target)
             if spec is not None:
-                _then(spec.loader, replace_stub)
+                _call_after_exec(spec.loader, replace_stub)
                 return spec  # type: ignore[no-any-return]
         return None
 
@@ -212,10 +214,10 @@ class _Client(Finder):
             yield known
 
 
-def _same(rest: str) -> str | None:
+def _own_module_name(rest: str) -> str | None:
     if not rest:
-        return _OURS
-    name = f"{_OURS}.{rest}"
+        return _ROOT
+    name = f"{_ROOT}.{rest}"
     try:
         return name if find_spec(name) is not None else None
     except ModuleNotFoundError:  # its parent is not a module of Seamark
@@ -223,32 +225,32 @@ def _same(rest: str) -> str | None:
 
 
 def _alias_spec(rest: str, fullname: str) -> ModuleSpec | None:
-    names = _stood_in(rest)
+    names = _substitute_name(rest)
     if names is None:
         return None
     return ModuleSpec(fullname, _AliasLoader(names), origin=names, is_package=True)
 
 
-def _stood_in(rest: str) -> str | None:
-    above = rest
-    while above:  # the longest matching name first
-        if above in _REPLACED_MODULES:
-            return _REPLACED_MODULES[above]
-        above = above.rpartition(".")[0]
+def _substitute_name(rest: str) -> str | None:
+    parent = rest
+    while parent:  # the longest matching name first
+        if parent in _REPLACED_MODULES:
+            return _REPLACED_MODULES[parent]
+        parent = parent.rpartition(".")[0]
     if rest.startswith(_INTEGRATIONS):
         package = "neptune_" + rest.removeprefix(_INTEGRATIONS).partition(".")[0]
-        package = _NAMED_OTHERWISE.get(package, package)
+        package = _OTHER_PACKAGE_NAMES.get(package, package)
         return package if find_spec(package) is not None else None
     return None
 
 
-class _Same(Loader):
-    def __init__(self, ours: str) -> None:
-        self._ours = ours
+class _SameModuleLoader(Loader):
+    def __init__(self, own_name: str) -> None:
+        self._own_name = own_name
         self._spec: Any = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = import_module(self._ours)
+        module = import_module(self._own_name)
         self._spec = module.__spec__
         return module
 
@@ -280,7 +282,7 @@ class _AliasLoader(Loader):
         module.__dict__["__getattr__"] = look_up
 
 
-def _then(loader: Any, done: Callable[[ModuleType], None]) -> None:
+def _call_after_exec(loader: Any, done: Callable[[ModuleType], None]) -> None:
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:

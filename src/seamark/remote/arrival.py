@@ -35,23 +35,23 @@ T = TypeVar("T")
 
 def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) -> T:
     """Return the result of `ask`, called on a thread; raise `Unreachable` on a timeout."""
-    told: list[T] = []
-    failed: list[Exception] = []
+    results: list[T] = []
+    errors: list[Exception] = []
 
     def run() -> None:
         try:
-            told.append(ask())
+            results.append(ask())
         except Exception as error:  # noqa: BLE001 - remotes may be third-party code
-            failed.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     with quietly(only=RuntimeError):  # no threads can start while the interpreter ends
         thread.start()
         thread.join(seconds)
-    if told:
-        return told[0]
-    if failed:
-        raise failed[0]
+    if results:
+        return results[0]
+    if errors:
+        raise errors[0]
     msg = f"no answer within {seconds:g} s"
     raise Unreachable(msg)
 
@@ -82,7 +82,7 @@ class ArrivalJournal:
         text = json.dumps(["arrival", key.project, key.run])
         uid = hashlib.sha256(text.encode()).digest()[:16]
         self._salt = salt_of(uid)
-        self.name, self.begin = _new_journal(key, "arrival", uid, begun_ns + 1)
+        self.name, self.begin = _begin_journal(key, "arrival", uid, begun_ns + 1)
         self.begin += frame_bytes(self._salt, Kind.OP, begun_ns + 2, dump_json(_TRASHED))
 
     def end(self, ops: Iterable[Mapping[str, Any]], t_ns: int) -> bytes:
@@ -97,13 +97,13 @@ class ArrivalJournal:
 def trashing(key: RunKey, t_ns: int) -> tuple[str, bytes]:
     """Return name and content of a journal that moves a run to the trash at the time `t_ns`."""
     uid = secrets.token_bytes(16)
-    name, data = _new_journal(key, "replaced", uid, t_ns)
+    name, data = _begin_journal(key, "replaced", uid, t_ns)
     salt = salt_of(uid)
     data += frame_bytes(salt, Kind.OP, t_ns + 1, dump_json(_TRASHED))
     return name, data + close_frame(salt, t_ns + 2)
 
 
-def _new_journal(key: RunKey, what: str, uid: bytes, t_ns: int) -> tuple[str, bytes]:
+def _begin_journal(key: RunKey, what: str, uid: bytes, t_ns: int) -> tuple[str, bytes]:
     writer = f"{what}-{uid.hex()[:8]}"
     kind = kind_of(key.project, key.run)
     header = {

@@ -37,8 +37,8 @@ def observations_of(
         uid = split_journal_name(file.path.name)[1]
         if uid is None:
             continue
-        own = hashlib.sha256(b"ended" + uid).digest()[:16]
-        name = journal_name(f"{file.writer.rpartition('-')[0]}-{own.hex()[:8]}", own)
+        ended_uid = hashlib.sha256(b"ended" + uid).digest()[:16]
+        name = journal_name(f"{file.writer.rpartition('-')[0]}-{ended_uid.hex()[:8]}", ended_uid)
         if name in known:
             continue
         with quietly(), JournalReader(file.path) as reader:
@@ -50,19 +50,23 @@ def observations_of(
             last = reader.last_frame()  # the last record before it ended
             if last is None or last.kind == Kind.CLOSE:
                 continue
-            how = evidence.crash(header, last.t).reason
-            if how != LOST:
-                said = {"run": run, "writer": name.rpartition(".")[0], "ended": file.path.name}
-                about = {**_place(header), "ended_at": last.offset, "ended_how": how}
-                found[name] = _journal(own, last.t, {**said, **about})
+            end_reason = evidence.crash(header, last.t).reason
+            if end_reason != LOST:
+                origin = {"run": run, "writer": name.rpartition(".")[0], "ended": file.path.name}
+                observation = {
+                    **_host_and_boot(header),
+                    "ended_at": last.offset,
+                    "ended_how": end_reason,
+                }
+                found[name] = _make_journal(ended_uid, last.t, {**origin, **observation})
     return found
 
 
-def _place(header: Mapping[str, Any]) -> dict[str, Any]:
+def _host_and_boot(header: Mapping[str, Any]) -> dict[str, Any]:
     return {name: header.get(name) for name in ("host", "boot")}
 
 
-def _journal(uid: bytes, t: int, header: Mapping[str, Any]) -> bytes:
+def _make_journal(uid: bytes, t: int, header: Mapping[str, Any]) -> bytes:
     record = dump_json({"attempt": None, "owner": False, **header})
     salt = salt_of(uid)
     return file_header(uid) + frame_bytes(salt, Kind.HEADER, t, record) + close_frame(salt, t)

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FileRemote", "root_of"]
 
-_WAIT_S: Final = 1.0
+_BATCH_INTERVAL_S: Final = 1.0
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_FOREVER: Final = frozenset(
+_PERMANENT_ERRNOS: Final = frozenset(
     {
         *(errno.EACCES, errno.ELOOP, errno.EPERM, errno.EROFS),
         *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR),
@@ -74,7 +74,7 @@ class FileRemote:
         with self.translate_errors():
             folder = self._folder(run)
             return {
-                name: _whole(folder.journal_dir / name, size)
+                name: _end_of_frames(folder.journal_dir / name, size)
                 for name, size in self._sizes(folder).items()
             }
 
@@ -98,7 +98,7 @@ class FileRemote:
                 check_journal_name(journal)
             except BatchError as error:
                 raise Refused(str(error)) from error
-            with self._opened(folder, journal, offset) as fd, locked(fd):
+            with self._open_journal(folder, journal, offset) as fd, locked(fd):
                 known = os.fstat(fd).st_size
                 if offset > known:
                     msg = f"{journal}: {offset - known} bytes before {offset} are missing"
@@ -109,13 +109,13 @@ class FileRemote:
                     msg = f"{journal}: other bytes are kept there from {offset} on"
                     raise Diverged(msg, known)
                 if overlap < len(data):
-                    _write(fd, known, memoryview(data)[overlap:])
+                    _append_or_undo(fd, known, memoryview(data)[overlap:])
                     os.fsync(fd)
                 size = os.fstat(fd).st_size
-            return Sent(size, sum(self._sizes(folder).values()), _WAIT_S)
+            return Sent(size, sum(self._sizes(folder).values()), _BATCH_INTERVAL_S)
 
     @contextlib.contextmanager
-    def _opened(self, folder: RunFolder, journal: str, offset: int) -> Iterator[int]:
+    def _open_journal(self, folder: RunFolder, journal: str, offset: int) -> Iterator[int]:
         """Open a journal; create it if the batch starts at offset 0."""
         if not offset:
             folder.refuse_links()
@@ -193,12 +193,12 @@ class FileRemote:
         except OSError as error:
             why = error.strerror or str(error)
             msg = f"{self.root} cannot be written: {why}"
-            if error.errno in _FOREVER:
+            if error.errno in _PERMANENT_ERRNOS:
                 raise Refused(msg) from error
             raise Unreachable(msg) from error
 
 
-def _whole(path: Path, size: int) -> int:
+def _end_of_frames(path: Path, size: int) -> int:
     """Return the end of the last whole frame; a killed sender may leave a partial one."""
     with quietly(only=OSError), JournalReader(path) as reader:
         last = reader.last_frame()
@@ -207,7 +207,7 @@ def _whole(path: Path, size: int) -> int:
     return 0  # all of it is compared with the sent data
 
 
-def _write(fd: int, known: int, data: memoryview) -> None:
+def _append_or_undo(fd: int, known: int, data: memoryview) -> None:
     # On an error, the file is truncated again, so that it contains only whole frames.
     try:
         write_all(fd, data)

@@ -39,13 +39,13 @@ __all__ = ["FileSender", "files_of", "send_file"]
 
 log = logging.getLogger("seamark")
 
-_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_LOOK_S: Final = 5.0
+_CHECK_INTERVAL_S: Final = 5.0
 _FIRST_WAIT_S: Final = 1.0
-_LAST_WAIT_S: Final = 60.0
-_TRIES: Final = 3
-_TICK_NS: Final = 2 * 10**9
+_MAX_WAIT_S: Final = 60.0
+_MAX_FAILURES: Final = 3
+_CLOCK_TICK_NS: Final = 2 * 10**9
 
 
 def files_of(folder: RunFolder) -> dict[str, int]:
@@ -76,7 +76,7 @@ def send_file(
 
 
 @dataclass(slots=True, eq=False)
-class _Watched:
+class _Transfer:
     """State of the transfer of one run's files.
 
     Attributes:
@@ -117,20 +117,20 @@ class FileSender:
         self,
         open_: Callable[[], Remote],
         say: Callable[[str], None],
-        look_s: float = _LOOK_S,
+        look_s: float = _CHECK_INTERVAL_S,
     ) -> None:
-        self._open, self._say, self._look_s = open_, say, look_s
+        self._open, self._warn, self._check_interval_s = open_, say, look_s
         self._changed = threading.Condition()
-        self._runs: dict[RunKey, _Watched] = {}
+        self._runs: dict[RunKey, _Transfer] = {}
         self._thread: threading.Thread | None = None
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def watch(self, folder: RunFolder) -> None:
         """Send the current and future files of a run."""
         with self._changed:
             run = self._runs.get(key := _key(folder))
             if run is None or run.folder != folder:
-                self._runs[key] = _Watched(folder)
+                self._runs[key] = _Transfer(folder)
                 self._start()
             else:
                 run.finished = None
@@ -170,7 +170,7 @@ class FileSender:
             with quietly():
                 remote = self._open()
             thread = threading.Thread(
-                target=self._work, args=(remote,), name="seamark-files", daemon=True
+                target=self._run_thread, args=(remote,), name="seamark-files", daemon=True
             )
             with quietly(only=RuntimeError):  # no more threads, or the interpreter is ending
                 thread.start()
@@ -178,7 +178,7 @@ class FileSender:
 
     # ------------------------------------------------------------------ on the thread
 
-    def _work(self, remote: Remote | None) -> None:
+    def _run_thread(self, remote: Remote | None) -> None:
         pause = 0.0
         while True:
             wait_s: float | None = _FIRST_WAIT_S
@@ -186,17 +186,17 @@ class FileSender:
                 if remote is None:
                     with fork.held_off():  # modules are imported
                         remote = self._open()
-                wait_s = self._round(remote)
+                wait_s = self._send_all(remote)
             except Exception:  # a bug must not stop the training
                 log.debug("seamark: sending files failed", exc_info=True)
-            pause = 0.0 if wait_s is None else min(_LAST_WAIT_S, max(_FIRST_WAIT_S, 2 * pause))
-            if self._rest(wait_s, pause):
+            pause = 0.0 if wait_s is None else min(_MAX_WAIT_S, max(_FIRST_WAIT_S, 2 * pause))
+            if self._wait_or_stop(wait_s, pause):
                 break
         with quietly():
             if remote is not None:
                 remote.close()
 
-    def _rest(self, wait_s: float | None, pause: float) -> bool:
+    def _wait_or_stop(self, wait_s: float | None, pause: float) -> bool:
         with self._changed:
             self._runs = {key: run for key, run in self._runs.items() if not run.is_done}
             self._changed.notify_all()
@@ -206,14 +206,14 @@ class FileSender:
             if wait_s is None:
                 # If a run ended during the check, its last files are sent at once.
                 if all(run.finished is None for run in self._runs.values()):
-                    self._changed.wait(self._look_s)
+                    self._changed.wait(self._check_interval_s)
             else:  # a waiting caller must not shorten the delay for an unreachable remote
-                until = time.monotonic() + max(wait_s, pause * _chance.uniform(0.5, 1.0))
+                until = time.monotonic() + max(wait_s, pause * _random.uniform(0.5, 1.0))
                 while (left := until - time.monotonic()) > 0:
                     self._changed.wait(left)
         return False
 
-    def _round(self, remote: Remote) -> float | None:
+    def _send_all(self, remote: Remote) -> float | None:
         with self._changed:
             runs = [(key, run) for key, run in self._runs.items() if not run.over]
         wait_s = None
@@ -233,13 +233,13 @@ class FileSender:
             except OSError as error:  # such as too many open files
                 log.debug("seamark: %s cannot be read: %s", run.folder.path, error)
                 run.failures += 1
-                if run.failures < _TRIES:
+                if run.failures < _MAX_FAILURES:
                     wait_s = _FIRST_WAIT_S
                     continue
             run.looked, run.failures = began, 0
         return wait_s
 
-    def _send(self, remote: Remote, key: RunKey, run: _Watched) -> None:
+    def _send(self, remote: Remote, key: RunKey, run: _Transfer) -> None:
         changed = 0
         with quietly(only=OSError):
             changed = run.folder.blobs_dir.stat().st_mtime_ns
@@ -253,9 +253,9 @@ class FileSender:
             for digest in sorted(missing, key=lambda each: sizes[each]):  # smallest first
                 self._send_one(remote, run, digest, sizes[digest])
         # A further change within the resolution of the file system's clock would be missed.
-        run.seen = changed if time.time_ns() - changed > _TICK_NS else 0
+        run.seen = changed if time.time_ns() - changed > _CLOCK_TICK_NS else 0
 
-    def _send_one(self, remote: Remote, run: _Watched, digest: str, size: int) -> None:
+    def _send_one(self, remote: Remote, run: _Transfer, digest: str, size: int) -> None:
         try:
             send_file(remote, run.folder, digest, size)
         except Unfit as error:  # the next file may be accepted
@@ -263,9 +263,9 @@ class FileSender:
         run.there.add(digest)
 
     def _warn_once(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
-            self._say(line)
+        if line not in self._warned:
+            self._warned.add(line)
+            self._warn(line)
 
 
 def _key(folder: RunFolder) -> RunKey:

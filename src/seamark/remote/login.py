@@ -61,17 +61,17 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         raise ArgumentError(msg)
     connection = Connection(url, token, answer_s=timeout)
     try:
-        told: Any = connection.ask("GET", "accounts/me").record()
+        answer: Any = connection.ask("GET", "accounts/me").record()
     finally:
         connection.close()
-    name, roles = told.get("name"), told.get("roles")
+    name, roles = answer.get("name"), answer.get("roles")
     if not isinstance(name, str) or not name or not isinstance(roles, dict):
         msg = f"{connection.address} did not name the owner of this token: is it a Seamark server?"
         raise RemoteError(msg)
     address = str(connection.address)
     keep_token(address, token)
     return User(
-        address, name, told.get("admin") is True, {str(k): str(v) for k, v in roles.items()}
+        address, name, answer.get("admin") is True, {str(k): str(v) for k, v in roles.items()}
     )
 
 

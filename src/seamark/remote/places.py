@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["canonical", "check_token", "check_uri", "open_remote", "schemes", "shown"]
 
 GROUP: Final = "seamark.remotes"
-_OWN: Final = {
+_BUILT_IN: Final = {
     "file": "seamark.index.remote:open_remote",
     "http": "seamark.remote.http.sender:open_remote",
     "https": "seamark.remote.http.sender:open_remote",
@@ -32,7 +32,7 @@ _OWN: Final = {
 }
 """Remotes found even if the package's metadata is missing; entry points cannot replace them."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://\S")
-_VERBS: Final = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "close")
+_METHODS: Final = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "close")
 
 
 def shown(uri: str) -> str:
@@ -42,7 +42,7 @@ def shown(uri: str) -> str:
 
 def schemes() -> list[str]:
     """Return the schemes of the installed remotes, sorted."""
-    return sorted({*_OWN, *(each.name for each in entry_points(group=GROUP))})
+    return sorted({*_BUILT_IN, *(each.name for each in entry_points(group=GROUP))})
 
 
 def check_uri(uri: str) -> str:
@@ -62,7 +62,7 @@ def canonical(uri: str) -> str:
         msg = f"remote: expected a URI such as 'https://seamark.lab', got {shown(uri)!r}{hint}"
         raise ArgumentError(msg)
     scheme = found[1].lower()
-    if scheme not in _OWN and scheme not in (known := schemes()):
+    if scheme not in _BUILT_IN and scheme not in (known := schemes()):
         near = difflib.get_close_matches(scheme, known, 1)
         hint = f"; did you mean {near[0]}://?" if near else ""
         msg = f"remote: expected one of {', '.join(known)}, got the scheme {scheme!r}{hint}"
@@ -108,7 +108,7 @@ def open_remote(uri: str, token: str | None = None) -> Remote:
     """
     check_uri(uri)
     scheme = uri.partition("://")[0].lower()
-    point = _point(scheme)
+    point = _entry_point(scheme)
     try:
         remote: Remote = point.load()(uri, token)
     except SeamarkError:
@@ -120,20 +120,20 @@ def open_remote(uri: str, token: str | None = None) -> Remote:
         raise MissingExtraError(msg) from error
     except Exception as error:
         let_pass(error)
-        msg = f"remote: {scheme}:// cannot be used: {_brought_by(point)} failed: {error!r:.300}"
+        msg = f"remote: {scheme}:// cannot be used: {_provider_of(point)} failed: {error!r:.300}"
         raise SeamarkError(msg) from error
-    if lacking := [verb for verb in _VERBS if not callable(getattr(remote, verb, None))]:
-        msg = f"remote: {scheme}:// cannot be used: {_brought_by(point)} lacks {lacking}"
+    if missing := [verb for verb in _METHODS if not callable(getattr(remote, verb, None))]:
+        msg = f"remote: {scheme}:// cannot be used: {_provider_of(point)} lacks {missing}"
         raise SeamarkError(msg)
     return remote
 
 
-def _point(scheme: str) -> EntryPoint:
-    if scheme in _OWN:
-        return EntryPoint(scheme, _OWN[scheme], GROUP)
+def _entry_point(scheme: str) -> EntryPoint:
+    if scheme in _BUILT_IN:
+        return EntryPoint(scheme, _BUILT_IN[scheme], GROUP)
     return next(iter(entry_points(group=GROUP, name=scheme)))
 
 
-def _brought_by(point: EntryPoint) -> str:
+def _provider_of(point: EntryPoint) -> str:
     package = point.dist.name if point.dist is not None else "a package"
     return f"{package} ({point.value})"

@@ -63,7 +63,7 @@ WORDS: Final = {
     "statistics": "statistics of series (keep): left out",
 }
 """Plain words for each counted kind."""
-_LARGEST = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class RemoteRun:
 
 
 def _is_length(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_INT64
 
 
 class RunKey(NamedTuple):

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Shipment", "Tail", "Writing"]
 
 
-MOST_BYTES: Final = 4 << 20
+MAX_BATCH_BYTES: Final = 4 << 20
 """Maximum size of one request, in bytes; a single frame may be longer."""
-_LEAST_BYTES: Final = 1 << 16
+_MIN_BATCH_BYTES: Final = 1 << 16
 
 
 class Tail:
@@ -52,8 +52,8 @@ class Tail:
         self.aside = False
         self._mine = mine
         self._sent = 0
-        self._limit = MOST_BYTES
-        self._nothing_at = -1
+        self._limit = MAX_BATCH_BYTES
+        self._unsendable_size = -1
         self.gaps = 0
 
     # ---------------------------------------------------------------- progress
@@ -69,12 +69,12 @@ class Tail:
     def left(self) -> int:
         """Number of bytes that are still to be sent, as known now."""
         size = self.size()
-        if self.aside or size == self._nothing_at:
+        if self.aside or size == self._unsendable_size:
             return 0
-        return max(0, size - self._start)
+        return max(0, size - self._next_offset)
 
     @property
-    def _start(self) -> int:
+    def _next_offset(self) -> int:
         """Offset at which the next batch begins, in bytes."""
         known = self.known or 0
         return min(known, self._sent) if self._mine else known
@@ -82,7 +82,7 @@ class Tail:
     def place(self, known: int) -> None:
         """Set the stored number of bytes reported by the remote; 0 if it has no such journal."""
         self.known = known
-        self._nothing_at = -1
+        self._unsendable_size = -1
 
     def forget(self) -> None:
         """Discard the known size on the remote, so that it is requested again after an error."""
@@ -90,7 +90,7 @@ class Tail:
 
     def pass_over(self) -> None:
         """Skip the journal, which cannot be read, until its file grows."""
-        self._nothing_at = self.size()
+        self._unsendable_size = self.size()
 
     # ---------------------------------------------------------------- sending
 
@@ -102,7 +102,7 @@ class Tail:
                 remote reports; after `TooLong`, the next batch is smaller.
             OSError: If the journal cannot be read.
         """
-        size, known, start = self.size(), self.known, self._start
+        size, known, start = self.size(), self.known, self._next_offset
         if self.aside or known is None or size <= start:
             return None
         from seamark.journal.walk import walk  # NumPy is imported only for sending
@@ -110,25 +110,26 @@ class Tail:
         with JournalReader(self.path, walk=walk) as reader:
             batch = next_batch(reader, start, self._limit)
             if batch is None:
-                self._nothing_at = size
+                self._unsendable_size = size
                 return None
             if batch.is_gap and start != self._sent:
                 self._expect_frame(reader, start, known)
         try:
             sent = self._send(remote, run, batch)
         except Gap as gap:
-            self._begin_again(gap)
+            self._restart_from(gap)
             raise
         except TooLong:
-            if self._limit <= _LEAST_BYTES or batch.length > self._limit:
+            if self._limit <= _MIN_BATCH_BYTES or batch.length > self._limit:
                 raise
-            self._limit = max(_LEAST_BYTES, self._limit // 2)
+            self._limit = max(_MIN_BATCH_BYTES, self._limit // 2)
             return self.step(remote, run)
         except Unreachable:
-            self._limit = max(_LEAST_BYTES, self._limit // 2)  # a smaller batch may pass a bad link
+            # A smaller batch may pass a bad link.
+            self._limit = max(_MIN_BATCH_BYTES, self._limit // 2)
             raise
         self.gaps = 0
-        self._limit = min(MOST_BYTES, 2 * self._limit)
+        self._limit = min(MAX_BATCH_BYTES, 2 * self._limit)
         self._sent, self.known = batch.end, max(sent.offset, batch.end)
         return sent
 
@@ -137,7 +138,7 @@ class Tail:
             return remote.send_gap(run, self.name, batch.offset, batch.length)
         return remote.send(run, self.name, batch.offset, batch.data)
 
-    def _begin_again(self, gap: Gap) -> None:
+    def _restart_from(self, gap: Gap) -> None:
         self.gaps += 1
         self.known = gap.known
         self._sent = min(self._sent, gap.known)
@@ -159,7 +160,7 @@ class Tail:
         raise Diverged(msg, end)
 
 
-_REST_S: Final = 10.0
+_IDLE_CHECK_S: Final = 10.0
 """Interval at which an idle run is checked, in seconds."""
 
 
@@ -202,7 +203,7 @@ class Shipment:
         self._mine = f"-{os.getpid()}-"  # part of the writer ids of this process
         self._sources: list[weakref.ref[Writing]] = []
         self._ids: frozenset[str] = frozenset()
-        self._look_at = 0.0
+        self._check_at = 0.0
         # One process may have several objects of one run, each with its own begin, rest and end.
         self._open: weakref.WeakSet[Any] = weakref.WeakSet()
         self._busy: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -220,24 +221,24 @@ class Shipment:
         self.given_up = False
         self._open.add(by)
         self._busy.add(by)
-        self._look_at = 0.0
+        self._check_at = 0.0
         if all(ref() is not writer for ref in self._sources):
             self._sources = [*self._sources, weakref.ref(writer)]
         with quietly(only=RuntimeError):  # changed while it was iterated: the thread checks again
-            self._note()
+            self._note_writers()
 
     def rest(self, by: object) -> None:
         """Check less often once no object of the run records."""
-        self._note()
+        self._note_writers()
         self._busy.discard(by)
-        self._look_at = 0.0
+        self._check_at = 0.0
 
     def finish(self, by: object) -> None:
         """Expect no further journals of one object of the run; after the last one, of the run."""
-        self._note()
+        self._note_writers()
         self._busy.discard(by)
         self._open.discard(by)
-        self._look_at = 0.0
+        self._check_at = 0.0
         if self.finished:
             self._sources = []
 
@@ -246,7 +247,7 @@ class Shipment:
         """Whether no further journal is expected, as currently known."""
         return not self._open
 
-    def _note(self) -> None:
+    def _note_writers(self) -> None:
         for ref in self._sources:
             if (writer := ref()) is not None:
                 self._ids = self._ids | {each for each in writer.writers if self._mine in each}
@@ -255,21 +256,21 @@ class Shipment:
 
     def look(self, now: float) -> bool:
         """Find new journals; return whether there may be data to send."""
-        if self.over or now < self.later or now < self._look_at:
+        if self.over or now < self.later or now < self._check_at:
             return False
         with quietly(only=RuntimeError):  # changed while it was iterated: next time
-            self._note()
+            self._note_writers()
         earlier, self._earlier = self._earlier, False
         if earlier or self._ids - self.tails.keys():
             with quietly(only=OSError):
                 for name in names_in(self.folder.journal_dir):
-                    self._take(name, earlier=earlier)
+                    self._add_tail(name, earlier=earlier)
         found = any(tail.left for tail in self.tails.values())
         if not self._busy and not found:
-            self._look_at = now + _REST_S
+            self._check_at = now + _IDLE_CHECK_S
         return found
 
-    def _take(self, name: str, *, earlier: bool) -> None:
+    def _add_tail(self, name: str, *, earlier: bool) -> None:
         writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
         mine = writer in self._ids
         if writer in self.tails or not (mine or earlier):
@@ -282,8 +283,8 @@ class Shipment:
     def look_now(self) -> None:
         """Schedule an immediate check of everything; only the wait after a refusal remains."""
         with quietly(only=RuntimeError):
-            self._note()
-        self._look_at = 0.0
+            self._note_writers()
+        self._check_at = 0.0
         if not self.refused_until:
             self.later = 0.0
 

@@ -44,26 +44,26 @@ __all__ = ["EXIT_S", "SIGNAL_S", "Shipper", "flush", "known", "positions", "ship
 
 log = logging.getLogger("seamark")
 
-_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _MAX_ENDED: Final = 100
 """Maximum number of ended runs whose positions are remembered."""
 EXIT_S: Final = 60.0
 """Time limit for sending the rest at the end of a run or process, in seconds."""
 SIGNAL_S: Final = 5.0
 """Time limit for sending the rest after a signal, in seconds; SIGKILL may follow soon."""
-LEAST_WAIT_S: Final = 1.0
-MOST_WAIT_S: Final = 10.0
+MIN_WAIT_S: Final = 1.0
+MAX_WAIT_S: Final = 10.0
 """Longest interval between checks for unsent data that a remote may request, in seconds."""
 _FIRST_BACK_OFF_S: Final = 0.5
-_MOST_BACK_OFF_S: Final = 60.0
-_AWAITED_BACK_OFF_S: Final = 3.0
+_MAX_BACK_OFF_S: Final = 60.0
+_MAX_AWAITED_BACK_OFF_S: Final = 3.0
 """Longest delay after an error while a caller waits, in seconds."""
-_REFUSED_S: Final = 600.0
+_REFUSAL_DELAY_S: Final = 600.0
 """Delay before refused data is sent again, in seconds."""
-_GIVEN_UP_S: Final = 1.0
+_AFTER_TIMEOUT_S: Final = 1.0
 """Time limit for a remote that already timed out and is still unreachable, in seconds."""
-_MANY_GAPS: Final = 3
-_MANY_FAILURES: Final = 6
+_MAX_GAPS: Final = 3
+_FAILURES_BEFORE_WARNING: Final = 6
 
 
 class Shipper:
@@ -87,12 +87,12 @@ class Shipper:
         self._remote: Remote | None = None
         self._lock = threading.RLock()
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._turns: list[queue.SimpleQueue[None]] = []
+        self._waiters: list[queue.SimpleQueue[None]] = []
         self._thread: threading.Thread | None = None
-        self._wait_s = LEAST_WAIT_S
+        self._wait_s = MIN_WAIT_S
         self._failures = 0
-        self._back_at = 0.0
-        self._told_away = self._gave_up = self._busy = False
+        self._retry_at = 0.0
+        self._warned_unreachable = self._timed_out = self._busy = False
         self._files = FileSender(partial(open_, uri, token), self._warn_files)
 
     # ---------------------------------------------------------------- runs to send
@@ -145,7 +145,7 @@ class Shipper:
     def _start(self) -> None:
         if self._thread is None:
             thread = threading.Thread(
-                target=self._serve, name=f"seamark-shipper {self.name}", daemon=True
+                target=self._run_thread, name=f"seamark-shipper {self.name}", daemon=True
             )
             with quietly(only=RuntimeError):  # no more threads, or the interpreter is ending
                 thread.start()
@@ -171,11 +171,11 @@ class Shipper:
 
         `show` is called repeatedly with the number of sent bytes and the total.
         """
-        waited = self._of(folder)
+        waited = self._shipments_of(folder)
         for one in waited:
             one.look_now()
         turn: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._turns.append(turn)
+        self._waiters.append(turn)
         until, total = self._clock() + seconds, 0
         self.wake()
         try:
@@ -191,14 +191,14 @@ class Shipper:
                 if show is not None:
                     show(total - left, total)
                 if not self._busy:
-                    self._back_at = min(self._back_at, now + _AWAITED_BACK_OFF_S)
+                    self._retry_at = min(self._retry_at, now + _MAX_AWAITED_BACK_OFF_S)
                 if self._thread is not None and self._thread.is_alive():
                     with quietly(only=queue.Empty):
                         turn.get(timeout=min(0.25, until - now))
-                elif not self._turn():  # no threads can start while the interpreter ends
+                elif not self._send_round():  # no threads can start while the interpreter ends
                     time.sleep(0.05)
         finally:
-            self._turns.remove(turn)
+            self._waiters.remove(turn)
 
     def wait_at_end(
         self,
@@ -208,9 +208,9 @@ class Shipper:
     ) -> bool:
         """Wait like `wait`, but only briefly if that failed before; warn about unsent data."""
         now = self._clock()
-        if self._gave_up and self._failures:
-            seconds = min(seconds, _GIVEN_UP_S)
-        left, until = self._of(folder), now + seconds
+        if self._timed_out and self._failures:
+            seconds = min(seconds, _AFTER_TIMEOUT_S)
+        left, until = self._shipments_of(folder), now + seconds
         if all(one.given_up or one.is_refused(now) for one in left):
             return not left  # warned about already
         done = files = False
@@ -218,15 +218,15 @@ class Shipper:
             done = self.wait(seconds, folder, show)
             files = not done or self._files.flush(max(0.0, until - self._clock()), folder)
         finally:  # also if Ctrl-C ends the wait
-            self._gave_up = not (done and files)
-            if self._gave_up:
+            self._timed_out = not (done and files)
+            if self._timed_out:
                 now = self._clock()
                 told = [one for one in left if one.is_refused(now)]  # warned about separately
                 rest = [one for one in left if one.left or one.unseen or not files]
                 self._warn_unsent([one for one in rest if one not in told])
-        return not self._gave_up
+        return not self._timed_out
 
-    def _of(self, folder: RunFolder | None) -> list[Shipment]:
+    def _shipments_of(self, folder: RunFolder | None) -> list[Shipment]:
         found = list(self._shipments.items())
         return [one for key, one in found if folder is None or key == _key(folder)]
 
@@ -246,21 +246,21 @@ class Shipper:
 
     # ---------------------------------------------------------------- the thread
 
-    def _serve(self) -> None:
+    def _run_thread(self) -> None:
         while True:
             more = False
             try:
-                more = self._turn()
+                more = self._send_round()
             except Exception:  # a bug must not stop the training
                 log.debug("seamark: sending to %s failed", self.name, exc_info=True)
-                self._failed(None)
-            for turn in list(self._turns):
+                self._note_failure(None)
+            for turn in list(self._waiters):
                 turn.put(None)
             if self._stop_if_idle():
                 return
             if not more:
-                pause = max(self._wait_s, self._back_at - self._clock())
-                awaited = _AWAITED_BACK_OFF_S if self._turns else pause
+                pause = max(self._wait_s, self._retry_at - self._clock())
+                awaited = _MAX_AWAITED_BACK_OFF_S if self._waiters else pause
                 with quietly(only=queue.Empty):
                     self._wakes.get(timeout=min(pause, awaited))
                 while not self._wakes.empty():
@@ -271,7 +271,7 @@ class Shipper:
         with self._lock:
             for key, one in list(self._shipments.items()):
                 if one.finished and (one.over or not (one.left or one.unseen)):
-                    if self._turns:
+                    if self._waiters:
                         continue  # a caller still waits for it
                     del self._shipments[key]
                     self._remember(key, one.position)
@@ -293,9 +293,9 @@ class Shipper:
             del ended[next(iter(ended))]
         self._ended = ended  # replaced as a whole, because it is read without the lock
 
-    def _turn(self) -> bool:
+    def _send_round(self) -> bool:
         now = self._clock()
-        if now < self._back_at:
+        if now < self._retry_at:
             return False
         more = False
         for shipment in list(self._shipments.values()):
@@ -303,7 +303,7 @@ class Shipper:
                 continue
             if shipment.over or now < shipment.later:
                 continue
-            if not self._try(shipment):
+            if not self._try_shipment(shipment):
                 # Start with another run next time: this one may be the cause of the failure.
                 with self._lock:
                     self._shipments[shipment.key] = self._shipments.pop(shipment.key, shipment)
@@ -311,11 +311,11 @@ class Shipper:
             more = more or bool(shipment.left and shipment.later <= now)
         return more
 
-    def _try(self, shipment: Shipment) -> bool:
+    def _try_shipment(self, shipment: Shipment) -> bool:
         try:
             if self._ship(shipment):
                 shipment.failures = 0
-                self._reached()
+                self._note_success()
         except Purged as error:
             shipment.over = "purged"
             log.warning(
@@ -324,16 +324,16 @@ class Shipper:
                 *(shipment.key.run, self.name, error),
             )
         except Refused as error:
-            self._refused(shipment, error)
+            self._note_refusal(shipment, error)
         except Exception as error:  # noqa: BLE001 - remotes may be third-party code
             shipment.forget()
             shipment.failures += 1
             shipment.later = self._clock() + self._pause(shipment.failures)
-            self._failed(error)
-            if shipment.failures == _MANY_FAILURES and not self._told_away:
+            self._note_failure(error)
+            if shipment.failures == _FAILURES_BEFORE_WARNING and not self._warned_unreachable:
                 log.warning(
                     "seamark: run %s cannot be sent, and waits on this disk: %s",
-                    *(shipment.key.run, _words(error, self.name)),
+                    *(shipment.key.run, _describe_error(error, self.name)),
                 )
             return False
         return True
@@ -352,19 +352,19 @@ class Shipper:
             shipment.placed = asked = True
             shipment.position = max(shipment.position, sum(kept.values()))
         for tail in shipment.tails.values():
-            asked = self._step(remote, shipment, tail) or asked
+            asked = self._send_batch(remote, shipment, tail) or asked
         self._files.watch(shipment.folder)  # after the journals that name them
         if shipment.finished:  # finished before `watch`
             self._files.finish(shipment.folder)
         return asked
 
-    def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
+    def _send_batch(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
         # An error of one journal does not delay others. The result is whether the remote answered a
         # request.
         try:
             sent = tail.step(remote, shipment.key)
         except Gap as error:
-            if tail.gaps >= _MANY_GAPS:
+            if tail.gaps >= _MAX_GAPS:
                 msg = f"{self.name} keeps asking for {tail.name} from {error.known} on"
                 raise Unreachable(msg) from error
         except Diverged as error:
@@ -386,7 +386,7 @@ class Shipper:
             if sent is None:
                 return False
             shipment.position = max(shipment.position, sent.position)
-            self._wait_s = min(MOST_WAIT_S, max(LEAST_WAIT_S, sent.wait_s))
+            self._wait_s = min(MAX_WAIT_S, max(MIN_WAIT_S, sent.wait_s))
         return True
 
     def _opened(self) -> Remote:
@@ -403,36 +403,36 @@ class Shipper:
         log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
 
     def _pause(self, failures: int) -> float:
-        longest = _AWAITED_BACK_OFF_S if self._turns else _MOST_BACK_OFF_S
+        longest = _MAX_AWAITED_BACK_OFF_S if self._waiters else _MAX_BACK_OFF_S
         pause = min(longest, _FIRST_BACK_OFF_S * (1 << min(failures, 16)))
-        return pause * _chance.uniform(0.5, 1.0)
+        return pause * _random.uniform(0.5, 1.0)
 
-    def _failed(self, error: BaseException | None) -> None:
+    def _note_failure(self, error: BaseException | None) -> None:
         self._failures += 1
         pause = self._pause(self._failures)
         self._busy = isinstance(error, Busy) and error.wait_s > 0
         if isinstance(error, Busy):
-            pause = max(pause, error.wait_s * _chance.uniform(1.0, 1.1))
-        self._back_at = self._clock() + pause
+            pause = max(pause, error.wait_s * _random.uniform(1.0, 1.1))
+        self._retry_at = self._clock() + pause
         # The first failure is retried soon; warn about the second one.
-        if self._failures > 1 and not self._told_away and error is not None:
-            self._told_away = True
+        if self._failures > 1 and not self._warned_unreachable and error is not None:
+            self._warned_unreachable = True
             log.warning(
                 "seamark: %s; what is recorded waits on this disk and is sent when that works "
                 "again. Training continues",
-                _words(error, self.name),
+                _describe_error(error, self.name),
             )
 
-    def _reached(self) -> None:
-        self._failures, self._back_at, self._busy = 0, 0.0, False
-        if self._told_away:
-            self._told_away = False
+    def _note_success(self) -> None:
+        self._failures, self._retry_at, self._busy = 0, 0.0, False
+        if self._warned_unreachable:
+            self._warned_unreachable = False
             log.warning("seamark: %s is back; what has waited is being sent", self.name)
 
-    def _refused(self, shipment: Shipment, error: Refused) -> None:
+    def _note_refusal(self, shipment: Shipment, error: Refused) -> None:
         shipment.forget()
         first = not shipment.refused_until
-        shipment.later = shipment.refused_until = self._clock() + _REFUSED_S
+        shipment.later = shipment.refused_until = self._clock() + _REFUSAL_DELAY_S
         if first:
             log.warning(
                 "seamark: run %s is not sent: %s. It is recorded on this disk, and "
@@ -444,7 +444,7 @@ class Shipper:
         log.warning("seamark: journal %s is not sent to %s: %s", tail.name, self.name, why[:600])
 
 
-def _words(error: BaseException, name: str) -> str:
+def _describe_error(error: BaseException, name: str) -> str:
     told = str(error) if isinstance(error, RemoteError) else f"{name}: {error!r}"
     return told[:400]
 

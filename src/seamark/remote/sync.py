@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Left", "Patience", "Synced", "pull_journals", "sync_run", "unsent_data"]
 
 
-_PULL_TRIES: Final = 2
+_MAX_PULL_TRIES: Final = 2
 """Maximum number of attempts per request; the start of a training waits for them."""
 
 
@@ -66,14 +66,14 @@ def pull_journals(
     key, here, patience = (
         RunKey(folder.project, folder.run),
         FileRemote(folder.root),
-        Patience(_PULL_TRIES),
+        Patience(_MAX_PULL_TRIES),
     )
     there = patience.ask(partial(remote.journals, key))
     known = here.journals(key) if folder.exists() else {}
     left = {name: size for name, size in there.items() if known.get(name, 0) < size}
     done, total = 0, sum(left.values())
     for name in sorted(left):
-        offset = _cut_to_frames(folder, name) if name in known else 0
+        offset = _truncate_to_frames(folder, name) if name in known else 0
         done += offset
         while (batch := patience.ask(partial(remote.read, key, name, offset))) is not None:
             if batch.offset != offset:
@@ -83,14 +83,14 @@ def pull_journals(
                 check_gap(name, offset, batch.length)
                 sent = here.send_gap(key, name, offset, batch.length)
             else:
-                _check(folder, name, offset, batch.data)
+                _check_batch(folder, name, offset, batch.data)
                 sent = here.send(key, name, offset, batch.data)
             done += sent.offset - offset
             offset = sent.offset
             progress(done, total)
 
 
-def _cut_to_frames(folder: RunFolder, name: str) -> int:
+def _truncate_to_frames(folder: RunFolder, name: str) -> int:
     # A power cut may leave a partial frame or zeros; the remote has the whole frame. Never cut a
     # journal that a process is writing. Other pulls hold the lock while they append.
     path, end = folder.journal_dir / name, 0
@@ -106,17 +106,17 @@ def _cut_to_frames(folder: RunFolder, name: str) -> int:
     return end
 
 
-def _check(folder: RunFolder, name: str, offset: int, data: bytes) -> None:
+def _check_batch(folder: RunFolder, name: str, offset: int, data: bytes) -> None:
     from seamark.journal.walk import walk  # NumPy is imported only for pulls
 
     check_frames(folder.run, name, offset, data, walk)
 
 
 T = TypeVar("T")
-_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
-_TRIES: Final = 5
+_random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_MAX_TRIES: Final = 5
 _FIRST_WAIT_S: Final = 0.5
-_LONGEST_WAIT_S: Final = 30.0
+_MAX_WAIT_S: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -174,25 +174,25 @@ class Patience:
     After all `tries` of one request have failed, all further requests fail at once.
     """
 
-    def __init__(self, tries: int = _TRIES, wait: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, tries: int = _MAX_TRIES, wait: Callable[[float], None] = time.sleep) -> None:
         self._tries, self._wait = tries, wait
-        self._away: Unreachable | None = None
+        self._unreachable: Unreachable | None = None
 
     def ask(self, call: Callable[[], T]) -> T:
         """Call a function; retry while the remote is unreachable or busy."""
         pause = _FIRST_WAIT_S
         for last in range(self._tries, 0, -1):
-            if self._away is not None:
-                raise self._away
+            if self._unreachable is not None:
+                raise self._unreachable
             try:
                 return call()
             except Unreachable as error:
                 if last == 1:
-                    self._away = error
+                    self._unreachable = error
                     raise
                 asked = error.wait_s if isinstance(error, Busy) else 0.0
-                pause *= _chance.uniform(1.0, 2.0)
-                self._wait(min(_LONGEST_WAIT_S, max(asked, pause)))
+                pause *= _random.uniform(1.0, 2.0)
+                self._wait(min(_MAX_WAIT_S, max(asked, pause)))
         raise AssertionError  # the last try returns or raises
 
 
@@ -214,7 +214,7 @@ def unsent_data(
     try:
         found.known = dict(patience.ask(lambda: remote.journals(key)))
         for file in folder.journals():
-            _look_at(found, file)
+            _check_journal(found, file)
         if isinstance(remote, Settles) and folder.kind == "run":
             found.observed = observations_of(key.run, folder.journals(), found.known)
         sizes = files_of(folder)
@@ -230,7 +230,7 @@ def unsent_data(
     return found
 
 
-def _look_at(found: Left, file: JournalFile) -> None:
+def _check_journal(found: Left, file: JournalFile) -> None:
     name, known = file.path.name, found.known.get(file.path.name, 0)
     try:
         with JournalReader(file.path) as reader:
@@ -297,7 +297,7 @@ def _first_record_ns(file: JournalFile) -> int:
     return 0
 
 
-def _count(done: Synced, progress: Callable[[int], None], size: int) -> None:
+def _count_file(done: Synced, progress: Callable[[int], None], size: int) -> None:
     done.files += 1
     done.file_bytes += size
     progress(size)
@@ -318,7 +318,7 @@ def _send_journal(
         try:
             sent = patience.ask(lambda: tail.step(remote, key))
         except Gap as error:  # fewer bytes than reported are stored, or another sender was faster
-            if tail.gaps <= _TRIES:
+            if tail.gaps <= _MAX_TRIES:
                 continue
             done.problems.append(f"{tail.name} is set aside: {error}")
             return
@@ -374,4 +374,4 @@ def _send_content(
         said = "is not what its name says, or is gone"
         done.problems.append(f"the file {digest} {said}: see seamark fsck")
         return
-    _count(done, progress, size)
+    _count_file(done, progress, size)

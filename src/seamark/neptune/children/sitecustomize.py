@@ -19,7 +19,7 @@ def _install() -> None:
         install()
 
 
-def _go_on() -> None:
+def _run_original() -> None:
     here = Path(__file__).parent
     others = [each for each in sys.path if Path(each) != here]
     spec = PathFinder.find_spec("sitecustomize", others)
@@ -31,4 +31,4 @@ def _go_on() -> None:
 
 
 _install()
-_go_on()
+_run_original()

@@ -31,13 +31,13 @@ from seamark.remote.protocol import (
 __all__ = ["Client", "Seen"]
 
 _ANSWER_S: Final = 60.0
-_PAGE: Final = 1000
+_MAX_PAGE_POINTS: Final = 1000
 """Maximum number of points per answer; servers may return fewer."""
-_CLIENT: Final = "1.14.0"
+_CLIENT_VERSION: Final = "1.14.0"
 """Version of the package ``neptune`` that these requests follow."""
 _METHODS: Final = frozenset({"delete", "get", "patch", "post", "put"})
-_PART: Final = 5 << 20
-_PART_LIMITS: Final = 1000
+_PART_BYTES: Final = 5 << 20
+_MAX_PARTS: Final = 1000
 """Default maximum number of parts of an upload."""
 _MAX_PART_BYTES: Final = 64 << 20
 """Maximum size of a part, which the training process holds in memory; bytes."""
@@ -70,12 +70,14 @@ class Client:
             return
         with self._translate_errors(Missing):
             for name in ("backend", "leaderboard"):
-                self._learn(_decoded(self._connection.ask("GET", f"/api/{name}/swagger.json")))
+                self._parse_document(
+                    _decode(self._connection.ask("GET", f"/api/{name}/swagger.json"))
+                )
             told = self._send("getClientConfig", alpha="true").get("multiPartUpload") or {}
             self._parts = {key: size for key, size in told.items() if type(size) is int}
             self._access = self._send("exchangeApiToken")["accessToken"]
 
-    def _learn(self, document: dict[str, Any]) -> None:
+    def _parse_document(self, document: dict[str, Any]) -> None:
         # Parameters are optional in Swagger, and may be given per address for all its methods.
         base = (document.get("basePath") or "").rstrip("/")
         for path, methods in document["paths"].items():
@@ -101,14 +103,14 @@ class Client:
             if name == "X-Neptune-Api-Token":
                 headers[name] = self._token
             elif name == "X-Neptune-CliVersion":
-                headers[name] = _CLIENT
+                headers[name] = _CLIENT_VERSION
             elif place == "body":
                 body = json.dumps(given.pop(name)).encode()
                 headers["Content-Type"] = "application/json"
             elif place == "path":
                 path = path.replace(f"{{{name}}}", quote(given.pop(name), safe=""))
         answer = self._connection.ask(method, path, query=given, body=body, headers=headers)
-        return _decoded(answer) if answer.body else None
+        return _decode(answer) if answer.body else None
 
     def _request(self, verb: str, gone: type[RemoteError], **given: Any) -> Any:
         for is_last in (False, True):
@@ -128,7 +130,7 @@ class Client:
         """Return the id of the run with a custom id; create the run if it does not exist."""
         project = self._request("getProject", Missing, projectIdentifier=self.name)["id"]
         parents = {"projectIdentifier": project, "parentId": project}
-        new = {**parents, "type": "run", "cliVersion": _CLIENT, "customId": custom_id}
+        new = {**parents, "type": "run", "cliVersion": _CLIENT_VERSION, "customId": custom_id}
         return str(self._request("createExperiment", Missing, experimentCreationParams=new)["id"])
 
     def ask(self, verb: str, container: str, **given: Any) -> Any:
@@ -138,11 +140,11 @@ class Client:
     def attributes(self, container: str) -> dict[str, Seen]:
         """Return the attributes of a run, by path."""
         told = self.ask("getExperimentAttributes", container)["attributes"]
-        return {one["name"]: _seen(one) for one in told}
+        return {one["name"]: _parse_attribute(one) for one in told}
 
     def execute(self, container: str, operations: list[dict[str, Any]]) -> list[str]:
         """Execute operations in one request without retries; return the error messages."""
-        return _errors(self.ask("executeOperations", container, operations=operations))
+        return _error_texts(self.ask("executeOperations", container, operations=operations))
 
     def tail(
         self, container: str, path: str, kind: str, count: int
@@ -153,7 +155,7 @@ class Client:
         total = self.ask(verb, container, attribute=path, limit=1, offset=0)["totalItemCount"]
         offset = max(0, total - count)
         while offset < total:
-            limit = min(_PAGE, total - offset)
+            limit = min(_MAX_PAGE_POINTS, total - offset)
             told = self.ask(verb, container, attribute=path, limit=limit, offset=offset)
             if not told["values"]:
                 break
@@ -169,15 +171,15 @@ class Client:
         target = {"experimentIdentifier": container, "attribute": path}
         target |= {"subPath": name} if name else {}
         first = target if name else {**target, "ext": ext}
-        if size <= min(_MAX_PART_BYTES, self._parts.get("maxSinglePartSize", _PART)):
-            return _errors(self._request(f"{verb}Upload", Purged, body=file.read(), **first))
+        if size <= min(_MAX_PART_BYTES, self._parts.get("maxSinglePartSize", _PART_BYTES)):
+            return _error_texts(self._request(f"{verb}Upload", Purged, body=file.read(), **first))
         verb += "MultipartUpload"
         told = self._request(f"{verb}Start", Purged, totalLength=size, **first)
-        if errors := _errors(told):
+        if errors := _error_texts(told):
             return errors
         target["uploadId"] = told["uploadId"]
-        least = min(_MAX_PART_BYTES, self._parts.get("minChunkSize", _PART))
-        most = max(1, self._parts.get("maxChunkCount", _PART_LIMITS))
+        least = min(_MAX_PART_BYTES, self._parts.get("minChunkSize", _PART_BYTES))
+        most = max(1, self._parts.get("maxChunkCount", _MAX_PARTS))
         length = max(least, math.ceil(size / most))
         for index, start in enumerate(range(0, size, length)):
             part = file.read(length)
@@ -187,9 +189,11 @@ class Client:
                 **target,
             }
             # If the server has forgotten the upload, the caller restarts it.
-            if errors := _errors(self._request(f"{verb}Part", Unreachable, body=part, **given)):
+            if errors := _error_texts(
+                self._request(f"{verb}Part", Unreachable, body=part, **given)
+            ):
                 return errors
-        return _errors(self._request(f"{verb}Finish", Unreachable, **target))
+        return _error_texts(self._request(f"{verb}Finish", Unreachable, **target))
 
     # ---------------------------------------------------------------- errors
 
@@ -198,19 +202,19 @@ class Client:
         try:
             yield
         except (Refused, Gap, Diverged) as error:  # the protocol has no equivalent of the last two
-            raise self._failure(error, gone) from error
+            raise self._to_error(error, gone) from error
 
-    def _failure(self, error: RemoteError, gone: type[RemoteError]) -> RemoteError:
+    def _to_error(self, error: RemoteError, gone: type[RemoteError]) -> RemoteError:
         if error.status == HTTPStatus.NOT_FOUND:
             is_project = gone is Missing
             words = f"no project {self.name} for this token" if is_project else "it is not there"
             return gone(words)
         if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return Refused(f"the token may not write to {self.name}")
-        return Refused(f"refused: {_plain(error.said.get('title') or error)}")
+        return Refused(f"refused: {_printable(error.said.get('title') or error)}")
 
 
-def _decoded(answer: Answer) -> Any:
+def _decode(answer: Answer) -> Any:
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -218,18 +222,20 @@ def _decoded(answer: Answer) -> Any:
         raise Unreachable(msg) from None
 
 
-def _plain(told: object) -> str:
+def _printable(told: object) -> str:
     # Without control characters, which could affect the terminal of the user.
     return "".join(each if each.isprintable() else " " for each in str(told))[:300]
 
 
-def _seen(attribute: dict[str, Any]) -> Seen:
+def _parse_attribute(attribute: dict[str, Any]) -> Seen:
     kind = attribute["type"]
     told = attribute.get(f"{kind}Properties") or {}
     return Seen(kind, told.get("lastStep"), told.get("value"))
 
 
-def _errors(told: Any) -> list[str]:
+def _error_texts(told: Any) -> list[str]:
     # A list of errors, an object with one, or an object that is an error.
     some = told.get("errors", [told]) if isinstance(told, dict) else told
-    return [_plain(each["errorDescription"]) for each in some or () if "errorDescription" in each]
+    return [
+        _printable(each["errorDescription"]) for each in some or () if "errorDescription" in each
+    ]

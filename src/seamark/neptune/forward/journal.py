@@ -40,21 +40,21 @@ Place = tuple[int, int]
 """Position in a journal: offset of a frame in bytes, and number of one of its items."""
 START: Final = (FILE_HEADER_BYTES, 0)
 
-_DAMAGED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_DECODE_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of unreadable data; other errors are bugs."""
 _RECORDS: Final = frozenset({Kind.HEADER, Kind.OP, Kind.TEXT, Kind.HISTOGRAM})
-_LAST: Final = frozenset({"atom", "file", "header", "own", "state"})
+_LATEST_ONLY: Final = frozenset({"atom", "file", "header", "own", "state"})
 """Kinds of items of which only the latest per path is valid."""
-_POINTS: Final = frozenset({"number", "text", "histogram", "image"})
-_BELOW_SYS: Final = "monitoring/seamark/"
+_POINT_KINDS: Final = frozenset({"number", "text", "histogram", "image"})
+_SYS_PREFIX: Final = "monitoring/seamark/"
 _SETTABLE: Final = frozenset(
     {"sys/name", "sys/description", "sys/failed", "sys/tags", "sys/group_tags"}
 )
 _SETS: Final = ("sys/tags", "sys/group_tags")
-_ABOUT: Final = {"run": "id", "project": "project", "user": "owner", "host": "hostname"}
+_HEADER_FIELDS: Final = {"run": "id", "project": "project", "user": "owner", "host": "hostname"}
 _INT32: Final = 1 << 31
-_IMAGES: Final = frozenset({"png", "jpg", "jpeg", "gif", "bmp", "webp", "tiff"})
-_MOST_IMAGE: Final = 15 << 20
+_IMAGE_EXTENSIONS: Final = frozenset({"png", "jpg", "jpeg", "gif", "bmp", "webp", "tiff"})
+_MAX_IMAGE_BYTES: Final = 15 << 20
 _MAX_POINTS: Final = 5000
 """Maximum number of points per request."""
 _CHARACTERS_PER_POINT: Final = 200
@@ -78,7 +78,9 @@ class Item(NamedTuple):
     t: int
 
 
-def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int) -> Iterator[Item]:
+def _items_of_block(
+    block: Block, names: Names, wanted: frozenset[str] | None, stop: int
+) -> Iterator[Item]:
     # The items of a frame and their order must not depend on the frames around it.
     decoded = decode(block, names, wanted, stop)
     found: list[tuple[int, str, str, Any, float, int]] = []
@@ -92,8 +94,8 @@ def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int)
             found += zip(offset, *all_of_it, values.tolist(), step, t, strict=False)
     for raw in decoded.records:
         if raw[1] in _RECORDS:
-            with quietly(only=_DAMAGED):
-                some = _recorded(raw, payload_of(block.data, raw))
+            with quietly(only=_DECODE_ERRORS):
+                some = _items_of_record(raw, payload_of(block.data, raw))
                 found += [(block.base + raw[0], *one) for one in some if isinstance(one[1], str)]
     found.sort(key=itemgetter(0, 2))
     number = before = -1
@@ -103,7 +105,7 @@ def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int)
         yield Item((offset, number), *rest)
 
 
-def _recorded(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float, int]]:
+def _items_of_record(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float, int]]:
     # Unreadable records are left out, as by all readers.
     record = decode_json(payload)
     record = legible(record) if b"\\u" in payload else record
@@ -154,7 +156,7 @@ class Shared:
     def place(self, path: str) -> str:
         """Return the server's path for a path of the run; a reserved or occupied path is moved."""
         if path not in self._places:
-            *above, last = usual(path).split("/")
+            *above, last = default_path(path).split("/")
             found = ""
             for name in above:
                 found += f"{name}_/" if found + name in self.kinds else f"{name}/"
@@ -172,14 +174,14 @@ class Shared:
 
     def inside(self, path: str) -> list[str]:
         """Return the removable attributes at and below a path of the run."""
-        both, kept = (usual(path), f"{usual(path)}_"), ("sys/", f"{FORWARD}/")
+        both, kept = (default_path(path), f"{default_path(path)}_"), ("sys/", f"{FORWARD}/")
         removable = [each for each in self.kinds if not each.startswith(kept)]
         return [each for each in removable if any(is_inside(each, one) for one in both)]
 
 
-def usual(path: str) -> str:
+def default_path(path: str) -> str:
     """Return the server's path for a path without conflicts; paths below ``sys/`` are reserved."""
-    return _BELOW_SYS + path if path.startswith("sys/") and path not in _SETTABLE else path
+    return _SYS_PREFIX + path if path.startswith("sys/") and path not in _SETTABLE else path
 
 
 class Journal:
@@ -191,7 +193,7 @@ class Journal:
     Attributes:
         sent: Position up to which the server has it; with `doubt`, the server may have more.
         files: Files to send, by path and name, in the order of their records.
-        lacking: Counts of unsupported values, by kind.
+        unsupported: Counts of unsupported values, by kind.
         last_t: Time of the last frame that was read, ns since the Unix epoch.
         is_closed: Whether that frame ends the journal.
     """
@@ -201,29 +203,34 @@ class Journal:
     ) -> None:
         self.name, self.path = name, folder.journal_dir / name
         self._folder, self._shared, self._names = folder, shared, Names()
-        self._below = f"{FORWARD}/{name.rpartition('.')[0]}/"
+        self._prefix = f"{FORWARD}/{name.rpartition('.')[0]}/"
         told = {
-            path.removeprefix(self._below): one.value
+            path.removeprefix(self._prefix): one.value
             for path, one in seen.items()
-            if path.startswith(self._below)
+            if path.startswith(self._prefix)
         }
-        self.sent, self._files_sent = _place(told.get("position")), _place(told.get("files"))
+        self.sent, self._files_sent = (
+            _parse_place(told.get("position")),
+            _parse_place(told.get("files")),
+        )
         self.doubt, self.last_t, self.is_closed = True, 0, False
         self.files: dict[tuple[str, str], Item] = {}
         self._tokens: dict[str, Any] = {}
         self._statistics: set[str] = set()
-        self.lacking = Counter[str]()
+        self.unsupported = Counter[str]()
         end = self.sent[0] + (self.sent[1] > 0)
         for item in self._read(FILE_HEADER_BYTES, end, frozenset()):
-            if item.place < self.sent and item.what not in _POINTS:
-                self._take(item)
+            if item.place < self.sent and item.what not in _POINT_KINDS:
+                self._apply(item)
         self._begin_request()
-        self.lacking = Counter({kind: count for kind, count in told.items() if type(count) is int})
+        self.unsupported = Counter(
+            {kind: count for kind, count in told.items() if type(count) is int}
+        )
 
     def _begin_request(self) -> None:
         self._operations: list[dict[str, Any]] = []
         self._open: dict[str, list[dict[str, Any]]] = {}
-        self._weight = 0
+        self._request_points = 0
 
     def _read(self, start: int, end: int, wanted: frozenset[str] | None = None) -> Iterator[Item]:
         if start >= end:
@@ -234,7 +241,7 @@ class Journal:
                     return
                 _, kind, _, _, self.last_t, _ = block.frames.raw(-1)
                 self.is_closed = kind == Kind.CLOSE
-                yield from _items(block, self._names, wanted, end)
+                yield from _items_of_block(block, self._names, wanted, end)
 
     def requests(self, end: int) -> Iterator[list[dict[str, Any]]]:
         """Yield the operations of each request, up to an offset.
@@ -245,16 +252,16 @@ class Journal:
         for item in itertools.chain(self._read(self.sent[0], end), [last]):
             if item.place < self.sent:
                 continue
-            if self._weight >= _MAX_POINTS or item is last:
+            if self._request_points >= _MAX_POINTS or item is last:
                 yield [*self._operations, *self._position("position", item.place)]
                 self._begin_request()
                 self.sent, self.doubt = item.place, False
-            self._take(item)
+            self._apply(item)
 
     def _position(self, name: str, place: Place) -> list[dict[str, Any]]:
         # The current counts of unsupported values are sent with it.
-        counts = [assigned(self._below + kind, "int", n) for kind, n in self.lacking.items()]
-        return [assigned(self._below + name, "string", f"{place[0]}+{place[1]}"), *counts]
+        counts = [assigned(self._prefix + kind, "int", n) for kind, n in self.unsupported.items()]
+        return [assigned(self._prefix + name, "string", f"{place[0]}+{place[1]}"), *counts]
 
     @property
     def done(self) -> int:
@@ -268,7 +275,7 @@ class Journal:
 
     def begin_file(self, task: Item) -> tuple[str, list[dict[str, Any]]]:
         """Return the server's path for a file, and the operations that prepare the path."""
-        target = self._put(task.path, "fileSet" if task.what else "file")
+        target = self._prepare_path(task.path, "fileSet" if task.what else "file")
         operations = self._operations
         self._begin_request()
         return target, operations
@@ -283,53 +290,55 @@ class Journal:
 
     # ---------------------------------------------------------------- operations
 
-    def _take(self, item: Item) -> None:
+    def _apply(self, item: Item) -> None:
         newest, key = self._shared.newest, item.path or item.what
         try:
             if is_inside(item.path, FORWARD):
                 return
-            if item.what in _LAST:
+            if item.what in _LATEST_ONLY:
                 if item.t < newest.get(key, 0):
                     return
                 newest[key] = item.t
-            if (act := self._ACTS.get(item.what)) is not None:
+            if (act := self._HANDLERS.get(item.what)) is not None:
                 act(self, item)
         except FileMissingError:
-            self.lacking["files_gone"] += 1
-        except _DAMAGED:
-            self.lacking["damaged"] += 1
+            self.unsupported["files_gone"] += 1
+        except _DECODE_ERRORS:
+            self.unsupported["damaged"] += 1
 
-    def _put(self, path: str, kind: str) -> str:
+    def _prepare_path(self, path: str, kind: str) -> str:
         # An attribute of another type at this path is removed.
         target = self._shared.place(path)
         there = self._shared.kinds.get(target)
-        if there is None and target != usual(path):
-            self.lacking["renamed"] += 1
+        if there is None and target != default_path(path):
+            self.unsupported["renamed"] += 1
         if there not in (None, kind):
-            self._add(target, "deleteAttribute")
+            self._add_operation(target, "deleteAttribute")
         if there != kind:
             self._shared.put(target, kind)
         return target
 
-    def _add(self, path: str, verb: str, **given: Any) -> None:
+    def _add_operation(self, path: str, verb: str, **given: Any) -> None:
         if verb.startswith(("clear", "delete")):
             self._open = {}  # later points must follow this operation
         self._operations.append({"path": path, verb: given})
-        self._weight += 5
+        self._request_points += 5
 
     def _assign(self, path: str, kind: str, value: Any) -> None:
-        self._operations.append(assigned(self._put(path, kind), kind, value))
-        self._weight += 5 + (len(value) // _CHARACTERS_PER_POINT if isinstance(value, str) else 0)
+        self._operations.append(assigned(self._prepare_path(path, kind), kind, value))
+        self._request_points += 5 + (
+            len(value) // _CHARACTERS_PER_POINT if isinstance(value, str) else 0
+        )
 
     def _point(self, item: Item, kind: str, verb: str, value: Any, size: int = 0) -> None:
-        path = self._put(item.path, kind)
+        path = self._prepare_path(item.path, kind)
         if path not in self._open:
             self._open[path] = []
             self._operations.append({"path": path, verb: {"entries": self._open[path]}})
         is_whole = item.step.is_integer() and math.fabs(item.step) < 1 << 53
         entry = {"value": value, "step": int(item.step) if is_whole else item.step}
         self._open[path].append({**entry, "timestampMilliseconds": item.t // 1_000_000})
-        self._weight += 1 + size // _CHARACTERS_PER_POINT
+        self._request_points += 1 + size // _CHARACTERS_PER_POINT
 
     # ---------------------------------------------------------------- series
 
@@ -337,20 +346,20 @@ class Journal:
         if math.isfinite(item.value):
             self._point(item, "floatSeries", "logFloats", item.value)
         else:
-            self.lacking["not_finite"] += 1
+            self.unsupported["not_finite"] += 1
 
     def _text(self, item: Item) -> None:
         if isinstance(item.value, str):
             self._point(item, "stringSeries", "logStrings", item.value, len(item.value))
         else:
-            self.lacking["long_texts"] += 1
+            self.unsupported["long_texts"] += 1
 
     def _image(self, item: Item) -> None:
         file = item.value["file"]
-        is_image = str(file.get("ext", "")).lower() in _IMAGES
-        if not is_image or file.get("size", 0) > _MOST_IMAGE:
-            self.lacking["other_file_series"] += 1
-        elif (file := self._stored(file)) is not None:
+        is_image = str(file.get("ext", "")).lower() in _IMAGE_EXTENSIONS
+        if not is_image or file.get("size", 0) > _MAX_IMAGE_BYTES:
+            self.unsupported["other_file_series"] += 1
+        elif (file := self._stored_file(file)) is not None:
             with open_blob(self._folder, file["sha256"], file.get("size")) as source:
                 data = base64.b64encode(source.read()).decode()
             names = ("name", "description")
@@ -360,27 +369,29 @@ class Journal:
     def _clear(self, item: Item) -> None:
         kind = self._kind_of(item.path)
         if kind.endswith(("Series", "Set")):
-            self._add(self._shared.place(item.path), f"clear{kind[0].upper()}{kind[1:]}")
+            self._add_operation(self._shared.place(item.path), f"clear{kind[0].upper()}{kind[1:]}")
 
     def _kind_of(self, path: str) -> str:
         return self._shared.kinds.get(self._shared.place(path), "")
 
     def _configure(self, item: Item) -> None:
         told = {name: item.value[name] for name in ("min", "max", "unit") if name in item.value}
-        self._add(self._put(item.path, "floatSeries"), "configFloatSeries", **told)
+        self._add_operation(
+            self._prepare_path(item.path, "floatSeries"), "configFloatSeries", **told
+        )
 
     def _statistic(self, item: Item) -> None:
         if item.path not in self._statistics:  # count each path once
             self._statistics.add(item.path)
-            self.lacking["statistics"] += 1
+            self.unsupported["statistics"] += 1
 
     # ---------------------------------------------------------------- single values
 
     def _atom(self, item: Item) -> None:
         kind, value = item.value
-        lacks = ""
+        loss = ""
         if kind == "text":
-            self.lacking["long_texts"] += 1
+            self.unsupported["long_texts"] += 1
             return
         if kind == "datetime":
             moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
@@ -388,22 +399,22 @@ class Journal:
         elif kind in ("int", "float"):
             value = atom_of(kind, value) if isinstance(value, str) else value
             if isinstance(value, float) and not math.isfinite(value):
-                kind, value, lacks = "string", str(value), "not_finite_values"
+                kind, value, loss = "string", str(value), "not_finite_values"
             elif kind == "int" and not -_INT32 <= value < _INT32:
                 is_large = abs(value) >= 1 << 1023
                 kind, value = ("string", hex(value)) if is_large else ("float", float(value))
-                lacks = "large_integers"
+                loss = "large_integers"
             elif kind == "float" or self._kind_of(item.path) == "float":
                 kind, value = "float", float(value)
         elif kind != "bool":
             if not is_background(item.path):
-                lacks = {"null": "nulls", "json": "lists"}.get(kind, "")
+                loss = {"null": "nulls", "json": "lists"}.get(kind, "")
             kind, value = "string", "None" if value is None else str(value)
-        self.lacking.update([lacks] if lacks else [])
+        self.unsupported.update([loss] if loss else [])
         self._assign(item.path, kind, value)
 
     def _header(self, item: Item) -> None:
-        for key, name in _ABOUT.items() if item.value.get("owner") is True else ():
+        for key, name in _HEADER_FIELDS.items() if item.value.get("owner") is True else ():
             if isinstance(value := item.value.get(key), str):
                 self._assign(f"sys/{name}", "string", value)
 
@@ -421,64 +432,64 @@ class Journal:
         kept = kept.difference(values) if item.what == "remove" else kept.union(values)
         self._shared.sets[item.path] = kept
         if item.path not in _SETS:
-            self.lacking.update([] if is_background(item.path) else ["sets"])
+            self.unsupported.update([] if is_background(item.path) else ["sets"])
             self._assign(item.path, "string", ", ".join(sorted(kept)))
             return
         self._shared.put(item.path, "stringSet")
         if item.what == "assign_set":
-            self._add(item.path, "clearStringSet")
+            self._add_operation(item.path, "clearStringSet")
         if values:
             verb = "removeStrings" if item.what == "remove" else "insertStrings"
-            self._add(item.path, verb, values=values)
+            self._add_operation(item.path, verb, values=values)
 
     def _delete(self, item: Item) -> None:
         left = [one for one in self.files.items() if not is_inside(one[0][0], item.path)]
         self.files = dict(left)
         for target in self._shared.inside(item.path):
             if item.t >= self._shared.newest.get(target, 0):
-                self._add(target, "deleteAttribute")
+                self._add_operation(target, "deleteAttribute")
                 self._shared.put(target, None)
 
     # ---------------------------------------------------------------- files
 
-    def _file(self, item: Item) -> None:
+    def _queue_known_file(self, item: Item) -> None:
         token = item.value.get("token")
         if item.what != "digest" or self._tokens.get(item.path) == token:  # else replaced
             self._tokens[item.path] = token
-            self._send_later(item, "", item.value.get("file"))
+            self._queue_file(item, "", item.value.get("file"))
 
-    def _members(self, item: Item) -> None:
+    def _queue_members(self, item: Item) -> None:
         for name, file in item.value.get("members", {}).items():
-            self._send_later(item, name, file)
+            self._queue_file(item, name, file)
 
-    def _send_later(self, item: Item, name: str, given: Any) -> None:
+    def _queue_file(self, item: Item, name: str, given: Any) -> None:
         with quietly(only=(ValueError, TypeError)):
             name = "/".join(parts_of(str(name), "member")) if name else ""
-            file = self._stored(given)
+            file = self._stored_file(given)
             if file is not None and item.place >= self._files_sent:
                 self.files.pop((item.path, name), None)  # it is superseded
                 newest, member = self._shared.newest, _member(item.path, name)
                 newest[member] = max(item.t, newest.get(member, 0))
                 self.files[item.path, name] = item._replace(what=name, value=file)
 
-    def _stored(self, given: Any) -> dict[str, Any] | None:
+    def _stored_file(self, given: Any) -> dict[str, Any] | None:
         file = file_of(given)
-        lacks = ["folders"] if file.get("dir") else ["references"] if "ref" in file else []
-        self.lacking.update(lacks)
-        return file if "sha256" in file and not lacks else None  # else the digest follows
+        loss = ["folders"] if file.get("dir") else ["references"] if "ref" in file else []
+        self.unsupported.update(loss)
+        return file if "sha256" in file and not loss else None  # else the digest follows
 
     def _remove_members(self, item: Item) -> None:
         names = [str(one) for one in item.value["names"]]
         for name in names:
             self.files.pop((item.path, name), None)
-        self._add(self._shared.place(item.path), "deleteFiles", filePaths=names)
+        self._add_operation(self._shared.place(item.path), "deleteFiles", filePaths=names)
 
-    _ACTS: ClassVar[dict[str, Callable[[Journal, Item], object]]] = {
+    _HANDLERS: ClassVar[dict[str, Callable[[Journal, Item], object]]] = {
         "number": _number,
         "text": _text,
         "image": _image,
-        "histogram": lambda self, _: self.lacking.update(["histograms"]),
-        "artifact": lambda self, _: self.lacking.update(["artifacts"]),
+        "histogram": lambda self, _: self.unsupported.update(["histograms"]),
+        "artifact": lambda self, _: self.unsupported.update(["artifacts"]),
         "statistic": _statistic,
         "atom": _atom,
         "header": _header,
@@ -487,8 +498,8 @@ class Journal:
         "clear": _clear,
         "delete": _delete,
         **dict.fromkeys(("add", "remove", "assign_set"), _change_set),
-        **dict.fromkeys(("file", "own", "digest"), _file),
-        "files": _members,
+        **dict.fromkeys(("file", "own", "digest"), _queue_known_file),
+        "files": _queue_members,
         "unfiles": _remove_members,
     }
 
@@ -497,6 +508,6 @@ def _member(path: str, name: str) -> str:
     return f"{path}\0{name}"
 
 
-def _place(told: Any) -> Place:
+def _parse_place(told: Any) -> Place:
     found = re.fullmatch(r"([0-9]+)\+([0-9]+)", str(told or ""))
     return START if found is None else (int(found[1]), int(found[2]))

@@ -24,7 +24,7 @@ __all__ = ["NeptuneRemote", "open_remote"]
 
 log = logging.getLogger("seamark")
 
-_WAIT_S: Final = 1.0
+_BATCH_INTERVAL_S: Final = 1.0
 
 
 class NeptuneRemote:
@@ -38,15 +38,15 @@ class NeptuneRemote:
     def meet(self, run: RunKey, folder: RunFolder) -> None:
         """See `seamark.remote.protocol.KeepsByName.meet`."""
         if (known := self._runs.get(run)) is None or known.folder != folder:
-            self._let_go(run)
+            self._drop_run(run)
             self._runs[run] = ForwardedRun(self._client, self.uri, folder, _locks_of(self.uri))
 
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""
         for run in list(self._runs):
-            self._let_go(run)
+            self._drop_run(run)
 
-    def _let_go(self, run: RunKey) -> None:
+    def _drop_run(self, run: RunKey) -> None:
         if (one := self._runs.pop(run, None)) is not None:
             one.note(last=True)
             one.release()
@@ -84,12 +84,12 @@ class NeptuneRemote:
         # `ForwardedRun` reads the journal from disk.
         if not _is_run(run):
             self._warn(run, "what projects and models hold is not sent there")
-            return Sent(end, end, _WAIT_S)
+            return Sent(end, end, _BATCH_INTERVAL_S)
         offset = self._ask(run, "send", journal, end)
         self._warn_unsupported(run, *self._runs[run].unsupported())
         if why := self._runs[run].held:
             self._warn(run, f"a file was refused there ({why}); `seamark sync` sends it later")
-        return Sent(offset, offset, _WAIT_S)
+        return Sent(offset, offset, _BATCH_INTERVAL_S)
 
     def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:
         new = [kind for kind in kinds if (self.uri, run, kind) not in _reported]

@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 __all__ = ["ForwardedRun", "Locks"]
 
 
-_LOCKED_S: Final = 5.0
-_HELD_S: Final = 600.0
+_LOCK_RETRY_S: Final = 5.0
+_FILE_RETRY_S: Final = 600.0
 """Delay before a refused file is tried again, in seconds."""
-_PING_S: Final = 10.0
+_PING_INTERVAL_S: Final = 10.0
 _ALIVE_NS: Final = 60 * 10**9
 _MAX_BEHIND_BYTES: Final = 4 << 20
 """Number of unsent journal bytes above which files are delayed."""
-_OTHERS: Final = 200
+_MAX_OTHER_POINTS: Final = 200
 """Maximum number of points of other processes after those of this process."""
-_LONGEST_ID: Final = 36
+_MAX_ID_CHARACTERS: Final = 36
 """Maximum length of a custom id in the package ``neptune``, in characters."""
-_LACKING: Final = "lacking_"
+_COUNT_PREFIX: Final = "lacking_"
 _EXT: Final = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 
 
@@ -80,15 +80,15 @@ class Locks:
         if journal in self._taken:
             if self._taken[journal] is not owner:
                 msg = "another remote of this process is sending it"
-                raise Busy(msg, _LOCKED_S)
+                raise Busy(msg, _LOCK_RETRY_S)
             return False
         if self._fd >= 0:
             try:
-                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _start(journal))
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _lock_offset(journal))
             except OSError as error:  # otherwise the file system has no locks
                 if isinstance(error, BlockingIOError | PermissionError):
                     msg = "another process of this machine is sending it"
-                    raise Busy(msg, _LOCKED_S) from error
+                    raise Busy(msg, _LOCK_RETRY_S) from error
         self._taken[journal] = owner
         return True
 
@@ -98,10 +98,10 @@ class Locks:
             del self._taken[journal]
             if self._fd >= 0:
                 with quietly(only=OSError):
-                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _start(journal))
+                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, _lock_offset(journal))
 
 
-def _start(journal: str) -> int:
+def _lock_offset(journal: str) -> int:
     return int(hashlib.sha256(journal.encode()).hexdigest()[:14], 16)
 
 
@@ -117,12 +117,12 @@ class ForwardedRun:
         self.held = ""
         self._lock = threading.Lock()
         self._is_open = False
-        self._id = self._why = ""
+        self._id = self._refusal = ""
         self._seen: dict[str, Seen] = {}
         self._journals: dict[str, Journal] = {}
         self._noted: Counter[str] = Counter()
         self._pinged = 0.0
-        self._held: dict[Any, float] = {}
+        self._held_until: dict[Any, float] = {}
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[None]:
@@ -135,7 +135,7 @@ class ForwardedRun:
             self._is_open = True
 
     def _open(self) -> None:
-        self._id, noted = _recorded(self.folder, self._place)
+        self._id, noted = _read_record(self.folder, self._place)
         if self._id:
             self._client.ask("getExperiment", self._id)
         else:
@@ -157,7 +157,7 @@ class ForwardedRun:
 
     def known(self) -> dict[str, int]:
         """Return the number of sent bytes by journal file name; create nothing on the server."""
-        if not _recorded(self.folder, self._place)[0]:
+        if not _read_record(self.folder, self._place)[0]:
             return {}
         about = [header for header in headers(self.folder) if "forwarded_to" in header]
         records = {header.get("writer") for header in about}
@@ -169,7 +169,7 @@ class ForwardedRun:
     def send(self, name: str, end: int) -> int:
         """Send a journal up to an offset, and its files; return the new position."""
         with self._opened():
-            journal = self._claimed(name)
+            journal = self._lock_journal(name)
             if end > journal.sent[0]:
                 self._advance(journal, end)
             # Far behind the end, later records may replace files.
@@ -179,7 +179,7 @@ class ForwardedRun:
             self.note(last=journal.is_closed)
             return journal.sent[0]
 
-    def _claimed(self, name: str) -> Journal:
+    def _lock_journal(self, name: str) -> Journal:
         # If another process has sent it, the server may have more of it.
         if self._locks.take(name, self) or name not in self._journals:
             self._open()
@@ -193,22 +193,24 @@ class ForwardedRun:
 
     def _advance(self, journal: Journal, end: int) -> None:
         for operations in journal.requests(end):
-            new = self._without_known(operations) if journal.doubt else operations
+            new = self._drop_known_points(operations) if journal.doubt else operations
             self._execute(journal, list(new))
 
     def _execute(self, journal: Journal, operations: list[dict[str, Any]]) -> None:
         if operations:
-            journal.lacking.update(self._refused(self._client.execute(self._id, operations)))
+            journal.unsupported.update(
+                self._note_refusals(self._client.execute(self._id, operations))
+            )
         lives = journal.last_t > time.time_ns() - _ALIVE_NS
-        if lives and time.monotonic() > self._pinged + _PING_S:
+        if lives and time.monotonic() > self._pinged + _PING_INTERVAL_S:
             self._pinged = time.monotonic()
             self._client.ask("ping", self._id)
 
-    def _refused(self, errors: list[str]) -> list[str]:
-        self._why = self._why or "".join(errors[:1])[:300]
+    def _note_refusals(self, errors: list[str]) -> list[str]:
+        self._refusal = self._refusal or "".join(errors[:1])[:300]
         return ["refused"] * len(errors)
 
-    def _without_known(self, operations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def _drop_known_points(self, operations: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for each in operations:
             path, verb = each["path"], next(key for key in each if key != "path")
             if verb.startswith(("clear", "delete")):
@@ -217,7 +219,7 @@ class ForwardedRun:
             if verb in ("logFloats", "logStrings") and there and there.last_step is not None:
                 entries, known = each[verb]["entries"], Counter[Any]()
                 if there.last_step >= min(one["step"] for one in entries):
-                    count = len(entries) + _OTHERS
+                    count = len(entries) + _MAX_OTHER_POINTS
                     known.update(self._client.tail(self._id, path, there.kind, count))
                 each[verb]["entries"] = []
                 for one in entries:
@@ -232,17 +234,17 @@ class ForwardedRun:
 
     def _send_file(self, journal: Journal, task: Item) -> None:
         key = journal.name, task.place, task.path, task.what
-        if self._held.get(key, 0.0) > time.monotonic():
+        if self._held_until.get(key, 0.0) > time.monotonic():
             return
         if not journal.is_replaced(task):
             target, operations = journal.begin_file(task)
             self._execute(journal, operations)
             try:
-                journal.lacking.update(self._upload(task, target))
+                journal.unsupported.update(self._upload(task, target))
             except (Missing, Purged):
                 raise
             except Refused as error:  # try again later, without delaying anything else
-                self._held[key] = time.monotonic() + _HELD_S
+                self._held_until[key] = time.monotonic() + _FILE_RETRY_S
                 self.held = str(error)[:300]
                 return
         self._execute(journal, journal.end_file(task))
@@ -256,7 +258,7 @@ class ForwardedRun:
                 errors = self._client.upload(self._id, target, task.what, ext, file)
         except FileMissingError:
             return ["files_gone"]
-        return self._refused(errors)
+        return self._note_refusals(errors)
 
     # ---------------------------------------------------------------- unsupported values
 
@@ -264,8 +266,8 @@ class ForwardedRun:
         """Return the counts of unsupported values by kind, and the reason of a refusal."""
         total: Counter[str] = Counter()
         for one in list(self._journals.values()):
-            total.update(one.lacking)
-        return dict(sorted(total.items())), self._why
+            total.update(one.unsupported)
+        return dict(sorted(total.items())), self._refusal
 
     def note(self, *, last: bool = False) -> None:
         """Record the counts of unsupported values in the local run: new, doubled and last ones."""
@@ -286,7 +288,7 @@ class ForwardedRun:
             "attempt": None,
             "forwarded_to": self._place,
             "forwarded_id": self._id,
-            **{f"{_LACKING}{kind}": count for kind, count in counts.items()},
+            **{f"{_COUNT_PREFIX}{kind}": count for kind, count in counts.items()},
         }
         with quietly():
             if not self.folder.is_purged:
@@ -294,7 +296,7 @@ class ForwardedRun:
                     writer.append_op({"op": "assign", "atoms": atoms})
 
 
-def _recorded(folder: RunFolder, place: str) -> tuple[str, Counter[str]]:
+def _read_record(folder: RunFolder, place: str) -> tuple[str, Counter[str]]:
     # Return the id of the run at a place, empty if unknown, and the last recorded counts.
     found, counts = "", Counter[str]()
     with quietly(only=OSError):
@@ -303,9 +305,9 @@ def _recorded(folder: RunFolder, place: str) -> tuple[str, Counter[str]]:
                 found = found or str(header.get("forwarded_id", ""))
                 counts |= Counter(
                     {
-                        key.removeprefix(_LACKING): count
+                        key.removeprefix(_COUNT_PREFIX): count
                         for key, count in header.items()
-                        if key.startswith(_LACKING) and type(count) is int
+                        if key.startswith(_COUNT_PREFIX) and type(count) is int
                     }
                 )
     return found, counts
@@ -313,5 +315,5 @@ def _recorded(folder: RunFolder, place: str) -> tuple[str, Counter[str]]:
 
 def _custom_id(folder: RunFolder) -> str:
     digest = hashlib.sha256(json.dumps([folder.project, folder.run]).encode()).hexdigest()
-    is_short = len(folder.run) <= _LONGEST_ID
+    is_short = len(folder.run) <= _MAX_ID_CHARACTERS
     return folder.run if is_short else f"{folder.run[:19]}-{digest[:16]}"

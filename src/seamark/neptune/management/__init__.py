@@ -60,7 +60,7 @@ __all__ = [
 
 _FORMER_SERVICE = "neptune.ai"
 """Domain of Neptune's former service; its tokens cannot be used."""
-_OURS = ("SEAMARK_REMOTE", "SEAMARK_API_TOKEN")
+_OWN_VARIABLES = ("SEAMARK_REMOTE", "SEAMARK_API_TOKEN")
 """Environment variables that take precedence over the variable of Neptune's client."""
 _ROLES = (MemberRole.VIEWER, MemberRole.CONTRIBUTOR, MemberRole.OWNER)
 _VISIBLE = (ProjectVisibility.PRIVATE, ProjectVisibility.PUBLIC, ProjectVisibility.WORKSPACE)
@@ -105,11 +105,11 @@ def create_project(
         ManagementOperationFailure: If the user may not do this.
         InvalidProjectName: If the path is invalid.
     """
-    _texts(name=name, visibility=visibility)
-    _texts_or_none(key=key, workspace=workspace, description=description)
-    _expect("visibility", visibility, _VISIBLE)
+    _verify_texts(name=name, visibility=visibility)
+    _verify_optional_texts(key=key, workspace=workspace, description=description)
+    _verify_choice("visibility", visibility, _VISIBLE)
     with _open_target(api_token) as place:
-        project = _project(place, name, workspace)
+        project = _project_path(place, name, workspace)
         return place.create(project, key, visibility, description)
 
 
@@ -123,7 +123,7 @@ def delete_project(
             to do instead.
     """
     with _open_target(api_token) as place:
-        place.delete(_project(place, project, workspace))
+        place.delete(_project_path(place, project, workspace))
 
 
 # ---------------------------------------------------------------------- members
@@ -138,7 +138,7 @@ def get_project_member_list(
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     with _open_target(api_token) as place:
-        return place.members(_project(place, project, workspace), service=False)
+        return place.members(_project_path(place, project, workspace), service=False)
 
 
 def add_project_member(
@@ -157,10 +157,10 @@ def add_project_member(
         UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _texts(username=username)
-    _expect("role", role, _ROLES)
+    _verify_texts(username=username)
+    _verify_choice("role", role, _ROLES)
     with _open_target(api_token) as place:
-        place.add(_project(place, project, workspace), username, role, service=False)
+        place.add(_project_path(place, project, workspace), username, role, service=False)
 
 
 def remove_project_member(
@@ -177,9 +177,9 @@ def remove_project_member(
         AccessRevokedOnMemberRemoval: If the user may not do this.
         ManagementOperationFailure: If the project is in a folder.
     """
-    _texts(username=username)
+    _verify_texts(username=username)
     with _open_target(api_token) as place:
-        place.remove(_project(place, project, workspace), username, service=False)
+        place.remove(_project_path(place, project, workspace), username, service=False)
 
 
 def get_project_service_account_list(
@@ -191,7 +191,7 @@ def get_project_service_account_list(
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     with _open_target(api_token) as place:
-        return place.members(_project(place, project, workspace), service=True)
+        return place.members(_project_path(place, project, workspace), service=True)
 
 
 def add_project_service_account(
@@ -210,10 +210,10 @@ def add_project_service_account(
         UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _texts(service_account_name=service_account_name)
-    _expect("role", role, _ROLES)
+    _verify_texts(service_account_name=service_account_name)
+    _verify_choice("role", role, _ROLES)
     with _open_target(api_token) as place:
-        path = _project(place, project, workspace)
+        path = _project_path(place, project, workspace)
         place.expect_service(path, service_account_name)
         place.add(path, service_account_name, role, service=True)
 
@@ -233,9 +233,9 @@ def remove_project_service_account(
         AccessRevokedOnServiceAccountRemoval: If the user may not do this.
         ManagementOperationFailure: If the project is in a folder.
     """
-    _texts(service_account_name=service_account_name)
+    _verify_texts(service_account_name=service_account_name)
     with _open_target(api_token) as place:
-        path = _project(place, project, workspace)
+        path = _project_path(place, project, workspace)
         place.expect_service(path, service_account_name)
         place.remove(path, service_account_name, service=True)
 
@@ -250,7 +250,7 @@ def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -
         WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _texts(workspace=workspace)
+    _verify_texts(workspace=workspace)
     with _open_target(api_token) as place:
         return place.workspace_members(workspace)
 
@@ -264,7 +264,7 @@ def get_workspace_service_account_list(
         WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _texts(workspace=workspace)
+    _verify_texts(workspace=workspace)
     with _open_target(api_token) as place:
         return place.service_accounts(workspace)
 
@@ -276,7 +276,7 @@ def get_workspace_status(workspace: str, *, api_token: str | None = None) -> dic
         WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the project is in a folder.
     """
-    _texts(workspace=workspace)
+    _verify_texts(workspace=workspace)
     with _open_target(api_token) as place:
         return place.status(workspace)
 
@@ -305,13 +305,15 @@ def invite_to_workspace(
         UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user cannot be added; the message says why.
     """
-    _texts(workspace=workspace)
-    _texts_or_none(username=username, email=email)
+    _verify_texts(workspace=workspace)
+    _verify_optional_texts(username=username, email=email)
     verify_type("add_to_all_projects", add_to_all_projects, bool)
     if bool(username) == bool(email):
         msg = f"expected either username or email, got {'both' if email else 'neither'}"
         raise ArgumentError(msg)
-    _expect("role", role, (*WorkspaceMemberRole, *(one.value for one in WorkspaceMemberRole)))
+    _verify_choice(
+        "role", role, (*WorkspaceMemberRole, *(one.value for one in WorkspaceMemberRole))
+    )
     invitation = {
         "invitee": username or email,
         "invitationType": "user" if username else "emailRecipient",
@@ -342,9 +344,9 @@ def trash_objects(
         workspace: First part of the path.
         api_token: Token of the server.
     """
-    found = _ids(ids)
+    found = _id_list(ids)
     with _open_target(api_token) as place:
-        place.trash(_project(place, project, workspace), found)
+        place.trash(_project_path(place, project, workspace), found)
 
 
 def delete_objects_from_trash(
@@ -359,9 +361,9 @@ def delete_objects_from_trash(
     Objects that are not in the trash or cannot be deleted cause a warning, and the others are
     deleted.
     """
-    found = _ids(ids)
+    found = _id_list(ids)
     with _open_target(api_token) as place:
-        place.delete_trashed(_project(place, project, workspace), found)
+        place.delete_trashed(_project_path(place, project, workspace), found)
 
 
 def clear_trash(
@@ -373,7 +375,7 @@ def clear_trash(
         ManagementOperationFailure: If the user may not do this.
     """
     with _open_target(api_token) as place:
-        place.clear(_project(place, project, workspace))
+        place.clear(_project_path(place, project, workspace))
 
 
 # ---------------------------------------------------------------------- inside
@@ -386,8 +388,8 @@ def _open_target(api_token: str | None) -> Iterator[Served | Folder]:
     from seamark.neptune.management.served import Served
     from seamark.opening.place import place_to_read
 
-    _texts_or_none(api_token=api_token)
-    if api_token is None and not any(map(os.environ.get, _OURS)):
+    _verify_optional_texts(api_token=api_token)
+    if api_token is None and not any(map(os.environ.get, _OWN_VARIABLES)):
         api_token = os.environ.get("NEPTUNE_API_TOKEN") or None
     address, token = _parse_token(api_token)
     place = address or place_to_read(None, None)
@@ -398,8 +400,11 @@ def _open_target(api_token: str | None) -> Iterator[Served | Folder]:
 
 def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
     try:
-        told = json.loads(base64.b64decode(api_token or "", validate=True))
-        address, token = str(told.get("api_url") or told["api_address"]), str(told["api_key"])
+        content = json.loads(base64.b64decode(api_token or "", validate=True))
+        address, token = (
+            str(content.get("api_url") or content["api_address"]),
+            str(content["api_key"]),
+        )
     except (ValueError, KeyError, AttributeError):
         return None, api_token
     host = urlsplit(address).hostname or ""
@@ -409,11 +414,11 @@ def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
     return address, token
 
 
-def _project(place: Served | Folder, name: str, workspace: str | None) -> str:
+def _project_path(place: Served | Folder, name: str, workspace: str | None) -> str:
     from seamark.neptune.management.folder import Folder
 
-    _texts(project=name)
-    _texts_or_none(workspace=workspace)
+    _verify_texts(project=name)
+    _verify_optional_texts(workspace=workspace)
     own = name.partition("/")[0] if "/" in name else ""
     if workspace and own and own != workspace:
         msg = f"project {name!r:.200} is not in workspace {workspace!r:.200}"
@@ -428,24 +433,24 @@ def _project(place: Served | Folder, name: str, workspace: str | None) -> str:
         raise InvalidProjectName(str(error)) from error
 
 
-def _ids(ids: str | Iterable[str]) -> list[str]:
+def _id_list(ids: str | Iterable[str]) -> list[str]:
     found = [ids] if isinstance(ids, str) else list(ids)
     for each in found:
         verify_type("ids", each, str)
     return found
 
 
-def _texts(**given: object) -> None:
+def _verify_texts(**given: object) -> None:
     for name, value in given.items():
         verify_type(name, value, str)
 
 
-def _texts_or_none(**given: object) -> None:
+def _verify_optional_texts(**given: object) -> None:
     for name, value in given.items():
         verify_type(name, value, (str, type(None)))
 
 
-def _expect(name: str, value: object, known: Iterable[object]) -> None:
+def _verify_choice(name: str, value: object, known: Iterable[object]) -> None:
     if value not in (some := list(known)):
         words = ", ".join(repr(one) for one in some if isinstance(one, str))
         msg = f"{name}: expected one of {words}, got {value!r:.80}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Folder"]
 
-_PLACES = {
+_SUFFIXES = {
     "run": "",
     "model": f"/{MODELS}",
     "model_version": f"/{MODELS}",
@@ -194,7 +194,7 @@ def _trashed(catalog: Catalog, project: str) -> list[Ref]:
     from seamark.store.query.selection import Selection
 
     found: list[Ref] = []
-    for kind, below in reversed(_PLACES.items()):
+    for kind, below in reversed(_SUFFIXES.items()):
         selected = catalog.select(Selection(project=project + below, trashed=True, kind=kind))
         found += [ref for ref in selected if home_of(ref[0]) == project]
     return found

@@ -31,15 +31,15 @@ __all__ = ["Served"]
 
 _API: Final = "/api/"
 """API version requested in the terms of Neptune's client."""
-_WORDS: Final = {
+_API_ROLES: Final = {
     MemberRole.VIEWER: "viewer",
     MemberRole.CONTRIBUTOR: "member",
     MemberRole.OWNER: "manager",
 }
-_ROLES: Final = {word: role for role, word in _WORDS.items()}
+_ROLES: Final = {word: role for role, word in _API_ROLES.items()}
 _WORKSPACE_ROLES: Final = {"owner": "admin", "member": "member"}
-_AT_ONCE: Final = 100
-_KINDS: Final[Mapping[str, type[ManagementOperationFailure]]] = {
+_MAX_IDS: Final = 100
+_ERRORS_BY_TYPE: Final[Mapping[str, type[ManagementOperationFailure]]] = {
     "PROJECT_KEY_INVALID": ProjectKeyInvalid,
     "VISIBILITY_RESTRICTED": ProjectPrivacyRestrictedException,
     "ERR_NOT_UNIQUE": ProjectAlreadyExists,
@@ -67,7 +67,12 @@ class Served:
         self._connection.close()
 
     def _ask(
-        self, method: str, path: str, meant: ErrorsByStatus, body: Any = None, **query: str | int
+        self,
+        method: str,
+        path: str,
+        errors_by_status: ErrorsByStatus,
+        body: Any = None,
+        **query: str | int,
     ) -> Any:
         ask = self._connection
         try:
@@ -76,7 +81,9 @@ class Served:
             else:
                 answer = ask.send_json(method, path, body, query=query)
         except RemoteError as error:
-            kind = _KINDS.get(str(error.said.get("errorType"))) or meant.get(error.status)
+            kind = _ERRORS_BY_TYPE.get(str(error.said.get("errorType"))) or errors_by_status.get(
+                error.status
+            )
             if kind is None:
                 if error.status not in (400, 403, 404, 409, 422):
                     raise
@@ -107,8 +114,10 @@ class Served:
 
     def delete(self, project: str) -> None:
         """Delete a project; the server refuses it if the project has runs."""
-        meant = {**_NO_PROJECT, 403: AccessRevokedOnDeletion}
-        self._ask("DELETE", "backend/v1/projects/delete", meant, projectIdentifier=project)
+        errors_by_status = {**_NO_PROJECT, 403: AccessRevokedOnDeletion}
+        self._ask(
+            "DELETE", "backend/v1/projects/delete", errors_by_status, projectIdentifier=project
+        )
 
     # ------------------------------------------------------------------ members
 
@@ -122,26 +131,29 @@ class Served:
 
     def add(self, project: str, user: str, role: str, *, service: bool) -> None:
         """Add a user or service account to a project with a role."""
-        body = {"role": _WORDS[role], "serviceAccountId" if service else "userId": user}
+        body = {"role": _API_ROLES[role], "serviceAccountId" if service else "userId": user}
         path = "backend/v1/accounts" if service else "backend/v1/members"
         taken = ServiceAccountAlreadyHasAccess if service else UserAlreadyHasAccess
-        meant = {**_NO_PROJECT, 409: taken}
-        self._ask("POST", path, meant, body, projectIdentifier=project)
+        errors_by_status = {**_NO_PROJECT, 409: taken}
+        self._ask("POST", path, errors_by_status, body, projectIdentifier=project)
 
     def remove(self, project: str, user: str, *, service: bool) -> None:
         """Remove the role of a user or service account in a project."""
-        meant: ErrorsByStatus
+        errors_by_status: ErrorsByStatus
         if service:
             path, who = "backend/v1/accounts", {"serviceAccountId": user}
-            meant = {
+            errors_by_status = {
                 422: ServiceAccountNotExistsOrWithoutAccess,
                 403: AccessRevokedOnServiceAccountRemoval,
             }
         else:
             path, who = "backend/v1/members", {"userId": user}
-            meant = {422: UserNotExistsOrWithoutAccess, 403: AccessRevokedOnMemberRemoval}
-        meant = {404: ProjectNotFound, **meant}
-        self._ask("DELETE", path, meant, projectIdentifier=project, **who)
+            errors_by_status = {
+                422: UserNotExistsOrWithoutAccess,
+                403: AccessRevokedOnMemberRemoval,
+            }
+        errors_by_status = {404: ProjectNotFound, **errors_by_status}
+        self._ask("DELETE", path, errors_by_status, projectIdentifier=project, **who)
 
     def expect_service(self, project: str, user: str) -> None:
         """Raise `ServiceAccountNotFound` unless the workspace has the service account."""
@@ -206,19 +218,19 @@ class Served:
 
     def _each(self, path: str, project: str, ids: Sequence[str]) -> int:
         done = 0
-        for start in range(0, len(ids), _AT_ONCE):
-            some = [f"{project}/{one}" for one in ids[start : start + _AT_ONCE]]
+        for start in range(0, len(ids), _MAX_IDS):
+            some = [f"{project}/{one}" for one in ids[start : start + _MAX_IDS]]
             told = self._ask("POST", path, _NO_PROJECT, some, projectIdentifier=project)
             done += len(told["updatedExperimentIdentifiers"])
-            _warn(told["errors"])
+            _log_errors(told["errors"])
         return done
 
     def clear(self, project: str) -> None:
         """Permanently delete everything in the trash."""
         told = self._ask("DELETE", "leaderboard/v1/trash", _NO_PROJECT, projectIdentifier=project)
-        _warn(told["errors"])
+        _log_errors(told["errors"])
 
 
-def _warn(errors: Iterable[Mapping[str, Any]]) -> None:
+def _log_errors(errors: Iterable[Mapping[str, Any]]) -> None:
     for error in errors:
         log.warning("seamark: %s", error["errorDescription"])

@@ -47,7 +47,7 @@ __all__ = [
 
 
 Word = Annotated[str, Field(max_length=8192)]
-_MOST: Final = 10_000
+_MAX_ITEMS: Final = 10_000
 
 
 class NewProject(BaseModel):
@@ -78,7 +78,9 @@ class Invitation(BaseModel):
 
 class _Invitations(BaseModel):
     organization: Word | None = Field(None, alias="organizationIdentifier")
-    entries: list[Invitation] | None = Field(None, alias="invitationsEntries", max_length=_MOST)
+    entries: list[Invitation] | None = Field(
+        None, alias="invitationsEntries", max_length=_MAX_ITEMS
+    )
 
 
 class Invitations(_Invitations):
@@ -129,7 +131,7 @@ class Wanted(BaseModel):
     query: _Query | None = None
     page: _Page | None = Field(None, alias="pagination")
     sorting: _Sorting | None = None
-    columns: list[_Path] | None = Field(None, alias="attributeFilters", max_length=_MOST)
+    columns: list[_Path] | None = Field(None, alias="attributeFilters", max_length=_MAX_ITEMS)
 
 
 DOCUMENTS: Final = ("backend", "leaderboard", "artifacts")
@@ -274,8 +276,8 @@ ArtifactMetadata key value
 Refused code:integer errorType title
 """  # noqa: E501 - a table
 """Models of answers. Every field that the client reads needs its own name and type."""
-_WHOLE: Final = frozenset({"limit", "offset", "index", "totalLength", "uploadPartIdx", "size"})
-_PLAIN: Final = frozenset({"string", "integer", "number", "boolean"})
+_INTEGERS: Final = frozenset({"limit", "offset", "index", "totalLength", "uploadPartIdx", "size"})
+_SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 
 
 def _operations() -> dict[str, Operation]:
@@ -296,7 +298,7 @@ def document(name: str) -> bytes:
     paths: dict[str, Any] = {}
     for each in BY_NAME.values():
         if each.document == name:
-            paths.setdefault(each.path, {})[each.method.lower()] = _described(each)
+            paths.setdefault(each.path, {})[each.method.lower()] = _describe_operation(each)
     made = {
         "swagger": "2.0",
         "info": {"title": f"Seamark, {name}", "version": "1"},
@@ -308,7 +310,7 @@ def document(name: str) -> bytes:
     return json.dumps(made, separators=(",", ":")).encode()
 
 
-def _described(operation: Operation) -> dict[str, Any]:
+def _describe_operation(operation: Operation) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": "OK"}
     if operation.result:
         answer["schema"] = _schema(operation.result)
@@ -320,12 +322,12 @@ def _described(operation: Operation) -> dict[str, Any]:
     return {
         "operationId": operation.name,
         "tags": ["api"],
-        "parameters": [_parameter(each) for each in operation.parameters.split()],
+        "parameters": [_describe_parameter(each) for each in operation.parameters.split()],
         "responses": answers,
     }
 
 
-def _parameter(text: str) -> dict[str, Any]:
+def _describe_parameter(text: str) -> dict[str, Any]:
     if text.startswith("@"):
         schema: dict[str, Any] = {}
         if text == "@experimentCreationParams":  # the client serializes its time only by a schema
@@ -337,7 +339,7 @@ def _parameter(text: str) -> dict[str, Any]:
     if text.endswith("[]"):
         items = {"type": "array", "items": {"type": "string"}, "collectionFormat": "multi"}
         return found | {"name": text[:-2]} | items
-    if text in _WHOLE:
+    if text in _INTEGERS:
         found["type"] = "integer"
     return found
 
@@ -347,7 +349,7 @@ def _schema(kind: str) -> dict[str, Any]:
         return {"type": "array", "items": _schema(kind[:-1]), "x-nullable": True}
     if kind == "date-time":
         return {"type": "string", "format": "date-time", "x-nullable": True}
-    if kind in _PLAIN:
+    if kind in _SCALARS:
         return {"type": kind, "x-nullable": True}
     return {"$ref": f"#/definitions/{kind}"}
 
@@ -359,22 +361,22 @@ def _definitions() -> dict[str, Any]:
         parts = (member.partition(":") for member in members)
         shown = {key: _schema(kind or "string") for key, _, kind in parts}
         found[name] = {"type": "object", "x-nullable": True, "properties": shown}
-    for name, given in _GIVEN.items():
+    for name, given in _NESTED_FIELDS.items():
         found[name] = {"type": "object", "x-nullable": True, "properties": given}
     return found
 
 
-_GIVEN: Final[dict[str, dict[str, Any]]] = {
+_NESTED_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "CreationParams": {"gitInfo": {"$ref": "#/definitions/GitInfo"}},
     "GitInfo": {"commit": {"$ref": "#/definitions/GitCommit"}},
     "NotMade": {"validationErrors": {"type": "array", "items": {}}},
 }
 """Nested fields of requests; all other fields are accepted as they are."""
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
-_SECRET: Final = "key"  # noqa: S105 - a name
-_MOST_SAID: Final = 2000
+_SECRET_CLAIM: Final = "key"  # noqa: S105 - a name
+_MAX_MESSAGE: Final = 2000
 """Maximum number of characters of a client's message that are recorded."""
-_TYPES: Final = {
+_ERROR_TYPES: Final = {
     "no-run": "EXPERIMENT_NOT_FOUND",
     "quota": "PROJECT_LIMITS_EXCEEDED",
     "too-large": "PROJECT_LIMITS_EXCEEDED",
@@ -439,7 +441,7 @@ def refused(error: Exception) -> Response:
     The client reads 422 as an exceeded limit.
     """
     refusal = refusal_of(error)
-    status, error_type = refusal.status_code, _TYPES.get(refusal.error, "")
+    status, error_type = refusal.status_code, _ERROR_TYPES.get(refusal.error, "")
     if error_type == "PROJECT_LIMITS_EXCEEDED":
         status = 422
     elif status in (405, 414, 422, 431, 500):
@@ -455,7 +457,7 @@ def refused(error: Exception) -> Response:
     }
     headers = dict(refusal.headers or {})
     if status == 403:  # noqa: PLR2004 - the client drops the text of these, and logs the header
-        headers["X-Server-Error"] = ascii(body["title"])[1:-1][:_MOST_SAID]
+        headers["X-Server-Error"] = ascii(body["title"])[1:-1][:_MAX_MESSAGE]
     return JSONResponse(body, status, headers)
 
 
@@ -463,7 +465,7 @@ def short(value: Any) -> Any:
     """Return a shortened error message: it may contain arguments of any length."""
     if not isinstance(value, str):
         return value
-    return value[:_MOST_SAID].encode("utf-8", "replace").decode()
+    return value[:_MAX_MESSAGE].encode("utf-8", "replace").decode()
 
 
 # ---------------------------------------------------------------------- authentication
@@ -508,7 +510,13 @@ def access_token(secret: str, user: str, issuer: str, ends_s: int) -> str:
     and from which address (`issuer`). It is as secret as Seamark's token inside, which alone is
     checked and determines the real expiry.
     """
-    claims = {"exp": ends_s, "azp": "neptune-cli", "iss": issuer, "sub": user, _SECRET: secret}
+    claims = {
+        "exp": ends_s,
+        "azp": "neptune-cli",
+        "iss": issuer,
+        "sub": user,
+        _SECRET_CLAIM: secret,
+    }
     parts = ({"alg": "none", "typ": "JWT"}, claims)
     return ".".join([*(_base64(json.dumps(part).encode()) for part in parts), _base64(b"seamark")])
 
@@ -518,7 +526,9 @@ def secret_in_access_token(token: str) -> str:
     parts = token.split(".")
     try:
         return str(
-            json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))[_SECRET]
+            json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))[
+                _SECRET_CLAIM
+            ]
         )
     except (binascii.Error, ValueError, KeyError, TypeError, IndexError, RecursionError):
         return token

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = [
-    "Asked",
+    "RunId",
     "digest_of",
     "find_container",
     "log_of",
@@ -59,14 +59,14 @@ __all__ = [
 
 router: Final = Routes()
 _SMALL_BODY: Final = 256 << 10
-_DIGITS: Final = len(str(_SMALL_BODY))
+_SMALL_BODY_DIGITS: Final = len(str(_SMALL_BODY))
 """Number of digits of `_SMALL_BODY`, the largest request read before the client's role is known."""
 _DIGEST_BYTES: Final = 16
-_NEW_RUN_S: Final = 10.0
-_MOST_PROJECTS: Final = 1000
+_NEW_RUN_TIMEOUT_S: Final = 10.0
+_MAX_PROJECTS: Final = 1000
 
 Text = Annotated[str, Query(max_length=8192)]
-Asked = Annotated[str, Query(alias="experimentId", max_length=8192)]
+RunId = Annotated[str, Query(alias="experimentId", max_length=8192)]
 
 
 # ---------------------------------------------------------------------- lookup by id
@@ -86,7 +86,7 @@ def find_container(request: Request, identifier: str, role: Role) -> Container:
         found = Container(project, sys_id)
     expect_in(request, found.project, role, identifier)
     if "/" in identifier:
-        return _by_sys_id(server_of(request), found, identifier)
+        return _find_by_sys_id(server_of(request), found, identifier)
     return found
 
 
@@ -100,7 +100,7 @@ def expect_in(request: Request, project: str, role: Role, identifier: str = "") 
         raise
 
 
-def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
+def _find_by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
     if asked.run == key_of(server, asked.project):
         return Container(asked.project, PROJECT_LOG)
     if asked.run.startswith("."):
@@ -114,7 +114,7 @@ def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
         given, last = last_number(server, asked.project)
         if key == given and digits.isdecimal() and int(digits[:18]) <= last:
             # Wait for a run that was created just now.
-            wait_in(server, asked.project, _NEW_RUN_S)
+            wait_in(server, asked.project, _NEW_RUN_TIMEOUT_S)
             found = find_run(server, asked.project, asked.run)
     found = found or find_model(server, asked.project, asked.run)
     if found is None:
@@ -180,7 +180,7 @@ def list_projects(
     organizationIdentifier: Text = "",  # noqa: N803 - theirs
     searchTerm: Text = "",  # noqa: N803 - theirs
     userRelation: Text = "",  # noqa: N803 - theirs
-    limit: Annotated[int, Query(ge=0)] = _MOST_PROJECTS,
+    limit: Annotated[int, Query(ge=0)] = _MAX_PROJECTS,
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
     """Return the projects that the requester may read or record in."""
@@ -232,9 +232,9 @@ def create(request: Request, given: Creation) -> Response:
     """Create a run, a model or a version, or return the existing run of the custom id."""
     kind = given.kind or "run"
     project = project_of(request, given.project or "", Role.CONTRIBUTOR)
-    if kind not in _MAKES:
+    if kind not in _MAKERS:
         raise Refusal(400, "not-here", f"this server takes no {kind!r:.60} from Neptune's client")
-    return _MAKES[kind](request, project, given)
+    return _MAKERS[kind](request, project, given)
 
 
 def _make_run(request: Request, project: str, given: Creation) -> Response:
@@ -243,25 +243,25 @@ def _make_run(request: Request, project: str, given: Creation) -> Response:
     run = hashed_run_id(project, custom) if custom else mint_run_id()
     container = Container(project, run)
     if custom and server.intake.known(*container)[0]:
-        return answer(_shown(server, container))
+        return answer(_describe(server, container))
     sys_id = next_id(server, project)
     who = asker(request)
 
     values: dict[str, Any] = {"sys/custom_run_id": custom} if custom else {}
     if given.git is not None and isinstance(given.git.get("commit"), dict):
         values["source_code/git"] = given.git
-    fill = _filling(values, {"op": "state", "state": "running"})
+    fill = _make_fill(values, {"op": "state", "state": "running"})
     facts = {"sys_id": sys_id, "silence": "ended", "user": who.name, "attempt": 0}
     made = log_of(request, container).create(facts, fill)
-    return answer(_shown(server, container, sys_id if made else ""))
+    return answer(_describe(server, container, sys_id if made else ""))
 
 
 def _make_model(request: Request, project: str, given: Creation) -> Response:
     server = server_of(request)
-    model, born = new_model(server, project, given.key)
-    if not _begin(request, model, born):
+    model, first_attributes = new_model(server, project, given.key)
+    if not _create_log(request, model, first_attributes):
         raise Refusal(409, "taken", f"the project has a model {model.run!r}")
-    return answer(_shown(server, model))
+    return answer(_describe(server, model))
 
 
 def _make_version(request: Request, project: str, given: Creation) -> Response:
@@ -271,17 +271,21 @@ def _make_version(request: Request, project: str, given: Creation) -> Response:
         raise ContainerNotFound(parent)
     if model.home != project:
         raise Refusal(400, "invalid", "the model is one of another project")
-    version, born = new_version(server, model)
-    _begin(request, version, born)
-    return answer(_shown(server, version, shown_id(server, version, born["sys/version"])))
+    version, first_attributes = new_version(server, model)
+    _create_log(request, version, first_attributes)
+    return answer(
+        _describe(server, version, shown_id(server, version, first_attributes["sys/version"]))
+    )
 
 
-def _begin(request: Request, container: Container, born: Mapping[str, Any]) -> bool:
+def _create_log(
+    request: Request, container: Container, first_attributes: Mapping[str, Any]
+) -> bool:
     facts = {"user": asker(request).name, "attempt": None, "owner": False}
-    return log_of(request, container).create(facts, _filling(born))
+    return log_of(request, container).create(facts, _make_fill(first_attributes))
 
 
-def _filling(values: Mapping[str, Any], *ops: Mapping[str, Any]) -> Callable[[Batch], None]:
+def _make_fill(values: Mapping[str, Any], *ops: Mapping[str, Any]) -> Callable[[Batch], None]:
     """Return a function that writes operations and values to a new journal."""
     atoms = {path: encode_atom(value) for path, value in values.items()}
 
@@ -294,14 +298,14 @@ def _filling(values: Mapping[str, Any], *ops: Mapping[str, Any]) -> Callable[[Ba
     return fill
 
 
-_MAKES: Final[dict[Any, Callable[[Request, str, Creation], Response]]] = {
+_MAKERS: Final[dict[Any, Callable[[Request, str, Creation], Response]]] = {
     "run": _make_run,
     "model": _make_model,
     "modelVersion": _make_version,
 }
 
 
-def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, Any]:
+def _describe(server: Server, container: Container, sys_id: str = "") -> dict[str, Any]:
     workspace, name = split_project(container.home)
     trashed = False
     if container.is_project:
@@ -322,17 +326,17 @@ def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, 
 
 
 @router.answers("getExperiment")
-def get(request: Request, identifier: Asked) -> Response:
+def get(request: Request, identifier: RunId) -> Response:
     """Return the description of a run, a project, a model or a version."""
     container = find_container(request, identifier, Role.VIEWER)
     server = server_of(request)
     if not container.is_project and not server.intake.known(*container)[0]:
         raise ContainerNotFound(identifier)
-    return answer(_shown(server, container))
+    return answer(_describe(server, container))
 
 
 @router.answers("ping")
-def ping(request: Request, identifier: Asked) -> Response:
+def ping(request: Request, identifier: RunId) -> Response:
     """Record a heartbeat of the client."""
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     if container.kind == "run":
@@ -343,12 +347,12 @@ def ping(request: Request, identifier: Asked) -> Response:
 
 
 @router.answers("executeOperations")
-async def execute(request: Request, identifier: Asked) -> Response:
+async def execute(request: Request, identifier: RunId) -> Response:
     """Apply operations of the client; they are durable when this returns."""
     arrived_ns = server_of(request).now_ns()
     length = request.headers.get("content-length", "")
     with server_of(request).intake.counting_bytes() as arriving:
-        known = length.isdecimal() and len(length) <= _DIGITS
+        known = length.isdecimal() and len(length) <= _SMALL_BODY_DIGITS
         if not known or int(length) > _SMALL_BODY:  # otherwise one thread does everything
             await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
         body = await received(request, arriving)
@@ -375,7 +379,7 @@ def digest_of(body: bytes) -> str:
 
 
 @router.answers("getExperimentAttributes")
-def attributes(request: Request, identifier: Asked) -> Response:
+def attributes(request: Request, identifier: RunId) -> Response:
     """Return all attributes of a run."""
     found = read_of(request, identifier).attributes()
     return answer({"attributes": found, "systemAttributes": system_attributes(found)})

@@ -21,7 +21,7 @@ from seamark.errors import ArgumentError, PathError
 from seamark.interchange.operations import RefusedError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
-from seamark.neptune.server.containers import Asked, find_container, log_of, read_of
+from seamark.neptune.server.containers import RunId, find_container, log_of, read_of
 from seamark.neptune.server.operations import Requested, keep_content
 from seamark.neptune.server.projects import container_id
 from seamark.neptune.server.reading import as_time
@@ -44,7 +44,7 @@ router: Final = Routes()
 _MAX_INFLATED: Final = 64 << 20
 """Maximum size after decompression, in bytes; the client packs at most 5 MiB."""
 _ZIP: Final = "/api/leaderboard/v1/download/zip"
-_PICTURES: Final = frozenset({"png", "jpeg", "gif", "bmp", "webp"})
+_IMAGE_EXTENSIONS: Final = frozenset({"png", "jpeg", "gif", "bmp", "webp"})
 _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -69,7 +69,7 @@ def _sub_path(
 Sub = Annotated[str | None, Depends(_sub_path)]
 
 
-async def _take(
+async def _receive(
     request: Request,
     identifier: str,
     path: str,
@@ -100,14 +100,14 @@ def _change(
     log_of(request, container).write(fill)
 
 
-def _record(path: str, ext: str, size: int, digest: str) -> dict[str, Any]:
+def _file_record(path: str, ext: str, size: int, digest: str) -> dict[str, Any]:
     name = path.rpartition("/")[2]
     shown = f"{name}.{ext}" if ext else name
     return {"name": shown, "ext": ext, "size": size, "sha256": digest}
 
 
-def _member(server: Server, name: str, size: int, digest: str) -> dict[str, Any]:
-    found = _record(name, "", size, digest)
+def _member_record(server: Server, name: str, size: int, digest: str) -> dict[str, Any]:
+    found = _file_record(name, "", size, digest)
     ext = found["name"].rpartition(".")[2] if "." in found["name"] else ""
     return found | {"ext": ext, "mtime_ns": server.now_ns()}
 
@@ -116,7 +116,7 @@ def _ext(given: str) -> str:
     return re.sub(r"[^\w+-]", "", given)[:40]
 
 
-def _below(sub: str) -> str:
+def _checked_path(sub: str) -> str:
     return "/".join(parts_of(sub, "subPath"))
 
 
@@ -130,15 +130,17 @@ def _put(
     digest: str,
 ) -> None:
     if sub is None:
-        record = {"op": "file", "file": _record(path, _ext(ext), size, digest)}
+        record = {"op": "file", "file": _file_record(path, _ext(ext), size, digest)}
         _change(request, container, path, lambda to: to.put(path, "file", record))
     else:
-        member = {_below(sub): _member(server_of(request), _below(sub), size, digest)}
+        member = {
+            _checked_path(sub): _member_record(server_of(request), _checked_path(sub), size, digest)
+        }
         _change(request, container, path, lambda to: to.put_members(path, member))
 
 
-def _what(path: str, sub: str | None) -> str:
-    return f"file {path}" if sub is None else f"member {path} {_below(sub)}"
+def _destination(path: str, sub: str | None) -> str:
+    return f"file {path}" if sub is None else f"member {path} {_checked_path(sub)}"
 
 
 @router.answers("fileAtomUpload")
@@ -148,11 +150,11 @@ async def put(request: Request, identifier: Into, path: At, sub: Sub, ext: Ext =
 
     def work(container: Container, body: bytes) -> None:
         if sub is not None:
-            _below(sub)  # raises before anything is stored
+            _checked_path(sub)  # raises before anything is stored
         digest = keep_content(server_of(request), container, body)
         _put(request, container, path, sub, ext, len(body), digest)
 
-    return await _take(request, identifier, path, work)
+    return await _receive(request, identifier, path, work)
 
 
 @router.answers("fileAtomMultipartUploadStart")
@@ -161,7 +163,7 @@ def begin(
     request: Request, identifier: Into, path: At, size: Total, sub: Sub, ext: Ext = ""
 ) -> Response:
     """Begin the upload of a large file; only this request has the file extension."""
-    what = _what(path, sub)
+    what = _destination(path, sub)
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
     if size > server.blobs.limits.blob_bytes:
@@ -180,14 +182,14 @@ def begin(
 @router.answers("fileSetFileMultipartUploadPart")
 async def put_part(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
     """Store a part of a large file."""
-    name, what = given.partition(".")[0], _what(path, sub)
+    name, what = given.partition(".")[0], _destination(path, sub)
 
     def work(container: Container, body: bytes) -> None:
         upload = find_upload(server_of(request), container, what, name)
         if not upload.is_stored:
             upload.put(request.headers.get("x-range", ""), body)
 
-    return await _take(request, identifier, path, work)
+    return await _receive(request, identifier, path, work)
 
 
 @router.answers("fileAtomMultipartUploadFinish")
@@ -195,7 +197,7 @@ async def put_part(request: Request, identifier: Into, path: At, given: Id, sub:
 async def finish(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
     """Finish the upload of a large file."""
     name, _, ext = given.partition(".")
-    what = _what(path, sub)
+    what = _destination(path, sub)
 
     def work(container: Container, _: bytes) -> None:
         server = server_of(request)
@@ -211,13 +213,13 @@ async def finish(request: Request, identifier: Into, path: At, given: Id, sub: S
         _put(request, container, path, sub, ext, upload.size, digest)
         upload.drop()
 
-    return await _take(request, identifier, path, work)
+    return await _receive(request, identifier, path, work)
 
 
 @router.answers("uploadFileSetAttributeTar")
 async def put_tar(
     request: Request,
-    identifier: Asked,
+    identifier: RunId,
     path: At,
     reset: Annotated[str, Query(max_length=10)] = "False",
 ) -> Response:
@@ -227,11 +229,11 @@ async def put_tar(
         server, members = server_of(request), {}
         for name, data in _unpacked(body):
             digest = keep_content(server, container, data)
-            members[name] = _member(server, name, len(data), digest)
+            members[name] = _member_record(server, name, len(data), digest)
         again = reset.lower() == "true"
         _change(request, container, path, lambda to: to.put_members(path, members, reset=again))
 
-    return await _take(request, identifier, path, work)
+    return await _receive(request, identifier, path, work)
 
 
 def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
@@ -246,7 +248,7 @@ def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as package:
             for each in package:
                 if each.isreg() and (file := package.extractfile(each)) is not None:
-                    yield _below(each.name), file.read()
+                    yield _checked_path(each.name), file.read()
     except (zlib.error, tarfile.TarError, EOFError) as error:
         msg = f"expected a package of files (tar.gz): {error}"
         raise ArgumentError(msg) from error
@@ -256,7 +258,7 @@ def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 @router.answers("downloadAttribute")
-def get_file(request: Request, identifier: Asked, path: At) -> Response:
+def get_file(request: Request, identifier: RunId, path: At) -> Response:
     """Return the content of a file."""
     read = read_of(request, identifier)
     found = read.attribute(path)
@@ -285,7 +287,7 @@ def _sent(
 
 @router.answers("getImageSeriesValue")
 def get_image(
-    request: Request, identifier: Asked, path: At, index: Annotated[int, Query(ge=0)]
+    request: Request, identifier: RunId, path: At, index: Annotated[int, Query(ge=0)]
 ) -> Response:
     """Return one image of a series, by its index."""
     read = read_of(request, identifier)
@@ -297,7 +299,7 @@ def get_image(
     if blob is None:
         raise missing(path)
     ext = str(points[index].file.get("ext") or "")
-    kind = f"image/{ext}" if ext in _PICTURES else "application/octet-stream"
+    kind = f"image/{ext}" if ext in _IMAGE_EXTENSIONS else "application/octet-stream"
     return _sent(blob.read(), f"{index}.{ext}", blob.size, kind)
 
 
@@ -311,7 +313,7 @@ def _members(read: Read, path: str) -> dict[str, Any]:
 @router.answers("lsFileSetAttribute")
 def list_files(
     request: Request,
-    identifier: Asked,
+    identifier: RunId,
     path: At,
     folder: Annotated[str, Query(alias="path", max_length=4096)] = "",
 ) -> Response:
@@ -344,7 +346,7 @@ def _entry(name: str, size: int, mtime_ns: int, kind: str) -> dict[str, Any]:
 
 
 @router.answers("prepareForDownloadFileSetAttributeZip")
-def prepare(request: Request, identifier: Asked, path: At) -> Response:
+def prepare(request: Request, identifier: RunId, path: At) -> Response:
     """Return the id of a file set's archive; no preparation is needed."""
     read = read_of(request, identifier)
     _members(read, path)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Log", "Logs", "Opened"]
 
-_FRAME_POINTS: Final = 100_000
-_TRIES: Final = 20
+_MAX_FRAME_POINTS: Final = 100_000
+_MAX_TRIES: Final = 20
 _MAX_RUNS: Final = 1000
 """Maximum number of remembered runs."""
 _MAX_PATHS: Final = 200_000
@@ -52,7 +52,7 @@ _REPEAT_NS: Final = 10**9 // 2
 """Time within which an equal request counts as new, in nanoseconds: a client retries only after a
 second, and the times in two requests may be equal for milliseconds."""
 _PATIENCE_S: Final = 20.0
-_WITH_KIND: Final = ("model", "model_version")
+_KINDS_IN_HEADER: Final = ("model", "model_version")
 _REQUEST: Final = "request"
 _NUMBER: Final = struct.Struct("<I")
 _COLUMN: Final = struct.Struct("<II")
@@ -122,8 +122,8 @@ class Batch(Frames, State):
     ) -> None:
         """See `Records.column`."""
         number = self._number(path)
-        for at in range(0, len(values), _FRAME_POINTS):
-            count = len(values[at : at + _FRAME_POINTS])
+        for at in range(0, len(values), _MAX_FRAME_POINTS):
+            count = len(values[at : at + _MAX_FRAME_POINTS])
             payload = _COLUMN.pack(number, count)
             for code, column in (("d", steps), ("d", values), ("q", times_ns or ())):
                 payload += struct.pack(f"<{count}{code}", *column[at : at + count])
@@ -155,13 +155,13 @@ class Batch(Frames, State):
             one.numbers.clear()  # they may be reused
         else:
             one.numbers.update(self._numbers)
-        _adopt(one.kinds, self.kinds)
-        _adopt(one.steps, self.steps)
+        _merge(one.kinds, self.kinds)
+        _merge(one.steps, self.steps)
         one.size, one.last_t, one.position = size, self._t - 1, position
         one.request = self._request
 
 
-def _adopt(known: dict[str, Any], new: Mapping[str, Any]) -> None:
+def _merge(known: dict[str, Any], new: Mapping[str, Any]) -> None:
     for path, value in new.items():
         if value is None:
             known.pop(path, None)
@@ -193,7 +193,7 @@ class Log:
             batch.begin(self._header(opened, header, owner=True))
             fill(batch)
             try:
-                self._take(opened, batch)
+                self._store(opened, batch)
             except (DivergedError, GapError):  # another process created it just now
                 return False
             self._opened = opened
@@ -213,9 +213,9 @@ class Log:
             Rejected: If no data can be stored now, or the quota of the workspace is exceeded.
         """
         with self._lock:
-            for last in range(_TRIES, 0, -1):
+            for last in range(_MAX_TRIES, 0, -1):
                 opened = self._opened
-                if opened is None or not self._is_true(opened):
+                if opened is None or not self._is_current(opened):
                     opened = self._open()
                 self._opened = opened
                 batch = Batch(opened, self._server.now_ns())
@@ -231,16 +231,16 @@ class Log:
                     None  # until it is stored, so that no invalid state remains after an error
                 )
                 try:
-                    alone = self._take(opened, batch)
+                    is_alone = self._store(opened, batch)
                 except (DivergedError, GapError):
                     if last == 1:
                         raise
                     continue
-                if alone:
+                if is_alone:
                     self._opened = opened
                 return
 
-    def _is_true(self, opened: Opened) -> bool:
+    def _is_current(self, opened: Opened) -> bool:
         # Another process may have written since.
         return self._server.intake.known(*self.container)[1] == opened.position
 
@@ -251,12 +251,12 @@ class Log:
             return
         self.write(Batch.beat)
 
-    def _take(self, opened: Opened, batch: Batch) -> bool:
+    def _store(self, opened: Opened, batch: Batch) -> bool:
         data, name = batch.data, journal_name(opened.writer, opened.uid)
         kept = self._server.intake.take(*self.container, name, opened.size, data)
-        alone = kept.position == opened.position + len(data)
+        is_alone = kept.position == opened.position + len(data)
         batch.keep(opened.size + len(data), kept.position)
-        return alone
+        return is_alone
 
     # ------------------------------------------------------------------ opening
 
@@ -290,7 +290,7 @@ class Log:
     def _header(self, opened: Opened, facts: Mapping[str, Any], *, owner: bool) -> dict[str, Any]:
         header = header_of(*self.container, opened.writer, opened.floor, NEPTUNE, owner=owner)
         kind = self.container.kind
-        return header | ({"kind": kind} if kind in _WITH_KIND else {}) | dict(facts)
+        return header | ({"kind": kind} if kind in _KINDS_IN_HEADER else {}) | dict(facts)
 
 
 class Logs:
@@ -300,7 +300,7 @@ class Logs:
         self._server = server
         self._lock = threading.Lock()
         self._known: OrderedDict[Container, Log] = OrderedDict()
-        self._asked = 0
+        self._lookups = 0
 
     def of(self, container: Container) -> Log:
         """Return the log of a run."""
@@ -309,16 +309,16 @@ class Logs:
             if found is None:
                 found = self._known[container] = Log(self._server, container)
             self._known.move_to_end(container)
-            self._asked += 1
-            if len(self._known) > _MAX_RUNS or self._asked % _COUNT_EVERY == 0:
-                self._let_go()
+            self._lookups += 1
+            if len(self._known) > _MAX_RUNS or self._lookups % _COUNT_EVERY == 0:
+                self._drop_oldest()
             return found
 
-    def _let_go(self) -> None:
+    def _drop_oldest(self) -> None:
         left = sum(log.remembered for log in self._known.values())
         while len(self._known) > 1 and (len(self._known) > _MAX_RUNS or left > _MAX_PATHS):
-            _, gone = self._known.popitem(last=False)
-            left -= gone.remembered
+            _, oldest = self._known.popitem(last=False)
+            left -= oldest.remembered
 
 
 def _request_of(last: Frame) -> str:

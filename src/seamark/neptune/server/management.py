@@ -53,10 +53,10 @@ from seamark.values import encode_atom, escape
 
 router: Final = Routes()
 _ROLES: Final = {"viewer": Role.VIEWER, "member": Role.CONTRIBUTOR, "manager": Role.OWNER}
-_WORDS: Final = {role: word for word, role in _ROLES.items()}
-_VISIBLE: Final = {"priv": "private", "pub": "public", "workspace": "workspace"}
-_NOT_PUBLIC: Final = _VISIBLE.keys() - {"pub"}
-_MOST_KEY: Final = 10
+_ROLE_NAMES: Final = {role: word for word, role in _ROLES.items()}
+_VISIBILITIES: Final = {"priv": "private", "pub": "public", "workspace": "workspace"}
+_NON_PUBLIC: Final = _VISIBILITIES.keys() - {"pub"}
+_MAX_KEY_CHARACTERS: Final = 10
 Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
 Workspace = Annotated[str, Query(alias="organizationIdentifier", max_length=1024)]
 User = Annotated[str, Query(alias="userId", max_length=100)]
@@ -72,23 +72,25 @@ def create(request: Request, given: NewProject) -> Response:
     try:
         check_project(project)
     except PathError as error:
-        return _not_valid("ERR_INVALID_NAME", str(error))
+        return _invalid("ERR_INVALID_NAME", str(error))
     if project.count("/") != 1:
-        return _not_valid("ERR_INVALID_NAME", "the client knows projects as workspace/name only")
+        return _invalid("ERR_INVALID_NAME", "the client knows projects as workspace/name only")
     visibility = given.visibility or "priv"
-    allowed = sorted(_VISIBLE if server.accounts.may_publish(who, project) else _NOT_PUBLIC)
+    allowed = sorted(_VISIBILITIES if server.accounts.may_publish(who, project) else _NON_PUBLIC)
     if visibility not in allowed:
         reason = f"expected one of {', '.join(allowed)}, got {visibility!r:.60}"
         reason += "; only owners of a workspace make a project public"
         more = {"requestedValue": visibility, "allowedValues": allowed}
         return _refusal(422, "VISIBILITY_RESTRICTED", reason, **more)
     if is_project(server, project):
-        return _not_valid("ERR_NOT_UNIQUE", "the project exists")
+        return _invalid("ERR_NOT_UNIQUE", "the project exists")
     key = given.key or key_of_project(project)
-    if not (key.isascii() and key.isalnum() and key == key.upper() and len(key) <= _MOST_KEY):
+    if not (
+        key.isascii() and key.isalnum() and key == key.upper() and len(key) <= _MAX_KEY_CHARACTERS
+    ):
         return _refusal(422, "PROJECT_KEY_INVALID", "a key is letters A-Z and digits", key=key)
     choose_key(server, project, key)
-    server.accounts.set_visibility(project, _VISIBLE[visibility], by=who.name)
+    server.accounts.set_visibility(project, _VISIBILITIES[visibility], by=who.name)
     if server.accounts.has_user(who.name):
         server.accounts.set_member(who.name, project, Role.OWNER)
     note(request, asker(request), "project.create", project, visibility=visibility)
@@ -114,18 +116,18 @@ def delete(request: Request, project_id: Of) -> Response:
 # ---------------------------------------------------------------------- members
 
 
-def _people(request: Request, given: Mapping[str, Role | None]) -> dict[str, Role]:
+def _without_services(request: Request, given: Mapping[str, Role | None]) -> dict[str, Role]:
     # Users without a role can read because of the visibility of the project.
-    services = _services(request)
+    services = _service_names(request)
     return {user: role or Role.VIEWER for user, role in given.items() if user not in services}
 
 
-def _services(request: Request) -> set[str]:
+def _service_names(request: Request) -> set[str]:
     return {user["name"] for user in server_of(request).accounts.users() if user["service"]}
 
 
-def _shown(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
-    word = _WORDS[role or Role.VIEWER]
+def _describe_member(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
+    word = _ROLE_NAMES[role or Role.VIEWER]
     if service:
         return {"role": word, "serviceAccountInfo": {"displayName": user}}
     return {"role": word, "registeredMemberInfo": {"username": user}}
@@ -139,19 +141,23 @@ def members(request: Request, project_id: Of) -> Response:
     """
     project = project_of(request, project_id, Role.CONTRIBUTOR)
     accounts = server_of(request).accounts
-    found = _people(request, accounts.members(project))
+    found = _without_services(request, accounts.members(project))
     if accounts.visibility().of(project) == "workspace":
-        for user, role in _people(request, accounts.belonging(project.partition("/")[0])).items():
+        for user, role in _without_services(
+            request, accounts.belonging(project.partition("/")[0])
+        ).items():
             found[user] = max(role, found.get(user, role))
-    return answer([_shown(*each, service=False) for each in sorted(found.items())])
+    return answer([_describe_member(*each, service=False) for each in sorted(found.items())])
 
 
 @router.answers("listProjectServiceAccounts")
 def accounts_of(request: Request, project_id: Of) -> Response:
     """Return the service accounts with a role in a project."""
     project = project_of(request, project_id, Role.CONTRIBUTOR)
-    services, found = _services(request), server_of(request).accounts.members(project)
-    return answer([_shown(*each, service=True) for each in found.items() if each[0] in services])
+    services, found = _service_names(request), server_of(request).accounts.members(project)
+    return answer(
+        [_describe_member(*each, service=True) for each in found.items() if each[0] in services]
+    )
 
 
 @router.answers("addProjectMember")
@@ -171,7 +177,7 @@ def add(request: Request, project_id: Of, given: Grant) -> Response:
     except NoSuch as error:
         raise Refusal(404, "no-user", str(error)) from error
     note(request, asker(request), "member.set", project, user=user, role=role.name.lower())
-    return answer(_shown(user, role, service=bool(given.account)))
+    return answer(_describe_member(user, role, service=bool(given.account)))
 
 
 @router.answers("deleteProjectMember")
@@ -186,7 +192,7 @@ def remove(request: Request, project_id: Of, person: User = "", account: Service
         return _refusal(422, "NO_ACCESS", f"{user[:80]!r} has no role in {project}")
     server.accounts.set_member(user, project, None)
     note(request, asker(request), "member.set", project, user=user, role=None)
-    return answer(_shown(user, found[user], service=bool(account)))
+    return answer(_describe_member(user, found[user], service=bool(account)))
 
 
 # ---------------------------------------------------------------------- workspaces
@@ -196,7 +202,7 @@ def remove(request: Request, project_id: Of, person: User = "", account: Service
 def workspace_members(request: Request, workspace: Workspace) -> Response:
     """Return the users of a workspace; its owners own all its projects."""
     _expect_member(request, workspace)
-    found = _people(request, server_of(request).accounts.belonging(workspace))
+    found = _without_services(request, server_of(request).accounts.belonging(workspace))
     return answer(
         [
             {
@@ -308,7 +314,7 @@ def _expect_maker(request: Request, workspace: str) -> Identity:
         raise Refusal(403, "role-too-small", hint) from error
 
 
-def _not_valid(code: str, reason: str) -> Response:
+def _invalid(code: str, reason: str) -> Response:
     # The client does not show the texts of its own error types.
     errors = [{"errorCode": {"name": code}, "context": {"reason": reason}}]
     return _refusal(400, code, reason, validationErrors=[{"errors": errors}])
@@ -346,9 +352,9 @@ def trash(
         atoms = {"sys/trashed": list(encode_atom(True))}  # noqa: FBT003 - a value
         server.writer.record(*container, [{"op": "assign", "atoms": atoms}])
 
-    told = _each(request, identifiers, Role.CONTRIBUTOR, put)
+    result = _apply_to_each(request, identifiers, Role.CONTRIBUTOR, put)
     wait_in(server, project)  # so that later requests do not show them
-    return told
+    return result
 
 
 @router.answers("deleteExperiments")
@@ -365,7 +371,7 @@ def delete_runs(
             raise Refusal(409, "not-trashed", "it is not in the trash")
         _purge(request, container)
 
-    return _each(request, identifiers, Role.OWNER, delete_one)
+    return _apply_to_each(request, identifiers, Role.OWNER, delete_one)
 
 
 @router.answers("deleteAllExperiments")
@@ -374,9 +380,13 @@ def empty_trash(request: Request, projectIdentifier: Text) -> Response:  # noqa:
     project, server = project_of(request, projectIdentifier, Role.OWNER), server_of(request)
     found = trashed_runs(server, project)
     for model, trashed in models_of(server, project):
-        found += [version for version, gone in versions_of(server, model) if gone]
+        found += [
+            version for version, trashed_version in versions_of(server, model) if trashed_version
+        ]
         found += [model] if trashed else []
-    return _each(request, map(container_id, found), Role.OWNER, lambda each: _purge(request, each))
+    return _apply_to_each(
+        request, map(container_id, found), Role.OWNER, lambda each: _purge(request, each)
+    )
 
 
 def _purge(request: Request, container: Container) -> None:
@@ -393,7 +403,7 @@ def _purge(request: Request, container: Container) -> None:
     purge_run(request, *container)
 
 
-def _each(
+def _apply_to_each(
     request: Request, identifiers: Iterable[str], role: Role, act: Callable[[Container], None]
 ) -> Response:
     errors, done = [], []

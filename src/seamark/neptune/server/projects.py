@@ -38,7 +38,6 @@ __all__ = [
     "find_model",
     "find_run",
     "forget_key",
-    "in_our_words",
     "is_project",
     "key_of",
     "key_of_project",
@@ -49,6 +48,7 @@ __all__ = [
     "new_version",
     "next_id",
     "place_of_models",
+    "replace_ids",
     "shown_id",
     "split_project",
     "trashed_runs",
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-_KEY_CHARS: Final = 3
+_KEY_LENGTH: Final = 3
 
 
 class Container(NamedTuple):
@@ -115,16 +115,16 @@ def split_project(project: str) -> tuple[str, str]:
 def key_of_project(project: str) -> str:
     """Return the default prefix of run ids in a project, such as ``"SAN"``."""
     letters = re.sub(r"[^A-Z0-9]", "", project.rpartition("/")[2].upper())
-    return letters[:_KEY_CHARS] or "RUN"
+    return letters[:_KEY_LENGTH] or "RUN"
 
 
 _PATIENCE_S: Final = 5.0
-_MOST_WAITING: Final = 1000
+_MAX_WAITING: Final = 1000
 
 
 def wait_in(server: Server, project: str, seconds: float = _PATIENCE_S) -> None:
     """Wait until a project, or a path of models, is indexed, at most for some seconds."""
-    waiting = server.kept.unfolded(_MOST_WAITING)
+    waiting = server.kept.unfolded(_MAX_WAITING)
     wanted = {
         (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)
     }
@@ -133,10 +133,12 @@ def wait_in(server: Server, project: str, seconds: float = _PATIENCE_S) -> None:
 
 
 _project = tables.neptune_project.c
-_TRIES: Final = 50
+_MAX_TRIES: Final = 50
 _KEY: Final = sa.select(_project.key).where(_project.path == sa.bindparam("at"))
-_LAST: Final = sa.select(_project.key, _project.last).where(_project.path == sa.bindparam("at"))
-_NEW: Final = Upsert(tables.neptune_project, ("path", "key", "last"), ("path",))
+_KEY_AND_LAST: Final = sa.select(_project.key, _project.last).where(
+    _project.path == sa.bindparam("at")
+)
+_INSERT: Final = Upsert(tables.neptune_project, ("path", "key", "last"), ("path",))
 _NEXT_NUMBER: Final = (
     sa.update(tables.neptune_project)
     .values(
@@ -148,10 +150,10 @@ _NEXT_NUMBER: Final = (
     .where(_project.path == sa.bindparam("at"))
 )
 _run = schema.run.c
-_FIND: Final = sa.select(_run.name).where(
+_RUN_BY_SYS_ID: Final = sa.select(_run.name).where(
     _run.project == sa.bindparam("project"), _run.sys_id == sa.bindparam("sys_id")
 )
-_NUMBERED: Final = sa.select(_run.sys_id).where(
+_SYS_IDS: Final = sa.select(_run.sys_id).where(
     _run.project == sa.bindparam("project"), _run.sys_id != ""
 )
 
@@ -166,7 +168,7 @@ def choose_key(server: Server, project: str, key: str) -> None:
     """Set the key of a new project; an existing key is not changed."""
     database = server.databases.account
     with database.writing() as connection:
-        database.run(connection, _NEW, path=project, key=key, last=0)
+        database.run(connection, _INSERT, path=project, key=key, last=0)
 
 
 def forget_key(server: Server, project: str) -> None:
@@ -188,14 +190,14 @@ def next_id(server: Server, project: str) -> str:
     skipped. A new counter starts after the largest existing id, because earlier runs may be purged.
     """
     known = 0
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         with contextlib.suppress(Conflict):
             key, last = _next_number(server, project, key_of_project(project), known)
             found = f"{key}-{last}"
             is_free = find_run(server, project, found) is None
             if is_free and last > 1:
                 return found
-            known = _greatest(server, project)
+            known = _largest_number(server, project)
             if is_free and known < last:
                 return found
     msg = "other clients create runs in this project at the same time; try again"
@@ -206,14 +208,14 @@ def _next_number(server: Server, at: str, key: str, known: int) -> tuple[str, in
     """Increment a counter, created if needed, above a known number; return its key and number."""
     database = server.databases.account
     with database.writing() as connection:
-        database.run(connection, _NEW, path=at, key=key, last=0)
+        database.run(connection, _INSERT, path=at, key=key, last=0)
         database.run(connection, _NEXT_NUMBER, at=at, known=known)
-        ((key, last),) = database.rows(connection, _LAST, at=at)
+        ((key, last),) = database.rows(connection, _KEY_AND_LAST, at=at)
     return str(key), int(last)
 
 
-def _greatest(server: Server, project: str) -> int:
-    rows = server.store().database.fetch(_NUMBERED, project=project)
+def _largest_number(server: Server, project: str) -> int:
+    rows = server.store().database.fetch(_SYS_IDS, project=project)
     numbers = (sys_id.rpartition("-")[2] for (sys_id,) in rows)
     return max((int(one) for one in numbers if one.isdecimal() and len(one) < 16), default=0)  # noqa: PLR2004
 
@@ -222,13 +224,13 @@ def find_run(server: Server, project: str, sys_id: str) -> Container | None:
     """Return the run with an id such as ``SAN-1`` in a project; None if there is none."""
     if not sys_id or not can_hold(sys_id):
         return None
-    rows = server.store().database.fetch(_FIND, project=project, sys_id=sys_id)
+    rows = server.store().database.fetch(_RUN_BY_SYS_ID, project=project, sys_id=sys_id)
     return Container(project, str(rows[0][0])) if rows else None
 
 
 def last_number(server: Server, project: str) -> tuple[str, int]:
     """Return the prefix of run ids in a project, and the number of its last run."""
-    rows = server.databases.account.fetch(_LAST, at=project)
+    rows = server.databases.account.fetch(_KEY_AND_LAST, at=project)
     return (str(rows[0][0]), int(rows[0][1])) if rows else (key_of_project(project), 0)
 
 
@@ -236,9 +238,9 @@ def all_projects(server: Server, who: Identity) -> list[str]:
     """Return the readable projects with paths that the client can use, sorted."""
     account, store = server.databases.account, server.store().database
     with account.reading() as connection:
-        found = {row[0] for row in account.rows(connection, _KEYED)}
-        found |= {row[0] for row in account.rows(connection, _SAID)}
-    found |= {home_of(row[0]) for row in store.fetch(_HOLDING)}
+        found = {row[0] for row in account.rows(connection, _WITH_KEY)}
+        found |= {row[0] for row in account.rows(connection, _CONFIGURED)}
+    found |= {home_of(row[0]) for row in store.fetch(_WITH_RUNS)}
     readable = server.accounts.readable(who)
     return sorted(each for each in found if each.count("/") == 1 and may_read(readable, each))
 
@@ -250,9 +252,9 @@ def trashed_runs(server: Server, project: str) -> list[Container]:
     return [Container(project, str(name)) for (name,) in rows]
 
 
-_KEYED: Final = sa.select(_project.path)
-_SAID: Final = sa.select(tables.project.c.path)
-_HOLDING: Final = sa.select(_run.project).distinct()
+_WITH_KEY: Final = sa.select(_project.path)
+_CONFIGURED: Final = sa.select(tables.project.c.path)
+_WITH_RUNS: Final = sa.select(_run.project).distinct()
 _TRASHED: Final = sa.select(_run.name).where(
     _run.project == sa.bindparam("project"), _run.trashed == 1
 )
@@ -263,12 +265,12 @@ API_KINDS: Final = {
     "model_version": "modelVersion",
 }
 """Name of each kind in the client's API."""
-_IN: Final = sa.select(_run.name, _run.trashed).where(_run.project == sa.bindparam("project"))
-_NAMED: Final = sa.select(_run.project).where(
+_IN_PLACE: Final = sa.select(_run.name, _run.trashed).where(_run.project == sa.bindparam("project"))
+_VERSION_BY_NAME: Final = sa.select(_run.project).where(
     _run.kind == "model_version", _run.name == sa.bindparam("name")
 )
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
-_IDS: Final = re.compile(
+_ID_CONDITIONS: Final = re.compile(
     r"(`sys/(?:model_)?id`|sys/(?:model_)?id)(\s*:\s*string)?(\s*!?=\s*)"
     r"(?:\"([^\"\\]*)\"|'([^'\\]*)'|([\w.-]+))",
     re.IGNORECASE,
@@ -305,26 +307,26 @@ def find_model(server: Server, project: str, word: str) -> Container | None:
     if len(parts) > 1 and parts[0] == key_of(server, project):
         del parts[0]
     if len(parts) == 1:
-        return _alone(server, place, parts[0])
+        return _find_single(server, place, parts[0])
     key, *rest = parts
     if len(rest) != 1 or not _NUMBER.fullmatch(rest[0]) or not can_hold(key):
         return None
-    return _numbered(server, f"{place}/{key}").get(int(rest[0]))
+    return _versions_by_number(server, f"{place}/{key}").get(int(rest[0]))
 
 
-def _alone(server: Server, place: str, word: str) -> Container | None:
+def _find_single(server: Server, place: str, word: str) -> Container | None:
     try:
         model = Container(place, check_key(word))
     except ValueError:
         return None
     if server.intake.known(*model)[0]:
         return model
-    rows = server.store().database.fetch(_NAMED, name=word)
+    rows = server.store().database.fetch(_VERSION_BY_NAME, name=word)
     found = [Container(str(at), word) for (at,) in rows if at.startswith(f"{place}/")]
     return found[0] if len(found) == 1 else None
 
 
-def _numbered(server: Server, place: str) -> dict[int, Container]:
+def _versions_by_number(server: Server, place: str) -> dict[int, Container]:
     wait_in(server, place)
     store = server.store()
     with store.database.reading() as connection:
@@ -337,17 +339,17 @@ def _numbered(server: Server, place: str) -> dict[int, Container]:
 
 def models_of(server: Server, project: str) -> list[tuple[Container, bool]]:
     """Return the models of a project, each with whether it is in the trash."""
-    return _in(server, place_of_models(project))
+    return _list_place(server, place_of_models(project))
 
 
 def versions_of(server: Server, model: Container) -> list[tuple[Container, bool]]:
     """Return the versions of a model, each with whether it is in the trash."""
-    return _in(server, f"{model.project}/{model.run}")
+    return _list_place(server, f"{model.project}/{model.run}")
 
 
-def _in(server: Server, place: str) -> list[tuple[Container, bool]]:
+def _list_place(server: Server, place: str) -> list[tuple[Container, bool]]:
     wait_in(server, place)
-    rows = server.store().database.fetch(_IN, project=place)
+    rows = server.store().database.fetch(_IN_PLACE, project=place)
     return [(Container(place, str(name)), bool(trashed)) for name, trashed in rows]
 
 
@@ -359,27 +361,27 @@ def new_model(server: Server, project: str, key: object) -> tuple[Container, dic
     model = Container(place_of_models(project), check_key(key))
     for other, _ in models_of(server, project):
         if other.run.casefold() == model.run.casefold():
-            raise _clash(model, f"there is a model {other.run!r}")
+            raise _taken(model, f"there is a model {other.run!r}")
     if is_purged(server.databases.account, *model):
-        raise _clash(model, "a model of this key was purged")
-    database, at = server.databases.account, _counter(model)
+        raise _taken(model, "a model of this key was purged")
+    database, at = server.databases.account, _counter_name(model)
     with database.writing() as connection:
-        database.run(connection, _NEW, path=at, key=model.run, last=0)
-        ((key, _),) = database.rows(connection, _LAST, at=at)
+        database.run(connection, _INSERT, path=at, key=model.run, last=0)
+        ((key, _),) = database.rows(connection, _KEY_AND_LAST, at=at)
     if key != model.run:
-        raise _clash(model, f"somebody took {key!r}")
+        raise _taken(model, f"somebody took {key!r}")
     return model, {"sys/model_id": model.run}
 
 
-def _clash(model: Container, why: str) -> Refusal:
+def _taken(model: Container, why: str) -> Refusal:
     return Refusal(409, "taken", f"{why} in project {model.home[:200]!r}: use another key")
 
 
 def new_version(server: Server, model: Container) -> tuple[Container, dict[str, Any]]:
     """Reserve the next number of a model; return the new version and its first attributes."""
     place = f"{model.project}/{model.run}"
-    known = max(_numbered(server, place), default=0)
-    _, number = _next_number(server, _counter(model), model.run, known)
+    known = max(_versions_by_number(server, place), default=0)
+    _, number = _next_number(server, _counter_name(model), model.run, known)
     return Container(place, mint_run_id()), {
         "sys/model_id": model.run,
         "sys/version": number,
@@ -387,7 +389,7 @@ def new_version(server: Server, model: Container) -> tuple[Container, dict[str, 
     }
 
 
-def _counter(model: Container) -> str:
+def _counter_name(model: Container) -> str:
     # Case-insensitive, because file systems may be.
     return f"{model.project}/{model.run.casefold()}"
 
@@ -395,7 +397,7 @@ def _counter(model: Container) -> str:
 # ---------------------------------------------------------------------- queries
 
 
-def in_our_words(server: Server, project: str, kind: str, query: str) -> str:
+def replace_ids(server: Server, project: str, kind: str, query: str) -> str:
     """Replace the client's ids of models and versions in a query by Seamark's."""
 
     def replaced(found: re.Match[str]) -> str:
@@ -407,4 +409,4 @@ def in_our_words(server: Server, project: str, kind: str, query: str) -> str:
             ours = word if meant is None or meant.kind != kind else meant.run
         return f'{found[1]}{found[2] or ""}{found[3]}"{ours}"'
 
-    return query if kind == "run" else _IDS.sub(replaced, query)
+    return query if kind == "run" else _ID_CONDITIONS.sub(replaced, query)

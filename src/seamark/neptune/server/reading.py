@@ -100,8 +100,8 @@ def _counted(text: str) -> bytes:
 
 _PATIENCE_S: Final = 10.0
 _GIT: Final = "source_code/git"
-_LONGEST_TEXT: Final = 16 << 20
-_FACTS_BEFORE: Final = {
+_MAX_TEXT_BYTES: Final = 16 << 20
+_LEGACY_NAMES: Final = {
     "shortId": "sys/id",
     "creationTime": "sys/creation_time",
     "runningTime": "sys/running_time",
@@ -147,13 +147,13 @@ class Read:
         else:
             found = {each.path: each for each in self.reader.some(wanted)}
             found |= {each.path: each for each in self._all("sys")}
-        told = [
+        entries = [
             one
             for each in found.values()
             if not each.path.startswith("sys/") and (one := shown(each, self.text)) is not None
         ]
-        told += self._facts(found)
-        return told if wanted is None else [one for one in told if one["name"] in set(wanted)]
+        entries += self._facts(found)
+        return entries if wanted is None else [one for one in entries if one["name"] in set(wanted)]
 
     def attribute(self, path: str) -> Attribute | None:
         """Return the attribute at a path."""
@@ -173,7 +173,7 @@ class Read:
     def text(self, record: Mapping[str, Any]) -> str:
         """Return a text that is stored like a file."""
         blob = self.server.blobs.find(self.container.project, str(record["sha256"]))
-        if blob is None or blob.size > _LONGEST_TEXT:
+        if blob is None or blob.size > _MAX_TEXT_BYTES:
             return f"<text of {record['size']} bytes>"
         return b"".join(blob.read()).decode("utf-8", "replace")
 
@@ -227,19 +227,21 @@ class Read:
                 shown_id(self.server, Container(*container.project.rsplit("/", 1))),
             )
             facts["stage"] = ("string", str(values.get("sys/stage") or "none"))
-        told = [_as_attribute(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()]
+        entries = [
+            _as_attribute(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()
+        ]
         for path, each in found.items():
             if path.startswith("sys/") and path.removeprefix("sys/") not in facts:
                 if container.is_project:
                     continue
                 if (one := shown(each, self.text)) is not None:
-                    told.append(one)
-        return told
+                    entries.append(one)
+        return entries
 
 
 def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dict[str, Any] | None:
     """Return an attribute in the client's format; None if it has no type for it."""
-    show = _SHOWN.get(attribute.family)
+    show = _CONVERTERS.get(attribute.family)
     if show is not None:
         kind, more = show(attribute.value)
         return _named(attribute.path, kind, more)
@@ -255,10 +257,10 @@ def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dic
     return _as_attribute(attribute.path, kind, value)
 
 
-def system_attributes(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def system_attributes(entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the system attributes for clients before 0.9, by their names."""
-    found = {each["name"]: each[f"{each['type']}Properties"] for each in told}
-    return {name: found[path] for name, path in _FACTS_BEFORE.items() if path in found}
+    found = {each["name"]: each[f"{each['type']}Properties"] for each in entries}
+    return {name: found[path] for name, path in _LEGACY_NAMES.items() if path in found}
 
 
 def _json(value: Any) -> str:
@@ -294,7 +296,7 @@ def _file(value: Any) -> tuple[str, dict[str, Any]]:
     return "file", names | {"size": known.get("size") or 0}
 
 
-_SHOWN: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
+_CONVERTERS: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
     "float_series": _floats,
     "string_series": _strings,
     "file_series": lambda value: (

@@ -32,7 +32,7 @@ __all__ = ["add_routes"]
 
 router: Final = Routes()
 open_router: Final = APIRouter(include_in_schema=False)
-_LASTS_S: Final = 24 * 3600
+_TOKEN_LIFETIME_S: Final = 24 * 3600
 """Time after which the client requests a new token, in seconds."""
 _REALM: Final = "/api/auth"
 _CHUNK: Final = 5 << 20
@@ -67,12 +67,12 @@ async def refresh(request: Request) -> Response:
         who = None
     if who is None or not who.name:
         return _json({"error": "invalid_grant"}, 400)
-    token = _token(request, secret, who.name)
+    token = _make_token(request, secret, who.name)
     return _json(
         {
             "access_token": token,
             "refresh_token": token,
-            "expires_in": _LASTS_S,
+            "expires_in": _TOKEN_LIFETIME_S,
             "token_type": "Bearer",
         }
     )
@@ -111,12 +111,14 @@ def config(request: Request) -> Response:
 def exchange(request: Request) -> Response:
     """Return the access token that the client sends from now on."""
     who = expect_somebody(request)
-    token = _token(request, request.state.secret, who.name)
+    token = _make_token(request, request.state.secret, who.name)
     return answer({"accessToken": token, "refreshToken": token, "username": who.name})
 
 
-def _token(request: Request, secret: str, user: str) -> str:
-    return access_token(secret, user, base_of(request) + _REALM, int(time.time()) + _LASTS_S)
+def _make_token(request: Request, secret: str, user: str) -> str:
+    return access_token(
+        secret, user, base_of(request) + _REALM, int(time.time()) + _TOKEN_LIFETIME_S
+    )
 
 
 _MODULES: Final = (

@@ -21,8 +21,8 @@ from seamark.neptune.server.projects import (
     API_KINDS,
     Container,
     container_id,
-    in_our_words,
     place_of_models,
+    replace_ids,
     split_project,
     wait_in,
 )
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["translated"]
 
 router: Final = Routes()
-_MOST_PAGE: Final = 1000
+_MAX_PAGE_ROWS: Final = 1000
 _NUMBER: Final = "sys/version"
-_MOST_COLUMNS: Final = 10_000
+_MAX_COLUMNS: Final = 10_000
 _STATE: Final = re.compile(
     r"(`sys/state`|sys/state)(\s*:\s*\w+)?\s*(!=|=)\s*(?:\"(\w+)\"|'(\w+)'|(\w+))", re.IGNORECASE
 )
@@ -80,7 +80,7 @@ _TYPES: Final = {
     "artifact": "artifact",
 }
 """Store types that the client knows."""
-_OF_VERSIONS: Final = {"sys/model_id": "string", "sys/stage": "string", _NUMBER: "int"}
+_VERSION_COLUMNS: Final = {"sys/model_id": "string", "sys/stage": "string", _NUMBER: "int"}
 _attribute, _run, _path = schema.attribute.c, schema.run.c, schema.path.c
 _COLUMNS: Final = (
     sa.select(_path.path, _attribute.type)
@@ -123,11 +123,11 @@ def entries(
     if kind is None:
         return answer({"matchingItemCount": 0, "totalItemCount": 0, "entries": []})
     wait_in(server, project)
-    limit, offset = _MOST_PAGE, 0
+    limit, offset = _MAX_PAGE_ROWS, 0
     if given.page is not None:
         limit = max(0, min(limit, given.page.limit if given.page.limit is not None else limit))
         offset = max(0, given.page.offset or 0)
-    chosen = _chosen(server, project, kind, given, offset, max(1, limit))
+    chosen = _select_rows(server, project, kind, given, offset, max(1, limit))
     wanted = None if given.columns is None else [each.path for each in given.columns]
     found = [_entry(server, Container(*ref), wanted) for ref in chosen.refs[:limit]]
     rows = [each for each in found if each is not None]
@@ -160,7 +160,7 @@ def legacy(
         state=[words.get(one, one) for one in states],
         owner=owners,
         tag=tags,
-        limit=min(limit, _MOST_PAGE),
+        limit=min(limit, _MAX_PAGE_ROWS),
         offset=offset,
         ascending=True,
         readable=lambda one: one == project,
@@ -177,7 +177,7 @@ def legacy(
             "attributes": found["attributes"],
             "systemAttributes": system_attributes(found["attributes"]),
         }
-        for ref in chosen.refs[: min(limit, _MOST_PAGE)]
+        for ref in chosen.refs[: min(limit, _MAX_PAGE_ROWS)]
         if (found := _entry(server, Container(*ref), None)) is not None
     ]
     total = {"matchingItemCount": chosen.total, "totalItemCount": chosen.total}
@@ -197,7 +197,7 @@ def _place(project: str, kind: str) -> tuple[str, Callable[[str], bool]]:
     return place, lambda one: one == place
 
 
-def _chosen(
+def _select_rows(
     server: Server, project: str, kind: str, given: Wanted, offset: int, limit: int
 ) -> Chosen:
     sorting = given.sorting
@@ -206,18 +206,18 @@ def _chosen(
     if (by, kind) == ("sys/id", "model_version"):
         by = _NUMBER
     query = translated((given.query.query if given.query is not None else None) or "")
-    place, is_meant = _place(project, kind)
+    place, is_selected = _place(project, kind)
     try:
         selection = Selection(
             project=place,
             kind=kind,
-            query=in_our_words(server, project, kind, query),
+            query=replace_ids(server, project, kind, query),
             trashed=None,
             limit=limit,
             offset=offset,
             sort_by=by,
             ascending=sorting is not None and sorting.order == "ascending",
-            readable=is_meant,
+            readable=is_selected,
         )
         store = server.store()
         with store.database.reading() as connection:
@@ -251,18 +251,18 @@ def columns(
         assert within is not None  # noqa: S101 - a condition was given
         statement = _COLUMNS.where(_run.kind == kind, within)
         rows = store.database.query(connection, statement)
-    system = _SYSTEM if kind == "run" else _SYSTEM | _OF_VERSIONS
+    system = _SYSTEM if kind == "run" else _SYSTEM | _VERSION_COLUMNS
     found = set(system.items())
     for path, type_ in rows:
         shown = _TYPES.get(type_)
         if shown is not None and path not in system:
             found.add((path, shown))
-    is_meant = _path_filter(search)
-    meant = sorted(pair for pair in found if is_meant(pair[0]))
-    return answer({"entries": _shown(meant[:_MOST_COLUMNS])})
+    is_selected = _path_filter(search)
+    selected = sorted(pair for pair in found if is_selected(pair[0]))
+    return answer({"entries": _describe_columns(selected[:_MAX_COLUMNS])})
 
 
-def _shown(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+def _describe_columns(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"name": name, "type": kind} for name, kind in pairs]
 
 

@@ -133,10 +133,10 @@ def token_of(address: str) -> str | None:
     ``SEAMARK_API_TOKEN`` takes precedence over the token stored for this exact address, in the form
     of ``str(Address)``.
     """
-    if told := os.environ.get("SEAMARK_API_TOKEN", "").strip():
-        return told
+    if given := os.environ.get("SEAMARK_API_TOKEN", "").strip():
+        return given
     with quietly(only=OSError):
-        entry = _servers(_read()).get(address)
+        entry = _servers(_read_credentials()).get(address)
         token = entry.get("token") if isinstance(entry, dict) else None
         return token if isinstance(token, str) and token else None
     return None
@@ -145,7 +145,7 @@ def token_of(address: str) -> str | None:
 def stored_servers() -> list[str]:
     """Return the addresses of the servers with a stored token, sorted."""
     with quietly(only=OSError):
-        return sorted(_servers(_read()))
+        return sorted(_servers(_read_credentials()))
     return []
 
 
@@ -157,37 +157,37 @@ def known_servers() -> list[str]:
 
 def keep_token(address: str, token: str) -> None:
     """Store the token of a server under its address, in the form of ``str(Address)``."""
-    told = _read()
-    told["servers"] = {**_servers(told), address: {"token": token}}
-    _write(told)
+    content = _read_credentials()
+    content["servers"] = {**_servers(content), address: {"token": token}}
+    _write_credentials(content)
 
 
 def forget_token(address: str) -> bool:
     """Delete the stored token of a server; return whether there was one."""
-    told = _read()
-    servers = dict(_servers(told))
+    content = _read_credentials()
+    servers = dict(_servers(content))
     found = servers.pop(address, None) is not None
     if found:
-        told["servers"] = servers
-        _write(told)
+        content["servers"] = servers
+        _write_credentials(content)
     return found
 
 
-def _servers(told: dict[str, Any]) -> dict[str, Any]:
-    servers = told.get("servers")
+def _servers(content: dict[str, Any]) -> dict[str, Any]:
+    servers = content.get("servers")
     return servers if isinstance(servers, dict) else {}
 
 
-def _read() -> dict[str, Any]:
+def _read_credentials() -> dict[str, Any]:
     with quietly(only=(FileNotFoundError, NotADirectoryError, ValueError)):
         file = credentials_file()
         if stat.S_ISREG(file.stat().st_mode):
-            told = json.loads(file.read_bytes())
-            return told if isinstance(told, dict) else {}
+            content = json.loads(file.read_bytes())
+            return content if isinstance(content, dict) else {}
     return {}
 
 
-def _write(told: dict[str, Any]) -> None:
+def _write_credentials(content: dict[str, Any]) -> None:
     file = credentials_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
@@ -195,7 +195,7 @@ def _write(told: dict[str, Any]) -> None:
     try:
         with os.fdopen(fd, "wb") as out:
             os.fchmod(out.fileno(), 0o600)  # also of a file left by an earlier attempt
-            out.write(json.dumps(told, indent=1).encode())
+            out.write(json.dumps(content, indent=1).encode())
             out.flush()
             os.fsync(out.fileno())
         draft.replace(file)

@@ -30,9 +30,9 @@ from seamark.reading.groups import Key, RunGroup, RunGroups, curves_of_runs
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
-from seamark.remote.http.asking import Asking, part
+from seamark.remote.http.asking import ServerClient, expect_member
 from seamark.remote.http.connection import Connection, run_path
-from seamark.remote.http.run import RemoteRun, add_parts, joined, reader
+from seamark.remote.http.run import RemoteRun, add_parts, join_points, reader
 from seamark.remote.protocol import RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
@@ -44,21 +44,21 @@ __all__ = ["RemoteCatalog"]
 
 T = TypeVar("T")
 
-_ROWS: Final = 10_000
+_MAX_ROWS: Final = 10_000
 """Maximum number of rows per answer."""
-_REFS: Final = 10_000
+_MAX_REFS: Final = 10_000
 """Maximum number of runs named in one request."""
 _RELEASE_S: Final = 10.0
 """Time limit for sending a run before its claim is released, in seconds."""
-_SAMPLE: Final = 50
+_SAMPLE_ROWS: Final = 50
 _MAX_POINTS_EACH: Final = 8192
 """Maximum number of representative points per curve if an answer holds several."""
-_SERIES: Final = 400
-_SERIES_POINTS: Final = 1 << 20
+_MAX_SERIES: Final = 400
+_MAX_SERIES_POINTS: Final = 1 << 20
 """Maximum numbers of series and of their representative points in one answer."""
-_MOMENTS: Final = 1000
+_MAX_MOMENTS: Final = 1000
 """Maximum number of times named in one request."""
-_OF_SELECTION: Final = (
+_SELECTION_FIELDS: Final = (
     *("project", "kind", "query", "id", "state", "owner", "tag", "trashed"),
     *("offset", "sort_by", "ascending"),
 )
@@ -70,10 +70,10 @@ class RemoteCatalog:
     """Runs that the user may read on a server; see `seamark.reading.catalog.Catalog`."""
 
     def __init__(self, connection: Connection) -> None:
-        self._asking = Asking(connection)
+        self._client = ServerClient(connection)
         self._names: dict[str, list[RunName]] = {}
-        self._there: set[Ref] = set()
-        self._at_once = False
+        self._known_runs: set[Ref] = set()
+        self._read_facts = False
 
     @classmethod
     def open(cls, uri: str, token: str | None = None) -> Self:
@@ -83,26 +83,26 @@ class RemoteCatalog:
     @property
     def where(self) -> str:
         """Address of the server."""
-        return self._asking.where
+        return self._client.where
 
     @property
     def now_ns(self) -> Callable[[], int]:
         """Clock of the server, in nanoseconds since the Unix epoch."""
-        return self._asking.now_ns
+        return self._client.now_ns
 
     @property
     def behind(self) -> bool:
         """Whether the last answer lacked records that were sent before the request."""
-        return self._asking.behind
+        return self._client.behind
 
     @contextmanager
     def moment(self) -> Iterator[None]:
         """Make `view` request everything except points in one request, inside a block."""
-        before, self._at_once = self._at_once, True
+        before, self._read_facts = self._read_facts, True
         try:
             yield
         finally:
-            self._at_once = before
+            self._read_facts = before
 
     def nearby_root(self) -> str | None:
         """Return None: no other storage is known."""
@@ -110,7 +110,7 @@ class RemoteCatalog:
 
     def close(self) -> None:
         """Let go of the connections; harmless when called twice."""
-        self._asking.connection.close()
+        self._client.connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +130,7 @@ class RemoteCatalog:
         What this process recorded is sent first, for 2 s at most.
         """
         self._names = {}
-        self._asking.send_first()
+        self._client.send_first()
 
     # ------------------------------------------------------------------ many runs
 
@@ -138,9 +138,9 @@ class RemoteCatalog:
         """Return every run, model or version with its names, the newest first."""
         found = self._names.get(kind)
         if found is None:
-            found = self._asking.read("names", list[RunName], {"kind": kind})
+            found = self._client.read("names", list[RunName], {"kind": kind})
             self._names[kind] = found
-            self._there.update(one.ref for one in found)
+            self._known_runs.update(one.ref for one in found)
         return list(found)
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
@@ -151,7 +151,7 @@ class RemoteCatalog:
     def _ask(
         self, verb: str, kind: type[T], question: Mapping[str, Any], unknown: Unknown
     ) -> Answer[T]:
-        found = self._asking.whole(verb, kind, question)
+        found = self._client.whole(verb, kind, question)
         for message in found.told:
             unknown(QueryError(message))
         return found
@@ -175,12 +175,12 @@ class RemoteCatalog:
         """Return the matching runs with the requested columns."""
         question = _question(selection, unknown)
         if callable(columns):
-            more = {"limit": selection.limit, "sample": _SAMPLE}
+            more = {"limit": selection.limit, "sample": _SAMPLE_ROWS}
             shared = self._ask("shared", list[SharedPath], question | more, _ignore)
             columns = columns(shared.answer)
         if columns is not None:
             columns = [columns] if isinstance(columns, str) else list(columns)
-        return self._tables(question | {"columns": columns}, selection, unknown)
+        return self._read_pages(question | {"columns": columns}, selection, unknown)
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
@@ -203,9 +203,11 @@ class RemoteCatalog:
         found = self._ask("groups", list[RunGroup], question, unknown)
         return RunGroups(found.answer, found.total or 0)
 
-    def _tables(self, question: dict[str, Any], selection: Wanted, unknown: Unknown) -> RunsTable:
+    def _read_pages(
+        self, question: dict[str, Any], selection: Wanted, unknown: Unknown
+    ) -> RunsTable:
         found: RunsTable | None = None
-        most, begun, done = _ROWS, selection.offset, 0
+        most, begun, done = _MAX_ROWS, selection.offset, 0
         while True:
             left = most if selection.limit is None else min(most, selection.limit - done)
             try:
@@ -218,7 +220,7 @@ class RemoteCatalog:
                     raise
                 most = fewer
                 continue
-            found = some if found is None else _below(found, some, begun)
+            found = some if found is None else _concatenate(found, some, begun)
             done += left
             if len(some) < left or done == selection.limit:
                 found.count = partial(self.count, selection)
@@ -228,7 +230,7 @@ class RemoteCatalog:
         """Return the runs that changed since a cursor."""
         found: dict[Ref, ChangedRun] = {}
         question = {"cursor": cursor, "project": project or ""}
-        for answer in self._asking.parts("changes", Changes, question):
+        for answer in self._client.parts("changes", Changes, question):
             news: Changes = answer.answer
             for one in news.runs:
                 found.pop((one.project, one.run), None)
@@ -237,17 +239,17 @@ class RemoteCatalog:
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
         """Return the counts of lost records by run, for runs that lost any."""
-        return self._of_runs("losses", dict[str, int], refs)
+        return self._read_by_run("losses", dict[str, int], refs)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
         """Return the crash reasons of runs, by run."""
-        return self._of_runs("crash_reasons", str, crashed)
+        return self._read_by_run("crash_reasons", str, crashed)
 
-    def _of_runs(self, verb: str, kind: Any, refs: Sequence[Ref]) -> dict[Ref, Any]:
+    def _read_by_run(self, verb: str, kind: Any, refs: Sequence[Ref]) -> dict[Ref, Any]:
         found: dict[Ref, Any] = {}
-        for begin in range(0, len(refs), _REFS):
-            question = {"refs": refs[begin : begin + _REFS]}
-            answer = self._asking.read(verb, list[tuple[str, str, kind]], question)
+        for begin in range(0, len(refs), _MAX_REFS):
+            question = {"refs": refs[begin : begin + _MAX_REFS]}
+            answer = self._client.read(verb, list[tuple[str, str, kind]], question)
             found |= {(project, run): one for project, run, one in answer}
         return found
 
@@ -267,8 +269,8 @@ class RemoteCatalog:
         kind, parts = "points" if points is None else "curve", dict[Key, list[Any]]()
         place = {ref: number for number, ref in enumerate(refs, 1)}
         told: dict[str, None] | None = None
-        for begin in range(0, len(refs), _REFS):
-            some = refs[begin : begin + _REFS]
+        for begin in range(0, len(refs), _MAX_REFS):
+            some = refs[begin : begin + _MAX_REFS]
             question = {
                 "refs": some,
                 "paths": list(patterns),
@@ -276,7 +278,7 @@ class RemoteCatalog:
                 "points": points,
                 "unknown": None if unknown is None else "tell",
             }
-            for answer in self._asking.parts("series", list[SeriesPart], question):
+            for answer in self._client.parts("series", list[SeriesPart], question):
                 add_parts(parts, answer.answer, kind)
                 told = {one: None for one in answer.told if told is None or one in told}
                 if progress is not None:
@@ -286,7 +288,7 @@ class RemoteCatalog:
             for message in told or ():
                 unknown(QueryError(message))
         found: list[Any] = [
-            (run, path, joined(own)) for (_, run, path), own in parts.items() if len(own[0])
+            (run, path, join_points(own)) for (_, run, path), own in parts.items() if len(own[0])
         ]
         return SeriesTable(found) if points is None else CurveTable(found)
 
@@ -303,12 +305,12 @@ class RemoteCatalog:
         wanted.check()
         chosen, known = check_attempt(attempt), since or {}
         if wanted.points > _MAX_POINTS_EACH:  # each in a separate request
-            reader_of = partial(reader, self._asking)
+            reader_of = partial(reader, self._client)
             return curves_of_runs(refs, reader_of, paths, wanted, attempt, since)
-        most = min(_SERIES, max(1, _SERIES_POINTS // wanted.points))
+        most = min(_MAX_SERIES, max(1, _MAX_SERIES_POINTS // wanted.points))
         asked = {name: one for name, one in asdict(wanted).items() if name != "points"}
         each = [(ref, path) for ref in dict.fromkeys(refs) for path in dict.fromkeys(paths)]
-        for some in _rectangles(each, len(dict.fromkeys(paths)), most):
+        for some in _split_rectangles(each, len(dict.fromkeys(paths)), most):
             own = list(dict.fromkeys(path for _, path in some))
             runs = list(dict.fromkeys(ref for ref, _ in some))
             cursors = [(*ref, path, known.get((*ref, path), "")) for ref, path in some]
@@ -320,7 +322,7 @@ class RemoteCatalog:
                 "attempt": chosen,
                 "since": [one for one in cursors if one[-1]],
             }
-            found += self._asking.read("curves", Curves, question).curves
+            found += self._client.read("curves", Curves, question).curves
         order = {(*ref, path): at for at, (ref, path) in enumerate(each)}
         return sorted((one for one in found if one.key in order), key=lambda one: order[one.key])
 
@@ -328,29 +330,29 @@ class RemoteCatalog:
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> dict[Ref, set[str]]:
         """Return the paths of selected float series by run, without runs that have none."""
-        found = self._of_runs("series_paths", list[str], refs)
+        found = self._read_by_run("series_paths", list[str], refs)
         meant = {ref: set(filter(is_meant, paths)) for ref, paths in found.items()}
         return {ref: paths for ref, paths in meant.items() if paths}
 
     def paths(self) -> list[str]:
         """Return all current and former paths of all runs, sorted."""
-        found: list[str] = self._asking.read("paths", list[str], {})
+        found: list[str] = self._client.read("paths", list[str], {})
         return found
 
     # ------------------------------------------------------------------ one run
 
     def view(self, project: str, run: str) -> Reader:
         """Return one run; `RunNotFoundError` if it does not exist or the user may not read it."""
-        found = RemoteRun(self._asking, project, run)
-        if (project, run) in self._there and not self._at_once:
+        found = RemoteRun(self._client, project, run)
+        if (project, run) in self._known_runs and not self._read_facts:
             return cast("Reader", found)  # if it was deleted since, its verbs raise
         try:
-            found.keep_facts() if self._at_once else found.overview()
+            found.keep_facts() if self._read_facts else found.overview()
         except RunNotFoundError as error:
             where = f"project {project!r} on {self.where}"
             msg = f"run {run!r} does not exist in {where}, or you may not see it"
             raise RunNotFoundError(msg) from error
-        self._there.add((project, run))
+        self._known_runs.add((project, run))
         return cast("Reader", found)
 
     def fresh_view(self, project: str, run: str) -> Reader:
@@ -364,10 +366,10 @@ class RemoteCatalog:
         `changes` may have ``name``, ``description`` (with ``description_was``), ``add_tags``,
         ``remove_tags`` and ``trashed``.
         """
-        answer = self._asking.send("PATCH", "runs", {"refs": [ref], **changes})
-        for one in part(answer, "runs", list):
+        answer = self._client.send("PATCH", "runs", {"refs": [ref], **changes})
+        for one in expect_member(answer, "runs", list):
             if isinstance(one, dict) and isinstance(position := one.get("position"), int):
-                self._asking.edited(RunKey(*ref), position)
+                self._client.edited(RunKey(*ref), position)
 
     # ------------------------------------------------------------------ claims
 
@@ -380,33 +382,33 @@ class RemoteCatalog:
         """
         kind = "group" if groups else "run"
         body = {"refs": [list(ref) for ref in refs], "kind": kind, "claimant": claimant}
-        answer = self._asking.send("POST", "runs/claims", body)
+        answer = self._client.send("POST", "runs/claims", body)
         if answer.get("ref") is None:
             return None
-        ref, log = _ref(answer["ref"]), PROJECT_LOG if groups else answer["ref"][1]
-        self._asking.edited(RunKey(ref[0], log), part(answer, "position", int))
-        return ref, part(answer, "number", int)
+        ref, log = _parse_ref(answer["ref"]), PROJECT_LOG if groups else answer["ref"][1]
+        self._client.edited(RunKey(ref[0], log), expect_member(answer, "position", int))
+        return ref, expect_member(answer, "number", int)
 
     def holds_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> bool:
         """Return whether a claim is still the newest."""
         body = _claim_body(ref, number, key, groups=groups)
-        return part(self._asking.send("POST", "runs/claims/held", body), "held", bool)
+        return expect_member(self._client.send("POST", "runs/claims/held", body), "held", bool)
 
     def release_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> None:
         """Release a claim, after all records of this process were sent to the server."""
-        if not self._asking.send_first(_RELEASE_S):
+        if not self._client.send_first(_RELEASE_S):
             msg = f"{self.where} does not have all recorded data yet"
             raise RemoteError(msg)
-        self._asking.send(
+        self._client.send(
             "POST", "runs/claims/release", _claim_body(ref, number, key, groups=groups)
         )
 
     def purge(self, ref: Ref) -> None:
         """Delete a run permanently."""
-        self._asking.send("DELETE", run_path(RunKey(*ref)), {})
+        self._client.send("DELETE", run_path(RunKey(*ref)), {})
 
 
-def _rectangles(
+def _split_rectangles(
     each: Sequence[tuple[Ref, str]], paths: int, most: int
 ) -> Iterator[Sequence[tuple[Ref, str]]]:
     # One request has the same paths for each of its runs.
@@ -427,13 +429,13 @@ def _claim_body(ref: Ref, number: int, key: str, *, groups: bool) -> dict[str, A
 def _question(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
     selection.check()
     selection.expression()
-    found = {name: _plain(getattr(selection, name)) for name in _OF_SELECTION}
+    found = {name: _to_json(getattr(selection, name)) for name in _SELECTION_FIELDS}
     if selection.local and isinstance(found["query"], str):
         found["moments"] = _moments(found["query"])
     return found | {"unknown": "refuse" if unknown is refuse else "tell"}
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     is_some = isinstance(value, Iterable) and not isinstance(value, str)
     return list(value) if is_some else value
 
@@ -450,17 +452,17 @@ def _moments(query: str) -> dict[str, int]:
                 found[text] = (moment.astimezone() - _EPOCH) // timedelta(microseconds=1)
         except (ValueError, OverflowError, OSError):  # not a time, or out of range for a time zone
             continue
-    return dict(list(found.items())[:_MOMENTS])
+    return dict(list(found.items())[:_MAX_MOMENTS])
 
 
-def _ref(one: Any) -> Ref:
+def _parse_ref(one: Any) -> Ref:
     if isinstance(one, list) and len(one) > 1 and all(isinstance(each, str) for each in one[:2]):
         return one[0], one[1]
     msg = f"unexpected answer: expected project and run, got {one!r:.80}"
     raise WireError(msg)
 
 
-def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
+def _concatenate(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
     # A column that is missing in one part is empty there.
     columns = list(dict.fromkeys([*first.columns, *second.columns]))
     empty = [None] * len(first.refs), [None] * len(second.refs)

@@ -70,21 +70,21 @@ CONNECT_S: Final = 5.0
 """Time limit for connecting to a server, in seconds."""
 ANSWER_S: Final = 30.0
 """Time limit for silence while an answer is expected, in seconds."""
-_MOST_WAIT_S: Final = 3600.0
+_MAX_WAIT_S: Final = 3600.0
 _MAX_JSON: Final = 256 << 20
 """Maximum size of an answer read into memory, unless a connection has another limit; bytes."""
 _MIN_BYTES_PER_S: Final = 1 << 16
 """Minimum speed of a long answer after an initial silence, in bytes per second."""
-_MOST_ERROR: Final = 1 << 16
-_GOOD: Final = frozenset({*range(200, 300), HTTPStatus.NOT_MODIFIED})
-_PIECE: Final = 1 << 16
-_HINT_CHARACTERS: Final = 600
-_AGAIN: Final = frozenset({408, 425, 500, 502, 504})
-_BUSY: Final = frozenset({429, 503})
-_PROXY: Final = frozenset({502, 504})
+_MAX_ERROR_BYTES: Final = 1 << 16
+_SUCCESS: Final = frozenset({*range(200, 300), HTTPStatus.NOT_MODIFIED})
+_PIECE_BYTES: Final = 1 << 16
+_MAX_HINT_CHARACTERS: Final = 600
+_TEMPORARY: Final = frozenset({408, 425, 500, 502, 504})
+_BUSY_STATUSES: Final = frozenset({429, 503})
+_PROXY_STATUSES: Final = frozenset({502, 504})
 OTHER_VERSION: Final = frozenset({"no-address", "method-not-allowed"})
 """Error codes of servers for unknown requests."""
-_OFFSETS: Final[Mapping[str, type[Gap | Diverged]]] = {"gap": Gap, "diverged": Diverged}
+_OFFSET_ERRORS: Final[Mapping[str, type[Gap | Diverged]]] = {"gap": Gap, "diverged": Diverged}
 _REFUSALS: Final[Mapping[int, type[Refused]]] = {
     HTTPStatus.BAD_REQUEST: Unfit,
     HTTPStatus.NOT_FOUND: Missing,
@@ -211,34 +211,34 @@ class Connection:
             self.translate_errors(),
         ):
             limit = self._most if most is None else most
-            data = self._body(response, limit)
+            data = self._read_body(response, limit)
             return Answer(response.status, response.headers, data)
 
-    def _body(self, response: Any, most: int) -> bytes:
+    def _read_body(self, response: Any, most: int) -> bytes:
         # Decompress here: some versions of urllib3 do not decompress zstd, and others decompress
         # without a size limit.
         until = time.monotonic() + self._answer_s + most / _MIN_BYTES_PER_S
         parts, size = [], 0
-        while part := response.read1(_PIECE, decode_content=False):
+        while part := response.read1(_PIECE_BYTES, decode_content=False):
             parts.append(part)
             size += len(part)
             if size > most:
-                raise self._too_long(most)
+                raise self._too_long_error(most)
             if time.monotonic() > until:
                 msg = f"{self.address} answers too slowly"
                 raise Unreachable(msg)
         packed = b"".join(parts)
         encoding = response.headers.get("Content-Encoding", "").strip().lower()
         try:
-            data = _inflated(packed, encoding, most + 1)
+            data = _decompress(packed, encoding, most + 1)
         except ValueError as error:
             msg = f"the answer of {self.address} is damaged: {error}"
             raise RemoteError(msg) from error
         if len(data) > most:
-            raise self._too_long(most)
+            raise self._too_long_error(most)
         return data
 
-    def _too_long(self, most: int) -> RemoteError:
+    def _too_long_error(self, most: int) -> RemoteError:
         return RemoteError(f"{self.address} answered with more than {most} bytes")
 
     def send_json(self, method: str, path: str, value: Any, **more: Any) -> Answer:
@@ -269,7 +269,7 @@ class Connection:
         if body is not None:
             sent["Content-Length"] = str(len(body))
         with self.translate_errors():
-            response = self._opened().request(
+            response = self._open_pool().request(
                 method,
                 self._url(url),
                 # Send in pieces: the time limit of a socket applies to each of them, and a slow
@@ -283,12 +283,12 @@ class Connection:
                 decode_content=False,
             )
         try:
-            if response.status not in _GOOD:
+            if response.status not in _SUCCESS:
                 with self.translate_errors(), contextlib.suppress(RemoteError):
                     said = b""
-                    said = self._body(response, _MOST_ERROR)
-                told = _record(said)
-                failure = self._failure(response.status, response.headers, told, path)
+                    said = self._read_body(response, _MAX_ERROR_BYTES)
+                told = _parse_object(said)
+                failure = self._to_error(response.status, response.headers, told, path)
                 failure.status, failure.said = response.status, told
                 raise failure
             yield response
@@ -320,10 +320,10 @@ class Connection:
 
         return Timeout(connect=CONNECT_S, read=self._answer_s if answer_s is None else answer_s)
 
-    def _opened(self) -> Any:
+    def _open_pool(self) -> Any:
         # Connections of a parent process must not be used after a fork.
         if self._pool is None or self._pid != os.getpid():
-            self._pool, self._pid = _pool(self.address), os.getpid()
+            self._pool, self._pid = _make_pool(self.address), os.getpid()
         return self._pool
 
     @contextlib.contextmanager
@@ -334,28 +334,28 @@ class Connection:
         except RemoteError:
             raise
         except (HTTPError, OSError) as error:
-            msg = f"{self.address} cannot be reached: {_why(error)}"
+            msg = f"{self.address} cannot be reached: {_describe_error(error)}"
             raise Unreachable(msg) from error
 
-    def _failure(
+    def _to_error(
         self, status: int, headers: Mapping[str, str], said: Mapping[str, Any], path: str
     ) -> RemoteError:
-        slug, hint, known = _words(said)
+        slug, hint, known = _parse_error(said)
         where = f"{self.address} answered {status}"
-        message = f"{where}: {hint or self._strange(status)}"
-        if status in _BUSY:
+        message = f"{where}: {hint or self._describe_status(status)}"
+        if status in _BUSY_STATUSES:
             return Busy(message, _retry_after(headers))
-        if status in _AGAIN or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if status in _TEMPORARY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return Unreachable(message)
-        if status == HTTPStatus.CONFLICT and known is not None and slug in _OFFSETS:
-            return _OFFSETS[slug](message, known)
+        if status == HTTPStatus.CONFLICT and known is not None and slug in _OFFSET_ERRORS:
+            return _OFFSET_ERRORS[slug](message, known)
         if status < HTTPStatus.BAD_REQUEST:
             to = shown(str(headers.get("Location", "another address")))
             msg = f"{self.address} has moved to {to}: use that address (no token was sent there)"
             return Refused(msg)
         if status == HTTPStatus.UNAUTHORIZED:
             message = message if hint else f"{where}: no valid token"
-            message += self._other_token()
+            message += self._token_hint()
         if slug in OTHER_VERSION:
             from seamark import __version__
 
@@ -365,12 +365,12 @@ class Connection:
             )
         return _REFUSALS.get(status, Refused)(message)
 
-    def _strange(self, status: int) -> str:
-        if status in _PROXY:
+    def _describe_status(self, status: int) -> str:
+        if status in _PROXY_STATUSES:
             return "something in front of the server answers, but does not reach it"
         if not self._api:  # server of another protocol
             return "no reason was given"
-        if status in _BUSY or status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        if status in _BUSY_STATUSES or status == HTTPStatus.INTERNAL_SERVER_ERROR:
             return "not in the words of a Seamark server"
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             return "something in front of the server takes less at a time"
@@ -378,7 +378,7 @@ class Connection:
         scheme = f", or {other}:// in front of it" if status == HTTPStatus.BAD_REQUEST else ""
         return f"no Seamark server answers there; is it the right address{scheme}?"
 
-    def _other_token(self) -> str:
+    def _token_hint(self) -> str:
         if self._token:  # given explicitly: stored tokens and the variable were not used
             return "; who runs the server makes tokens with `seamark token create`"
         if self._token is None and os.environ.get("SEAMARK_API_TOKEN", "").strip():
@@ -386,7 +386,7 @@ class Connection:
         return f"; use `seamark login {self.address}` or SEAMARK_API_TOKEN"
 
 
-def _inflated(packed: bytes, encoding: str, most: int) -> bytes:
+def _decompress(packed: bytes, encoding: str, most: int) -> bytes:
     if not packed or encoding in ("", "identity"):
         return packed
     if encoding == "zstd":
@@ -409,7 +409,7 @@ def _inflated(packed: bytes, encoding: str, most: int) -> bytes:
     raise ValueError(msg)
 
 
-def _record(body: bytes) -> dict[str, Any]:
+def _parse_object(body: bytes) -> dict[str, Any]:
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(body)
         if isinstance(found, dict):
@@ -417,11 +417,11 @@ def _record(body: bytes) -> dict[str, Any]:
     return {}
 
 
-def _words(told: Mapping[str, Any]) -> tuple[str, str, int | None]:
+def _parse_error(told: Mapping[str, Any]) -> tuple[str, str, int | None]:
     slug, hint, known = told.get("error"), told.get("hint"), told.get("known")
     is_count = isinstance(known, int) and not isinstance(known, bool) and known >= 0
     words = hint if isinstance(hint, str) else slug if isinstance(slug, str) else ""
-    plain = "".join(each if each.isprintable() else " " for each in words)[:_HINT_CHARACTERS]
+    plain = "".join(each if each.isprintable() else " " for each in words)[:_MAX_HINT_CHARACTERS]
     return slug if isinstance(slug, str) else "", plain, known if is_count else None
 
 
@@ -430,28 +430,28 @@ def _retry_after(headers: Mapping[str, str]) -> float:
         told = Retry().parse_retry_after(headers.get("Retry-After", ""))
     except (HTTPError, OverflowError, ValueError):
         return 0.0
-    return min(_MOST_WAIT_S, told)
+    return min(_MAX_WAIT_S, told)
 
 
-def _why(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     reason = getattr(error, "reason", None)
     if isinstance(reason, BaseException):
-        return _why(reason)
+        return _describe_error(reason)
     cause = error.__cause__ or (error.__context__ if not str(error) else None)
     if isinstance(cause, OSError) and cause.strerror:
-        return _tls_words(str(cause.strerror))
+        return _describe_tls_error(str(cause.strerror))
     if isinstance(error, OSError) and error.strerror:
-        return _tls_words(str(error.strerror))
+        return _describe_tls_error(str(error.strerror))
     found = next((one for one in error.args if isinstance(one, BaseException)), error)
     if isinstance(found, RemoteDisconnected):
         return "it closed the connection without an answer"
     if isinstance(found, BadStatusLine):
         return "it does not speak HTTP there: is it the right port, or https://?"
     text = re.sub(r"^<?\w*Connection\w*\(.*?\)>?: ", "", str(error))
-    return _tls_words((text or type(error).__name__)[:200])
+    return _describe_tls_error((text or type(error).__name__)[:200])
 
 
-def _tls_words(told: str) -> str:
+def _describe_tls_error(told: str) -> str:
     told = re.sub(r"^\[\w+: \w+\] | \(_ssl\.c:\d+\)$", "", told)
     if "wrong version number" in told or "record layer failure" in told:
         return "it does not speak TLS there: is it the right port, or http:// on this machine?"
@@ -460,7 +460,7 @@ def _tls_words(told: str) -> str:
     return told
 
 
-def _pool(address: Address) -> Any:
+def _make_pool(address: Address) -> Any:
     import urllib.request
 
     import urllib3
@@ -469,7 +469,7 @@ def _pool(address: Address) -> Any:
     if not is_loopback(address.host) and not urllib.request.proxy_bypass(address.host):
         proxy = urllib.request.getproxies().get(address.scheme)
     made: Any = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
-    made.connection_pool_kw.update(maxsize=4, blocksize=_PIECE)
+    made.connection_pool_kw.update(maxsize=4, blocksize=_PIECE_BYTES)
     if not proxy:
         made.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
     return made

@@ -27,14 +27,14 @@ from seamark.remote.protocol import Missing, RemoteError, RunKey, Unreachable
 if TYPE_CHECKING:
     from seamark.process.liveness import Crash
     from seamark.reading.groups import Key
-    from seamark.remote.http.asking import Asking
+    from seamark.remote.http.asking import ServerClient
 
-__all__ = ["RemoteContents", "RemoteRun", "add_parts", "joined", "reader"]
+__all__ = ["RemoteContents", "RemoteRun", "add_parts", "join_points", "reader"]
 
 
-_TRIES: Final = 5
+_MAX_TRIES: Final = 5
 """Maximum number of consecutive attempts at a download that receive no byte."""
-_PIECE: Final = 1 << 16
+_PIECE_BYTES: Final = 1 << 16
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -43,15 +43,15 @@ class RemoteContents:
 
     kind = "server"
 
-    def __init__(self, asking: Asking, run: RunKey) -> None:
-        self._asking = asking
+    def __init__(self, client: ServerClient, run: RunKey) -> None:
+        self._client = client
         self._run = run
-        self._there: dict[str, bool] = {}
+        self._existing: dict[str, bool] = {}
 
     @property
     def where(self) -> str:
         """Address of the server."""
-        return self._asking.where
+        return self._client.where
 
     def text(self, record: Mapping[str, Any]) -> str:
         """Return a long text, which is stored as a file."""
@@ -59,12 +59,12 @@ class RemoteContents:
         if not isinstance(size, int) or not 0 <= size <= MAX_TEXT_BYTES:
             msg = f"the text {sha256} has {size!r:.40} bytes, too many to read at once"
             raise FileMissingError(msg)
-        return self._whole(sha256, size).decode("utf-8", "backslashreplace")
+        return self._fetch_all(sha256, size).decode("utf-8", "backslashreplace")
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
         """Return the bytes of a recorded file."""
         _refuse_reference(file, path)
-        return self._whole(*digest_of(file, path))
+        return self._fetch_all(*digest_of(file, path))
 
     def write(
         self,
@@ -91,7 +91,7 @@ class RemoteContents:
         wanted = min(size, most)
         if not wanted:
             return b""
-        with self._opened(sha256, {"Range": f"bytes=0-{wanted - 1}"}) as response:
+        with self._open(sha256, {"Range": f"bytes=0-{wanted - 1}"}) as response:
             data: bytes = response.read(wanted, decode_content=False)
         return data
 
@@ -123,20 +123,20 @@ class RemoteContents:
     # ---------------------------------------------------------------- inside
 
     def _exists(self, sha256: str) -> bool:
-        if sha256 not in self._there:
+        if sha256 not in self._existing:
             try:
-                with self._opened(sha256, {"If-None-Match": f'"{sha256}"', "Range": "bytes=0-0"}):
-                    self._there[sha256] = True
+                with self._open(sha256, {"If-None-Match": f'"{sha256}"', "Range": "bytes=0-0"}):
+                    self._existing[sha256] = True
             except FileMissingError:
-                self._there[sha256] = False
-        return self._there[sha256]
+                self._existing[sha256] = False
+        return self._existing[sha256]
 
     @contextlib.contextmanager
-    def _opened(self, sha256: str, headers: Mapping[str, str]) -> Iterator[Any]:
+    def _open(self, sha256: str, headers: Mapping[str, str]) -> Iterator[Any]:
         if not _DIGEST.fullmatch(sha256):
             msg = f"{sha256!r:.80} is no digest of a file"
             raise FileMissingError(msg)
-        connection = self._asking.connection
+        connection = self._client.connection
         path = run_path(self._run, "blobs", sha256)
         plain = {"Accept-Encoding": "identity", **headers}
         try:
@@ -149,25 +149,25 @@ class RemoteContents:
             msg = f"the content {sha256} is not on {self.where}: it was not sent, or not yet"
             raise FileMissingError(msg) from error
 
-    def _rest(self, sha256: str, done: int) -> Iterator[bytes]:
+    def _stream_from(self, sha256: str, done: int) -> Iterator[bytes]:
         more = {"Range": f"bytes={done}-", "If-Range": f'"{sha256}"'} if done else {}
-        with self._opened(sha256, more) as response:
+        with self._open(sha256, more) as response:
             if done and response.status != 206:  # noqa: PLR2004 - partial content
                 msg = f"{self.where} cannot resume an interrupted download"
                 raise RemoteError(msg)
-            yield from response.stream(_PIECE, decode_content=False)
+            yield from response.stream(_PIECE_BYTES, decode_content=False)
 
-    def _whole(self, sha256: str, size: int | None) -> bytes:
+    def _fetch_all(self, sha256: str, size: int | None) -> bytes:
         out = io.BytesIO()
         self._fetch(sha256, size, out)
         return out.getvalue()
 
     def _fetch(self, sha256: str, size: int | None, out: BinaryIO) -> None:
-        digest, done, tries = hashlib.sha256(), 0, _TRIES
+        digest, done, tries = hashlib.sha256(), 0, _MAX_TRIES
         while tries > 0:
             begun = done
             try:
-                for block in self._rest(sha256, done):
+                for block in self._stream_from(sha256, done):
                     done += len(block)
                     digest.update(block)
                     out.write(block)
@@ -179,7 +179,7 @@ class RemoteContents:
             else:
                 if size is None or done >= size:
                     break
-            tries = _TRIES if done > begun else tries - 1
+            tries = _MAX_TRIES if done > begun else tries - 1
         if digest.hexdigest() != sha256 or (size is not None and done != size):
             msg = f"{self.where} returned other bytes for {sha256} than were recorded"
             raise FileMissingError(msg)
@@ -194,19 +194,19 @@ def _refuse_reference(file: Mapping[str, Any], path: str) -> None:
         raise FileMissingError(msg)
 
 
-_FLOATS: Final = "float_series"
-_PATHS_AT_ONCE: Final = 500
+_FLOAT_SERIES: Final = "float_series"
+_MAX_PATHS: Final = 500
 _MAX_BYTES: Final = 1 << 19
 """Approximate maximum size of a request, in bytes."""
-_MOST_LAST: Final = 1 << 24
+_MAX_LIMIT: Final = 1 << 24
 _VERBS: Final = verbs_of(Reader)
-_OF_OVERVIEW: Final = frozenset({"state", "reason", "signal", "traceback"})
+_OVERVIEW_FIELDS: Final = frozenset({"state", "reason", "signal", "traceback"})
 """Properties of a reader that are fields of `Overview`."""
 
 
-def reader(asking: Asking, project: str, run: str) -> Reader:
+def reader(client: ServerClient, project: str, run: str) -> Reader:
     """Return the reader of a run on a server; no request is sent yet."""
-    return cast("Reader", RemoteRun(asking, project, run))
+    return cast("Reader", RemoteRun(client, project, run))
 
 
 class RemoteRun:
@@ -216,15 +216,15 @@ class RemoteRun:
     reader shows the run at one moment, a new reader at a later moment. `name` is the run id.
     """
 
-    def __init__(self, asking: Asking, project: str, run: str) -> None:
+    def __init__(self, client: ServerClient, project: str, run: str) -> None:
         self.project = project
         self.name = run
-        self._asking = asking
-        self._known: dict[str, Any] = {}
-        self.contents = RemoteContents(asking, RunKey(project, run))
+        self._client = client
+        self._answers: dict[str, Any] = {}
+        self.contents = RemoteContents(client, RunKey(project, run))
 
     def __getattr__(self, name: str) -> Any:
-        if name in _OF_OVERVIEW:
+        if name in _OVERVIEW_FIELDS:
             return getattr(self.overview(), name)
         if (verb := _VERBS.get(name)) is None:
             raise AttributeError(name)
@@ -237,32 +237,32 @@ class RemoteRun:
         return self._ask(verb.name, verb.answer, **given)
 
     def _ask(self, verb: str, kind: Any, **arguments: Any) -> Any:
-        return self._asking.read(verb, kind, self._question(**arguments))
+        return self._client.read(verb, kind, self._question(**arguments))
 
     def _question(self, **arguments: Any) -> dict[str, Any]:
         return {"project": self.project, "run": self.name, **arguments}
 
-    def _once(self, verb: str, kind: Any) -> Any:
-        if verb not in self._known:
-            self._known[verb] = self._ask(verb, kind)
-        return self._known[verb]
+    def _ask_once(self, verb: str, kind: Any) -> Any:
+        if verb not in self._answers:
+            self._answers[verb] = self._ask(verb, kind)
+        return self._answers[verb]
 
     @property
     def now_ns(self) -> int:
         """Current time of the server's clock, in nanoseconds since the Unix epoch."""
-        return self._asking.now_ns()
+        return self._client.now_ns()
 
     # ------------------------------------------------------------------ state of the run
 
     def overview(self) -> Overview:
         """Return the state of the run; `RunNotFoundError` if it does not exist."""
-        found: Overview = self._once("overview", Overview)
+        found: Overview = self._ask_once("overview", Overview)
         return found
 
     def keep_facts(self) -> None:
         """Request everything except points in one request, so that it is of one moment."""
         facts: Facts = self._ask("facts", Facts)
-        self._known.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
+        self._answers.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
 
     def crash(self) -> Crash | None:
         """Return the end of the training process; None unless the run crashed."""
@@ -278,47 +278,47 @@ class RemoteRun:
 
     def ranks(self) -> list[Any]:
         """Return the state of each rank of the run, by rank."""
-        return list(self._once("ranks", _VERBS["ranks"].answer))
+        return list(self._ask_once("ranks", _VERBS["ranks"].answer))
 
     def journals(self) -> list[Any]:
         """Return a description of each journal, sorted by writer."""
-        return list(self._once("journals", _VERBS["journals"].answer))
+        return list(self._ask_once("journals", _VERBS["journals"].answer))
 
     # ------------------------------------------------------------------ attributes
 
     def attributes(self, namespace: str = "") -> list[Attribute]:
         """Return the visible attributes at and below a path, sorted by path."""
-        if namespace and "attributes" not in self._known:
+        if namespace and "attributes" not in self._answers:
             return list(self._ask("attributes", list[Attribute], namespace=namespace))
-        found = self._once("attributes", list[Attribute])
+        found = self._ask_once("attributes", list[Attribute])
         return [one for one in found if is_inside(one.path, namespace)]
 
     def attribute(self, path: str) -> Attribute | None:
         """Return the attribute at a path, or None."""
-        if "attributes" in self._known:
+        if "attributes" in self._answers:
             return next((one for one in self.attributes() if one.path == path), None)
         found: Attribute | None = self._ask("attribute", Attribute | None, path=path)
         return found
 
     def series_paths(self) -> list[str]:
         """Return the paths of the float series, sorted."""
-        return [path for path, family in self.families().items() if family == _FLOATS]
+        return [path for path, family in self.families().items() if family == _FLOAT_SERIES]
 
     def families(self) -> dict[str, str]:
         """Return the family of each path, sorted by path, without reading values."""
-        if "attributes" in self._known:
+        if "attributes" in self._answers:
             return {one.path: one.family for one in self.attributes()}
-        found = self._once("families", dict[str, str])
+        found = self._ask_once("families", dict[str, str])
         return {path: found[path] for path in sorted(found)}
 
     def some(self, paths: Collection[str]) -> list[Attribute]:
         """Return the attributes at some paths, in their order."""
         wanted = list(paths)
-        if "attributes" in self._known:
+        if "attributes" in self._answers:
             known = {one.path: one for one in self.attributes()}
             return [known[path] for path in wanted if path in known]
         found: dict[str, Attribute] = {}
-        for part in _in_parts(wanted):
+        for part in _split_paths(wanted):
             answer = self._ask("some", list[Attribute], paths=part)
             found |= {one.path: one for one in answer}
         return [found[path] for path in wanted if path in found]
@@ -336,13 +336,13 @@ class RemoteRun:
         check_attempt(attempt)
         wanted = list(dict.fromkeys(paths))
         # A server finds the last few points quickly; for a large limit, request all points.
-        last = limit if limit is not None and limit <= _MOST_LAST else None
+        last = limit if limit is not None and limit <= _MAX_LIMIT else None
         parts: dict[Key, list[Points]] = {}
-        for some in _in_parts(wanted):
+        for some in _split_paths(wanted):
             question = self._question(paths=some, attempt=attempt, limit=last)
-            for answer in self._asking.parts("points", list[SeriesPart], question):
+            for answer in self._client.parts("points", list[SeriesPart], question):
                 add_parts(parts, answer.answer, "points")
-        found = {path: joined(one) for (_, _, path), one in parts.items()}
+        found = {path: join_points(one) for (_, _, path), one in parts.items()}
         if not found.keys() >= set(wanted):
             msg = "unexpected answer: points without a path"
             raise WireError(msg)
@@ -365,12 +365,12 @@ class RemoteRun:
         return found
 
 
-def _in_parts(paths: list[str]) -> list[list[str]]:
+def _split_paths(paths: list[str]) -> list[list[str]]:
     found: list[list[str]] = []
     size = _MAX_BYTES
     for path in paths:
         size += len(path)
-        if size >= _MAX_BYTES or len(found[-1]) >= _PATHS_AT_ONCE:
+        if size >= _MAX_BYTES or len(found[-1]) >= _MAX_PATHS:
             found.append([])
             size = len(path)
         found[-1].append(path)
@@ -393,7 +393,7 @@ def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: st
         found[part.key].append(some)
 
 
-def joined(some: list[Points]) -> Points:
+def join_points(some: list[Points]) -> Points:
     """Concatenate parts of a series."""
     import numpy as np
 

@@ -566,9 +566,9 @@ def test_documents_may_have_any_form_that_swagger_allows():
     }
     client, server = client_of(None)
     client._access = "x"
-    client._learn({"basePath": "/base/", "paths": {"/ping/{experimentId}": ping}})
-    client._learn({"paths": {"@elsewhere": {"get": {"operationId": "evil"}}}})
-    client._learn({"paths": {"/plain": {"get": {"operationId": "plain"}}}})
+    client._parse_document({"basePath": "/base/", "paths": {"/ping/{experimentId}": ping}})
+    client._parse_document({"paths": {"@elsewhere": {"get": {"operationId": "evil"}}}})
+    client._parse_document({"paths": {"/plain": {"get": {"operationId": "plain"}}}})
     assert sorted(client._operations) == ["ping", "plain"]
     assert client.ask("ping", "a") is None
     ((method, path, given),) = server.asked

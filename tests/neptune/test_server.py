@@ -83,7 +83,7 @@ def test_numbers_of_runs_are_given_once(admin, here, monkeypatch):
         same = list(pool.map(lambda _: admin.new_run("many/runs", customId="x")["id"], range(8)))
     assert len(set(same)) == 1
     # A counter that was lost continues after the greatest id of the remaining runs.
-    monkeypatch.setattr(projects, "_greatest", lambda *_: 5)
+    monkeypatch.setattr(projects, "_largest_number", lambda *_: 5)
     assert [projects.next_id(here.server, "purged/runs") for _ in range(2)] == ["RUN-6", "RUN-7"]
 
 
@@ -117,7 +117,7 @@ def test_a_series_may_be_announced_before_it_has_points(admin):
 
 def test_no_frame_is_longer_than_a_journal_takes(monkeypatch):
     """Points of one series become few frames, however many operations have them."""
-    monkeypatch.setattr(log, "_FRAME_POINTS", 4)
+    monkeypatch.setattr(log, "_MAX_FRAME_POINTS", 4)
     server: Any = None  # nothing of it is needed for numbers
     given = [floats("a", 1), floats("b", 2), floats("a", *range(10)), floats("a", 3)]
     changes = operations.Changes(server, Container("a/b", "run"), given)

@@ -149,7 +149,7 @@ def test_a_download_continues_where_it_broke_off(catalog, server, tmp_path, *, r
         ) as proxy,
         RemoteCatalog(Connection(proxy.url, server.token)) as slow,
     ):
-        slow._there.add(ref)
+        slow._known_runs.add(ref)
         contents = slow.view(*ref).contents
         assert contents.read(model.value, "model") == b"steep" * 50_000
         assert proxy.count <= 5

@@ -625,7 +625,7 @@ def test_a_large_file_is_sent_in_parts():
 def test_refusals_become_errors_with_their_reason():
     """A run that is not there was deleted; a journal is set aside for no limit or offset."""
     for error, kind, words in [
-        (refusal(404), Purged, "it is not there"),
+        (refusal(404), Purged, "it does not exist"),
         (refusal(403), Refused, "may not write to team/digits"),
         (refusal(422), Refused, "refused: a limit"),
         (Gap("known", 5), Refused, "refused: known"),
@@ -658,7 +658,7 @@ def test_an_answer_that_is_no_json_is_asked_for_again():
     server.ask = lambda *_, **__: Answer(200, {}, b"<html>")
     for one in (client, client_of()[0]):
         one.__dict__["_connection"] = server
-        with pytest.raises(Unreachable, match="does that server speak Neptune's protocol"):
+        with pytest.raises(Unreachable, match="is it a server of Neptune's protocol"):
             one.ask("ping", "one")
 
 

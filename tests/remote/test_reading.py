@@ -161,7 +161,7 @@ def test_missing_contents_are_reported(catalog):
     view = catalog.view(*ref_of("flat", catalog))
     with pytest.raises(FileMissingError, match="not on http"):
         view.contents.read({"sha256": "0" * 64, "size": 1}, "model")
-    with pytest.raises(FileMissingError, match="only the machine"):
+    with pytest.raises(FileMissingError, match="only on the machine"):
         view.contents.read({"ref": "/etc/hostname"}, "model")
     assert view.contents.whereabouts({"sha256": "0" * 64}) == "pending"
     model = view.attribute("model")

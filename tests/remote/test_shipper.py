@@ -160,7 +160,7 @@ def test_an_outage_writes_two_lines_and_loses_nothing(begin, keeper, caplog):
     assert kept_like(run, keeper)
     told = [line for line in warnings(caplog) if proxy.url in line]
     assert len(told) == 2
-    assert "is back" in told[1]
+    assert "is available again" in told[1]
 
 
 def _trouble(name, *, thorough=True, **given):

@@ -172,7 +172,7 @@ def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
     """
     space, _, name = rest.rpartition(".")
     if space == "integrations" and name.isidentifier():
-        lightning_hint = "`from seamark.lightning import NeptuneLogger` is the one of Lightning"
+        lightning_hint = "use `from seamark.lightning import NeptuneLogger` for Lightning"
         other_hint = (
             f"import neptune_{name} or neptune.integrations.{name} as before, and start the "
             "script with `python -m seamark.neptune`"

@@ -53,7 +53,7 @@ def root_of(uri: str) -> Path:
     parts = urlsplit(uri)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
-        msg = f"remote: expected file:///folder with a path from the root on, got {uri!r:.200}"
+        msg = f"remote: expected file:///folder with an absolute path, got {uri!r:.200}"
         raise ArgumentError(msg)
     return Path(os.path.normpath(path))
 
@@ -106,7 +106,7 @@ class FileRemote:
                 overlap = min(known - offset, len(data))
                 # The stored bytes at a gap may differ from ours: they are kept.
                 if not is_gap and os.pread(fd, overlap, offset) != data[:overlap]:
-                    msg = f"{journal}: other bytes are kept there from {offset} on"
+                    msg = f"{journal}: the stored bytes from {offset} on are different"
                     raise Diverged(msg, known)
                 if overlap < len(data):
                     _append_or_undo(fd, known, memoryview(data)[overlap:])
@@ -133,7 +133,7 @@ class FileRemote:
                     for path in (folder.journal_dir, folder.path, folder.path.parent):
                         sync_folder(path)
         except FileNotFoundError as error:
-            msg = f"{journal}: the journal is not there yet"
+            msg = f"{journal}: the journal does not exist yet"
             raise Gap(msg, 0) from error
         with closing_fd(fd):
             yield fd

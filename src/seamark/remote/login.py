@@ -66,7 +66,7 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         connection.close()
     name, roles = answer.get("name"), answer.get("roles")
     if not isinstance(name, str) or not name or not isinstance(roles, dict):
-        msg = f"{connection.address} did not name the owner of this token: is it a Seamark server?"
+        msg = f"{connection.address} returned no user for this token: is it a Seamark server?"
         raise RemoteError(msg)
     address = str(connection.address)
     keep_token(address, token)
@@ -87,8 +87,8 @@ def _known_server() -> str:
 def _ask_for_token(url: str) -> str:
     if sys.stdin is None or not sys.stdin.isatty():  # as in notebooks and jobs
         msg = (
-            f"login: expected token= for {url}, got none, and there is no terminal to ask at: "
-            "where SEAMARK_API_TOKEN is set, nobody has to log in"
+            f"login: expected token= for {url}, got none, and there is no terminal for a prompt; "
+            "if SEAMARK_API_TOKEN is set, no login is needed"
         )
         raise ArgumentError(msg)
     try:

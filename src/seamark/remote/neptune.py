@@ -37,7 +37,7 @@ def token_to_show(given: str | None) -> str:
     found = ["".join(one.split()) for one in both if one]  # pasted text may have line breaks
     token = next((one for one in found if address_in(one)), None)
     if token is None:
-        got = "what was given names no server" if found else "got none"
+        got = "the given token contains no server address" if found else "got none"
         msg = (
             "remote: neptune:// needs an API token of that server in NEPTUNE_API_TOKEN or "
             f"api_token=, {got}"
@@ -47,8 +47,8 @@ def token_to_show(given: str | None) -> str:
     allowed = is_loopback(parts.hostname or "") or os.environ.get("OAUTHLIB_INSECURE_TRANSPORT")
     if parts.scheme == "http" and not allowed:
         msg = (
-            f"remote: the API token leads to http://{parts.hostname}, where anybody on the way "
-            "reads it; set OAUTHLIB_INSECURE_TRANSPORT=1 if that is as it should be"
+            f"remote: the API token would be sent unencrypted to http://{parts.hostname}; "
+            "set OAUTHLIB_INSECURE_TRANSPORT=1 to allow this"
         )
         raise ArgumentError(msg)
     Address.of(address_in(token), insecure=True)

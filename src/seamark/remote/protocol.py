@@ -45,9 +45,9 @@ __all__ = [
 
 WORDS: Final = {
     "artifacts": "artifacts: left out",
-    "damaged": "records that cannot be read: left out",
-    "files_gone": "files that are not in the run's folder any more: left out",
-    "folders": "folders that were recorded as one file: left out",
+    "damaged": "unreadable records: left out",
+    "files_gone": "files missing in the run's folder: left out",
+    "folders": "folders recorded as one file: left out",
     "histograms": "histograms: left out",
     "large_integers": "integers beyond 32 bits: sent as floats",
     "lists": "lists: sent as their JSON text",
@@ -55,10 +55,10 @@ WORDS: Final = {
     "not_finite": "points that are NaN or infinite: left out",
     "not_finite_values": "values that are NaN or infinite: sent as texts",
     "nulls": "None: sent as a text",
-    "other_file_series": "points of file series that are no images, or too large: left out",
-    "references": "files that are recorded by their place only: left out",
-    "refused": "operations that were refused there",
-    "renamed": "paths that are in each other's way: with a _ behind their name",
+    "other_file_series": "points of file series that are not images, or too large: left out",
+    "references": "files recorded by their location only: left out",
+    "refused": "operations that the server refused",
+    "renamed": "conflicting paths: with a _ after their name",
     "sets": "sets other than tags: sent as texts",
     "statistics": "statistics of series (keep): left out",
 }

@@ -156,7 +156,7 @@ class Tail:
                 if start in starts or start == block.end:
                     return
             end = block.end
-        msg = f"{self.name}: no record of this file ends after the {known} bytes that are kept"
+        msg = f"{self.name}: no record of this file ends at the {known} bytes that are stored"
         raise Diverged(msg, end)
 
 

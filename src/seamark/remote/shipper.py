@@ -239,7 +239,7 @@ class Shipper:
         what = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs"
         named = f"{runs[0]} " if len(runs) == 1 else ""
         log.warning(
-            "seamark: not all of %s was sent to %s in time. It is on this disk, and "
+            "seamark: not all data of %s was sent to %s in time. It is stored on this disk; "
             "`seamark sync %s--to %s` sends the rest",
             *(what, self.name, named, self.name),
         )
@@ -319,8 +319,8 @@ class Shipper:
         except Purged as error:
             shipment.over = "purged"
             log.warning(
-                "seamark: run %s is not sent to %s: it was purged there (%s); what is on this disk "
-                "stays",
+                "seamark: run %s is not sent to %s: it was purged there (%s); the data on this "
+                "disk is kept",
                 *(shipment.key.run, self.name, error),
             )
         except Refused as error:
@@ -332,7 +332,7 @@ class Shipper:
             self._note_failure(error)
             if shipment.failures == _FAILURES_BEFORE_WARNING and not self._warned_unreachable:
                 log.warning(
-                    "seamark: run %s cannot be sent, and waits on this disk: %s",
+                    "seamark: run %s cannot be sent now and stays on this disk: %s",
                     *(shipment.key.run, _describe_error(error, self.name)),
                 )
             return False
@@ -365,13 +365,13 @@ class Shipper:
             sent = tail.step(remote, shipment.key)
         except Gap as error:
             if tail.gaps >= _MAX_GAPS:
-                msg = f"{self.name} keeps asking for {tail.name} from {error.known} on"
+                msg = f"{self.name} repeatedly requests {tail.name} from offset {error.known} on"
                 raise Unreachable(msg) from error
         except Diverged as error:
             tail.aside = True
             self._warn_set_aside(
                 tail,
-                f"another journal of that name is kept there ({error}), as of a cloned machine",
+                f"another journal of this name is stored there ({error}), as of a cloned machine",
             )
         except Unfit as error:
             tail.aside = True
@@ -400,7 +400,7 @@ class Shipper:
     # ---------------------------------------------------------------- errors
 
     def _warn_files(self, line: str) -> None:
-        log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
+        log.warning("seamark: %s: %s. `seamark sync` sends missing files later", self.name, line)
 
     def _pause(self, failures: int) -> float:
         longest = _MAX_AWAITED_BACK_OFF_S if self._waiters else _MAX_BACK_OFF_S
@@ -418,7 +418,7 @@ class Shipper:
         if self._failures > 1 and not self._warned_unreachable and error is not None:
             self._warned_unreachable = True
             log.warning(
-                "seamark: %s; what is recorded waits on this disk and is sent when that works "
+                "seamark: %s; records stay on this disk and are sent when the remote is available "
                 "again. Training continues",
                 _describe_error(error, self.name),
             )
@@ -427,7 +427,7 @@ class Shipper:
         self._failures, self._retry_at, self._busy = 0, 0.0, False
         if self._warned_unreachable:
             self._warned_unreachable = False
-            log.warning("seamark: %s is back; what has waited is being sent", self.name)
+            log.warning("seamark: %s is available again; waiting records are being sent", self.name)
 
     def _note_refusal(self, shipment: Shipment, error: Refused) -> None:
         shipment.forget()
@@ -435,7 +435,7 @@ class Shipper:
         shipment.later = shipment.refused_until = self._clock() + _REFUSAL_DELAY_S
         if first:
             log.warning(
-                "seamark: run %s is not sent: %s. It is recorded on this disk, and "
+                "seamark: run %s is not sent: %s. It is recorded on this disk; "
                 "`seamark sync` sends it later",
                 *(shipment.key.run, str(error)[:600].rstrip(".")),
             )

@@ -77,7 +77,7 @@ def pull_journals(
         done += offset
         while (batch := patience.ask(partial(remote.read, key, name, offset))) is not None:
             if batch.offset != offset:
-                msg = f"{name}: expected the bytes from {offset} on, got those from {batch.offset}"
+                msg = f"{name}: expected bytes from offset {offset} on, got {batch.offset}"
                 raise RemoteError(msg)
             if batch.is_gap:
                 check_gap(name, offset, batch.length)
@@ -239,8 +239,8 @@ def _check_journal(found: Left, file: JournalFile) -> None:
                 if reader.header().get("host") != process_facts()["host"]:
                     return  # copied from that host, where its process continued
                 found.problems.append(
-                    f"{name} has {known - size:,} bytes there that are not here: this machine has"
-                    " lost its last writes, and readers of the remote have them"
+                    f"{name}: the remote has {known - size:,} bytes more than this disk, which has"
+                    " lost its last writes; they can be read from the remote"
                 )
                 return
             if known == size:
@@ -371,7 +371,7 @@ def _send_content(
         done.problems.append(f"the file {digest} is not sent: {error}")
         return
     if not sent:
-        said = "is not what its name says, or is gone"
+        said = "is missing or damaged"
         done.problems.append(f"the file {digest} {said}: see seamark fsck")
         return
     _count_file(done, progress, size)

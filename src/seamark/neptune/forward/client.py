@@ -207,7 +207,7 @@ class Client:
     def _to_error(self, error: RemoteError, gone: type[RemoteError]) -> RemoteError:
         if error.status == HTTPStatus.NOT_FOUND:
             is_project = gone is Missing
-            words = f"no project {self.name} for this token" if is_project else "it is not there"
+            words = f"no project {self.name} for this token" if is_project else "it does not exist"
             return gone(words)
         if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return Refused(f"the token may not write to {self.name}")
@@ -218,7 +218,7 @@ def _decode(answer: Answer) -> Any:
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
-        msg = "the answer is not JSON: does that server speak Neptune's protocol?"
+        msg = "the answer is not JSON: is it a server of Neptune's protocol?"
         raise Unreachable(msg) from None
 
 

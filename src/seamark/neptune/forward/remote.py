@@ -83,7 +83,7 @@ class NeptuneRemote:
     def _send(self, run: RunKey, journal: str, end: int) -> Sent:
         # `ForwardedRun` reads the journal from disk.
         if not _is_run(run):
-            self._warn(run, "what projects and models hold is not sent there")
+            self._warn(run, "data of projects and models is not sent there")
             return Sent(end, end, _BATCH_INTERVAL_S)
         offset = self._ask(run, "send", journal, end)
         self._warn_unsupported(run, *self._runs[run].unsupported())
@@ -97,13 +97,13 @@ class NeptuneRemote:
         if new:
             words = "; ".join(WORDS.get(kind, kind) for kind in new)
             words += f": {why}" if "refused" in new else ""
-            line = f"not all of it has a form there ({words}); `seamark show` counts them"
+            line = f"some values are not supported there ({words}); `seamark show` counts them"
             self._warn(run, line)
 
     def _warn(self, run: RunKey, line: str) -> None:
         if (self.uri, run, line) not in _reported:
             _reported.add((self.uri, run, line))
-            log.warning("seamark: run %s on its way to %s: %s", run.run, self.uri, line)
+            log.warning("seamark: sending run %s to %s: %s", run.run, self.uri, line)
 
     # ---------------------------------------------------------------- files
 

@@ -409,7 +409,7 @@ def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
         return None, api_token
     host = urlsplit(address).hostname or ""
     if host == _FORMER_SERVICE or host.endswith(f".{_FORMER_SERVICE}"):
-        log.warning("seamark: api_token: it is for %s, and is not used", host)
+        log.warning("seamark: api_token: it belongs to %s and is not used", host)
         return None, None
     return address, token
 
@@ -425,7 +425,7 @@ def _project_path(place: Served | Folder, name: str, workspace: str | None) -> s
         raise ConflictingWorkspaceName(msg)
     path = f"{workspace}/{name}" if workspace and not own else name
     if "/" not in path and not isinstance(place, Folder):
-        msg = f"project {name!r:.200}: expected 'workspace/project', or workspace='...' beside it"
+        msg = f"project {name!r:.200}: expected 'workspace/project', or also workspace='...'"
         raise MissingWorkspaceName(msg)
     try:
         return check_project(path)

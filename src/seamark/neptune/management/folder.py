@@ -61,7 +61,7 @@ class Folder:
 
         del key, visibility
         if project in self.projects():
-            msg = f"{self._root} has a project {project!r} already"
+            msg = f"project {project!r} exists already in {self._root}"
             raise ProjectAlreadyExists(msg)
         with init_project(project, root=self._root, mode="offline") as made:
             made["sys/name"] = project.rpartition("/")[2]
@@ -72,7 +72,7 @@ class Folder:
     def delete(self, project: str) -> NoReturn:
         """Raise an error that describes how to delete a project."""
         msg = (
-            f"{self._root}: projects are not deleted as such: delete their runs with "
+            f"{self._root}: a project cannot be deleted as a whole: delete its runs with "
             f"`seamark purge --force --project {project} --query ...`"
         )
         raise ManagementOperationFailure(msg)
@@ -81,8 +81,8 @@ class Folder:
 
     def _no_accounts(self, *_: object, **__: object) -> NoReturn:
         msg = (
-            f"{self._root} is a folder, which has no members and no workspaces: name a server with "
-            "SEAMARK_REMOTE, or with api_token as `seamark token create --neptune` prints it"
+            f"{self._root} is a folder, which has no members and no workspaces: set SEAMARK_REMOTE "
+            "to a server, or pass an api_token of `seamark token create --neptune`"
         )
         raise ManagementOperationFailure(msg)
 
@@ -100,7 +100,7 @@ class Folder:
                     for ref in self._with_versions(catalog, _resolve_id(catalog, project, word)):
                         self._put(ref)
                     done += 1
-        log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
+        log.info("seamark: moved %d of %d objects to the trash of %s", done, len(ids), project)
 
     def _put(self, ref: Ref) -> None:
         from seamark.run.contents import assign_ops
@@ -184,7 +184,7 @@ def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = Fa
         except RunNotFoundError:
             raise error from None
     if home_of(found[0]) != project:
-        msg = f"{word!r:.200} is in project {home_of(found[0])}, and not in {project}"
+        msg = f"{word!r:.200} is in project {home_of(found[0])}, not in {project}"
         raise RunNotFoundError(msg)
     return found
 

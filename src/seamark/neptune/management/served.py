@@ -210,7 +210,7 @@ class Served:
     def trash(self, project: str, ids: Sequence[str]) -> None:
         """Move objects to the trash."""
         done = self._each("leaderboard/v1/trash", project, ids)
-        log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
+        log.info("seamark: moved %d of %d objects to the trash of %s", done, len(ids), project)
 
     def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
         """Permanently delete objects in the trash."""

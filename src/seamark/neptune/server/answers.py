@@ -387,7 +387,9 @@ class ContainerNotFound(Refusal):
     """The container does not exist, or the user may not see it."""
 
     def __init__(self, identifier: str) -> None:
-        super().__init__(404, "no-run", f"{identifier[:200]!r} is not here, or may not be seen")
+        super().__init__(
+            404, "no-run", f"{identifier[:200]!r} does not exist, or you may not see it"
+        )
 
 
 class _Route(APIRoute):

@@ -167,10 +167,10 @@ def get_project(request: Request, projectIdentifier: Text) -> Response:  # noqa:
     project = project_of(request, projectIdentifier, Role.VIEWER)
     server = server_of(request)
     if project.count("/") != 1:
-        raise Refusal(404, "no-project", "the client knows projects as workspace/name only")
+        raise Refusal(404, "no-project", "the client supports only projects named workspace/name")
     role = server.accounts.role(asker(request), project)
     if (role is None or role < Role.CONTRIBUTOR) and project not in _projects(request):
-        raise Refusal(404, "no-project", f"no project {project[:200]!r} is here")
+        raise Refusal(404, "no-project", f"project {project[:200]!r} does not exist")
     return answer(shown_project(server, project))
 
 
@@ -233,7 +233,9 @@ def create(request: Request, given: Creation) -> Response:
     kind = given.kind or "run"
     project = project_of(request, given.project or "", Role.CONTRIBUTOR)
     if kind not in _MAKERS:
-        raise Refusal(400, "not-here", f"this server takes no {kind!r:.60} from Neptune's client")
+        raise Refusal(
+            400, "not-here", f"Neptune's client cannot create {kind!r:.60} on this server"
+        )
     return _MAKERS[kind](request, project, given)
 
 
@@ -260,7 +262,7 @@ def _make_model(request: Request, project: str, given: Creation) -> Response:
     server = server_of(request)
     model, first_attributes = new_model(server, project, given.key)
     if not _create_log(request, model, first_attributes):
-        raise Refusal(409, "taken", f"the project has a model {model.run!r}")
+        raise Refusal(409, "taken", f"the project already has a model {model.run!r}")
     return answer(_describe(server, model))
 
 
@@ -270,7 +272,7 @@ def _make_version(request: Request, project: str, given: Creation) -> Response:
     if model.kind != "model" or not server.intake.known(*model)[0]:
         raise ContainerNotFound(parent)
     if model.home != project:
-        raise Refusal(400, "invalid", "the model is one of another project")
+        raise Refusal(400, "invalid", "the model belongs to another project")
     version, first_attributes = new_version(server, model)
     _create_log(request, version, first_attributes)
     return answer(
@@ -364,7 +366,7 @@ def _execute(request: Request, identifier: str, body: bytes, arrived_ns: int) ->
     try:
         operations = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refusal(400, "invalid", f"the operations are no JSON: {error}") from error
+        raise Refusal(400, "invalid", f"the operations are not JSON: {error}") from error
     if not isinstance(operations, list):
         raise Refusal(400, "invalid", "expected a list of operations")
     digest = digest_of(body)
@@ -389,4 +391,4 @@ def attributes(request: Request, identifier: RunId) -> Response:
 def checkpoint(request: Request) -> Response:
     """Refuse a notebook checkpoint; the client continues without notebooks."""
     expect_somebody(request)
-    raise Refusal(404, "not-here", "notebooks are not kept here")
+    raise Refusal(404, "not-here", "notebooks are not supported")

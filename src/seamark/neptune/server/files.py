@@ -170,7 +170,7 @@ def begin(
         raise Refusal(
             413,
             "too-large",
-            f"this server takes files of up to {server.blobs.limits.blob_bytes:,} bytes",
+            f"this server accepts files of up to {server.blobs.limits.blob_bytes:,} bytes",
         )
     if server.quota is not None:
         server.quota.expect(container.project, size)
@@ -243,14 +243,14 @@ def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
     try:
         plain = unpacking.decompress(body, _MAX_INFLATED)
         if unpacking.unconsumed_tail:
-            msg = f"a package may come to {_MAX_INFLATED:,} bytes"
+            msg = f"an archive may have up to {_MAX_INFLATED:,} bytes"
             raise ArgumentError(msg)
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as package:
             for each in package:
                 if each.isreg() and (file := package.extractfile(each)) is not None:
                     yield _checked_path(each.name), file.read()
     except (zlib.error, tarfile.TarError, EOFError) as error:
-        msg = f"expected a package of files (tar.gz): {error}"
+        msg = f"expected an archive of files (tar.gz): {error}"
         raise ArgumentError(msg) from error
 
 

@@ -275,7 +275,7 @@ class Log:
         if server.positions.wait_for(container, position, _PATIENCE_S):
             raise later(
                 error="busy",
-                hint="what was sent before is still being worked on; send it again",
+                hint="earlier data is still being processed; try again",
                 seconds=2,
             )
         reader = server.reader(*container)

@@ -74,12 +74,14 @@ def create(request: Request, given: NewProject) -> Response:
     except PathError as error:
         return _invalid("ERR_INVALID_NAME", str(error))
     if project.count("/") != 1:
-        return _invalid("ERR_INVALID_NAME", "the client knows projects as workspace/name only")
+        return _invalid(
+            "ERR_INVALID_NAME", "the client supports only projects named workspace/name"
+        )
     visibility = given.visibility or "priv"
     allowed = sorted(_VISIBILITIES if server.accounts.may_publish(who, project) else _NON_PUBLIC)
     if visibility not in allowed:
         reason = f"expected one of {', '.join(allowed)}, got {visibility!r:.60}"
-        reason += "; only owners of a workspace make a project public"
+        reason += "; only owners of a workspace may make a project public"
         more = {"requestedValue": visibility, "allowedValues": allowed}
         return _refusal(422, "VISIBILITY_RESTRICTED", reason, **more)
     if is_project(server, project):
@@ -88,7 +90,12 @@ def create(request: Request, given: NewProject) -> Response:
     if not (
         key.isascii() and key.isalnum() and key == key.upper() and len(key) <= _MAX_KEY_CHARACTERS
     ):
-        return _refusal(422, "PROJECT_KEY_INVALID", "a key is letters A-Z and digits", key=key)
+        return _refusal(
+            422,
+            "PROJECT_KEY_INVALID",
+            f"expected up to {_MAX_KEY_CHARACTERS} letters A-Z and digits",
+            key=key,
+        )
     choose_key(server, project, key)
     server.accounts.set_visibility(project, _VISIBILITIES[visibility], by=who.name)
     if server.accounts.has_user(who.name):
@@ -105,7 +112,7 @@ def delete(request: Request, project_id: Of) -> Response:
         raise Refusal(
             400,
             "not-empty",
-            "only projects without runs are deleted here: remove their runs with seamark purge",
+            "only projects without runs can be deleted: remove the runs with seamark purge",
         )
     server.accounts.forget_project(project)
     forget_key(server, project)
@@ -231,19 +238,19 @@ def invite(request: Request, given: Invitations) -> Response:
     workspace, server = whole.organization or "", server_of(request)
     expect(request, workspace, Role.OWNER)
     if workspace not in _known_workspaces(request):
-        raise Refusal(404, "no-workspace", f"there is no workspace {workspace[:80]!r}")
+        raise Refusal(404, "no-workspace", f"workspace {workspace[:80]!r} does not exist")
     for each in whole.entries or []:
         user = each.invitee or ""
         if each.kind != "user":
             raise Refusal(
                 400,
                 "not-here",
-                "nobody is invited by mail here: make a token with seamark token create",
+                "invitations by mail are not supported: use seamark token create",
             )
         if user in server.accounts.members(workspace):
-            raise Refusal(409, "taken", f"{user[:80]!r} belongs to {workspace} already")
+            raise Refusal(409, "taken", f"{user[:80]!r} already belongs to {workspace}")
         if not server.accounts.has_user(user):
-            raise Refusal(404, "no-user", f"nobody has the name {user[:80]!r}")
+            raise Refusal(404, "no-user", f"user {user[:80]!r} does not exist")
         role = Role.OWNER if each.role == "owner" else None
         role = role or (Role.CONTRIBUTOR if each.to_all else None)
         if role is None:
@@ -306,9 +313,9 @@ def _expect_maker(request: Request, workspace: str) -> Identity:
     except Refusal as error:
         if workspace not in workspaces_of(request):
             raise
-        hint = f"projects in {workspace[:200]} are made by its owners, and by who belongs to it"
+        hint = f"only owners and members of {workspace[:200]} may create projects in it"
         if token is not None and token.project not in (None, workspace):
-            hint += f"; this token is for {token.project} alone"
+            hint += f"; this token is limited to {token.project}"
         elif token is not None and token.role not in (None, Role.OWNER):
             hint += f"; this token has the role {token.role.name.lower()}"
         raise Refusal(403, "role-too-small", hint) from error
@@ -331,7 +338,7 @@ def _existing_project(request: Request, identifier: str) -> str:
     # Admins pass the role check for any path, so check that the project exists.
     project = project_of(request, identifier, Role.VIEWER)
     if not is_project(server_of(request), project):
-        raise Refusal(404, "no-project", f"there is no project {project[:200]!r}")
+        raise Refusal(404, "no-project", f"project {project[:200]!r} does not exist")
     return project
 
 
@@ -396,7 +403,7 @@ def _purge(request: Request, container: Container) -> None:
             raise Refusal(
                 409,
                 "has-versions",
-                f"{left} of its versions are not in the trash, and would go with it",
+                f"{left} of its versions are not in the trash and would be deleted with it",
             )
         for version, _ in versions:
             purge_run(request, *version)

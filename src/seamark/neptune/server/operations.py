@@ -109,7 +109,7 @@ class Changes:
         checked = path if batch.may_write(path) else check_writable(path)
         for name, what in each.items():
             if name in _SET_VERBS and path not in _SETS:
-                msg = f"sets of strings are at {' and '.join(_SETS)} only"
+                msg = f"sets of strings are supported at {' and '.join(_SETS)} only"
                 raise RefusedError(msg)
             if name != "path":
                 to.apply(checked, name, what)
@@ -120,7 +120,7 @@ def _describe_error(path: Any, error: Exception) -> str:
         return f"{_text(path)}: {error!s:.1000}"
     if isinstance(error, ArgumentError | PathError):
         return f"{error!s:.1000}"
-    return f"{_text(path)}: not as expected: {error!s:.1000}"
+    return f"{_text(path)}: invalid operation: {error!s:.1000}"
 
 
 def _text(path: Any) -> str:

@@ -369,7 +369,7 @@ def new_model(server: Server, project: str, key: object) -> tuple[Container, dic
         database.run(connection, _INSERT, path=at, key=model.run, last=0)
         ((key, _),) = database.rows(connection, _KEY_AND_LAST, at=at)
     if key != model.run:
-        raise _taken(model, f"somebody took {key!r}")
+        raise _taken(model, f"the key {key!r} is in use")
     return model, {"sys/model_id": model.run}
 
 

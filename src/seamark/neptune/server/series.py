@@ -49,7 +49,7 @@ Limit = Annotated[int, Query(ge=0)]
 
 def missing(path: str) -> Refusal:
     """Return the refusal for a path without a value of the requested kind."""
-    return Refusal(404, "no-attribute", f"nothing of that kind is at {path[:200]!r}")
+    return Refusal(404, "no-attribute", f"{path[:200]!r} has no value of this type")
 
 
 def _add_single_route(name: str, kinds: tuple[str, ...]) -> None:
@@ -211,7 +211,7 @@ def find_upload(server: Server, container: Container, what: str, name: str) -> U
     found = _NAME.fullmatch(name)
     path = server.settings.folder / _FOLDER / name
     if found is None or found[1] != _target_digest(container, what) or not path.is_dir():
-        raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
+        raise Refusal(404, "no-upload", "unknown upload; start it again")
     return Upload(path, int(found[2]))
 
 

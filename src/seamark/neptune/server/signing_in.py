@@ -48,7 +48,7 @@ def describe(request: Request, name: str) -> Response:
     """Return one of the Swagger documents, which are public."""
     request.state.guarded = True
     if name not in DOCUMENTS:
-        raise Refusal(404, "no-address", "there is no such description")
+        raise Refusal(404, "no-address", "there is no such document")
     return Response(document(name), media_type="application/json")
 
 

@@ -50,7 +50,7 @@ def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
     _server, log = _project_log(request, project_id, Role.CONTRIBUTOR)
     files = _parse_files(body.get("files"))
     if given not in (hash_of(files), hash_of(files, metadata=True)):
-        raise Refusal(400, "invalid", "these files have another hash")
+        raise Refusal(400, "invalid", "the hash does not match the files")
     _store_list(request, log, given, files)
     size = sum(file["size"] or 0 for file in files)
     return answer({"artifactHash": given, "receivedMetadata": True, "size": size})
@@ -105,10 +105,10 @@ def _parse_files(files: Any) -> list[dict[str, Any]]:
             for file in files
         ]
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"files: not as expected: {error}"
+        msg = f"files: invalid entry: {error}"
         raise ArgumentError(msg) from error
     if any(file["size"] is not None and not 0 <= file["size"] < _MAX_SIZE for file in found):
-        msg = "files: a size is a number of bytes, and not negative"
+        msg = "files: expected sizes in bytes that are not negative"
         raise ArgumentError(msg)
     return found
 

@@ -80,8 +80,8 @@ class Address:
             raise ArgumentError(msg)
         if scheme == "http" and not insecure and not is_loopback(host):
             msg = (
-                f"remote: expected https, got {shown(uri)!r}: over http anybody on the way reads "
-                "the token and what is recorded; only a server on this machine may use http"
+                f"remote: expected https, got {shown(uri)!r}: http sends the token and all data "
+                "unencrypted; only a server on this machine may use http"
             )
             raise ArgumentError(msg)
         return cls(

@@ -85,7 +85,7 @@ class ServerClient:
         parts = self.parts(verb, kind, question)
         found = next(parts)
         if found.next is not None and not isinstance(found.answer, list):
-            msg = f"unexpected answer: {type(found.answer).__name__} was split into parts"
+            msg = f"unexpected answer: a {type(found.answer).__name__} in parts"
             raise WireError(msg)
         for part in parts:
             found.answer += part.answer
@@ -108,7 +108,7 @@ class ServerClient:
                 break
             yield part
             asked = {**question, "next": part.next}
-        msg = "unexpected answer: its parts never end"
+        msg = "unexpected answer: an endless sequence of parts"
         raise WireError(msg)
 
     def _read_part(self, verb: str, kind: Any, question: Mapping[str, Any]) -> ReadAnswer[Any]:
@@ -123,7 +123,7 @@ class ServerClient:
             before: ReadAnswer[Any] = unpack(known[1], ReadAnswer[kind])
             return before
         if found.answer is UNSET:
-            msg = "unexpected answer: no parts"
+            msg = "unexpected answer: it has no content"
             raise WireError(msg)
         if found.seen and len(answer.body) < _MAX_CACHED_BYTES:
             with self._lock:

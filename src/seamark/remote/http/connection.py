@@ -123,7 +123,7 @@ class Answer:
         """Return the body as a JSON object; `RemoteError` if it is not one."""
         found = self.json()
         if not isinstance(found, dict):
-            msg = f"the server answered with {type(found).__name__}, where an object was expected"
+            msg = f"unexpected answer: expected a JSON object, got {type(found).__name__}"
             raise RemoteError(msg)
         return found
 
@@ -232,7 +232,7 @@ class Connection:
         try:
             data = _decompress(packed, encoding, most + 1)
         except ValueError as error:
-            msg = f"the answer of {self.address} is damaged: {error}"
+            msg = f"the answer of {self.address} cannot be decoded: {error}"
             raise RemoteError(msg) from error
         if len(data) > most:
             raise self._too_long_error(most)
@@ -360,29 +360,29 @@ class Connection:
             from seamark import __version__
 
             message = (
-                f"{where} to {self._api}{path}: this Seamark server is of another version than "
-                f"Seamark {__version__}, which asks; update the older of the two"
+                f"{where} to {self._api}{path}: this Seamark server has another version than "
+                f"Seamark {__version__} on this machine; update the older one"
             )
         return _REFUSALS.get(status, Refused)(message)
 
     def _describe_status(self, status: int) -> str:
         if status in _PROXY_STATUSES:
-            return "something in front of the server answers, but does not reach it"
+            return "a proxy in front of the server cannot reach it"
         if not self._api:  # server of another protocol
             return "no reason was given"
         if status in _BUSY_STATUSES or status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            return "not in the words of a Seamark server"
+            return "the answer is not from a Seamark server"
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            return "something in front of the server takes less at a time"
+            return "a proxy in front of the server accepts only smaller requests"
         other = "http" if self.address.scheme == "https" else "https"
         scheme = f", or {other}:// in front of it" if status == HTTPStatus.BAD_REQUEST else ""
         return f"no Seamark server answers there; is it the right address{scheme}?"
 
     def _token_hint(self) -> str:
         if self._token:  # given explicitly: stored tokens and the variable were not used
-            return "; who runs the server makes tokens with `seamark token create`"
+            return "; administrators of the server create tokens with `seamark token create`"
         if self._token is None and os.environ.get("SEAMARK_API_TOKEN", "").strip():
-            return "; SEAMARK_API_TOKEN is set, and is used before what `seamark login` keeps"
+            return "; SEAMARK_API_TOKEN is set and overrides the token of `seamark login`"
         return f"; use `seamark login {self.address}` or SEAMARK_API_TOKEN"
 
 
@@ -405,7 +405,7 @@ def _decompress(packed: bytes, encoding: str, most: int) -> bytes:
             return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, most)
         except zlib.error as error:
             raise ValueError(str(error)) from error
-    msg = f"the encoding {encoding:.40} was not asked for"
+    msg = f"unexpected encoding {encoding:.40}"
     raise ValueError(msg)
 
 
@@ -446,7 +446,7 @@ def _describe_error(error: BaseException) -> str:
     if isinstance(found, RemoteDisconnected):
         return "it closed the connection without an answer"
     if isinstance(found, BadStatusLine):
-        return "it does not speak HTTP there: is it the right port, or https://?"
+        return "no HTTP server answers there: is it the right port, or https://?"
     text = re.sub(r"^<?\w*Connection\w*\(.*?\)>?: ", "", str(error))
     return _describe_tls_error((text or type(error).__name__)[:200])
 
@@ -454,9 +454,9 @@ def _describe_error(error: BaseException) -> str:
 def _describe_tls_error(told: str) -> str:
     told = re.sub(r"^\[\w+: \w+\] | \(_ssl\.c:\d+\)$", "", told)
     if "wrong version number" in told or "record layer failure" in told:
-        return "it does not speak TLS there: is it the right port, or http:// on this machine?"
+        return "no TLS server answers there: is it the right port, or http:// on this machine?"
     if "certificate verify failed" in told:
-        return f"{told}; SSL_CERT_FILE names certificates that this machine is to trust"
+        return f"{told}; set SSL_CERT_FILE to a file of certificates to trust"
     return told
 
 

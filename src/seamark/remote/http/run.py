@@ -134,7 +134,7 @@ class RemoteContents:
     @contextlib.contextmanager
     def _open(self, sha256: str, headers: Mapping[str, str]) -> Iterator[Any]:
         if not _DIGEST.fullmatch(sha256):
-            msg = f"{sha256!r:.80} is no digest of a file"
+            msg = f"expected a SHA-256 digest of a file, got {sha256!r:.80}"
             raise FileMissingError(msg)
         connection = self._client.connection
         path = run_path(self._run, "blobs", sha256)
@@ -146,7 +146,7 @@ class RemoteContents:
             ):
                 yield response
         except Missing as error:
-            msg = f"the content {sha256} is not on {self.where}: it was not sent, or not yet"
+            msg = f"the content {sha256} is not on {self.where}: it has not been sent (yet)"
             raise FileMissingError(msg) from error
 
     def _stream_from(self, sha256: str, done: int) -> Iterator[bytes]:
@@ -188,8 +188,8 @@ class RemoteContents:
 def _refuse_reference(file: Mapping[str, Any], path: str) -> None:
     if "ref" in file:
         msg = (
-            f"{path}: it refers to {file['ref']}, which only the machine has that recorded it; "
-            "copy it from there"
+            f"{path}: it refers to {file['ref']}, which exists only on the machine that "
+            "recorded it; copy it from there"
         )
         raise FileMissingError(msg)
 
@@ -344,7 +344,7 @@ class RemoteRun:
                 add_parts(parts, answer.answer, "points")
         found = {path: join_points(one) for (_, _, path), one in parts.items()}
         if not found.keys() >= set(wanted):
-            msg = "unexpected answer: points without a path"
+            msg = "unexpected answer: points of a path are missing"
             raise WireError(msg)
         return {path: found[path] if limit is None else found[path][-limit:] for path in wanted}
 

@@ -56,7 +56,7 @@ class HttpRemote:
         """See `seamark.remote.protocol.Remote.journals`."""
         record = self.connection.ask("GET", run_path(run, "journals")).record().get("journals")
         if not isinstance(record, dict) or not all(map(_is_count, record.values())):
-            msg = f"{self.connection.address} answered with no journals: is it a Seamark server?"
+            msg = f"{self.connection.address} answered without journals: is it a Seamark server?"
             raise RemoteError(msg)
         return record
 
@@ -133,7 +133,7 @@ class HttpRemote:
             file.seek(offset)
             part = file.read(min(PART_BYTES, size - offset))
             if len(part) < min(PART_BYTES, size - offset):
-                msg = f"file {digest}: expected {size} bytes, it ends after {offset + len(part)}"
+                msg = f"file {digest}: expected {size} bytes, got {offset + len(part)}"
                 raise ValueError(msg)
             self.connection.ask("PUT", path, query={"offset": offset, "size": size}, body=part)
             offset += len(part)
@@ -157,7 +157,9 @@ class HttpRemote:
             )
         except Missing:
             if position:
-                msg = f"{self.connection.address} keeps the run, but has not folded it yet"
+                msg = (
+                    f"{self.connection.address} has the run, but has not processed its records yet"
+                )
                 raise Unreachable(msg) from None
             raise
         try:
@@ -165,7 +167,7 @@ class HttpRemote:
         except WireError as error:
             raise RemoteError(str(error)) from error
         if not isinstance(record, Opening):
-            msg = f"{self.connection.address} answered without what it knows of the run"
+            msg = f"{self.connection.address} answered without the state of the run"
             raise RemoteError(msg)
         return RemoteRun(**{one.name: getattr(record, one.name) for one in fields(Opening)})
 

@@ -581,7 +581,7 @@ Shipper.wait = waiting
         pytest.param(
             "others = [seamark.init_run(**given) for _ in range(3)]",
             4,
-            "not all of 4 runs",
+            "not all data of 4 runs",
             id="at the end of the process",
         ),
     ],

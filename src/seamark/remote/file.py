@@ -104,7 +104,7 @@ class FileRemote:
                     msg = f"{journal}: {offset - known} bytes before {offset} are missing"
                     raise Gap(msg, known)
                 overlap = min(known - offset, len(data))
-                # The stored bytes at a gap may differ from ours: they are kept.
+                # At a gap, the stored bytes may differ: they are kept.
                 if not is_gap and os.pread(fd, overlap, offset) != data[:overlap]:
                     msg = f"{journal}: the stored bytes from {offset} on are different"
                     raise Diverged(msg, known)

@@ -347,7 +347,7 @@ def _send_observed(
 ) -> None:
     try:
         patience.ask(lambda: remote.send(key, name, 0, data))
-    except (Gap, Diverged, Unfit) as error:  # somebody else was faster
+    except (Gap, Diverged, Unfit) as error:  # another sender was faster
         let_pass(error)
         return
     progress(len(data))

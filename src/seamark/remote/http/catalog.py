@@ -109,7 +109,7 @@ class RemoteCatalog:
         return None
 
     def close(self) -> None:
-        """Let go of the connections; harmless when called twice."""
+        """Close the connections; calling it twice is harmless."""
         self._client.connection.close()
 
     def __enter__(self) -> Self:
@@ -125,9 +125,9 @@ class RemoteCatalog:
         *,
         progress: Progress | None = None,
     ) -> None:
-        """Make later answers include everything that was recorded before this call.
+        """Make later answers include all records from before this call.
 
-        What this process recorded is sent first, for 2 s at most.
+        Records of this process are sent first, for at most 2 s.
         """
         self._names = {}
         self._client.send_first()

@@ -58,8 +58,12 @@ def token_to_show(given: str | None) -> str:
 def address_in(token: str) -> str:
     """Return the address in a Neptune API token; empty for other texts."""
     with contextlib.suppress(ValueError, TypeError):
-        told = json.loads(base64.b64decode(token))
-        found = told.get("api_url") or told.get("api_address") if isinstance(told, dict) else None
+        content = json.loads(base64.b64decode(token))
+        found = (
+            content.get("api_url") or content.get("api_address")
+            if isinstance(content, dict)
+            else None
+        )
         if isinstance(found, str) and urlsplit(found).hostname:
             return found
     return ""

@@ -3,7 +3,7 @@
 Data that a remote cannot represent is counted in the run, at ``<place>/<kind>``.
 """
 
-# ruff: noqa: N818 - answers of a remote, more than errors
+# ruff: noqa: N818 - answers of a remote rather than errors
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ WORDS: Final = {
     "sets": "sets other than tags: sent as texts",
     "statistics": "statistics of series (keep): left out",
 }
-"""Plain words for each counted kind."""
+"""Description of each counted kind."""
 _MAX_INT64 = (1 << 63) - 1
 
 
@@ -199,7 +199,7 @@ class Diverged(RemoteError):
 
 
 class Remote(Protocol):
-    """Storage for journals and files of runs.
+    """Storage of journals and files of runs in another place.
 
     Each method may be called again with the same arguments, from several processes and in any
     order; stored data does not change. All methods may raise `RemoteError`.

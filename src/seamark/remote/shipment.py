@@ -67,7 +67,7 @@ class Tail:
 
     @property
     def left(self) -> int:
-        """Number of bytes that are still to be sent, as known now."""
+        """Number of unsent bytes, as currently known."""
         size = self.size()
         if self.aside or size == self._unsendable_size:
             return 0
@@ -300,7 +300,7 @@ class Shipment:
 
     @property
     def left(self) -> int:
-        """Number of bytes that are still to be sent, as known now."""
+        """Number of unsent bytes, as currently known."""
         return 0 if self.over else sum(tail.left for tail in self.tails.values())
 
     @property

@@ -221,9 +221,9 @@ class Shipper:
             self._timed_out = not (done and files)
             if self._timed_out:
                 now = self._clock()
-                told = [one for one in left if one.is_refused(now)]  # warned about separately
+                refused = [one for one in left if one.is_refused(now)]  # warned about separately
                 rest = [one for one in left if one.left or one.unseen or not files]
-                self._warn_unsent([one for one in rest if one not in told])
+                self._warn_unsent([one for one in rest if one not in refused])
         return not self._timed_out
 
     def _shipments_of(self, folder: RunFolder | None) -> list[Shipment]:
@@ -445,8 +445,8 @@ class Shipper:
 
 
 def _describe_error(error: BaseException, name: str) -> str:
-    told = str(error) if isinstance(error, RemoteError) else f"{name}: {error!r}"
-    return told[:400]
+    text = str(error) if isinstance(error, RemoteError) else f"{name}: {error!r}"
+    return text[:400]
 
 
 def _key(folder: RunFolder) -> RunKey:

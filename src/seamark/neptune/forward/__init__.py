@@ -1,4 +1,4 @@
-"""The remote ``neptune://workspace/project``, which forwards runs by Neptune's protocol.
+"""Remote ``neptune://workspace/project``, which forwards runs by Neptune's protocol.
 
 Attributes of a forwarded run, below ``monitoring/seamark/forward/<journal>``:
 

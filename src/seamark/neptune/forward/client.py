@@ -73,8 +73,8 @@ class Client:
                 self._parse_document(
                     _decode(self._connection.ask("GET", f"/api/{name}/swagger.json"))
                 )
-            told = self._send("getClientConfig", alpha="true").get("multiPartUpload") or {}
-            self._parts = {key: size for key, size in told.items() if type(size) is int}
+            limits = self._send("getClientConfig", alpha="true").get("multiPartUpload") or {}
+            self._parts = {key: size for key, size in limits.items() if type(size) is int}
             self._access = self._send("exchangeApiToken")["accessToken"]
 
     def _parse_document(self, document: dict[str, Any]) -> None:
@@ -139,8 +139,8 @@ class Client:
 
     def attributes(self, container: str) -> dict[str, Seen]:
         """Return the attributes of a run, by path."""
-        told = self.ask("getExperimentAttributes", container)["attributes"]
-        return {one["name"]: _parse_attribute(one) for one in told}
+        reply = self.ask("getExperimentAttributes", container)["attributes"]
+        return {one["name"]: _parse_attribute(one) for one in reply}
 
     def execute(self, container: str, operations: list[dict[str, Any]]) -> list[str]:
         """Execute operations in one request without retries; return the error messages."""
@@ -156,11 +156,11 @@ class Client:
         offset = max(0, total - count)
         while offset < total:
             limit = min(_MAX_PAGE_POINTS, total - offset)
-            told = self.ask(verb, container, attribute=path, limit=limit, offset=offset)
-            if not told["values"]:
+            reply = self.ask(verb, container, attribute=path, limit=limit, offset=offset)
+            if not reply["values"]:
                 break
-            found += told["values"]
-            offset += len(told["values"])
+            found += reply["values"]
+            offset += len(reply["values"])
         return [(one["step"], int(one["timestampMillis"]), one["value"]) for one in found]
 
     def upload(self, container: str, path: str, name: str, ext: str, file: BinaryIO) -> list[str]:
@@ -174,10 +174,10 @@ class Client:
         if size <= min(_MAX_PART_BYTES, self._parts.get("maxSinglePartSize", _PART_BYTES)):
             return _error_texts(self._request(f"{verb}Upload", Purged, body=file.read(), **first))
         verb += "MultipartUpload"
-        told = self._request(f"{verb}Start", Purged, totalLength=size, **first)
-        if errors := _error_texts(told):
+        reply = self._request(f"{verb}Start", Purged, totalLength=size, **first)
+        if errors := _error_texts(reply):
             return errors
-        target["uploadId"] = told["uploadId"]
+        target["uploadId"] = reply["uploadId"]
         least = min(_MAX_PART_BYTES, self._parts.get("minChunkSize", _PART_BYTES))
         most = max(1, self._parts.get("maxChunkCount", _MAX_PARTS))
         length = max(least, math.ceil(size / most))
@@ -222,20 +222,20 @@ def _decode(answer: Answer) -> Any:
         raise Unreachable(msg) from None
 
 
-def _printable(told: object) -> str:
+def _printable(text: object) -> str:
     # Without control characters, which could affect the terminal of the user.
-    return "".join(each if each.isprintable() else " " for each in str(told))[:300]
+    return "".join(each if each.isprintable() else " " for each in str(text))[:300]
 
 
 def _parse_attribute(attribute: dict[str, Any]) -> Seen:
     kind = attribute["type"]
-    told = attribute.get(f"{kind}Properties") or {}
-    return Seen(kind, told.get("lastStep"), told.get("value"))
+    properties = attribute.get(f"{kind}Properties") or {}
+    return Seen(kind, properties.get("lastStep"), properties.get("value"))
 
 
-def _error_texts(told: Any) -> list[str]:
-    # A list of errors, an object with one, or an object that is an error.
-    some = told.get("errors", [told]) if isinstance(told, dict) else told
+def _error_texts(reply: Any) -> list[str]:
+    # The reply is a list of errors, an object with such a list, or an error itself.
+    some = reply.get("errors", [reply]) if isinstance(reply, dict) else reply
     return [
         _printable(each["errorDescription"]) for each in some or () if "errorDescription" in each
     ]

@@ -204,14 +204,14 @@ class Journal:
         self.name, self.path = name, folder.journal_dir / name
         self._folder, self._shared, self._names = folder, shared, Names()
         self._prefix = f"{FORWARD}/{name.rpartition('.')[0]}/"
-        told = {
+        stored = {
             path.removeprefix(self._prefix): one.value
             for path, one in seen.items()
             if path.startswith(self._prefix)
         }
         self.sent, self._files_sent = (
-            _parse_place(told.get("position")),
-            _parse_place(told.get("files")),
+            _parse_place(stored.get("position")),
+            _parse_place(stored.get("files")),
         )
         self.doubt, self.last_t, self.is_closed = True, 0, False
         self.files: dict[tuple[str, str], Item] = {}
@@ -224,7 +224,7 @@ class Journal:
                 self._apply(item)
         self._begin_request()
         self.unsupported = Counter(
-            {kind: count for kind, count in told.items() if type(count) is int}
+            {kind: count for kind, count in stored.items() if type(count) is int}
         )
 
     def _begin_request(self) -> None:
@@ -375,9 +375,9 @@ class Journal:
         return self._shared.kinds.get(self._shared.place(path), "")
 
     def _configure(self, item: Item) -> None:
-        told = {name: item.value[name] for name in ("min", "max", "unit") if name in item.value}
+        options = {name: item.value[name] for name in ("min", "max", "unit") if name in item.value}
         self._add_operation(
-            self._prepare_path(item.path, "floatSeries"), "configFloatSeries", **told
+            self._prepare_path(item.path, "floatSeries"), "configFloatSeries", **options
         )
 
     def _statistic(self, item: Item) -> None:
@@ -508,6 +508,6 @@ def _member(path: str, name: str) -> str:
     return f"{path}\0{name}"
 
 
-def _parse_place(told: Any) -> Place:
-    found = re.fullmatch(r"([0-9]+)\+([0-9]+)", str(told or ""))
+def _parse_place(text: Any) -> Place:
+    found = re.fullmatch(r"([0-9]+)\+([0-9]+)", str(text or ""))
     return START if found is None else (int(found[1]), int(found[2]))

@@ -116,7 +116,7 @@ class NeptuneRemote:
 
 
 _reported: set[tuple[str, RunKey, str]] = set()
-"""Kinds and lines already reported to the user."""
+"""Kinds and messages already reported to the user."""
 _locks_of: Final = functools.cache(Locks)
 
 

@@ -61,7 +61,7 @@ __all__ = [
 _FORMER_SERVICE = "neptune.ai"
 """Domain of Neptune's former service; its tokens cannot be used."""
 _OWN_VARIABLES = ("SEAMARK_REMOTE", "SEAMARK_API_TOKEN")
-"""Environment variables that take precedence over the variable of Neptune's client."""
+"""Environment variables that take precedence over NEPTUNE_API_TOKEN."""
 _ROLES = (MemberRole.VIEWER, MemberRole.CONTRIBUTOR, MemberRole.OWNER)
 _VISIBLE = (ProjectVisibility.PRIVATE, ProjectVisibility.PUBLIC, ProjectVisibility.WORKSPACE)
 

@@ -30,7 +30,7 @@ from seamark.remote.protocol import RemoteError
 __all__ = ["Served"]
 
 _API: Final = "/api/"
-"""API version requested in the terms of Neptune's client."""
+"""Address of the API of Neptune's client."""
 _API_ROLES: Final = {
     MemberRole.VIEWER: "viewer",
     MemberRole.CONTRIBUTOR: "member",
@@ -220,15 +220,15 @@ class Served:
         done = 0
         for start in range(0, len(ids), _MAX_IDS):
             some = [f"{project}/{one}" for one in ids[start : start + _MAX_IDS]]
-            told = self._ask("POST", path, _NO_PROJECT, some, projectIdentifier=project)
-            done += len(told["updatedExperimentIdentifiers"])
-            _log_errors(told["errors"])
+            reply = self._ask("POST", path, _NO_PROJECT, some, projectIdentifier=project)
+            done += len(reply["updatedExperimentIdentifiers"])
+            _log_errors(reply["errors"])
         return done
 
     def clear(self, project: str) -> None:
         """Permanently delete everything in the trash."""
-        told = self._ask("DELETE", "leaderboard/v1/trash", _NO_PROJECT, projectIdentifier=project)
-        _log_errors(told["errors"])
+        reply = self._ask("DELETE", "leaderboard/v1/trash", _NO_PROJECT, projectIdentifier=project)
+        _log_errors(reply["errors"])
 
 
 def _log_errors(errors: Iterable[Mapping[str, Any]]) -> None:

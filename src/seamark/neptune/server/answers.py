@@ -3,8 +3,8 @@
 Bodies declare only the used fields; all others are accepted. A field that may be null may also be
 left out, because versions of the client differ in this.
 
-The client knows operations by name and reads their addresses from Swagger 2.0 documents, so the
-addresses are Seamark's own. `Routes` mounts each operation at the address in these documents.
+The client reads the addresses of operations from Swagger 2.0 documents, so that Seamark can choose
+them. `Routes` mounts each operation at its address in these documents.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ ArtifactFile filePath fileHash type size:integer metadata:ArtifactMetadata*
 ArtifactMetadata key value
 Refused code:integer errorType title
 """  # noqa: E501 - a table
-"""Models of answers. Every field that the client reads needs its own name and type."""
+"""Models of answers, with the name and type of every field that the client reads."""
 _INTEGERS: Final = frozenset({"limit", "offset", "index", "totalLength", "uploadPartIdx", "size"})
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 

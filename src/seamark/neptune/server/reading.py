@@ -1,4 +1,4 @@
-"""Attributes of runs and file lists of artifacts, as Neptune's client reads them."""
+"""Attributes of runs and file lists of artifacts, in the format of Neptune's client."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 
 PLACE: Final = "monitoring/neptune/artifacts"
-"""Path of the lists in the log of a project."""
+"""Path of the file lists in the log of a project."""
 _LENGTH: Final = struct.Struct(">I")
 _SIZE: Final = struct.Struct(">Q")
 _DIGEST_CHARS: Final = 64
@@ -321,7 +321,7 @@ def shown_step(step: float | None) -> float | int | None:
 
 
 def number(value: float) -> float | int:
-    """Return a number, as an integer if it is whole."""
+    """Return a number; as an integer if it is whole."""
     return int(value) if float(value).is_integer() else float(value)
 
 

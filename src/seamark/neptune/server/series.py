@@ -1,4 +1,4 @@
-"""Series for Neptune's client, and temporary files for uploads in parts."""
+"""Series for Neptune's client, and temporary files of uploads in parts."""
 
 from __future__ import annotations
 

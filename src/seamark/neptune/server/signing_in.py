@@ -86,7 +86,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 @router.answers("getClientConfig")
 def config(request: Request) -> Response:
-    """Return the settings for the client."""
+    """Return the configuration of the client."""
     open_to_all(request)
     base = base_of(request)
     return answer(
@@ -94,7 +94,7 @@ def config(request: Request) -> Response:
             "apiUrl": base,
             "applicationUrl": base,
             "pyLibVersions": {"minCompatibleVersion": "0.9.0"},
-            "sysNameSetByBackend": True,  # else it overwrites the name of every run it opens
+            "sysNameSetByBackend": True,  # otherwise the client renames each opened run
             "multiPartUpload": {
                 "enabled": True,
                 "minChunkSize": _CHUNK,
@@ -109,7 +109,7 @@ def config(request: Request) -> Response:
 
 @router.answers("exchangeApiToken")
 def exchange(request: Request) -> Response:
-    """Return the access token that the client sends from now on."""
+    """Return the access token for the client's further requests."""
     who = expect_somebody(request)
     token = _make_token(request, request.state.secret, who.name)
     return answer({"accessToken": token, "refreshToken": token, "username": who.name})

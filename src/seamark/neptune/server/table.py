@@ -1,4 +1,4 @@
-"""Tables of runs, models and versions, and their possible columns."""
+"""Tables of runs, models and versions, and their available columns."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _TYPES: Final = {
     "file_set": "fileSet",
     "artifact": "artifact",
 }
-"""Store types that the client knows."""
+"""Types of the store in the client's format."""
 _VERSION_COLUMNS: Final = {"sys/model_id": "string", "sys/stage": "string", _NUMBER: "int"}
 _attribute, _run, _path = schema.attribute.c, schema.run.c, schema.path.c
 _COLUMNS: Final = (
@@ -241,7 +241,7 @@ def columns(
     search: Text = "",
     kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
 ) -> Response:
-    """Return the possible columns of a table, filtered by a substring or regular expression."""
+    """Return the available columns of a table, filtered by a substring or regular expression."""
     project = project_of(request, project_id, Role.VIEWER)
     server, kind = server_of(request), _kind(kinds) or "run"
     wait_in(server, project)

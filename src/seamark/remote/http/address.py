@@ -1,7 +1,7 @@
 """Address of a server, and the tokens for servers stored on this machine.
 
-Tokens are in ``$XDG_CONFIG_HOME/seamark/credentials.json`` (``~/.config`` if that is not set),
-which only its owner can read::
+Tokens are stored in ``$XDG_CONFIG_HOME/seamark/credentials.json`` (``~/.config`` if that is not
+set), which only its owner can read::
 
     {"servers": {"https://seamark.lab": {"token": "..."}}}
 """

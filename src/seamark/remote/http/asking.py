@@ -30,7 +30,7 @@ __all__ = ["ServerClient", "expect_member"]
 T = TypeVar("T")
 
 _SEND_S: Final = 2.0
-"""Time limit of a read for sending the records of this process first, in seconds."""
+"""Time limit for sending the records of this process before a read, in seconds."""
 _BUSY_S: Final = 10.0
 """Total time limit of a read for waiting for a busy server, in seconds."""
 _MAX_CACHED: Final = 128

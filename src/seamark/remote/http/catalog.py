@@ -135,7 +135,7 @@ class RemoteCatalog:
     # ------------------------------------------------------------------ many runs
 
     def names(self, kind: str = "run") -> list[RunName]:
-        """Return every run, model or version with its names, the newest first."""
+        """Return all runs, models or versions with their names, newest first."""
         found = self._names.get(kind)
         if found is None:
             found = self._client.read("names", list[RunName], {"kind": kind})
@@ -144,7 +144,7 @@ class RemoteCatalog:
         return list(found)
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
-        """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
+        """Return (project, run id) of all runs, or of those at and below a project, sorted."""
         found = (one.ref for one in self.names(kind))
         return sorted(ref for ref in found if project is None or is_inside(ref[0], project))
 
@@ -268,7 +268,7 @@ class RemoteCatalog:
             check_points(points)
         kind, parts = "points" if points is None else "curve", dict[Key, list[Any]]()
         place = {ref: number for number, ref in enumerate(refs, 1)}
-        told: dict[str, None] | None = None
+        notices: dict[str, None] | None = None
         for begin in range(0, len(refs), _MAX_REFS):
             some = refs[begin : begin + _MAX_REFS]
             question = {
@@ -280,12 +280,12 @@ class RemoteCatalog:
             }
             for answer in self._client.parts("series", list[SeriesPart], question):
                 add_parts(parts, answer.answer, kind)
-                told = {one: None for one in answer.told if told is None or one in told}
+                notices = {one: None for one in answer.told if notices is None or one in notices}
                 if progress is not None:
                     last = some[-1] if answer.next is None else answer.answer[-1].key[:2]
                     progress(place.get(last, 0), len(refs))
         if unknown is not None:
-            for message in told or ():
+            for message in notices or ():
                 unknown(QueryError(message))
         found: list[Any] = [
             (run, path, join_points(own)) for (_, run, path), own in parts.items() if len(own[0])
@@ -390,7 +390,7 @@ class RemoteCatalog:
         return ref, expect_member(answer, "number", int)
 
     def holds_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> bool:
-        """Return whether a claim is still the newest."""
+        """Return whether a claim is still the newest one."""
         body = _claim_body(ref, number, key, groups=groups)
         return expect_member(self._client.send("POST", "runs/claims/held", body), "held", bool)
 

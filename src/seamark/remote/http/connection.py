@@ -287,9 +287,9 @@ class Connection:
                 with self.translate_errors(), contextlib.suppress(RemoteError):
                     said = b""
                     said = self._read_body(response, _MAX_ERROR_BYTES)
-                told = _parse_object(said)
-                failure = self._to_error(response.status, response.headers, told, path)
-                failure.status, failure.said = response.status, told
+                details = _parse_object(said)
+                failure = self._to_error(response.status, response.headers, details, path)
+                failure.status, failure.said = response.status, details
                 raise failure
             yield response
         finally:
@@ -417,8 +417,8 @@ def _parse_object(body: bytes) -> dict[str, Any]:
     return {}
 
 
-def _parse_error(told: Mapping[str, Any]) -> tuple[str, str, int | None]:
-    slug, hint, known = told.get("error"), told.get("hint"), told.get("known")
+def _parse_error(details: Mapping[str, Any]) -> tuple[str, str, int | None]:
+    slug, hint, known = details.get("error"), details.get("hint"), details.get("known")
     is_count = isinstance(known, int) and not isinstance(known, bool) and known >= 0
     words = hint if isinstance(hint, str) else slug if isinstance(slug, str) else ""
     plain = "".join(each if each.isprintable() else " " for each in words)[:_MAX_HINT_CHARACTERS]
@@ -427,10 +427,10 @@ def _parse_error(told: Mapping[str, Any]) -> tuple[str, str, int | None]:
 
 def _retry_after(headers: Mapping[str, str]) -> float:
     try:
-        told = Retry().parse_retry_after(headers.get("Retry-After", ""))
+        seconds = Retry().parse_retry_after(headers.get("Retry-After", ""))
     except (HTTPError, OverflowError, ValueError):
         return 0.0
-    return min(_MAX_WAIT_S, told)
+    return min(_MAX_WAIT_S, seconds)
 
 
 def _describe_error(error: BaseException) -> str:
@@ -451,13 +451,13 @@ def _describe_error(error: BaseException) -> str:
     return _describe_tls_error((text or type(error).__name__)[:200])
 
 
-def _describe_tls_error(told: str) -> str:
-    told = re.sub(r"^\[\w+: \w+\] | \(_ssl\.c:\d+\)$", "", told)
-    if "wrong version number" in told or "record layer failure" in told:
+def _describe_tls_error(text: str) -> str:
+    text = re.sub(r"^\[\w+: \w+\] | \(_ssl\.c:\d+\)$", "", text)
+    if "wrong version number" in text or "record layer failure" in text:
         return "no TLS server answers there: is it the right port, or http:// on this machine?"
-    if "certificate verify failed" in told:
-        return f"{told}; set SSL_CERT_FILE to a file of certificates to trust"
-    return told
+    if "certificate verify failed" in text:
+        return f"{text}; set SSL_CERT_FILE to a file of certificates to trust"
+    return text
 
 
 def _make_pool(address: Address) -> Any:

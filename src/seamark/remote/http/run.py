@@ -349,7 +349,7 @@ class RemoteRun:
         return {path: found[path] if limit is None else found[path][-limit:] for path in wanted}
 
     def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
-        """Return a float series reduced to representative points, for drawing."""
+        """Return a float series, reduced to representative points for drawing."""
         asked = {"path": path, "points": check_points(points), "attempt": check_attempt(attempt)}
         found: Curve = self._ask("curve", Curve, **asked)
         return found

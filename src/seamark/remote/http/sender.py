@@ -27,8 +27,8 @@ PART_BYTES: Final = 8 << 20
 """Size of the parts of a file upload, in bytes."""
 _MAX_WAIT_S: Final = 60.0
 _MAX_ANSWER: Final = 4 << 20
-"""Maximum size of an answer to sent data, in bytes: counts, names of journals and files. It is read
-by the training process, whose memory a server must not fill."""
+"""Maximum size of an answer to sent data, in bytes: counts, names of journals and files. It
+protects the memory of the training process."""
 _MAX_OPENING: Final = 64 << 20
 """Maximum size of an answer about the state of a run, which has all its paths; bytes."""
 _MAX_BATCH: Final = 24 << 20
@@ -195,7 +195,7 @@ class HttpRemote:
         except Missing as error:
             if error.said:
                 raise
-            return None  # a server of an earlier version
+            return None  # server of an earlier version
         others, t_ns = record.get("others"), record.get("t_ns")
         return Arrival(
             str(record.get("outcome")),

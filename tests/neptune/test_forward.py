@@ -18,7 +18,7 @@ from scripts import start_script
 import seamark
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
-from seamark.neptune.forward.client import Client, Seen
+from seamark.neptune.forward.client import Client, RemoteAttribute
 from seamark.neptune.forward.remote import open_remote
 from seamark.neptune.forward.run import ForwardedRun, Locks
 from seamark.remote.http.connection import Answer
@@ -67,11 +67,13 @@ class Place:
         if self.gone:
             raise Purged(container)
 
-    def attributes(self, container: str) -> dict[str, Seen]:
+    def attributes(self, container: str) -> dict[str, RemoteAttribute]:
         found = {}
         for path, (kind, value) in self.held.items():
             last = value[-1][0] if kind.endswith("Series") and value else None
-            found[path] = Seen(kind, last, value if kind in ("int", "float", "string") else None)
+            found[path] = RemoteAttribute(
+                kind, last, value if kind in ("int", "float", "string") else None
+            )
         return found
 
     def tail(self, container: str, path: str, kind: str, count: int) -> list[Any]:

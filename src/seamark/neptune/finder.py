@@ -25,14 +25,14 @@ VERSION: Final = "1.14.0"
 _PACKAGE_NAMES: Final = ("neptune", "neptune-client")
 
 
-class Packaged(Distribution):
+class ClientDistribution(Distribution):
     """Package metadata of ``neptune``, also under its older name ``neptune-client``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     @classmethod
-    def called(cls, name: str | None) -> Packaged | None:
+    def by_name(cls, name: str | None) -> ClientDistribution | None:
         """Return the package of a name; None for other names and for listings of all packages.
 
         It is not listed among the installed packages, because it is not installed.
@@ -210,7 +210,7 @@ class _ClientFinder(Finder):
     def find_distributions(
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - as its contract has it
     ) -> Iterator[Distribution]:
-        if (known := Packaged.called(context.name)) is not None:
+        if (known := ClientDistribution.by_name(context.name)) is not None:
             yield known
 
 

@@ -274,7 +274,7 @@ class Shipper:
                     if self._waiters:
                         continue  # a caller still waits for it
                     del self._shipments[key]
-                    self._remember(key, one.position)
+                    self._remember_position(key, one.position)
             if self._shipments or not self._wakes.empty():
                 return False
             self._thread = None
@@ -284,7 +284,7 @@ class Shipper:
                 remote.close()
         return True
 
-    def _remember(self, key: RunKey, position: int) -> None:
+    def _remember_position(self, key: RunKey, position: int) -> None:
         # Later reads by this process must see the end of the run.
         ended = dict(self._ended)
         ended.pop(key, None)
@@ -313,7 +313,7 @@ class Shipper:
 
     def _try_shipment(self, shipment: Shipment) -> bool:
         try:
-            if self._ship(shipment):
+            if self._send_shipment(shipment):
                 shipment.failures = 0
                 self._note_success()
         except Purged as error:
@@ -338,8 +338,8 @@ class Shipper:
             return False
         return True
 
-    def _ship(self, shipment: Shipment) -> bool:
-        remote, asked = self._opened(), False
+    def _send_shipment(self, shipment: Shipment) -> bool:
+        remote, asked = self._open_remote(), False
         if not shipment.placed:
             if isinstance(remote, KeepsByName):
                 remote.meet(shipment.key, shipment.folder)
@@ -389,7 +389,7 @@ class Shipper:
             self._wait_s = min(MAX_WAIT_S, max(MIN_WAIT_S, sent.wait_s))
         return True
 
-    def _opened(self) -> Remote:
+    def _open_remote(self) -> Remote:
         if self._remote is None:
             with fork.held_off():  # modules are imported
                 import seamark.journal.walk  # noqa: F401 - a tail needs it

@@ -28,7 +28,7 @@ from seamark.remote.protocol import (
     Unreachable,
 )
 
-__all__ = ["Client", "Seen"]
+__all__ = ["Client", "RemoteAttribute"]
 
 _ANSWER_S: Final = 60.0
 _MAX_PAGE_POINTS: Final = 1000
@@ -43,7 +43,7 @@ _MAX_PART_BYTES: Final = 64 << 20
 """Maximum size of a part, which the training process holds in memory; bytes."""
 
 
-class Seen(NamedTuple):
+class RemoteAttribute(NamedTuple):
     """Attribute on the server; `kind` is the protocol's type, such as ``"floatSeries"``."""
 
     kind: str
@@ -137,7 +137,7 @@ class Client:
         """Return the answer to a request about a run; raise `Purged` if it no longer exists."""
         return self._request(verb, Purged, experimentId=container, **given)
 
-    def attributes(self, container: str) -> dict[str, Seen]:
+    def attributes(self, container: str) -> dict[str, RemoteAttribute]:
         """Return the attributes of a run, by path."""
         reply = self.ask("getExperimentAttributes", container)["attributes"]
         return {one["name"]: _parse_attribute(one) for one in reply}
@@ -227,10 +227,10 @@ def _printable(text: object) -> str:
     return "".join(each if each.isprintable() else " " for each in str(text))[:300]
 
 
-def _parse_attribute(attribute: dict[str, Any]) -> Seen:
+def _parse_attribute(attribute: dict[str, Any]) -> RemoteAttribute:
     kind = attribute["type"]
     properties = attribute.get(f"{kind}Properties") or {}
-    return Seen(kind, properties.get("lastStep"), properties.get("value"))
+    return RemoteAttribute(kind, properties.get("lastStep"), properties.get("value"))
 
 
 def _error_texts(reply: Any) -> list[str]:

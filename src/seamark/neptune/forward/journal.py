@@ -31,9 +31,9 @@ from seamark.store.fold.payloads import Names, atom_of, legible, record_points
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.reader import Block, RawFrame
-    from seamark.neptune.forward.client import Seen
+    from seamark.neptune.forward.client import RemoteAttribute
 
-__all__ = ["START", "Item", "Journal", "Shared", "assigned"]
+__all__ = ["START", "Item", "Journal", "SharedState", "assigned"]
 
 
 Place = tuple[int, int]
@@ -131,7 +131,7 @@ def assigned(path: str, kind: str, value: Any) -> dict[str, Any]:
     return {"path": path, f"assign{kind.capitalize()}": {name: value}}
 
 
-class Shared:
+class SharedState:
     """State of a run on the server, shared by its journals.
 
     On the server, a path holds one type, and no paths may be below it. `kinds` has the types;
@@ -145,7 +145,7 @@ class Shared:
         self.newest: dict[str, int] = {}
         self.see({})
 
-    def see(self, seen: Mapping[str, Seen]) -> None:
+    def see(self, seen: Mapping[str, RemoteAttribute]) -> None:
         """Set the attributes of all paths from those on the server."""
         self.kinds: dict[str, str] = {}
         self._spaces = Counter[str]()
@@ -199,7 +199,7 @@ class Journal:
     """
 
     def __init__(
-        self, folder: RunFolder, name: str, seen: Mapping[str, Seen], shared: Shared
+        self, folder: RunFolder, name: str, seen: Mapping[str, RemoteAttribute], shared: SharedState
     ) -> None:
         self.name, self.path = name, folder.journal_dir / name
         self._folder, self._shared, self._names = folder, shared, Names()

@@ -30,7 +30,7 @@ from seamark.errors import FileMissingError
 from seamark.journal.folder import cache_folder
 from seamark.journal.headers import headers
 from seamark.journal.writer import JournalWriter
-from seamark.neptune.forward.journal import START, Item, Journal, Shared, assigned
+from seamark.neptune.forward.journal import START, Item, Journal, SharedState, assigned
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.reading.facts import FORWARD
@@ -38,7 +38,7 @@ from seamark.remote.protocol import Busy, Missing, Purged, Refused, Unreachable
 
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
-    from seamark.neptune.forward.client import Client, Seen
+    from seamark.neptune.forward.client import Client, RemoteAttribute
 
 __all__ = ["ForwardedRun", "Locks"]
 
@@ -118,7 +118,7 @@ class ForwardedRun:
         self._lock = threading.Lock()
         self._is_open = False
         self._id = self._refusal = ""
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, RemoteAttribute] = {}
         self._journals: dict[str, Journal] = {}
         self._noted: Counter[str] = Counter()
         self._pinged = 0.0
@@ -148,7 +148,7 @@ class ForwardedRun:
         if path not in self._seen or self._seen[path].value != mark:
             msg = "the last request is not visible on the server yet"
             raise Unreachable(msg)
-        shared, names = Shared(), [file.path.name for file in self.folder.journals()]
+        shared, names = SharedState(), [file.path.name for file in self.folder.journals()]
         self._journals = {name: Journal(self.folder, name, self._seen, shared) for name in names}
         shared.see(self._seen)
         self._noted = noted

@@ -33,8 +33,8 @@ from seamark.neptune.management.roles import MemberRole, ProjectVisibility, Work
 from seamark.paths import check_project
 
 if TYPE_CHECKING:
-    from seamark.neptune.management.folder import Folder
-    from seamark.neptune.management.served import Served
+    from seamark.neptune.management.folder import FolderBackend
+    from seamark.neptune.management.served import ServerBackend
 
 __all__ = [
     "MemberRole",
@@ -382,10 +382,10 @@ def clear_trash(
 
 
 @contextlib.contextmanager
-def _open_target(api_token: str | None) -> Iterator[Served | Folder]:
+def _open_target(api_token: str | None) -> Iterator[ServerBackend | FolderBackend]:
     from seamark.journal.folder import root_dir
-    from seamark.neptune.management.folder import Folder
-    from seamark.neptune.management.served import Served
+    from seamark.neptune.management.folder import FolderBackend
+    from seamark.neptune.management.served import ServerBackend
     from seamark.opening.place import place_to_read
 
     _verify_optional_texts(api_token=api_token)
@@ -393,7 +393,11 @@ def _open_target(api_token: str | None) -> Iterator[Served | Folder]:
         api_token = os.environ.get("NEPTUNE_API_TOKEN") or None
     address, token = _parse_token(api_token)
     place = address or place_to_read(None, None)
-    opened = Served(place, token) if isinstance(place, str) else Folder(place or root_dir(None))
+    opened = (
+        ServerBackend(place, token)
+        if isinstance(place, str)
+        else FolderBackend(place or root_dir(None))
+    )
     with contextlib.closing(opened):
         yield opened
 
@@ -414,8 +418,8 @@ def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
     return address, token
 
 
-def _project_path(place: Served | Folder, name: str, workspace: str | None) -> str:
-    from seamark.neptune.management.folder import Folder
+def _project_path(place: ServerBackend | FolderBackend, name: str, workspace: str | None) -> str:
+    from seamark.neptune.management.folder import FolderBackend
 
     _verify_texts(project=name)
     _verify_optional_texts(workspace=workspace)
@@ -424,7 +428,7 @@ def _project_path(place: Served | Folder, name: str, workspace: str | None) -> s
         msg = f"project {name!r:.200} is not in workspace {workspace!r:.200}"
         raise ConflictingWorkspaceName(msg)
     path = f"{workspace}/{name}" if workspace and not own else name
-    if "/" not in path and not isinstance(place, Folder):
+    if "/" not in path and not isinstance(place, FolderBackend):
         msg = f"project {name!r:.200}: expected 'workspace/project', or also workspace='...'"
         raise MissingWorkspaceName(msg)
     try:

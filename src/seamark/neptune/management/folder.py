@@ -19,7 +19,7 @@ from seamark.values import encode_atom
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
 
-__all__ = ["Folder"]
+__all__ = ["FolderBackend"]
 
 _SUFFIXES = {
     "run": "",
@@ -31,7 +31,7 @@ _SUFFIXES = {
 log = logging.getLogger("seamark")
 
 
-class Folder:
+class FolderBackend:
     """Management of the runs of one root folder."""
 
     def __init__(self, root: Path) -> None:

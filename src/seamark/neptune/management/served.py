@@ -27,7 +27,7 @@ from seamark.neptune.management.roles import MemberRole
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 
-__all__ = ["Served"]
+__all__ = ["ServerBackend"]
 
 _API: Final = "/api/"
 """Address of the API of Neptune's client."""
@@ -56,7 +56,7 @@ _NO_WORKSPACE: Final[ErrorsByStatus] = {404: WorkspaceNotFound}
 log = logging.getLogger("seamark")
 
 
-class Served:
+class ServerBackend:
     """Management of projects on a server."""
 
     def __init__(self, uri: str, token: str | None) -> None:
@@ -209,14 +209,14 @@ class Served:
 
     def trash(self, project: str, ids: Sequence[str]) -> None:
         """Move objects to the trash."""
-        done = self._each("leaderboard/v1/trash", project, ids)
+        done = self._send_ids("leaderboard/v1/trash", project, ids)
         log.info("seamark: moved %d of %d objects to the trash of %s", done, len(ids), project)
 
     def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
         """Permanently delete objects in the trash."""
-        self._each("leaderboard/v1/delete", project, ids)
+        self._send_ids("leaderboard/v1/delete", project, ids)
 
-    def _each(self, path: str, project: str, ids: Sequence[str]) -> int:
+    def _send_ids(self, path: str, project: str, ids: Sequence[str]) -> int:
         done = 0
         for start in range(0, len(ids), _MAX_IDS):
             some = [f"{project}/{one}" for one in ids[start : start + _MAX_IDS]]

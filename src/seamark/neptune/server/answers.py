@@ -37,12 +37,12 @@ __all__ = [
     "Invitations",
     "NewProject",
     "Routes",
-    "Wanted",
+    "TableRequest",
     "answer",
     "asker",
     "document",
     "identify",
-    "short",
+    "shorten",
 ]
 
 
@@ -125,7 +125,7 @@ class _Path(BaseModel):
     path: Word
 
 
-class Wanted(BaseModel):
+class TableRequest(BaseModel):
     """Query in the client's language, and columns of a table; None for all columns."""
 
     query: _Query | None = None
@@ -402,7 +402,7 @@ class _Route(APIRoute):
             except ClientDisconnect:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the client gets one form
-                return refused(error)
+                return error_response(error)
 
         return handle
 
@@ -436,7 +436,7 @@ def answer(value: Any = None) -> Response:
     return Response(body, media_type="application/json")
 
 
-def refused(error: Exception) -> Response:
+def error_response(error: Exception) -> Response:
     """Return an error response in the client's format.
 
     The client retries for a minute after a 500. These errors are permanent, so the status is 400.
@@ -452,10 +452,10 @@ def refused(error: Exception) -> Response:
         status, error_type = 404, "EXPERIMENT_NOT_FOUND"
     error_type = refusal.more.get("errorType") or error_type
     body = {
-        **{name: short(more) for name, more in refusal.more.items()},
+        **{name: shorten(more) for name, more in refusal.more.items()},
         "code": status,
         "errorType": error_type or refusal.error.upper().replace("-", "_"),
-        "title": short(str(refusal.detail)),
+        "title": shorten(str(refusal.detail)),
     }
     headers = dict(refusal.headers or {})
     if status == 403:  # noqa: PLR2004 - the client drops the text of these, and logs the header
@@ -463,7 +463,7 @@ def refused(error: Exception) -> Response:
     return JSONResponse(body, status, headers)
 
 
-def short(value: Any) -> Any:
+def shorten(value: Any) -> Any:
     """Return a shortened error message: it may contain arguments of any length."""
     if not isinstance(value, str):
         return value

@@ -28,15 +28,15 @@ from seamark.neptune.server.projects import (
     find_run,
     key_of,
     last_number,
-    named,
     new_model,
     new_version,
     next_id,
+    parse_container_id,
     shown_id,
     split_project,
     wait_in,
 )
-from seamark.neptune.server.reading import Read, system_attributes
+from seamark.neptune.server.reading import ContainerReader, system_attributes
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import asker, expect, expect_somebody, received, server_of
@@ -80,7 +80,7 @@ def find_container(request: Request, identifier: str, role: Role) -> Container:
     of it. The request is refused with 404 if the container does not exist or may not be seen, and
     with 403 if the role is insufficient.
     """
-    found = named(identifier)
+    found = parse_container_id(identifier)
     if found is None:
         project, _, sys_id = identifier.rpartition("/")
         found = Container(project, sys_id)
@@ -124,7 +124,7 @@ def _find_by_sys_id(server: Server, asked: Container, identifier: str) -> Contai
 
 def project_of(request: Request, identifier: str, role: Role) -> str:
     """Return the project with an id or a name; the requester needs a role in it."""
-    found = named(identifier)
+    found = parse_container_id(identifier)
     project = found.home if found is not None else identifier
     expect(request, project, role)
     return project
@@ -136,9 +136,9 @@ def log_of(request: Request, container: Container) -> Log:
     return found
 
 
-def read_of(request: Request, identifier: str) -> Read:
+def read_of(request: Request, identifier: str) -> ContainerReader:
     """Return the reader of the container with an id; the requester must be allowed to read it."""
-    return Read(server_of(request), find_container(request, identifier, Role.VIEWER))
+    return ContainerReader(server_of(request), find_container(request, identifier, Role.VIEWER))
 
 
 # ---------------------------------------------------------------------- projects
@@ -313,7 +313,7 @@ def _describe(server: Server, container: Container, sys_id: str = "") -> dict[st
     if container.is_project:
         sys_id = key_of(server, container.project)
     elif not sys_id:
-        sys_id, trashed, _, _ = Read(server, container).row
+        sys_id, trashed, _, _ = ContainerReader(server, container).row
         if container.kind != "run":
             sys_id = shown_id(server, container)
     return {

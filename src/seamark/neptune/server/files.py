@@ -22,7 +22,7 @@ from seamark.interchange.operations import RefusedError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import RunId, find_container, log_of, read_of
-from seamark.neptune.server.operations import Requested, keep_content
+from seamark.neptune.server.operations import BatchOperations, keep_content
 from seamark.neptune.server.projects import container_id
 from seamark.neptune.server.reading import as_time
 from seamark.neptune.server.series import At, begin_upload, find_upload, missing
@@ -35,7 +35,7 @@ from seamark.server.guard import expect_somebody, received, server_of
 if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
     from seamark.neptune.server.projects import Container
-    from seamark.neptune.server.reading import Read
+    from seamark.neptune.server.reading import ContainerReader
     from seamark.server.blobs.blobs import Blob
     from seamark.server.state import Server
 
@@ -90,12 +90,12 @@ async def _receive(
 
 
 def _change(
-    request: Request, container: Container, path: str, change: Callable[[Requested], None]
+    request: Request, container: Container, path: str, change: Callable[[BatchOperations], None]
 ) -> None:
     check_writable(path)
 
     def fill(batch: Batch) -> None:
-        change(Requested(server_of(request), container, batch))
+        change(BatchOperations(server_of(request), container, batch))
 
     log_of(request, container).write(fill)
 
@@ -227,7 +227,7 @@ async def put_tar(
 
     def work(container: Container, body: bytes) -> None:
         server, members = server_of(request), {}
-        for name, data in _unpacked(body):
+        for name, data in _unpack(body):
             digest = keep_content(server, container, data)
             members[name] = _member_record(server, name, len(data), digest)
         again = reset.lower() == "true"
@@ -236,7 +236,7 @@ async def put_tar(
     return await _receive(request, identifier, path, work)
 
 
-def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
+def _unpack(body: bytes) -> Iterator[tuple[str, bytes]]:
     if not body:
         return
     unpacking = zlib.decompressobj(31)
@@ -265,17 +265,17 @@ def get_file(request: Request, identifier: RunId, path: At) -> Response:
     blob = None if found is None or found.family != "file" else _blob(read, found.value)
     if found is None or blob is None:
         raise missing(path)
-    return _sent(blob.read(), download_name(found.value, path), blob.size)
+    return _file_response(blob.read(), download_name(found.value, path), blob.size)
 
 
-def _blob(read: Read, file: Any) -> Blob | None:
+def _blob(read: ContainerReader, file: Any) -> Blob | None:
     digest = (file or {}).get("sha256")
     if not digest or file.get("dir"):
         return None
     return read.server.blobs.find(read.container.project, digest)
 
 
-def _sent(
+def _file_response(
     parts: Iterator[bytes], name: str, size: int | None, kind: str = "application/octet-stream"
 ) -> Response:
     plain = re.sub(r"[^A-Za-z0-9._ +-]", "_", name)
@@ -300,10 +300,10 @@ def get_image(
         raise missing(path)
     ext = str(points[index].file.get("ext") or "")
     kind = f"image/{ext}" if ext in _IMAGE_EXTENSIONS else "application/octet-stream"
-    return _sent(blob.read(), f"{index}.{ext}", blob.size, kind)
+    return _file_response(blob.read(), f"{index}.{ext}", blob.size, kind)
 
 
-def _members(read: Read, path: str) -> dict[str, Any]:
+def _members(read: ContainerReader, path: str) -> dict[str, Any]:
     found = read.attribute(path)
     if found is None or found.family != "file_set":
         raise missing(path)
@@ -367,7 +367,7 @@ def get_zip(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Re
     read = read_of(request, identifier)
     members = _members(read, path)
     name = path.rpartition("/")[2] + ".zip"
-    return _sent(_zipped(read, members), name, None, "application/zip")
+    return _file_response(_zip(read, members), name, None, "application/zip")
 
 
 class _Sink(io.RawIOBase):
@@ -387,7 +387,7 @@ class _Sink(io.RawIOBase):
         return found
 
 
-def _zipped(read: Read, members: Mapping[str, Any]) -> Iterator[bytes]:
+def _zip(read: ContainerReader, members: Mapping[str, Any]) -> Iterator[bytes]:
     sink = _Sink()
     folders = {"/"}
     for name in members:

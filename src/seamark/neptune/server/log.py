@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seamark.journal.reader import Frame
     from seamark.server.state import Server
 
-__all__ = ["Batch", "Log", "Logs", "Opened"]
+__all__ = ["Batch", "Log", "Logs", "RunState"]
 
 _MAX_FRAME_POINTS: Final = 100_000
 _MAX_TRIES: Final = 20
@@ -59,7 +59,7 @@ _COLUMN: Final = struct.Struct("<II")
 
 
 @dataclass
-class Opened:
+class RunState:
     """Remembered state of a run, for writing to it.
 
     Attributes:
@@ -87,7 +87,7 @@ class Opened:
 class Batch(Frames, State):
     """Frames of a request, and the state of the run after they are stored."""
 
-    def __init__(self, opened: Opened, now_ns: int) -> None:
+    def __init__(self, opened: RunState, now_ns: int) -> None:
         State.__init__(self)
         Frames.__init__(self, opened.uid, opened.last_t, opened.floor, now_ns)
         self._opened = opened
@@ -175,7 +175,7 @@ class Log:
     def __init__(self, server: Server, container: Container) -> None:
         self._server, self.container = server, container
         self._lock = threading.Lock()
-        self._opened: Opened | None = None
+        self._opened: RunState | None = None
 
     @property
     def remembered(self) -> int:
@@ -188,7 +188,7 @@ class Log:
             if self._server.intake.known(*self.container)[0]:
                 return False
             uid, writer = own_journal(self._server.instance, *self.container, 0, NEPTUNE)
-            opened = Opened(uid=uid, writer=writer)
+            opened = RunState(uid=uid, writer=writer)
             batch = Batch(opened, self._server.now_ns())
             batch.begin(self._header(opened, header, owner=True))
             fill(batch)
@@ -240,7 +240,7 @@ class Log:
                     self._opened = opened
                 return
 
-    def _is_current(self, opened: Opened) -> bool:
+    def _is_current(self, opened: RunState) -> bool:
         # Another process may have written since.
         return self._server.intake.known(*self.container)[1] == opened.position
 
@@ -251,7 +251,7 @@ class Log:
             return
         self.write(Batch.beat)
 
-    def _store(self, opened: Opened, batch: Batch) -> bool:
+    def _store(self, opened: RunState, batch: Batch) -> bool:
         data, name = batch.data, journal_name(opened.writer, opened.uid)
         kept = self._server.intake.take(*self.container, name, opened.size, data)
         is_alone = kept.position == opened.position + len(data)
@@ -260,14 +260,14 @@ class Log:
 
     # ------------------------------------------------------------------ opening
 
-    def _open(self) -> Opened:
+    def _open(self) -> RunState:
         server, container = self._server, self.container
         journals, position = server.intake.known(*container)
         if not journals and not container.is_project:
             raise ContainerNotFound(container_id(container))
         limit = server.now_ns() + AHEAD_NS
         at = next_journal(server.kept, server.instance, container, journals, limit, NEPTUNE)
-        opened = Opened(uid=at.uid, writer=at.writer, size=at.size, position=position)
+        opened = RunState(uid=at.uid, writer=at.writer, size=at.size, position=position)
         if at.last is not None:
             opened.last_t, opened.request = at.last.t, _request_of(at.last)
         if not journals:
@@ -287,7 +287,7 @@ class Log:
                 opened.steps[each.path] = float(step)
         return opened
 
-    def _header(self, opened: Opened, facts: Mapping[str, Any], *, owner: bool) -> dict[str, Any]:
+    def _header(self, opened: RunState, facts: Mapping[str, Any], *, owner: bool) -> dict[str, Any]:
         header = header_of(*self.container, opened.writer, opened.floor, NEPTUNE, owner=owner)
         kind = self.container.kind
         return header | ({"kind": kind} if kind in _KINDS_IN_HEADER else {}) | dict(facts)

@@ -20,7 +20,7 @@ from seamark.neptune.server.answers import (
     NewProject,
     Routes,
     answer,
-    short,
+    shorten,
 )
 from seamark.neptune.server.containers import (
     Text,
@@ -42,7 +42,7 @@ from seamark.neptune.server.projects import (
     versions_of,
     wait_in,
 )
-from seamark.neptune.server.reading import Read
+from seamark.neptune.server.reading import ContainerReader
 from seamark.paths import check_project
 from seamark.server.access import Identity, Role
 from seamark.server.accounts.accounts import NoSuch
@@ -328,7 +328,7 @@ def _invalid(code: str, reason: str) -> Response:
 
 
 def _refusal(status_code: int, error_type: str, title: str, **more: Any) -> Response:
-    more = {name: short(value) for name, value in more.items()}
+    more = {name: shorten(value) for name, value in more.items()}
     found = answer({"code": status_code, "errorType": error_type, "title": title, **more})
     found.status_code = status_code
     return found
@@ -374,7 +374,7 @@ def delete_runs(
     _existing_project(request, projectIdentifier)
 
     def delete_one(container: Container) -> None:
-        if not Read(server_of(request), container).row[1]:
+        if not ContainerReader(server_of(request), container).row[1]:
             raise Refusal(409, "not-trashed", "it is not in the trash")
         _purge(request, container)
 

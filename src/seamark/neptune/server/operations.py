@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seamark.neptune.server.projects import Container
     from seamark.server.state import Server
 
-__all__ = ["PART_BYTES", "Changes", "Requested", "keep_content"]
+__all__ = ["PART_BYTES", "BatchOperations", "Changes", "keep_content"]
 
 
 PART_BYTES: Final = 8 << 20
@@ -40,7 +40,7 @@ def keep_content(server: Server, container: Container, data: bytes) -> str:
     return digest
 
 
-class Requested(Operations):
+class BatchOperations(Operations):
     """Translator of operations into a batch for the journal of a run."""
 
     def __init__(self, server: Server, container: Container, batch: Batch) -> None:
@@ -48,9 +48,9 @@ class Requested(Operations):
         self._server, self._container = server, container
 
     def _members(self, path: str) -> Collection[str]:
-        from seamark.neptune.server.reading import Read
+        from seamark.neptune.server.reading import ContainerReader
 
-        found = Read(self._server, self._container).attribute(path)
+        found = ContainerReader(self._server, self._container).attribute(path)
         return list(found.value) if found is not None and found.family == "file_set" else []
 
     def _tracked(self, digest: str) -> Mapping[str, Any]:
@@ -80,7 +80,7 @@ class Changes:
 
     def fill(self, batch: Batch) -> None:
         """Add the operations to a batch; add failures to `errors`."""
-        to = Requested(self._server, self._container, batch)
+        to = BatchOperations(self._server, self._container, batch)
         self.errors, wrong = [], 0
         for each in self._operations:
             path = each.get("path") if isinstance(each, dict) else None
@@ -96,7 +96,7 @@ class Changes:
         if self._request and to.has_logged:
             batch.beat(self._request)
 
-    def _add(self, to: Requested, batch: Batch, path: Any, each: Any) -> None:
+    def _add(self, to: BatchOperations, batch: Batch, path: Any, each: Any) -> None:
         if not isinstance(each, dict):
             msg = "expected an object"
             raise RefusedError(msg)

@@ -43,10 +43,10 @@ __all__ = [
     "key_of_project",
     "last_number",
     "models_of",
-    "named",
     "new_model",
     "new_version",
     "next_id",
+    "parse_container_id",
     "place_of_models",
     "replace_ids",
     "shown_id",
@@ -95,7 +95,7 @@ def container_id(container: Container) -> str:
     return base64.b32encode(text).decode().rstrip("=").lower()
 
 
-def named(identifier: str) -> Container | None:
+def parse_container_id(identifier: str) -> Container | None:
     """Return the container of an id made by `container_id`; None for other texts."""
     padded = identifier.upper() + "=" * (-len(identifier) % 8)
     try:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PLACE",
-    "Read",
+    "ContainerReader",
     "as_time",
     "files_of",
     "hash_of",
@@ -46,7 +46,7 @@ _DIGEST_CHARS: Final = 64
 
 def files_of(server: Server, log: Container, given: str) -> list[dict[str, Any]] | None:
     """Return the file metadata of an artifact; None for an unknown artifact."""
-    found = Read(server, log).attribute(PLACE)
+    found = ContainerReader(server, log).attribute(PLACE)
     if found is None or found.family != "file_set" or given not in found.value:
         return None
     blob = server.blobs.find(log.project, found.value[given]["sha256"])
@@ -83,18 +83,20 @@ def hash_of(files: Iterable[Mapping[str, Any]], *, metadata: bool = False) -> st
     """
     found = hashlib.sha256()
     for file in sorted(files, key=lambda one: one["filePath"]):
-        found.update(b"#" + _counted(file["filePath"]) + b"#" + file["fileHash"].encode() + b"#")
+        found.update(
+            b"#" + _with_length(file["filePath"]) + b"#" + file["fileHash"].encode() + b"#"
+        )
         if file["size"] is not None:
             found.update(_SIZE.pack(file["size"]))
-        found.update(b"#" + _counted(file["type"]))
+        found.update(b"#" + _with_length(file["type"]))
         if metadata:
             found.update(b"#")
             for pair in file["metadata"]:
-                found.update(b"|" + _counted(pair["key"]) + b"|" + _counted(pair["value"]))
+                found.update(b"|" + _with_length(pair["key"]) + b"|" + _with_length(pair["value"]))
     return found.hexdigest()
 
 
-def _counted(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     return _LENGTH.pack(len(text)) + text.encode()
 
 
@@ -114,7 +116,7 @@ _ROW: Final = sa.select(_run.sys_id, _run.trashed, _run.beat, _run.state).where(
 )
 
 
-class Read:
+class ContainerReader:
     """Reader of a run or project; with `wait`, it first waits for acknowledged data."""
 
     def __init__(self, server: Server, container: Container, *, wait: bool = True) -> None:
@@ -152,7 +154,7 @@ class Read:
             for each in found.values()
             if not each.path.startswith("sys/") and (one := shown(each, self.text)) is not None
         ]
-        entries += self._facts(found)
+        entries += self._sys_attributes(found)
         return entries if wanted is None else [one for one in entries if one["name"] in set(wanted)]
 
     def attribute(self, path: str) -> Attribute | None:
@@ -166,7 +168,7 @@ class Read:
         """Return the attribute at a path in the client's format, or None."""
         if path.startswith("sys/"):
             found = {each.path: each for each in self._all("sys")}
-            return next((one for one in self._facts(found) if one["name"] == path), None)
+            return next((one for one in self._sys_attributes(found) if one["name"] == path), None)
         found_one = self.attribute(path)
         return None if found_one is None else shown(found_one, self.text)
 
@@ -184,7 +186,7 @@ class Read:
             return []
         return found
 
-    def _facts(self, found: Mapping[str, Attribute]) -> list[dict[str, Any]]:
+    def _sys_attributes(self, found: Mapping[str, Attribute]) -> list[dict[str, Any]]:
         from seamark.neptune.server.projects import shown_id
 
         values = {path: each.value for path, each in found.items()}
@@ -193,7 +195,7 @@ class Read:
         if container.kind != "run":
             sys_id = shown_id(self.server, container, values.get("sys/version"))
         name = container.project.rpartition("/")[2] if container.is_project else ""
-        created = values.get("sys/creation_time") or _moment(0)
+        created = values.get("sys/creation_time") or _as_datetime(0)
         running = float(values.get("sys/running_time") or 0.0)
         facts: dict[str, tuple[str, Any]] = {
             "creation_time": ("datetime", created),
@@ -201,7 +203,7 @@ class Read:
             "modification_time": ("datetime", values.get("sys/modification_time") or created),
             "monitoring_time": ("int", round(running)),
             "name": ("string", values.get("sys/name") or name or sys_id or container.run),
-            "ping_time": ("datetime", _moment(beat) if beat else created),
+            "ping_time": ("datetime", _as_datetime(beat) if beat else created),
             "running_time": ("float", running),
             "size": ("float", float(self.position)),
             "state": ("experimentState", "running" if state == "running" else "idle"),
@@ -244,12 +246,12 @@ def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dic
     show = _CONVERTERS.get(attribute.family)
     if show is not None:
         kind, more = show(attribute.value)
-        return _named(attribute.path, kind, more)
+        return _properties(attribute.path, kind, more)
     if attribute.family != "atom":
         return None
     kind, value = attribute.type, attribute.value
     if kind == "json" and attribute.path == _GIT and isinstance(value, dict):
-        return _named(attribute.path, "gitRef", value)
+        return _properties(attribute.path, "gitRef", value)
     if kind == "text":
         return _as_attribute(attribute.path, "string", text(value))
     if kind in ("null", "json"):
@@ -269,13 +271,13 @@ def _json(value: Any) -> str:
 
 def _as_attribute(path: str, kind: str, value: Any) -> dict[str, Any]:
     if kind == "stringSet":
-        return _named(path, kind, {"values": sorted(value)})
+        return _properties(path, kind, {"values": sorted(value)})
     if kind == "datetime" and isinstance(value, datetime):
         value = as_time(value)
-    return _named(path, kind, {"value": value})
+    return _properties(path, kind, {"value": value})
 
 
-def _named(path: str, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
+def _properties(path: str, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
     properties = {"attributeName": path, "attributeType": kind, **more}
     return {"name": path, "type": kind, f"{kind}Properties": properties}
 
@@ -330,5 +332,5 @@ def as_time(moment: datetime) -> str:
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
-def _moment(ns: int) -> datetime:
+def _as_datetime(ns: int) -> datetime:
     return datetime.fromtimestamp(ns / 1e9, timezone.utc)

@@ -15,7 +15,7 @@ from fastapi import Query, Request, Response
 from seamark.errors import ArgumentError
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import RunId, read_of
-from seamark.neptune.server.reading import Read, number, shown_step
+from seamark.neptune.server.reading import ContainerReader, number, shown_step
 from seamark.server.failures import Refusal
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ for _name, _kinds in _KINDS.items():
     _add_single_route(_name, _kinds)
 
 
-def _count_points(read: Read, path: str, family: str) -> int:
+def _count_points(read: ContainerReader, path: str, family: str) -> int:
     found = read.attribute(path)
     if found is None or found.family != family:
         raise missing(path)

@@ -13,7 +13,7 @@ from fastapi import Query, Request, Response
 from seamark.errors import QueryError, RunNotFoundError
 from seamark.neptune.server.answers import (
     Routes,
-    Wanted,
+    TableRequest,
     answer,
 )
 from seamark.neptune.server.containers import Text, project_of
@@ -26,7 +26,7 @@ from seamark.neptune.server.projects import (
     split_project,
     wait_in,
 )
-from seamark.neptune.server.reading import Read, system_attributes
+from seamark.neptune.server.reading import ContainerReader, system_attributes
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
     from seamark.store.query.choosing import Chosen
 
-__all__ = ["translated"]
+__all__ = ["translate_query"]
 
 router: Final = Routes()
 _MAX_PAGE_ROWS: Final = 1000
@@ -91,7 +91,7 @@ _COLUMNS: Final = (
 )
 
 
-def translated(query: str) -> str:
+def translate_query(query: str) -> str:
     """Translate a query of the client to Seamark's similar query language.
 
     The client's states are ``running`` and ``idle``, and its ``=`` tests the members of sets.
@@ -114,7 +114,7 @@ def translated(query: str) -> str:
 def entries(
     request: Request,
     project_id: Annotated[str, Query(alias="projectIdentifier", max_length=8192)],
-    given: Wanted,
+    given: TableRequest,
     kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
 ) -> Response:
     """Return a page of runs, models or versions with the requested columns."""
@@ -198,14 +198,14 @@ def _place(project: str, kind: str) -> tuple[str, Callable[[str], bool]]:
 
 
 def _select_rows(
-    server: Server, project: str, kind: str, given: Wanted, offset: int, limit: int
+    server: Server, project: str, kind: str, given: TableRequest, offset: int, limit: int
 ) -> Chosen:
     sorting = given.sorting
     by = sorting.by.name if sorting is not None and sorting.by is not None else None
     by = by or "sys/creation_time"
     if (by, kind) == ("sys/id", "model_version"):
         by = _NUMBER
-    query = translated((given.query.query if given.query is not None else None) or "")
+    query = translate_query((given.query.query if given.query is not None else None) or "")
     place, is_selected = _place(project, kind)
     try:
         selection = Selection(
@@ -228,7 +228,7 @@ def _select_rows(
 
 def _entry(server: Server, container: Container, wanted: list[str] | None) -> dict[str, Any] | None:
     try:
-        found = Read(server, container, wait=False).attributes(wanted)
+        found = ContainerReader(server, container, wait=False).attributes(wanted)
     except RunNotFoundError:
         return None
     return {"experimentId": container_id(container), "attributes": found}

@@ -15,7 +15,7 @@ from seamark.errors import ArgumentError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import log_of, project_of
-from seamark.neptune.server.operations import Requested, keep_content
+from seamark.neptune.server.operations import BatchOperations, keep_content
 from seamark.neptune.server.projects import Container
 from seamark.neptune.server.reading import PLACE, files_of, hash_of
 from seamark.server.access import Role
@@ -119,6 +119,6 @@ def _store_list(request: Request, log: Container, given: str, files: list[dict[s
     file = {"name": f"{given}.json", "ext": "json", "size": len(data), "sha256": digest}
 
     def fill(batch: Batch) -> None:
-        Requested(server, log, batch).put_members(PLACE, {given: file})
+        BatchOperations(server, log, batch).put_members(PLACE, {given: file})
 
     log_of(request, log).write(fill)

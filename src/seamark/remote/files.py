@@ -1,8 +1,7 @@
 """Transfer of the missing file contents of runs to a remote.
 
-Contents are identified by their digest and sent on a separate thread, after the journals that name
-them, so that a large checkpoint does not delay metrics. Parts that were sent earlier are not sent
-again.
+Contents are sent by their digest on a separate thread, after the journals that name them, so that a
+large checkpoint does not delay metrics. Stored parts are not sent again.
 """
 
 from __future__ import annotations
@@ -83,8 +82,7 @@ class _Transfer:
         there: Digests that need no further attempt: they are stored or can never be.
         seen: Modification time of the folder when all its files were stored, ns; 0 for never.
         looked: Start of the last check that found everything sent, in seconds of `time.monotonic`.
-        finished: Time since which no files are expected, on the same clock; None if files may
-            follow.
+        finished: Time since which no files are expected, same clock; None if files may follow.
         failures: Number of consecutive checks that failed with an error of this disk.
     """
 

@@ -262,8 +262,7 @@ class KeepsJournals(Remote, Protocol):
 class KeepsByName(Remote, Protocol):
     """Remote that stores the records of journals, but not the journals, and files by their names.
 
-    It has the same methods as any other remote; files are sent from the run's folder with the
-    journals.
+    It has the methods of other remotes; files are sent from the run's folder with the journals.
     """
 
     def meet(self, run: RunKey, folder: RunFolder) -> None:

@@ -179,8 +179,7 @@ class Shipment:
     thread; all others are called on the shipper's thread.
 
     Attributes:
-        tails: Journals by writer id. The mapping is replaced, never changed, because waiting
-            threads read it.
+        tails: Journals by writer id; replaced, never changed, because other threads read it.
         placed: Whether the remote has reported the stored size of each journal.
         position: Number of stored bytes of the run that the remote last reported.
         over: Reason why nothing more is sent; None while it is sent.

@@ -155,9 +155,8 @@ class Left:
 class Synced:
     """Result of sending a run to a remote.
 
-    `files` counts contents. `purged` means that the run was purged on the remote, which then
-    accepts no data of it. `problems` has one error message, of one line, for each part that could
-    not be sent.
+    `files` counts contents. A remote accepts no data of a run that was `purged` there. `problems`
+    has error messages, one line each.
     """
 
     folder: RunFolder

@@ -119,8 +119,7 @@ def delete_project(
     """Delete a project without runs from a server; other projects are refused.
 
     Raises:
-        ManagementOperationFailure: If the project has runs or is in a folder; the message says what
-            to do instead.
+        ManagementOperationFailure: If the project has runs or is in a folder.
     """
     with _open_target(api_token) as place:
         place.delete(_project_path(place, project, workspace))
@@ -358,8 +357,7 @@ def delete_objects_from_trash(
 ) -> None:
     """Permanently delete runs, models and versions in the trash; see `trash_objects`.
 
-    Objects that are not in the trash or cannot be deleted cause a warning, and the others are
-    deleted.
+    Objects that cannot be deleted cause a warning, and the others are deleted.
     """
     found = _id_list(ids)
     with _open_target(api_token) as place:

@@ -78,8 +78,7 @@ def record_of(server: Server, container: Container, given: str) -> dict[str, Any
 def hash_of(files: Iterable[Mapping[str, Any]], *, metadata: bool = False) -> str:
     """Compute the hash of an artifact like the client, from its files in order of path.
 
-    Lengths of texts are in characters. With `metadata`, it includes the metadata, as in early
-    clients.
+    Lengths of texts are in characters. Early clients also hash the metadata, as `metadata` does.
     """
     found = hashlib.sha256()
     for file in sorted(files, key=lambda one: one["filePath"]):

@@ -57,8 +57,7 @@ class Address:
         `insecure` allows ``http`` to other machines.
 
         Raises:
-            ArgumentError: If it is neither an ``https`` address nor an ``http`` address of this
-                machine.
+            ArgumentError: If it is neither ``https`` nor an ``http`` address of this machine.
         """
         try:
             parts = urlsplit(uri.strip())
@@ -130,8 +129,7 @@ def credentials_file() -> Path:
 def token_of(address: str) -> str | None:
     """Return the token for a server; None if there is none. Never raises.
 
-    ``SEAMARK_API_TOKEN`` takes precedence over the token stored for this exact address, in the form
-    of ``str(Address)``.
+    ``SEAMARK_API_TOKEN`` takes precedence over the token stored for this ``str(Address)``.
     """
     if given := os.environ.get("SEAMARK_API_TOKEN", "").strip():
         return given

@@ -1,7 +1,7 @@
 """Background work of a journal writer, and the thread that does it.
 
-At intervals data is forced to disk, waiting records are written, a heartbeat shows that the process
-lives, a long journal is continued in a new file, and a file that somebody removed is written again.
+At intervals, the thread forces data to disk, writes waiting records, writes a heartbeat as a sign
+of life, continues a long journal in a new file, and restores a journal file that was removed.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class SyncThread(threading.Thread):
         self._done = threading.Event()
 
     def start_if_possible(self) -> None:
-        """Start, unless the interpreter shuts down: the writer then syncs for itself at its end."""
+        """Start unless the interpreter shuts down; the writer then syncs by itself at its end."""
         try:
             self.start()
         except RuntimeError:
             self._done.set()
 
     def run(self) -> None:
-        """Keep the journal until `end` is called, then once more."""
+        """Maintain the journal until `end` is called, then once more."""
         beat_at = time.monotonic() + self._heartbeat_s
         self._keep()
         while not self._done.wait(self._sync_s):
@@ -50,11 +50,11 @@ class SyncThread(threading.Thread):
         self._keep()
 
     def end(self) -> None:
-        """Signal the thread to do its last round now, without waiting for it."""
+        """Signal the thread to run its last round now, without waiting for it."""
         self._done.set()
 
     def finish(self, timeout_s: float) -> bool:
-        """Do the last round, here if not started; return whether it ended within ``timeout_s``."""
+        """Run the last round, here if not started; return whether it ended within ``timeout_s``."""
         self._done.set()
         if self.ident is None:
             self._keep()
@@ -64,10 +64,10 @@ class SyncThread(threading.Thread):
 
 
 class Upkeep:
-    """Keeps the journals of one writer; ``thread`` does it, None while there is nothing to do.
+    """Maintenance of the journals of one writer, by ``thread``; None while it is not needed.
 
-    ``every_s`` are intervals of ``fdatasync`` and of heartbeats, in seconds; ``limit`` returns the
-    size in bytes at which a journal is continued in a new one.
+    ``every_s`` contains the intervals of ``fdatasync`` and of heartbeats, in seconds. ``limit``
+    returns the size in bytes at which a journal is continued in a new one.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Upkeep:
         self.begin_child()
 
     def begin_child(self) -> None:
-        """Reset the thread and its lock after a fork: the parent's thread does not exist here."""
+        """Reset the thread and its lock after a fork; the parent's thread does not exist here."""
         self._round = threading.Lock()
         self.thread: SyncThread | None = None
 
     # ---------------------------------------------------------------- the thread
 
     def wake(self) -> None:
-        """Start the background thread unless there is one; the writer holds its lock."""
+        """Start the background thread unless it exists; the writer holds its lock."""
         if self.thread is None:
             self.thread = SyncThread(self.keep, *self.every_s)
             self.thread.start_if_possible()
@@ -106,7 +106,7 @@ class Upkeep:
         return thread
 
     def finish(self, thread: SyncThread | None, timeout_s: float) -> bool:
-        """Wait for the last round of a thread that ends; return whether it is done."""
+        """Wait for the last round of an ending thread; return whether it is done."""
         done = thread is None or thread.finish(timeout_s)
         if not done:
             self._losses.warn(
@@ -119,8 +119,8 @@ class Upkeep:
     # ---------------------------------------------------------------- a round
 
     def keep(self, *, heartbeat: bool = False) -> None:
-        """Do the work that is due; never raises."""
-        with self._round, quietly(self._failed):  # no two rounds sync, or exchange, one file
+        """Do all due work; never raises."""
+        with self._round, quietly(self._failed):  # two rounds must not sync or replace one file
             self._keep(heartbeat=heartbeat)
 
     def _failed(self, error: Exception) -> None:
@@ -158,14 +158,14 @@ class Upkeep:
         except OSError as error:
             with self._guard.lock:
                 if segment.fd < 0:
-                    return  # closed in the meantime
+                    return  # closed meanwhile
                 if self._stream.segment is segment:
                     self._stream.abandon()
             why = f"could not be forced to disk: {error.strerror}"
             self._losses.drop("sync", 1, f"{segment.path} {why}")
 
     def _bring_back(self, segment: Segment) -> None:
-        # not if the run was purged
+        # a purged run is not restored
         if segment.is_linked():
             return
         with self._guard.lock:
@@ -180,7 +180,7 @@ class Upkeep:
             try:
                 segment.bring_back()
             except OSError as error:
-                # Tried again at the next interval; as long as the file is open, nothing is lost.
+                # Tried again at the next interval. Nothing is lost while the file is open.
                 if not self._losses.has_warned("removed"):
                     why = f"was removed and cannot be written again: {error.strerror}"
                     self._losses.drop("removed", 1, f"{segment.path} {why}")

@@ -1,8 +1,9 @@
-"""Contents of an artifact that is not sealed yet, written under their digests at once.
+"""Contents of an unsealed artifact, written directly under their digests.
 
-Only the process that makes a draft looks into it. All of it is forced to disk before it becomes a
-version: of many contents by one call for the file system, as each by itself takes milliseconds.
-What another version of the artifact has already is linked once its bytes were read and are right.
+Only the process that creates a draft accesses it. All contents are forced to disk before the draft
+becomes a version. For many contents, that is one call for the whole file system, because each
+single sync takes milliseconds. A content that another version of the artifact already has is linked
+after its bytes were verified.
 """
 
 from __future__ import annotations
@@ -42,15 +43,14 @@ _READ_BYTES: Final = 1 << 20
 _MAX_CONCURRENT_FILES: Final = 4
 """Maximum number of files read and written at the same time."""
 _FILES_PER_CALL: Final = 16
-"""Maximum number of files per call of the pool: a call costs as much as storing a small file."""
+"""Maximum number of files per call of the pool; a call costs as much as storing a small file."""
 _MAX_SINGLE_SYNCS: Final = 64
-"""Up to this many contents are synced one by one, so that data of other processes need not be
-written."""
+"""Maximum number of contents synced one by one; syncing the file system writes other data too."""
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class DraftBlobs:
-    """Stores the contents of a draft."""
+    """Store of the contents of a draft."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -58,22 +58,23 @@ class DraftBlobs:
         self._at = f"{folder.blobs_dir}/"
         self._written: list[str] = []
         self._failed = False
-        self._own = -1  # descriptor of its folder while files are stored
+        self._own = -1  # descriptor of the blob folder while files are stored
 
     def store(
         self, paths: Iterable[str], progress: Callable[[int], object]
     ) -> list[tuple[str, int]]:
         """Store copies of regular files; return SHA-256 and size in bytes of each.
 
-        `sync` forces them to disk. Raises FileMissingError if one is no regular file, or was
-        changed while it was read.
+        `sync` forces them to disk. Raises FileMissingError if one is not a regular file, or changes
+        while it is read.
         """
         make_folder(self._folder.blobs_dir)
         if self._others is None:
             self._others = dict(self._known())
         wanted, self._failed = list(paths), False
         found: list[tuple[str, int]] = []
-        size = max(1, min(_FILES_PER_CALL, len(wanted) // _FILES_PER_CALL))  # large files are few
+        # If there are only a few files, which are often large, each has a call of its own.
+        size = max(1, min(_FILES_PER_CALL, len(wanted) // _FILES_PER_CALL))
         parts = [wanted[at : at + size] for at in range(0, len(wanted), size)]
         with (
             closing_fd(open_folder(self._folder.blobs_dir)) as self._own,
@@ -85,7 +86,7 @@ class DraftBlobs:
                 for part in self._stored(pool, parts):
                     found += part
                     progress(len(found))
-            finally:  # calls that have begun are finished, no others begin
+            finally:  # running calls finish, no others start
                 self._failed = True
         return found
 
@@ -94,7 +95,7 @@ class DraftBlobs:
     ) -> Iterable[list[tuple[str, int]]]:
         try:
             return pool.map(self._store_part, parts)
-        except RuntimeError:  # no thread can be had, as while the interpreter ends
+        except RuntimeError:  # threads cannot start, for example at interpreter shutdown
             pool.shutdown(cancel_futures=True)
             return map(self._store_part, parts)
 
@@ -144,21 +145,21 @@ class DraftBlobs:
         return stored
 
     def _store_small(self, fd: int, like: os.stat_result) -> tuple[str, int]:
-        content = os.read(fd, like.st_size + 1)  # one more: whether it grew
+        content = os.read(fd, like.st_size + 1)  # one more, to detect growth
         if len(content) < like.st_size:
-            content = read_all(fd, like.st_size + 1)  # some file servers give it in parts
+            content = read_all(fd, like.st_size + 1)  # some file servers return parts
         sha256, size = hashlib.sha256(content).hexdigest(), len(content)
         if self._link(sha256, size, like.st_mode):
             return sha256, size
         rights = 0o666 & (stat.S_IMODE(like.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
         try:
             out = os.open(self._at + sha256, _NEW, rights)
-        except FileExistsError:  # two files alike
+        except FileExistsError:  # identical files
             narrow_blob(self._folder, sha256, like.st_mode)
             return sha256, size
         try:
             write_all(out, memoryview(content))
-        except BaseException:  # half of it is not to be taken for the whole
+        except BaseException:  # an incomplete file must not count as complete
             os.unlink(self._at + sha256)
             raise
         finally:
@@ -167,7 +168,7 @@ class DraftBlobs:
         return sha256, size
 
     def _store_large(self, fd: int) -> tuple[str, int]:
-        """Store a file that is not read at once; read first to be linked, if it may be known."""
+        """Store a large file. If its content may be known, hash it first to link it."""
         if self._others:
             sha256, size = digest_of(fd)
             if self._link(sha256, size, os.fstat(fd).st_mode):
@@ -186,14 +187,14 @@ class DraftBlobs:
                 there = os.fstat(fd)
                 if there.st_size != size or digest_of(fd) != (sha256, size):
                     return False
-                with contextlib.suppress(FileExistsError):  # two files alike
+                with contextlib.suppress(FileExistsError):  # identical files
                     own = self._own
                     os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
                 narrow(fd, mode)
                 linked = os.stat(sha256, dir_fd=self._own, follow_symlinks=False)
                 if os.path.samestat(linked, there):
                     return True
-        except OSError as error:  # gone meanwhile, or a disk without links
+        except OSError as error:  # removed meanwhile, or a disk without links
             let_pass(error)
             return False
         narrow_blob(self._folder, sha256, mode)
@@ -201,11 +202,11 @@ class DraftBlobs:
 
 
 def _sync_all(folder: str) -> bool:
-    """Force all that was written to a file system to disk; return whether that was possible."""
+    """Force all data of a file system to disk; return whether the system supports it."""
     import ctypes
 
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:  # Linux has it
+    if syncfs is None:  # only on Linux
         return False
     with closing_fd(os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))) as fd:
         if syncfs(fd) != 0:
@@ -214,7 +215,7 @@ def _sync_all(folder: str) -> bool:
 
 
 def move_blobs(source: RunFolder, target: RunFolder) -> None:
-    """Move contents into another folder of the same disk, those that it lacks."""
+    """Move contents into another folder of the same disk, except those that it already has."""
     for sha256 in _names(source.blobs_dir):
         size = blob_path(source, sha256).lstat().st_size
         if not has_blob(target, sha256, size):
@@ -234,10 +235,10 @@ def _names(path: os.PathLike[str]) -> list[str]:
 
 
 def files_below(folder: str) -> dict[str, str]:
-    """Return every file below a folder, by its name relative to it with ``/``; sorted.
+    """Return all files below a folder by relative name (with ``/``), sorted.
 
-    A link counts as the file that it leads to, if that lies in the folder. Raises FileMissingError
-    for another link, a pipe or no folder, and ArgumentError if a name in it is no text.
+    A link to a file in the folder counts as that file. Raises FileMissingError for other links,
+    pipes, or a missing folder, and ArgumentError for an undecodable name.
     """
     if not os.path.isdir(folder):
         what = "a file: add_file adds it" if os.path.exists(folder) else "nothing"

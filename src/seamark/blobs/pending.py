@@ -1,13 +1,14 @@
 """Records about files, files that are not stored yet, and recovery after a crash.
 
-A file is named in the journal before it is stored. If the process dies in between, its staged clone
-or link still has the bytes, and the next process stores the file and records the digest in a
-journal of its own. Nothing is changed while the first process may still be alive.
+A file is recorded in the journal before it is stored. If the process dies in between, its staged
+clone or link still has the bytes. The next process stores the file and records the digest in a
+journal of its own, but not while the first process may still be alive.
 
 A journal may come from an untrusted source. Only regular files in the run's own ``.staging/`` are
-stored. A file that was kept open at its place (``source``) can be any file of the machine: it is
-stored only if the same user recorded it on this host since the last boot, and stays pending
-otherwise. So an archive cannot have a private file copied into a run that may be published.
+stored. A file that was kept open in its original location (``source``) can be any file of the
+machine. It is stored only if the same user recorded it on this host since the last boot, and stays
+pending otherwise. So an archive cannot cause a private file to be copied into a run that may be
+published.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """Attribute or set member that a content is recorded for; ``token`` links its two records."""
+    """Attribute or file set member to which a content belongs; ``token`` links its two records."""
 
     path: str
     token: str
@@ -71,7 +72,7 @@ class Target:
     file: dict[str, Any]
 
     def ingested_op(self) -> dict[str, Any]:
-        """Return the op that says that its bytes are taken."""
+        """Return the op for a file whose bytes are accepted but not stored."""
         if self.name is None:
             return {"op": "own", "path": self.path, "token": self.token, "file": self.file}
         return self.op(self.file)
@@ -89,29 +90,29 @@ class Target:
 
 
 def file_record(name: str, ext: str, size: int | None, **more: Any) -> dict[str, Any]:
-    """Return a FILE record without the values None; names are made valid UTF-8."""
+    """Return a FILE record without None values; names are converted to valid UTF-8."""
     found = {"name": escape(name), "ext": escape(ext), "size": size, **more}
     return {key: value for key, value in found.items() if value is not None}
 
 
 def without_bytes(file: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a FILE record whose bytes could not be stored."""
+    """Return the FILE record of a file whose bytes could not be stored."""
     return {key: each for key, each in file.items() if key != "sha256"} | {"lost": "not stored"}
 
 
 def tree_bytes(members: dict[str, list[Any]]) -> bytes:
-    """Return ``{relative name: [size in bytes, SHA-256]}`` of a folder as bytes for its SHA-256."""
+    """Return a folder's ``{relative name: [size in bytes, SHA-256]}`` as bytes to hash."""
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
 
 
 def digests_of(file: Mapping[str, Any]) -> Iterable[str]:
-    """Return the digests in a FILE record: its own, and those of the files in a folder."""
+    """Return the digests in a FILE record: its own and those of files in a folder."""
     inside = [sha256 for _, sha256 in file.get("members", {}).values()]
     return filter(None, [*inside, file.get("sha256")])
 
 
 def contents_of(record: Mapping[str, Any]) -> set[str]:
-    """Return the digests of the contents that a record names, in its file, values or texts."""
+    """Return the digests of all contents in a record: of its file, values or texts."""
     if "file" in record:
         return set(digests_of(record["file"]))
     atoms = [atom.value for atom in record.get("atoms", {}).values() if atom.type == "text"]
@@ -120,27 +121,27 @@ def contents_of(record: Mapping[str, Any]) -> set[str]:
 
 
 def op_payloads(reader: JournalReader, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield (time in nanoseconds since epoch, payload) of the ops from an offset on, in bytes."""
+    """Yield (time in nanoseconds since the Unix epoch, payload) of the ops from a byte offset."""
     for block in reader.blocks(offset):
         for frame in block.frames:
             if frame[1] == Kind.OP:
                 try:
                     yield frame[4], payload_of(block.data, frame)
-                except ValueError:  # does not decompress; whoever folds it will say so
+                except ValueError:  # does not decompress; readers report it
                     continue
 
 
 @dataclass(eq=False)
 class Pending:
-    """A file or folder on its way into the store.
+    """File or folder that is not stored yet.
 
     Attributes:
-        place: The folder in ``.staging/`` of a folder, None for a file.
-        strict: Whether bytes that were written since they were taken are worth nothing (a
-            checkpoint); otherwise they are kept as they are, and marked (a log that grows).
-        files: What was taken, by name within the folder; a file by itself is ``""``.
-        targets: Where it is recorded; empty if all were deleted in the meantime.
-        closed: Whether it is stored or left to others; no target can be added then.
+        place: Folder in ``.staging/`` for a folder, None for a file.
+        strict: Whether bytes that changed since they were staged are useless (a checkpoint).
+            Otherwise they are stored as they are, and marked (a log that grows).
+        files: Staged files by name within the folder; a single file has the name ``""``.
+        targets: Targets of the content; empty if all were deleted meanwhile.
+        closed: Whether it is stored or left to other processes; no target can be added then.
     """
 
     place: Path | None
@@ -158,17 +159,17 @@ class Pending:
 
     @property
     def key(self) -> tuple[str, Stamp] | None:
-        """Key that identifies a single file when it is taken again; None if it has none."""
+        """Key that identifies a single file when it is staged again; None if not available."""
         only = self.only
         return None if only is None or not only.settled else (only.source, only.stamp)
 
     @property
     def is_stored(self) -> bool:
-        """Whether every file was stored or found to be lost."""
+        """Whether each file is either stored or lost."""
         return self.files.keys() == self._members.keys()
 
     def record(self, name: str, ext: str) -> dict[str, Any]:
-        """Return the FILE record that says that the bytes are taken."""
+        """Return the FILE record of the staged but not yet stored bytes."""
         stamps = [file.stamp for file in self.files.values()]
         newest = max((stamp.mtime_ns for stamp in stamps), default=None)
         size, only = sum(stamp.size for stamp in stamps), self.only
@@ -189,7 +190,7 @@ class Pending:
         )
 
     def store(self, folder: RunFolder, changed: Callable[[HeldFile], None]) -> dict[str, Any]:
-        """Store the contents that are new; return the facts for the FILE record."""
+        """Store the new contents; return the values to add to the FILE record."""
         for name, file in self.files.items():
             if name not in self._members:
                 self._members[name] = self._store_one(folder, file, changed)
@@ -215,14 +216,14 @@ class Pending:
                 if not self.strict:
                     sha256, size = file.store(folder, changed=True)
                     return [size, sha256]
-            except ChangedError:  # gone
+            except ChangedError:  # removed
                 pass
             changed(file)
             return [file.stamp.size, None]
         return [size, sha256]
 
     def release(self) -> None:
-        """Let go of everything that was taken."""
+        """Release all staged bytes."""
         for file in self.files.values():
             file.release()
         if self.place is not None:
@@ -239,11 +240,11 @@ _DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
 _BLOCK: Final = 1 << 20
 _MAX_OP: Final = 1 << 17
 _MAX_HANDED_OUT: Final = 4096
-"""Maximum number of digests remembered while a caller has not recorded them yet."""
+"""Maximum number of digests remembered until a caller records them."""
 
 
 class UsedBlobs:
-    """Index of the blobs that a run records, in this process and in others; usable from any thread.
+    """Index of the blobs used by a run, in this process and in others; usable from any thread.
 
     The worker's lock is held while a blob is removed, and between storing and recording one.
     """
@@ -269,12 +270,12 @@ class UsedBlobs:
             return self._at.pop(path, frozenset())
 
     def hand_out(self, file: Mapping[str, Any]) -> None:
-        """Remember contents that are recorded elsewhere: as points of a series, as members."""
+        """Remember contents that are recorded in other ways: as points of a series or members."""
         with self._worker.lock:
             self._handed_out.extend(digests_of(file))
 
     def remove_unused(self, digests: Iterable[str]) -> None:
-        """Remove the blobs among these that nothing in the run has; OSError if unknown."""
+        """Remove those of these blobs that the run does not use; OSError if that is unknown."""
         for sha256 in digests:
             if self._has(sha256) or self._is_used_by_another(sha256):
                 continue
@@ -287,7 +288,7 @@ class UsedBlobs:
             return sha256 in self._handed_out or any(sha256 in at for at in self._at.values())
 
     def _is_used_by_another(self, sha256: str) -> bool:
-        # Of the journals of other processes only what is new is read.
+        # Only the new part of other processes' journals is read.
         own = f"{host_name()}-{os.getpid()}-"
         for journal in self._folder.journals():
             if not journal.writer.startswith(own):
@@ -305,8 +306,8 @@ class UsedBlobs:
 
 
 def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
-    # Only bytes are searched: a journal of a gigabyte takes half a second, nearly all outside
-    # Python. Long ops are compressed, and known to the process that wrote them.
+    # Search the bytes only: a journal of one gigabyte takes half a second, mostly outside Python.
+    # Long ops are compressed, but the process that wrote them knows their digests.
     wanted, tail = f'"{sha256}"'.encode(), b""
     with os.fdopen(open_file(journal), "rb") as file:
         while block := file.read(_BLOCK):
@@ -315,7 +316,7 @@ def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
             while at >= 0:
                 yield _path_of(data, data.rfind(b'{"op":', 0, at))
                 at = data.find(wanted, at + 1)
-            # a hit in the part that is kept is seen twice, which does no harm
+            # a match in the overlap is found twice, which is harmless
             tail = data[-_MAX_OP:]
 
 
@@ -339,7 +340,7 @@ _TOKEN: Final = frozenset("0123456789abcdef")
 
 
 class _IngestedFile(NamedTuple):
-    """A taken file, neither stored nor deleted; ``ours``: recorded by this user, on this boot."""
+    """Staged file, neither stored nor deleted; ``ours``: recorded by this user, on this boot."""
 
     target: Target
     settled: bool
@@ -347,7 +348,7 @@ class _IngestedFile(NamedTuple):
 
     @property
     def can_be_finished(self) -> bool:
-        """Whether nobody else will finish it, and it lies where we may take it."""
+        """Whether no other process will finish it, and its location is permitted."""
         elsewhere = "source" in self.target.file and _staged(self.target.file) is None
         return self.settled and (self.ours or not elsewhere)
 
@@ -355,23 +356,22 @@ class _IngestedFile(NamedTuple):
 def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
     """Store files that dead processes had staged; return the number of completed files.
 
-    ``record`` appends an OP record, and answers False if its bytes are not in the journal. None
-    opens a journal of this process's own if there is something to record, which decides nothing
-    about the state of the run.
+    ``record`` appends an OP record, and returns False if its bytes are not in the journal. With
+    None, a journal of this process is opened if needed; it does not affect the state of the run.
     """
-    # Its writer removes the folder when it is done.
+    # The writer removes the staging folder when it is done.
     if not (is_folder(folder.staging_dir) and is_folder(folder.path)):
         return 0
     known, alone = _pending(folder)
     found = {each.target: _store(folder, each.target) for each in known if each.can_be_finished}
     if any("lost" in more for more in found.values()):
-        # Somebody else may have completed them just now, and removed what was staged.
+        # Another process may have completed them just now, and removed the staged files.
         still = {each.target.token for each in _pending(folder)[0]}
         found = {each: more for each, more in found.items() if each.token in still}
     written = _write(folder, found, record) if found else []
     for staged in filter(None, (_staged(target.file) for target in written)):
         remove_staged(folder, staged)
-    if alone:  # else a process that rests may be about to record what it staged
+    if alone:  # otherwise, an idle process may be about to record staged files
         remove_leftovers(folder, {str(each.target.file.get("staged")) for each in known})
     return sum("sha256" in found[target] for target in written)
 
@@ -379,7 +379,7 @@ def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
 def _write(
     folder: RunFolder, found: dict[Target, dict[str, Any]], record: Record | None
 ) -> list[Target]:
-    """Append the known records; return their targets. The files of other targets stay staged."""
+    """Append the records; return the written targets. Files of other targets stay staged."""
     ops = {target: target.op(target.completed(more)) for target, more in found.items()}
     if record is not None:
         return [target for target, op in ops.items() if record(op) is not False]
@@ -405,10 +405,10 @@ def _pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
                 alone = alone and (settled[writer] or me.items() <= header.items())
                 follows[writer] = str(header.get("continues"))
                 ops += [(t, op, writer) for t, op in _file_ops(reader)]
-        except JournalError:  # a damaged journal is fsck's to tell
+        except JournalError:  # damaged journals are reported by fsck
             continue
     for writer in [writer for writer, done in settled.items() if not done]:
-        while settled.get(writer := follows[writer]):  # its process goes on in another journal
+        while settled.get(writer := follows[writer]):  # its process continues in another journal
             settled[writer] = False
     ours = {writer for _, _, writer in ops if is_local_journal(paths[writer], boot=True)}
     found: dict[str, _IngestedFile] = {}
@@ -457,8 +457,8 @@ def _texts(value: Any) -> list[str]:
 
 
 def _take(found: dict[str, _IngestedFile], target: Target, *flags: bool) -> None:
-    # if its record is one
-    with contextlib.suppress(ValueError, TypeError):  # whoever folds it will say so
+    # only if its record is valid
+    with contextlib.suppress(ValueError, TypeError):  # readers report it
         found[target.token] = _IngestedFile(
             dataclasses.replace(target, file=file_of(target.file)), *flags
         )
@@ -489,14 +489,14 @@ def _store(folder: RunFolder, target: Target) -> dict[str, Any]:
 
 
 def _staged(file: dict[str, Any]) -> str | None:
-    """Return the name of a file in ``.staging/``; a journal is data, so it must be one of ours."""
+    """Return the name of a file in ``.staging/``, checked because journals may be untrusted."""
     name = file.get("staged")
     return name if name and _TOKEN.issuperset(name) else None
 
 
 def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -> tuple[str, int]:
-    # A staged file that shares its inode with the source must not have been written since; one that
-    # does not (a clone, or what a copy of the run folder made of it) needs only its size.
+    # A staged file that shares its inode with the source must be unchanged since then. Otherwise it
+    # is a clone, or a copy made with the run folder, and only its size is compared.
     if staged:
         place = folder.staging_dir.joinpath(*staged)
         fd = open_file(place, above=1 + len(staged))
@@ -507,7 +507,7 @@ def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -
         now = os.fstat(fd)
         shared = not staged or now.st_nlink > 1 or now.st_ino == file.get("inode")
         moved = shared and now.st_mtime_ns != file.get("mtime_ns", now.st_mtime_ns)
-        if file.get("inode") is None:  # a member of a folder, of which the newest time is known
+        if file.get("inode") is None:  # a member of a folder; only the newest time is known
             moved = shared and now.st_mtime_ns > (file.get("mtime_ns") or now.st_mtime_ns)
         replaced = not staged and now.st_ino != file.get("inode")
         if moved or replaced or now.st_size != file["size"]:

@@ -1,4 +1,4 @@
-"""Uploads of files into a run: the bytes are secured at once and stored as blobs on a thread."""
+"""Uploads of files into a run: bytes are staged immediately and stored as blobs by a thread."""
 
 from __future__ import annotations
 
@@ -57,12 +57,11 @@ _MAX_OPEN: Final = 64
 """Maximum number of files on other file systems held open; further ones are copied at once."""
 
 _MEMBERS_PER_OPERATION: Final = 100
-"""Members of a file set recorded in one operation; long operations are compressed in the journal.
-"""
+"""Maximum number of members of a file set in one operation; the journal compresses long ones."""
 
 
 class _Place(NamedTuple):
-    """Attribute path, file name and member of a file set under which a file is recorded."""
+    """Attribute path, file name, extension and file set member under which a file is recorded."""
 
     path: str
     name: str
@@ -71,22 +70,21 @@ class _Place(NamedTuple):
 
 
 class BlobWriter:
-    """Takes files into one run.
+    """Writer of the files of one run.
 
-    Every method that takes a file has hold of its bytes when it returns. All may be called from any
-    thread and after a fork; none of them lets trouble with a disk out, but a file that does not
-    exist is a mistake and raises FileMissingError.
+    When a method that accepts a file returns, the bytes of the file are preserved. All methods may
+    be called from any thread and after a fork. They never raise errors of the disk, but a missing
+    file is an error of the caller and raises FileMissingError.
 
     Args:
-        folder: The run.
-        record: Appends one record to the journal: an OP, unless its kind is given too. Answers
-            False if its bytes are not there; nothing that it would take to record it again is let
-            go of then.
-        trouble: Called for every file that could not be stored (what happened, the error); warns
+        folder: Folder of the run.
+        record: Appends one record to the journal: an OP, unless its kind is also given. Returns
+            False if its bytes are not in the journal; staged data is then kept so that the record
+            can be repeated.
+        trouble: Called with a reason and the error for each file that could not be stored; warns
             once and counts.
-        takes: Tells whether files at an attribute path are this process's to record; all are if
-            left out.
-        hide: Returns what is recorded of an address at an attribute path: no secrets.
+        takes: Returns whether this process records files at an attribute path; default: always.
+        hide: Removes secrets from the URL to record at an attribute path.
     """
 
     def __init__(
@@ -108,20 +106,20 @@ class BlobWriter:
         self._used = UsedBlobs(folder, self._worker)
         self._bytes = BytesWriter(folder, self._worker, trouble, lambda one: self._drop([one]))
 
-    # ---------------------------------------------------------------- taking
+    # ---------------------------------------------------------------- uploading
 
     def put(self, file: File) -> dict[str, Any]:
-        """Store a file before this returns, and return its FILE record.
+        """Store a file immediately, and return its FILE record.
 
-        A file that is being written meanwhile is marked as ``"changed"``; one that could not be
-        stored has no digest but ``"lost"``.
+        A file that changes meanwhile is marked as ``"changed"``. A file that could not be stored
+        has ``"lost"`` instead of a digest.
         """
         record = self._put(file)
         self._used.hand_out(record)
         return record
 
     def put_text(self, text: str) -> dict[str, Any]:
-        """Store a text like `put`, and return its digest and size for a record."""
+        """Store a text as `put` does; return its digest and size for a record."""
         content = text.encode("utf-8", "backslashreplace")
         record = {"sha256": self._bytes.put(content), "size": len(content)}
         self._used.hand_out(record)
@@ -144,7 +142,7 @@ class BlobWriter:
         )
 
     def upload(self, path: str, file: File, *, wait: bool = False) -> None:
-        """Take a file, or a folder, as the file at an attribute path; ``wait`` until stored."""
+        """Upload a file or folder to an attribute path; ``wait`` until it is stored."""
         if not self._takes(path):
             return
         if file.content is not None:
@@ -157,13 +155,13 @@ class BlobWriter:
             self.flush()
 
     def keep(self, path: str, target: str | os.PathLike[str]) -> bool:
-        """Take a checkpoint, which may be a folder; return whether that is recorded."""
+        """Upload a checkpoint, which may be a folder; return whether it was recorded."""
         return self._takes(path) and self._take(path, os.path.abspath(target), None, strict=True)
 
     def upload_members(
         self, path: str, members: Mapping[str, str | os.PathLike[str] | bytes]
     ) -> None:
-        """Take files or contents as members of a file set; FileMissingError: none is taken."""
+        """Upload members of a file set; on FileMissingError, none is uploaded."""
         if not self._takes(path):
             return
         found = {
@@ -199,10 +197,11 @@ class BlobWriter:
             self._record({"op": "files", "path": path, "members": complete})
 
     def refer(self, path: str, target: str | os.PathLike[str]) -> bool:
-        """Record where a file or folder is, not its bytes; its digest follows. Return if recorded.
+        """Record a reference to a file or folder without its bytes; return whether that succeeded.
 
-        A URL such as ``s3://bucket/last.ckpt`` is not touched, and loses user, password and
-        secrets. Raises FileMissingError if nothing is there on this machine.
+        The digest of a local file is recorded later. A URL such as ``s3://bucket/last.ckpt`` is not
+        accessed; user, password and secrets are removed from it. Raises FileMissingError if a local
+        file or folder is missing.
         """
         if not self._takes(path):
             return False
@@ -236,7 +235,7 @@ class BlobWriter:
         self._worker.submit(Job(partial(self._digest, reference_, sources, {})))
         return recorded
 
-    # ---------------------------------------------------------------- letting go
+    # ---------------------------------------------------------------- removing
 
     def forget(self, path: str, names: Iterable[str] | None = None) -> None:
         """Cancel uploads for a deleted path and paths below it, or for members of its set."""
@@ -251,35 +250,35 @@ class BlobWriter:
             self._bytes.forget(path, gone)
 
     def prune(self, path: str) -> None:
-        """Remove the bytes that were taken as the file at a deleted path, if nothing else has them.
+        """Remove the bytes uploaded to a deleted path, unless they are used elsewhere.
 
-        What another process recorded with the same content stays, and all that was not taken here.
+        Bytes that another process also recorded stay, and so do files not uploaded by this object.
         """
         self.forget(path)
         self._drop(self._used.pop(path))
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything taken is stored, refused things tried again; return whether so."""
+        """Wait until all files are stored, retrying failed ones; return whether all are."""
         return self._worker.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Wait like `flush`, then stop recording; staged files are left to `finish_staged`."""
+        """Wait as `flush` does, then stop recording; `finish_staged` handles remaining files."""
         if self._worker.stop(timeout_s):
-            with quietly(only=OSError):  # not empty: another process has something there
+            with quietly(only=OSError):  # not empty: used by another process
                 self.folder.staging_dir.rmdir()
 
     # ---------------------------------------------------------------- records with contents
 
     @property
     def refuses(self) -> bool:
-        """Whether some content that was given is not stored; records may have to wait for it."""
+        """Whether some content could not be stored yet, so that records may have to wait."""
         return bool(self._bytes)
 
     def postpones(self, record: Mapping[str, Any], path: str, kind: int = Kind.OP) -> bool:
-        """Take over a record that names a content which the disk refused; else return False.
+        """Queue a record whose content could not be stored; return False if this is not needed.
 
-        It is appended once the content is stored; without it if that never happens, and not at all
-        if it would say nothing then.
+        The record is appended once the content is stored. If that never happens, it is appended
+        without the content, or not at all if nothing remains.
         """
 
         def append_without() -> None:
@@ -294,7 +293,7 @@ class BlobWriter:
             return bool(missing) or self._bytes.is_lost(needs)
 
     def replace(self, paths: Iterable[str]) -> None:
-        """Let no text follow at paths to which something else was assigned meanwhile."""
+        """Cancel waiting texts at paths to which another value was assigned."""
         self._bytes.replace(paths)
 
     # ---------------------------------------------------------------- on the thread
@@ -310,7 +309,7 @@ class BlobWriter:
         pending.release()
 
     def _complete(self, pending: Pending, found: dict[str, Any]) -> bool:
-        # OSError: what is staged is needed until the journal takes it.
+        # OSError: staged files are needed until the journal accepts the record.
         with self._worker.lock:
             if self._worker.stopped:
                 return False
@@ -331,7 +330,7 @@ class BlobWriter:
         return True
 
     def _note_changed(self, file: HeldFile) -> None:
-        """Learn that a file is rewritten in place, and say that a version of it is lost."""
+        """Remember that a file is rewritten in place, and report a lost version."""
         self._sources.note_rewritten(file.source)
         self._trouble("rewritten before it was copied", ChangedError(file.source))
 
@@ -341,7 +340,7 @@ class BlobWriter:
         sources: Mapping[str, tuple[str, Stamp]],
         found: dict[str, list[Any]],
     ) -> None:
-        # Nothing is recorded if a file is gone or rewritten, which readers see as well.
+        # Nothing is recorded if a file was removed or rewritten; readers detect that too.
         for name, (source, stamp) in sources.items():
             if name not in found:
                 sha256 = _digest_of_same(source, stamp)
@@ -361,7 +360,7 @@ class BlobWriter:
         if gone := frozenset(digests):
             self._worker.submit(Job(partial(self._used.remove_unused, gone)))
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- internals
 
     def _take(self, path: str, target: str, ext: str | None, *, strict: bool) -> bool:
         source, _ = look(target)
@@ -376,7 +375,7 @@ class BlobWriter:
         return self._hold(place, source, {"": source}, strict=strict)
 
     def _at_once(self, source: str, name: str, ext: str) -> dict[str, Any] | None:
-        """Return the FILE record of a file that is known or small, None for one to be held."""
+        """Return the FILE record of a known or small file; None for others."""
         stamp = Stamp.of(os.stat(source))
         sha256 = self._sources.digest_of(source, stamp)
         if sha256 is not None and has_blob(self.folder, sha256, stamp.size):
@@ -417,7 +416,7 @@ class BlobWriter:
         ticks = TickWait()
         for name, each in inside.items():
             source, target = os.path.realpath(each), staged / name
-            with quietly(only=OSError):  # without a folder, descriptors hold the files
+            with quietly(only=OSError):  # without the folder, descriptors preserve the files
                 target.parent.mkdir(parents=True, exist_ok=True)
             copy = self._sources.is_rewritten(source, Stamp.of(os.stat(source)))
             with self._worker.lock:
@@ -425,7 +424,7 @@ class BlobWriter:
                 opened = sum(file.fd is not None for one in held for file in one.files.values())
             try:
                 taken = take(source, target, ticks, copy=copy, scarce=opened >= _MAX_OPEN)
-            except ChangedError:  # while it was copied: another process is writing it
+            except ChangedError:  # another process is writing the file
                 taken = take(source, target, ticks)
             pending.files[name] = taken
 
@@ -447,7 +446,7 @@ class BlobWriter:
             return recorded is not False
 
     def _record_later(self, path: str, name: str | None, file: dict[str, Any]) -> bool:
-        """Record that a file is taken, and its digest once the disk takes the bytes."""
+        """Record a file now, and its digest once its bytes are stored."""
         taken = {key: value for key, value in file.items() if key != "sha256"}
         target = Target(path, secrets.token_hex(8), name, taken)
 

@@ -66,7 +66,7 @@ class FolderContents:
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
         """Return the bytes of a recorded file, also of a reference; FileMissingError if missing."""
-        with _open(self._folder, file, path, references=references) as source:
+        with _open_content(self._folder, file, path, references=references) as source:
             # Not to the end: a file that grows meanwhile might have no end.
             return source.read(os.fstat(source.fileno()).st_size)
 
@@ -84,7 +84,7 @@ class FolderContents:
 
         @contextlib.contextmanager
         def opened(where: str, inner: Sequence[str]) -> Iterator[Copy]:
-            with _open(self._folder, file, where, inner, references=references) as source:
+            with _open_content(self._folder, file, where, inner, references=references) as source:
                 yield lambda out: _copy(source, out)
 
         return write_parts(opened, file, target, path, name=name, verify=verify)
@@ -112,8 +112,8 @@ class FolderContents:
             if (found := find_inside(self._folder, record)) is not None:
                 moved = not is_below(self._folder, str(reference))
                 return "reference" if _is_same(found.status, record, moved=moved) else "changed"
-            ours = _is_recorded_by_user(self._folder)
-            return _reference_state(str(reference), record) if ours else "reference"
+            is_recorded_here = _is_recorded_by_user(self._folder)
+            return _reference_state(str(reference), record) if is_recorded_here else "reference"
         if record.get("pending"):
             return "pending"
         if digest := record.get("sha256"):
@@ -169,7 +169,7 @@ def _is_own(folder: Path) -> bool:
         return False
 
 
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 
 
 def are_recorded_by_user(folder: RunFolder) -> bool:
@@ -200,7 +200,7 @@ def open_reference(
     place = os.path.join(here, *inner)
     try:
         fd = _open_inside(folder, file, inner)
-        if fd is None and _leads_nowhere(folder, here):
+        if fd is None and _is_removed_inside(folder, here):
             raise _missing_file_error(path, file)
         if fd is None:
             fd = _open_outside(folder, file, path, place, inner=inner, wanted=wanted)
@@ -226,7 +226,7 @@ def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str
         return None
 
 
-def _leads_nowhere(folder: RunFolder, here: str) -> bool:
+def _is_removed_inside(folder: RunFolder, here: str) -> bool:
     return is_below(folder, here) and not os.path.lexists(here)
 
 
@@ -246,7 +246,7 @@ def _open_outside(
             "or call download(references=True)"
         )
         raise FileMissingError(msg)
-    fd = os.open(place, _OPEN)
+    fd = os.open(place, _READ_FLAGS)
     now = os.fstat(fd)
     if stat.S_ISREG(now.st_mode) and (wanted or _is_recorded_file(file, now, inner)):
         return fd
@@ -275,7 +275,9 @@ Copy = Callable[[BinaryIO], None]
 Opened = Callable[[str, Sequence[str]], contextlib.AbstractContextManager[Copy]]
 """Function that opens a file, given its recorded path (for messages) and names within a folder."""
 _BLOCK: Final = 1 << 20
-_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_CREATE_FLAGS: Final = (
+    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+)
 
 
 def is_pending(file: Mapping[str, Any]) -> bool:
@@ -283,7 +285,7 @@ def is_pending(file: Mapping[str, Any]) -> bool:
     return not file.keys() & {"sha256", "ref", "lost"}
 
 
-def _open(
+def _open_content(
     folder: RunFolder,
     file: Mapping[str, Any],
     path: str,
@@ -380,18 +382,18 @@ def _write(
     part = f".seamark-{secrets.token_hex(8)}"
     with folder_below(base, parts[:-1]) as fd:
         try:
-            with os.fdopen(os.open(part, _NEW, 0o666, dir_fd=fd), "w+b") as out:
+            with os.fdopen(os.open(part, _CREATE_FLAGS, 0o666, dir_fd=fd), "w+b") as out:
                 copy(out)
                 if wanted is not None:
                     out.flush()
-                    _expect(wanted, out.fileno(), "/".join(parts))
+                    _check_digest(wanted, out.fileno(), "/".join(parts))
             os.replace(part, parts[-1], src_dir_fd=fd, dst_dir_fd=fd)
         except BaseException:
             os.unlink(part, dir_fd=fd)
             raise
 
 
-def _expect(wanted: tuple[str, int | None], fd: int, name: str) -> None:
+def _check_digest(wanted: tuple[str, int | None], fd: int, name: str) -> None:
     found, size = digest_of_bytes(fd)
     if (found, size) != (wanted[0], size if wanted[1] is None else wanted[1]):
         msg = (

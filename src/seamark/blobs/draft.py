@@ -46,7 +46,7 @@ _FILES_PER_CALL: Final = 16
 """Maximum number of files per call of the pool; a call costs as much as storing a small file."""
 _MAX_SINGLE_SYNCS: Final = 64
 """Maximum number of contents synced one by one; syncing the file system writes other data too."""
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class DraftBlobs:
@@ -54,11 +54,11 @@ class DraftBlobs:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._others: dict[str, RunFolder] | None = None
-        self._at = f"{folder.blobs_dir}/"
+        self._known_in: dict[str, RunFolder] | None = None
+        self._blob_prefix = f"{folder.blobs_dir}/"
         self._written: list[str] = []
         self._failed = False
-        self._own = -1  # descriptor of the blob folder while files are stored
+        self._blobs_fd = -1  # descriptor of the blob folder while files are stored
 
     def store(
         self, paths: Iterable[str], progress: Callable[[int], object]
@@ -69,28 +69,28 @@ class DraftBlobs:
         while it is read.
         """
         make_folder(self._folder.blobs_dir)
-        if self._others is None:
-            self._others = dict(self._known())
+        if self._known_in is None:
+            self._known_in = dict(self._known_blobs())
         wanted, self._failed = list(paths), False
         found: list[tuple[str, int]] = []
         # If there are only a few files, which are often large, each has a call of its own.
         size = max(1, min(_FILES_PER_CALL, len(wanted) // _FILES_PER_CALL))
         parts = [wanted[at : at + size] for at in range(0, len(wanted), size)]
         with (
-            closing_fd(open_folder(self._folder.blobs_dir)) as self._own,
+            closing_fd(open_folder(self._folder.blobs_dir)) as self._blobs_fd,
             ThreadPoolExecutor(
                 _MAX_CONCURRENT_FILES, thread_name_prefix="seamark-artifact"
             ) as pool,
         ):
             try:
-                for part in self._stored(pool, parts):
+                for part in self._store_parts(pool, parts):
                     found += part
                     progress(len(found))
             finally:  # running calls finish, no others start
                 self._failed = True
         return found
 
-    def _stored(
+    def _store_parts(
         self, pool: ThreadPoolExecutor, parts: list[list[str]]
     ) -> Iterable[list[tuple[str, int]]]:
         try:
@@ -115,18 +115,18 @@ class DraftBlobs:
         """Force the contents and their names to disk."""
         if not self._folder.blobs_dir.is_dir():
             return
-        if len(self._written) <= _MAX_SINGLE_SYNCS or not _sync_all(self._at):
+        if len(self._written) <= _MAX_SINGLE_SYNCS or not _sync_all(self._blob_prefix):
             for sha256 in self._written:
                 sync_blob(self._folder, sha256)
         self._written.clear()
         sync_folder(self._folder.blobs_dir)
 
-    def _known(self) -> Iterator[tuple[str, RunFolder]]:
+    def _known_blobs(self) -> Iterator[tuple[str, RunFolder]]:
         place = self._folder.path.parent
-        for name in _names(place):
+        for name in _list_names(place):
             other = RunFolder(self._folder.root, self._folder.project, name)
             if not name.startswith("."):
-                for sha256 in _names(other.blobs_dir):
+                for sha256 in _list_names(other.blobs_dir):
                     yield sha256, other
 
     def _store(self, path: str) -> tuple[str, int]:
@@ -153,14 +153,14 @@ class DraftBlobs:
             return sha256, size
         rights = 0o666 & (stat.S_IMODE(like.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
         try:
-            out = os.open(self._at + sha256, _NEW, rights)
+            out = os.open(self._blob_prefix + sha256, _CREATE_FLAGS, rights)
         except FileExistsError:  # identical files
             narrow_blob(self._folder, sha256, like.st_mode)
             return sha256, size
         try:
             write_all(out, memoryview(content))
         except BaseException:  # an incomplete file must not count as complete
-            os.unlink(self._at + sha256)
+            os.unlink(self._blob_prefix + sha256)
             raise
         finally:
             os.close(out)
@@ -169,14 +169,14 @@ class DraftBlobs:
 
     def _store_large(self, fd: int) -> tuple[str, int]:
         """Store a large file. If its content may be known, hash it first to link it."""
-        if self._others:
+        if self._known_in:
             sha256, size = digest_of(fd)
             if self._link(sha256, size, os.fstat(fd).st_mode):
                 return sha256, size
         return copy_blob(self._folder, fd)
 
     def _link(self, sha256: str, size: int, mode: int) -> bool:
-        other = self._others.get(sha256) if self._others else None
+        other = self._known_in.get(sha256) if self._known_in else None
         if other is None:
             return False
         try:
@@ -188,10 +188,10 @@ class DraftBlobs:
                 if there.st_size != size or digest_of(fd) != (sha256, size):
                     return False
                 with contextlib.suppress(FileExistsError):  # identical files
-                    own = self._own
+                    own = self._blobs_fd
                     os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
                 narrow(fd, mode)
-                linked = os.stat(sha256, dir_fd=self._own, follow_symlinks=False)
+                linked = os.stat(sha256, dir_fd=self._blobs_fd, follow_symlinks=False)
                 if os.path.samestat(linked, there):
                     return True
         except OSError as error:  # removed meanwhile, or a disk without links
@@ -216,7 +216,7 @@ def _sync_all(folder: str) -> bool:
 
 def move_blobs(source: RunFolder, target: RunFolder) -> None:
     """Move contents into another folder of the same disk, except those that it already has."""
-    for sha256 in _names(source.blobs_dir):
+    for sha256 in _list_names(source.blobs_dir):
         size = blob_path(source, sha256).lstat().st_size
         if not has_blob(target, sha256, size):
             make_folder(target.blobs_dir)
@@ -225,7 +225,7 @@ def move_blobs(source: RunFolder, target: RunFolder) -> None:
         sync_folder(target.blobs_dir)
 
 
-def _names(path: os.PathLike[str]) -> list[str]:
+def _list_names(path: os.PathLike[str]) -> list[str]:
     try:
         fd = open_folder(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -261,11 +261,11 @@ def files_below(folder: str) -> dict[str, str]:
                 elif one.is_file(follow_symlinks=False):
                     found[name] = one.path
                 else:
-                    found[name] = _expect_file(one.path, home)
+                    found[name] = _resolve_file(one.path, home)
     return dict(sorted(found.items()))
 
 
-def _expect_file(path: str, home: str) -> str:
+def _resolve_file(path: str, home: str) -> str:
     leads = os.path.realpath(path) if os.path.islink(path) else path
     if leads != path and not leads.startswith(home + os.sep):
         msg = (

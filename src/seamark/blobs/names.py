@@ -43,7 +43,7 @@ __all__ = [
 
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
-_USER: Final = re.compile(r"//[^/#]*@")
+_URL_USER: Final = re.compile(r"//[^/#]*@")
 
 
 class FileFilter(Protocol):
@@ -76,7 +76,7 @@ def local_path(target: str | os.PathLike[str]) -> str | None:
 def reference(url: str) -> str:
     """Return the URL to record, without user and password; callers hide other secrets."""
     head, mark, query = url.partition("?")
-    return escape(_USER.sub("//", head) + mark + query)
+    return escape(_URL_USER.sub("//", head) + mark + query)
 
 
 def walk_files(folder: str, takes: FileFilter | None = None) -> dict[str, str]:
@@ -164,13 +164,13 @@ def inside_of(folder: RunFolder, path: str) -> str | None:
 
 def is_below(folder: RunFolder, path: str) -> bool:
     """Return whether an absolute path is below the current run folder, without resolving links."""
-    return any(path.startswith(home + os.sep) for home in _homes(folder))
+    return any(path.startswith(home + os.sep) for home in _run_paths(folder))
 
 
 def find_inside(folder: RunFolder, file: Mapping[str, Any]) -> InRun | None:
     """Return the location of a FILE record's ``ref`` in the run folder; None if not found there."""
-    for name, guessed in _names(folder, file):
-        found = _look(folder, name)
+    for name, guessed in _candidates(folder, file):
+        found = _locate(folder, name)
         if found is None or stat.S_ISDIR(found.status.st_mode) != bool(file.get("dir")):
             continue
         if guessed and not file.get("dir") and found.status.st_size != file.get("size"):
@@ -183,31 +183,31 @@ def moved_path(folder: RunFolder, path: str) -> str:
     """Return the new location of a path after the run folder moved; else the path itself."""
     if is_below(folder, path):
         return path
-    for name in _below_the_run(folder, os.path.abspath(path)):
-        if (found := _look(folder, name)) is not None:
+    for name in _paths_below_run(folder, os.path.abspath(path)):
+        if (found := _locate(folder, name)) is not None:
             return str(found.path)
     return path
 
 
-def _names(folder: RunFolder, file: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+def _candidates(folder: RunFolder, file: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     if "inside" in file:
         yield file["inside"], False
         return
     here = local_path(file["ref"])
     if here is None:
         return
-    for home in _homes(folder):
+    for home in _run_paths(folder):
         if here.startswith(home + os.sep):
             yield here[len(home) + 1 :].replace(os.sep, "/"), False
-    for name in _below_the_run(folder, here):
+    for name in _paths_below_run(folder, here):
         yield name, True
 
 
-def _homes(folder: RunFolder) -> tuple[str, str]:
+def _run_paths(folder: RunFolder) -> tuple[str, str]:
     return str(folder.path), os.path.realpath(folder.path)
 
 
-def _below_the_run(folder: RunFolder, path: str) -> Iterator[str]:
+def _paths_below_run(folder: RunFolder, path: str) -> Iterator[str]:
     """Yield the rest of a path after each ``<project>/<run id>/`` in it."""
     path = path.replace(os.sep, "/")
     mark = f"/{folder.project}/{folder.run}/"
@@ -217,7 +217,7 @@ def _below_the_run(folder: RunFolder, path: str) -> Iterator[str]:
         at = path.find(mark, at + 1)
 
 
-def _look(folder: RunFolder, name: str) -> InRun | None:
+def _locate(folder: RunFolder, name: str) -> InRun | None:
     try:
         parts = parts_of(name, "inside")
         above = folder.path.joinpath(*parts[:-1])

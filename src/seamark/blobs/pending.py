@@ -238,7 +238,7 @@ class Pending:
 
 _DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
 _BLOCK: Final = 1 << 20
-_MAX_OP: Final = 1 << 17
+_MAX_OP_BYTES: Final = 1 << 17
 _MAX_HANDED_OUT: Final = 4096
 """Maximum number of digests remembered until a caller records them."""
 
@@ -252,22 +252,22 @@ class UsedBlobs:
     def __init__(self, folder: RunFolder, worker: Worker) -> None:
         self._folder = folder
         self._worker = worker
-        self._at: dict[str, frozenset[str]] = {}
+        self._digests: dict[str, frozenset[str]] = {}
         self._paths: set[str] = set()
         self._handed_out: deque[str] = deque(maxlen=_MAX_HANDED_OUT)
         self._offsets: dict[Path, int] = {}
-        self._elsewhere: set[bytes] = set()
+        self._used_by_others: set[bytes] = set()
 
     def put(self, path: str, file: Mapping[str, Any]) -> None:
         """Remember the record of the file at a path."""
         with self._worker.lock:
-            self._at[path] = frozenset(digests_of(file))
+            self._digests[path] = frozenset(digests_of(file))
             self._paths.add(path)
 
     def pop(self, path: str) -> frozenset[str]:
         """Remove and return the record of the file at a path."""
         with self._worker.lock:
-            return self._at.pop(path, frozenset())
+            return self._digests.pop(path, frozenset())
 
     def hand_out(self, file: Mapping[str, Any]) -> None:
         """Remember contents that are recorded in other ways: as points of a series or members."""
@@ -277,17 +277,17 @@ class UsedBlobs:
     def remove_unused(self, digests: Iterable[str]) -> None:
         """Remove those of these blobs that the run does not use; OSError if that is unknown."""
         for sha256 in digests:
-            if self._has(sha256) or self._is_used_by_another(sha256):
+            if self._is_used_here(sha256) or self._is_used_by_others(sha256):
                 continue
             with self._worker.lock:  # it may have been recorded again meanwhile
-                if not self._has(sha256):
+                if not self._is_used_here(sha256):
                     remove_blob(self._folder, sha256)
 
-    def _has(self, sha256: str) -> bool:
+    def _is_used_here(self, sha256: str) -> bool:
         with self._worker.lock:
-            return sha256 in self._handed_out or any(sha256 in at for at in self._at.values())
+            return sha256 in self._handed_out or any(sha256 in at for at in self._digests.values())
 
-    def _is_used_by_another(self, sha256: str) -> bool:
+    def _is_used_by_others(self, sha256: str) -> bool:
         # Only the new part of other processes' journals is read.
         own = f"{host_name()}-{os.getpid()}-"
         for journal in self._folder.journals():
@@ -295,13 +295,13 @@ class UsedBlobs:
                 self._read(journal.path)
             elif any(path not in self._paths for path in _paths_with(journal.path, sha256)):
                 return True
-        return bytes.fromhex(sha256) in self._elsewhere
+        return bytes.fromhex(sha256) in self._used_by_others
 
     def _read(self, path: Path) -> None:
         with JournalReader(path) as reader:
             for _, payload in op_payloads(reader, self._offsets.get(path, 0)):
                 found = _DIGEST.findall(payload)
-                self._elsewhere.update(bytes.fromhex(each.decode()) for each in found)
+                self._used_by_others.update(bytes.fromhex(each.decode()) for each in found)
             self._offsets[path] = reader.offset
 
 
@@ -317,12 +317,12 @@ def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
                 yield _path_of(data, data.rfind(b'{"op":', 0, at))
                 at = data.find(wanted, at + 1)
             # a match in the overlap is found twice, which is harmless
-            tail = data[-_MAX_OP:]
+            tail = data[-_MAX_OP_BYTES:]
 
 
 def _path_of(data: bytes, start: int) -> str | None:
     try:
-        text = data[start : start + _MAX_OP].decode(errors="replace")
+        text = data[start : start + _MAX_OP_BYTES].decode(errors="replace")
         op, _ = json.JSONDecoder().raw_decode(text)
         return str(op["path"])
     except (ValueError, KeyError, TypeError):
@@ -335,8 +335,8 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
     Record = Callable[[dict[str, Any]], bool | None]
-_ABOUT_FILES: Final = re.compile(rb'"op":"(?:own|digest|files|unfiles|delete)"')
-_TOKEN: Final = frozenset("0123456789abcdef")
+_FILE_OPS: Final = re.compile(rb'"op":"(?:own|digest|files|unfiles|delete)"')
+_TOKEN_CHARACTERS: Final = frozenset("0123456789abcdef")
 
 
 class _IngestedFile(NamedTuple):
@@ -349,7 +349,7 @@ class _IngestedFile(NamedTuple):
     @property
     def can_be_finished(self) -> bool:
         """Whether no other process will finish it, and its location is permitted."""
-        elsewhere = "source" in self.target.file and _staged(self.target.file) is None
+        elsewhere = "source" in self.target.file and _staged_name(self.target.file) is None
         return self.settled and (self.ours or not elsewhere)
 
 
@@ -362,21 +362,23 @@ def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
     # The writer removes the staging folder when it is done.
     if not (is_folder(folder.staging_dir) and is_folder(folder.path)):
         return 0
-    known, alone = _pending(folder)
-    found = {each.target: _store(folder, each.target) for each in known if each.can_be_finished}
+    known, alone = _find_pending(folder)
+    found = {
+        each.target: _store_target(folder, each.target) for each in known if each.can_be_finished
+    }
     if any("lost" in more for more in found.values()):
         # Another process may have completed them just now, and removed the staged files.
-        still = {each.target.token for each in _pending(folder)[0]}
+        still = {each.target.token for each in _find_pending(folder)[0]}
         found = {each: more for each, more in found.items() if each.token in still}
-    written = _write(folder, found, record) if found else []
-    for staged in filter(None, (_staged(target.file) for target in written)):
+    written = _record_all(folder, found, record) if found else []
+    for staged in filter(None, (_staged_name(target.file) for target in written)):
         remove_staged(folder, staged)
     if alone:  # otherwise, an idle process may be about to record staged files
         remove_leftovers(folder, {str(each.target.file.get("staged")) for each in known})
     return sum("sha256" in found[target] for target in written)
 
 
-def _write(
+def _record_all(
     folder: RunFolder, found: dict[Target, dict[str, Any]], record: Record | None
 ) -> list[Target]:
     """Append the records; return the written targets. Files of other targets stay staged."""
@@ -384,14 +386,14 @@ def _write(
     if record is not None:
         return [target for target, op in ops.items() if record(op) is not False]
     with contextlib.closing(JournalWriter(folder, _header)) as writer:
-        return _write(folder, found, writer.append_op)
+        return _record_all(folder, found, writer.append_op)
 
 
 def _header() -> dict[str, Any]:
     return {"attempt": None, "owner": False, **process_facts()}
 
 
-def _pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
+def _find_pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
     me, alone = process_facts(), True
     ops: list[tuple[int, dict[str, Any], str]] = []
     settled: dict[str, bool] = {}
@@ -413,13 +415,13 @@ def _pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
     ours = {writer for _, _, writer in ops if is_local_journal(paths[writer], boot=True)}
     found: dict[str, _IngestedFile] = {}
     for _, op, writer in sorted(ops, key=lambda each: each[0]):
-        _follow(found, op, settled=settled[writer], ours=writer in ours)
+        _apply_op(found, op, settled=settled[writer], ours=writer in ours)
     return list(found.values()), alone
 
 
 def _file_ops(reader: JournalReader) -> Iterator[tuple[int, dict[str, Any]]]:
     for t, payload in op_payloads(reader):
-        if _ABOUT_FILES.search(payload):
+        if _FILE_OPS.search(payload):
             try:
                 op = decode_json(payload)
             except ValueError:
@@ -428,12 +430,12 @@ def _file_ops(reader: JournalReader) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield t, op
 
 
-def _follow(
+def _apply_op(
     found: dict[str, _IngestedFile], op: dict[str, Any], *, settled: bool, ours: bool
 ) -> None:
     kind, path, token = op.get("op"), op.get("path"), op.get("token")
     if kind == "own" and isinstance(token, str):
-        _take(found, Target(str(path), token, None, op.get("file") or {}), settled, ours)
+        _add_target(found, Target(str(path), token, None, op.get("file") or {}), settled, ours)
     elif kind == "digest":
         found.pop(str(token), None)
     elif kind == "files" and isinstance(op.get("members"), dict):
@@ -444,19 +446,21 @@ def _follow(
             if "sha256" in file or "lost" in file:
                 found.pop(more, None)
             else:
-                _take(found, Target(str(path), more, name, file), settled, ours)
+                _add_target(found, Target(str(path), more, name, file), settled, ours)
     elif kind == "unfiles":
-        _drop(found, lambda each: each.path == path and each.name in _texts(op.get("names")))
+        _remove_targets(
+            found, lambda each: each.path == path and each.name in _only_texts(op.get("names"))
+        )
     elif kind == "delete":
-        gone = _texts(op.get("paths"))
-        _drop(found, lambda each: any(is_inside(each.path, one) for one in gone))
+        gone = _only_texts(op.get("paths"))
+        _remove_targets(found, lambda each: any(is_inside(each.path, one) for one in gone))
 
 
-def _texts(value: Any) -> list[str]:
+def _only_texts(value: Any) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def _take(found: dict[str, _IngestedFile], target: Target, *flags: bool) -> None:
+def _add_target(found: dict[str, _IngestedFile], target: Target, *flags: bool) -> None:
     # only if its record is valid
     with contextlib.suppress(ValueError, TypeError):  # readers report it
         found[target.token] = _IngestedFile(
@@ -464,13 +468,13 @@ def _take(found: dict[str, _IngestedFile], target: Target, *flags: bool) -> None
         )
 
 
-def _drop(found: dict[str, _IngestedFile], gone: Callable[[Target], bool]) -> None:
+def _remove_targets(found: dict[str, _IngestedFile], gone: Callable[[Target], bool]) -> None:
     for token in [token for token, taken in found.items() if gone(taken.target)]:
         del found[token]
 
 
-def _store(folder: RunFolder, target: Target) -> dict[str, Any]:
-    file, staged = target.file, _staged(target.file)
+def _store_target(folder: RunFolder, target: Target) -> dict[str, Any]:
+    file, staged = target.file, _staged_name(target.file)
     members: dict[str, list[Any]] = {}
     try:
         if not file.get("dir"):
@@ -488,10 +492,10 @@ def _store(folder: RunFolder, target: Target) -> dict[str, Any]:
     return {"sha256": put_bytes(folder, tree_bytes(members)), "members": members}
 
 
-def _staged(file: dict[str, Any]) -> str | None:
+def _staged_name(file: dict[str, Any]) -> str | None:
     """Return the name of a file in ``.staging/``, checked because journals may be untrusted."""
     name = file.get("staged")
-    return name if name and _TOKEN.issuperset(name) else None
+    return name if name and _TOKEN_CHARACTERS.issuperset(name) else None
 
 
 def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -> tuple[str, int]:

@@ -73,7 +73,7 @@ _READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_
 _NEW_FLAGS: Final = (
     os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 )
-_OLD_S: Final = 3600.0
+_MIN_AGE_S: Final = 3600.0
 ANYBODY: Final = 0o777
 """Mode of content that does not come from a file; only the umask limits it."""
 
@@ -170,7 +170,7 @@ def put_bytes(folder: RunFolder, content: bytes, mode: int = ANYBODY) -> str:
         with _new_file(folder) as (fd, path):
             narrow(fd, mode)
             write_all(fd, memoryview(content))
-            _move(folder, path, sha256)
+            _move_to_blobs(folder, path, sha256)
     return sha256
 
 
@@ -185,7 +185,7 @@ def copy_blob(
             check()
         if not has_blob(folder, sha256, size):
             os.fsync(fd)
-            _move(folder, path, sha256)
+            _move_to_blobs(folder, path, sha256)
             sync_folder(folder.blobs_dir)
     return sha256, size
 
@@ -202,7 +202,7 @@ def put_stream(folder: RunFolder, source: BinaryIO, sha256: str, size: int) -> N
             msg = f"file {sha256}: what was read has another content"
             raise ValueError(msg)
         os.fsync(fd)
-        _move(folder, path, sha256)
+        _move_to_blobs(folder, path, sha256)
         sync_folder(folder.blobs_dir)
 
 
@@ -213,7 +213,7 @@ def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:
         if has_blob(folder, sha256, size):
             return sha256, size
         os.fsync(fd)
-        _make(folder, folder.blobs_dir)
+        _make_run_folder(folder, folder.blobs_dir)
         target = blob_path(folder, sha256)
         try:
             with contextlib.suppress(FileNotFoundError):
@@ -295,7 +295,7 @@ def write_all(fd: int, data: memoryview) -> None:
 
 @contextlib.contextmanager
 def _new_file(folder: RunFolder) -> Iterator[tuple[int, Path]]:
-    _make(folder, folder.staging_dir)
+    _make_run_folder(folder, folder.staging_dir)
     path = folder.staging_dir / (_TEMPORARY + secrets.token_hex(8))
     fd = os.open(path, _NEW_FLAGS, 0o666)
     try:
@@ -306,7 +306,7 @@ def _new_file(folder: RunFolder) -> Iterator[tuple[int, Path]]:
             path.unlink()
 
 
-def _make(folder: RunFolder, path: Path) -> None:
+def _make_run_folder(folder: RunFolder, path: Path) -> None:
     # A late file must not recreate a purged run.
     if is_folder(path):
         return
@@ -315,8 +315,8 @@ def _make(folder: RunFolder, path: Path) -> None:
     make_folder(path)
 
 
-def _move(folder: RunFolder, path: Path, sha256: str) -> None:
-    _make(folder, folder.blobs_dir)
+def _move_to_blobs(folder: RunFolder, path: Path, sha256: str) -> None:
+    _make_run_folder(folder, folder.blobs_dir)
     os.replace(path, blob_path(folder, sha256))
 
 
@@ -326,7 +326,7 @@ def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | N
     ``wanted`` files stay, and so do files changed in the last hour, which a writer may be about to
     record.
     """
-    limit = (time.time() if now_s is None else now_s) - _OLD_S
+    limit = (time.time() if now_s is None else now_s) - _MIN_AGE_S
     with quietly(only=OSError), closing_fd(open_folder(folder.staging_dir)) as fd:
         for name in os.listdir(fd):
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)

@@ -67,9 +67,9 @@ SMALL: Final = 4 << 20
 """Files of up to this many bytes are stored immediately."""
 
 _CLOCK_REALTIME_COARSE: Final = 5  # linux/time.h; the clock of file systems
-_HAS_COARSE: Final = sys.platform == "linux"
+_HAS_COARSE_CLOCK: Final = sys.platform == "linux"
 _TICK_S: Final = 0.01
-_TRIES: Final = 3
+_MAX_ATTEMPTS: Final = 3
 _MAX_SOURCES: Final = 4096
 """Maximum number of remembered source files."""
 
@@ -161,19 +161,19 @@ class Sources:
     """Staged files by resolved path; an unchanged file is not staged again."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, tuple[Stamp, str | None]] = {}
+        self._stamps: dict[str, tuple[Stamp, str | None]] = {}
         self._rewritten: set[str] = set()
 
     def remember(self, source: str, stamp: Stamp, sha256: str | None) -> None:
         """Remember the stamp of a staged source, and its digest if known."""
-        self._taken.pop(source, None)
-        self._taken[source] = (stamp, sha256)
-        if len(self._taken) > _MAX_SOURCES:
-            del self._taken[next(iter(self._taken))]
+        self._stamps.pop(source, None)
+        self._stamps[source] = (stamp, sha256)
+        if len(self._stamps) > _MAX_SOURCES:
+            del self._stamps[next(iter(self._stamps))]
 
     def digest_of(self, source: str, stamp: Stamp) -> str | None:
         """Return the digest of a source if it is unchanged since it was staged."""
-        before, sha256 = self._taken.get(source, (None, None))
+        before, sha256 = self._stamps.get(source, (None, None))
         return sha256 if before == stamp else None
 
     def note_rewritten(self, source: str) -> None:
@@ -186,7 +186,7 @@ class Sources:
         A source also counts as such if it has the same inode as when it was staged, but other
         bytes.
         """
-        before, _ = self._taken.get(source, (now, None))
+        before, _ = self._stamps.get(source, (now, None))
         if now != before and (now.inode, now.device) == (before.inode, before.device):
             self._rewritten.add(source)
         return source in self._rewritten
@@ -208,7 +208,7 @@ def look(path: str) -> tuple[str, os.stat_result]:
 
 def _tick_ns() -> int:
     """Return the current file system time in nanoseconds since the Unix epoch."""
-    if not _HAS_COARSE:
+    if not _HAS_COARSE_CLOCK:
         return time.time_ns() - int(_TICK_S * 1e9)
     return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
@@ -231,7 +231,7 @@ def _stable_status(fd: int, ticks: TickWait) -> tuple[Stamp, bool]:
 def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
     """Return bytes, status, and whether later changes will show, of a small file; else None."""
     with closing_fd(open_source(source)) as fd:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             before = os.fstat(fd)
             if before.st_size > SMALL:
                 return None
@@ -256,13 +256,13 @@ def take(
     try:
         stamp, settled = _stable_status(fd, ticks)
         taken = HeldFile(source, stamp, settled=settled)
-        if _copied(fd, staged, copy=copy):
+        if _try_copy(fd, staged, copy=copy):
             taken.staged, taken.private = staged, True
             taken.check(fd)
             os.utime(staged, ns=(stamp.mtime_ns, stamp.mtime_ns))
-        elif _linked(source, staged, stamp):
+        elif _try_link(source, staged, stamp):
             taken.staged = staged
-        elif scarce and _copied(fd, staged, copy=True):
+        elif scarce and _try_copy(fd, staged, copy=True):
             taken.staged, taken.private = staged, True
             taken.check(fd)
         else:
@@ -276,7 +276,7 @@ def take(
     return taken
 
 
-def _copied(fd: int, staged: Path, *, copy: bool) -> bool:
+def _try_copy(fd: int, staged: Path, *, copy: bool) -> bool:
     done = False
     try:
         with staged.open("xb") as target:
@@ -295,7 +295,7 @@ def _copied(fd: int, staged: Path, *, copy: bool) -> bool:
     return done
 
 
-def _linked(source: str, staged: Path, stamp: Stamp) -> bool:
+def _try_link(source: str, staged: Path, stamp: Stamp) -> bool:
     try:
         os.link(source, staged)
         same = Stamp.of(os.stat(staged)) == stamp

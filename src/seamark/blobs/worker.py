@@ -74,13 +74,13 @@ class Worker:
 
     def __init__(self, trouble: Callable[[str, BaseException | None], None]) -> None:
         self._trouble = trouble
-        self._renew()
+        self._reset()
         fork.register(self.after_fork)
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         self._changed = threading.Condition(threading.RLock())
         self._queue: deque[Job] = deque()
-        self._later: deque[Job] = deque()
+        self._failed_jobs: deque[Job] = deque()
         self._running: list[Job] = []
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -88,8 +88,8 @@ class Worker:
 
     def after_fork(self) -> None:
         """Abandon the jobs of the parent in a forked child."""
-        jobs = [*self._queue, *self._later, *self._running]
-        self._renew()
+        jobs = [*self._queue, *self._failed_jobs, *self._running]
+        self._reset()
         for job in jobs:
             job.abandon()
 
@@ -107,13 +107,13 @@ class Worker:
         """Add a job; a job that has already failed waits before it is run."""
         with self._changed:
             self._stopped = False
-            (self._later if job.failed else self._queue).append(job)
+            (self._failed_jobs if job.failed else self._queue).append(job)
             self._start()
 
     def _start(self) -> None:
         if self._queue:
             self._changed.notify_all()
-        if self._thread is not None or not (self._queue or self._later):
+        if self._thread is not None or not (self._queue or self._failed_jobs):
             return
         self._thread = threading.Thread(target=self._work, name="seamark-blobs", daemon=True)
         try:
@@ -123,25 +123,25 @@ class Worker:
 
     def _work(self) -> None:
         try:
-            while self._rest():
-                self._step()
+            while self._wait_for_jobs():
+                self._run_next()
         finally:
             self._unregister()
 
-    def _rest(self) -> bool:
+    def _wait_for_jobs(self) -> bool:
         """Wait while only failed jobs remain, then retry them; return False without jobs."""
         with self._changed:
-            only_failed = self._later and not (self._queue or self._stopped)
+            only_failed = self._failed_jobs and not (self._queue or self._stopped)
             if only_failed and not self._changed.wait(self._pause_s):
                 self._pause_s = min(2 * self._pause_s, _MAX_RETRY_S)
-                self._queue.extend(self._later)
-                self._later.clear()
-            if self._stopped or not (self._queue or self._later):
+                self._queue.extend(self._failed_jobs)
+                self._failed_jobs.clear()
+            if self._stopped or not (self._queue or self._failed_jobs):
                 self._unregister()  # under the lock: the next added job must start a thread
                 return False
             return True
 
-    def _step(self) -> bool:
+    def _run_next(self) -> bool:
         with self._changed:
             if self._stopped or not self._queue:
                 return False
@@ -156,8 +156,8 @@ class Worker:
                     self._running.remove(job)
                 if done:
                     self._pause_s = RETRY_S
-                    self._queue.extend(self._later)
-                    self._later.clear()
+                    self._queue.extend(self._failed_jobs)
+                    self._failed_jobs.clear()
                 self._changed.notify_all()
         return True
 
@@ -176,7 +176,7 @@ class Worker:
             again = stopped or isinstance(error, OSError)
             if again:
                 with self._changed:
-                    self._later.append(job)
+                    self._failed_jobs.append(job)
             if stopped:
                 raise
             if not (again and job.failed):
@@ -193,16 +193,16 @@ class Worker:
         """Wait ``timeout_s`` at most for all jobs, retrying failed ones; return whether all ran."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
-            self._queue.extend(self._later)
-            self._later.clear()
+            self._queue.extend(self._failed_jobs)
+            self._failed_jobs.clear()
             self._start()
-        while self._waits(end):
-            if not self._step():  # no thread is running
+        while self._wait_for_thread(end):
+            if not self._run_next():  # no thread is running
                 break
         with self._changed:
-            return not (self._queue or self._later or self._running)
+            return not (self._queue or self._failed_jobs or self._running)
 
-    def _waits(self, end: float | None) -> bool:
+    def _wait_for_thread(self, end: float | None) -> bool:
         """Wait for the thread; return True if the caller must run jobs itself."""
         with self._changed:
             while self._queue or self._running:
@@ -218,9 +218,9 @@ class Worker:
         done = self.flush(timeout_s)
         with self._changed:
             self._stopped = True
-            left = [*self._queue, *self._later]
+            left = [*self._queue, *self._failed_jobs]
             self._queue.clear()
-            self._later.clear()
+            self._failed_jobs.clear()
             self._changed.notify_all()
         for job in left:
             job.give_up()
@@ -282,7 +282,7 @@ class BytesWriter:
         # In a forked child, held contents belong to the parent.
         self._held: dict[str, tuple[int, int]] = {}  # size and mode
         self._lost: set[str] = set()
-        self._unwanted: set[str] = set()
+        self._unneeded_digests: set[str] = set()
         self._waiting: list[WaitingRecord] = []
 
     def __bool__(self) -> bool:
@@ -303,13 +303,13 @@ class BytesWriter:
                 clear = self._unsynced.clear
                 self._worker.submit(Job(self._sync, give_up=clear, abandon=clear))
             if self:
-                self._unwanted.discard(sha256)  # it is wanted again
+                self._unneeded_digests.discard(sha256)  # it is wanted again
                 self._note_stored(sha256)
         return sha256
 
     def _hold(self, sha256: str, content: bytes, mode: int, error: OSError) -> None:
         with self._worker.lock:
-            self._unwanted.discard(sha256)
+            self._unneeded_digests.discard(sha256)
             if (known := self._held.get(sha256)) is not None:
                 self._held[sha256] = known[0], known[1] & mode
             elif sum(size for size, _ in self._held.values()) + len(content) > MAX_BYTES:
@@ -317,13 +317,13 @@ class BytesWriter:
             else:
                 self._lost.discard(sha256)
                 self._held[sha256] = len(content), mode
-                again = partial(self._put_held, sha256, content)
-                give_up = partial(self._lose, sha256)
+                again = partial(self._store_held, sha256, content)
+                give_up = partial(self._give_up, sha256)
                 self._worker.submit(Job(again, give_up, self._forget_all, failed=True))
             lost = sha256 in self._lost
         self._trouble("not stored" if lost else "not stored yet", error)
 
-    def _put_held(self, sha256: str, content: bytes) -> None:
+    def _store_held(self, sha256: str, content: bytes) -> None:
         _, mode = self._held.get(sha256, (0, ANYBODY))
         put_bytes(self._folder, content, mode)
         self._note_stored(sha256)
@@ -341,19 +341,19 @@ class BytesWriter:
             if self._worker.stopped:
                 return
             needed = any(sha256 in record.needs for record in self._waiting)
-            unwanted = sha256 in self._unwanted and not needed
-            self._unwanted.discard(sha256)
-            for record in self._settle(sha256, stored=True):
+            unwanted = sha256 in self._unneeded_digests and not needed
+            self._unneeded_digests.discard(sha256)
+            for record in self._take_ready(sha256, stored=True):
                 record.append()
             if unwanted:
                 self._unneeded(sha256)
 
-    def _lose(self, sha256: str) -> None:
+    def _give_up(self, sha256: str) -> None:
         with self._worker.lock:
-            for record in self._settle(sha256, stored=False):
+            for record in self._take_ready(sha256, stored=False):
                 record.append_without()
 
-    def _settle(self, sha256: str, *, stored: bool) -> list[WaitingRecord]:
+    def _take_ready(self, sha256: str, *, stored: bool) -> list[WaitingRecord]:
         # A record is ready when all of its contents are stored, or one of them is lost.
         self._lost.discard(sha256)
         self._held.pop(sha256, None)
@@ -390,5 +390,5 @@ class BytesWriter:
     def _drop(self, gone: Callable[[WaitingRecord], bool]) -> None:
         with self._worker.lock:
             for record in filter(gone, self._waiting):
-                self._unwanted |= record.needs
+                self._unneeded_digests |= record.needs
             self._waiting = [record for record in self._waiting if not gone(record)]

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BlobWriter"]
 
-_MAX_OPEN: Final = 64
+_MAX_OPEN_FILES: Final = 64
 """Maximum number of files on other file systems held open; further ones are copied at once."""
 
 _MEMBERS_PER_OPERATION: Final = 100
@@ -104,7 +104,9 @@ class BlobWriter:
         self._pending: list[Pending] = []
         self._sources = Sources()
         self._used = UsedBlobs(folder, self._worker)
-        self._bytes = BytesWriter(folder, self._worker, trouble, lambda one: self._drop([one]))
+        self._bytes = BytesWriter(
+            folder, self._worker, trouble, lambda one: self._remove_unused([one])
+        )
 
     # ---------------------------------------------------------------- uploading
 
@@ -150,13 +152,13 @@ class BlobWriter:
             with self._worker.lock:  # nothing is pruned between storing and recording
                 self._record_file(path, self._put_content(file.content, name, file.extension))
         else:
-            self._take(path, str(file.path), file.extension, strict=False)
+            self._upload(path, str(file.path), file.extension, strict=False)
         if wait:
             self.flush()
 
     def keep(self, path: str, target: str | os.PathLike[str]) -> bool:
         """Upload a checkpoint, which may be a folder; return whether it was recorded."""
-        return self._takes(path) and self._take(path, os.path.abspath(target), None, strict=True)
+        return self._takes(path) and self._upload(path, os.path.abspath(target), None, strict=True)
 
     def upload_members(
         self, path: str, members: Mapping[str, str | os.PathLike[str] | bytes]
@@ -178,11 +180,11 @@ class BlobWriter:
             record = (
                 self._put_content(source, place.name, place.ext)
                 if isinstance(source, bytes)
-                else self._at_once(source, place.name, place.ext)
+                else self._store_if_small(source, place.name, place.ext)
             )
             if record is None:
                 assert isinstance(source, str)  # noqa: S101 - contents are never large files
-                self._hold(place, source, {"": source}, strict=False)
+                self._stage(place, source, {"": source}, strict=False)
                 continue
             self._used.hand_out(record)
             with self._worker.lock:
@@ -231,8 +233,8 @@ class BlobWriter:
         if sha256 is not None:
             return self._record_file(path, file | {"sha256": sha256})
         recorded = self._record_file(path, file, token)
-        reference_ = Target(path, token, None, file)
-        self._worker.submit(Job(partial(self._digest, reference_, sources, {})))
+        target_ = Target(path, token, None, file)
+        self._worker.submit(Job(partial(self._record_digest, target_, sources, {})))
         return recorded
 
     # ---------------------------------------------------------------- removing
@@ -255,7 +257,7 @@ class BlobWriter:
         Bytes that another process also recorded stay, and so do files not uploaded by this object.
         """
         self.forget(path)
-        self._drop(self._used.pop(path))
+        self._remove_unused(self._used.pop(path))
 
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all files are stored, retrying failed ones; return whether all are."""
@@ -298,17 +300,17 @@ class BlobWriter:
 
     # ---------------------------------------------------------------- on the thread
 
-    def _store(self, pending: Pending) -> None:
+    def _store_pending(self, pending: Pending) -> None:
         if pending.targets or pending.is_stored:
             found = pending.store(self.folder, self._note_changed)
-            if not self._complete(pending, found):
+            if not self._record_stored(pending, found):
                 return
         with self._worker.lock:
             pending.closed = True
             self._pending.remove(pending)
         pending.release()
 
-    def _complete(self, pending: Pending, found: dict[str, Any]) -> bool:
+    def _record_stored(self, pending: Pending, found: dict[str, Any]) -> bool:
         # OSError: staged files are needed until the journal accepts the record.
         with self._worker.lock:
             if self._worker.stopped:
@@ -318,7 +320,7 @@ class BlobWriter:
             if only is not None and only.settled and not found.keys() & {"lost", "changed"}:
                 self._sources.remember(only.source, only.stamp, found["sha256"])
             if not pending.targets:  # deleted while it was stored
-                self._drop(digests_of(found))
+                self._remove_unused(digests_of(found))
             for target in list(pending.targets):
                 file = target.completed(found)
                 if "lost" not in file and target.name is None:
@@ -334,7 +336,7 @@ class BlobWriter:
         self._sources.note_rewritten(file.source)
         self._trouble("rewritten before it was copied", ChangedError(file.source))
 
-    def _digest(
+    def _record_digest(
         self,
         target: Target,
         sources: Mapping[str, tuple[str, Stamp]],
@@ -356,25 +358,25 @@ class BlobWriter:
                 if "" in sources:
                     self._sources.remember(*sources[""], more["sha256"])
 
-    def _drop(self, digests: Iterable[str]) -> None:
+    def _remove_unused(self, digests: Iterable[str]) -> None:
         if gone := frozenset(digests):
             self._worker.submit(Job(partial(self._used.remove_unused, gone)))
 
     # ---------------------------------------------------------------- internals
 
-    def _take(self, path: str, target: str, ext: str | None, *, strict: bool) -> bool:
+    def _upload(self, path: str, target: str, ext: str | None, *, strict: bool) -> bool:
         source, _ = look(target)
         name = os.path.basename(target)
         place = _Place(path, name, extension_of(name) if ext is None else ext)
         if os.path.isdir(source):
-            return self._hold(place, source, walk_files(source), strict=strict)
+            return self._stage(place, source, walk_files(source), strict=strict)
         with self._worker.lock:  # nothing is pruned between storing and recording
-            file = self._at_once(source, place.name, place.ext)
+            file = self._store_if_small(source, place.name, place.ext)
             if file is not None:
                 return self._record_file(path, file)
-        return self._hold(place, source, {"": source}, strict=strict)
+        return self._stage(place, source, {"": source}, strict=strict)
 
-    def _at_once(self, source: str, name: str, ext: str) -> dict[str, Any] | None:
+    def _store_if_small(self, source: str, name: str, ext: str) -> dict[str, Any] | None:
         """Return the FILE record of a known or small file; None for others."""
         stamp = Stamp.of(os.stat(source))
         sha256 = self._sources.digest_of(source, stamp)
@@ -389,7 +391,7 @@ class BlobWriter:
             self._sources.remember(source, Stamp.of(now), file.get("sha256"))
         return file
 
-    def _hold(self, place: _Place, source: str, inside: dict[str, str], *, strict: bool) -> bool:
+    def _stage(self, place: _Place, source: str, inside: dict[str, str], *, strict: bool) -> bool:
         token = secrets.token_hex(8)
         folder = "" not in inside
         key = (source, Stamp.of(os.stat(source)))
@@ -400,7 +402,7 @@ class BlobWriter:
         staged = self.folder.staging_dir / token
         pending = Pending(staged if folder else None, strict)
         try:
-            self._take_all(pending, inside, staged)
+            self._stage_all(pending, inside, staged)
             with self._worker.lock:
                 recorded = self._record_pending(pending, place, token)
                 self._pending.append(pending)
@@ -409,10 +411,12 @@ class BlobWriter:
             raise
         if not folder:
             self._sources.remember(source, pending.files[""].stamp, None)
-        self._worker.submit(Job(partial(self._store, pending), pending.close, pending.close))
+        self._worker.submit(
+            Job(partial(self._store_pending, pending), pending.close, pending.close)
+        )
         return recorded
 
-    def _take_all(self, pending: Pending, inside: Mapping[str, str], staged: Path) -> None:
+    def _stage_all(self, pending: Pending, inside: Mapping[str, str], staged: Path) -> None:
         ticks = TickWait()
         for name, each in inside.items():
             source, target = os.path.realpath(each), staged / name
@@ -423,7 +427,7 @@ class BlobWriter:
                 held = [*self._pending, pending]
                 opened = sum(file.fd is not None for one in held for file in one.files.values())
             try:
-                taken = take(source, target, ticks, copy=copy, scarce=opened >= _MAX_OPEN)
+                taken = take(source, target, ticks, copy=copy, scarce=opened >= _MAX_OPEN_FILES)
             except ChangedError:  # another process is writing the file
                 taken = take(source, target, ticks)
             pending.files[name] = taken
@@ -469,7 +473,7 @@ class BlobWriter:
             return without_bytes(file) if self._bytes.is_lost(digests_of(file)) else file
 
     def _store_now(self, source: str, name: str, ext: str) -> dict[str, Any]:
-        record = self._at_once(source, name, ext)
+        record = self._store_if_small(source, name, ext)
         if record is not None:
             return record
         fd = open_source(source)

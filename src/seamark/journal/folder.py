@@ -108,7 +108,7 @@ def nearest_root(*, used: bool = True) -> Path:
     except OSError as error:
         msg = "root: the working directory is gone; name a folder (root=..., SEAMARK_DIR or --root)"
         raise ArgumentError(msg) from error
-    for folder in _upwards(here):
+    for folder in _searched_folders(here):
         root = os.path.join(folder, ROOT_NAME)  # noqa: PTH118
         if os.path.isdir(root):  # noqa: PTH112 - the root itself may be a link
             if used:
@@ -126,7 +126,7 @@ def root_inside(folder: Path) -> Path | None:
 def root_near(folder: Path) -> Path | None:
     """Return a nearby root that may have been intended, above or next to a folder; else None."""
     there = next((one for one in (folder, *folder.parents) if one.is_dir()), folder)
-    for one in map(Path, _upwards(str(there))):
+    for one in map(Path, _searched_folders(str(there))):
         if one.name == ROOT_NAME and one != folder:
             return one
         if is_folder(one / ROOT_NAME) and one / ROOT_NAME != folder:
@@ -134,9 +134,9 @@ def root_near(folder: Path) -> Path | None:
     return None
 
 
-def _upwards(start: str) -> Iterator[str]:
+def _searched_folders(start: str) -> Iterator[str]:
     yield start
-    home, me = os.path.realpath(os.path.expanduser("~")), _user()  # noqa: PTH111
+    home, me = os.path.realpath(os.path.expanduser("~")), _user_id()  # noqa: PTH111
     folder, device = start, None
     with quietly(only=OSError):  # the search also ends at an inaccessible folder
         while True:
@@ -152,14 +152,14 @@ def _upwards(start: str) -> Iterator[str]:
             folder = above
 
 
-def _user() -> int | None:
+def _user_id() -> int | None:
     """Return the user id of this process; None on systems where files have no owner."""
     return os.geteuid() if hasattr(os, "geteuid") else None
 
 
 def _expect_own(root: str) -> None:
     """Raise ArgumentError if a root that was found by search belongs to another user."""
-    me = _user()
+    me = _user_id()
     for found in (os.lstat(root), os.stat(root)):  # noqa: PTH116
         if me not in (None, found.st_uid):
             msg = (
@@ -183,7 +183,7 @@ DRAFT: Final = ".draft-"
 """Prefix of the folder name of an unsealed artifact, which is never listed."""
 OWN_FOLDERS: Final = frozenset({"journal", "blobs", "files"})
 """Folders within a run folder that contain no runs."""
-_INSIDE: Final = (*OWN_FOLDERS, ".staging")
+_RUN_SUBFOLDERS: Final = (*OWN_FOLDERS, ".staging")
 DEEPEST: Final = 32
 """Maximum nesting depth at which runs are searched; projects are not nested deeper."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
@@ -358,7 +358,7 @@ class RunFolder:
         """Return a link below the root: at the run folder, above it or, if ``inside``, in it."""
         path = self.root.joinpath(self.project, self.run)
         above = path.parents[: self.project.count("/") + 1]
-        within = map(path.joinpath, _INSIDE if inside else ())
+        within = map(path.joinpath, _RUN_SUBFOLDERS if inside else ())
         folders = (*reversed(above), path.parent / ".purged", path, *within)
         return next(filter(Path.is_symlink, folders), None)
 
@@ -471,7 +471,7 @@ class _Walk:
             return False
         except OSError as error:
             self._walked.append(path)
-            self._note(path, error)
+            self._report_unread(path, error)
             return None
 
     def _folders_in(self, folder: str) -> list[str]:
@@ -490,10 +490,10 @@ class _Walk:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            self._note(folder, error)
+            self._report_unread(folder, error)
         return sorted(found)
 
-    def _note(self, folder: str, error: OSError) -> None:
+    def _report_unread(self, folder: str, error: OSError) -> None:
         let_pass(error)
         if self._unread is not None:
             self._unread(folder, error)

@@ -73,9 +73,9 @@ MAX_PAYLOAD_BYTES: Final = 16 * 1024 * 1024
 MAX_JSON_DEPTH: Final = 64
 LONG_TEXT: Final = 4 << 20
 """Strings with more characters than this are stored as blobs; see `is_long`."""
-_LONG_IF_ESCAPED: Final = 2 << 20
+_MIN_ESCAPED_TEXT: Final = 2 << 20
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_COMPRESS_BYTES: Final = 1 << 16
+_MIN_COMPRESSED_BYTES: Final = 1 << 16
 SKIPPABLE: Final = 1
 """Flag: readers may skip the frame if its kind is unknown to them."""
 USER_TIME: Final = 2
@@ -160,21 +160,23 @@ def packed_json(value: Any) -> tuple[bytes, int]:
     if len(payload) > MAX_PAYLOAD_BYTES:
         msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
         raise ArgumentError(msg)
-    return (zlib.compress(payload, 1), ZLIB) if len(payload) > _COMPRESS_BYTES else (payload, 0)
+    return (
+        (zlib.compress(payload, 1), ZLIB) if len(payload) > _MIN_COMPRESSED_BYTES else (payload, 0)
+    )
 
 
 def is_long(text: str) -> bool:
     """Return whether a string is stored as a blob. In JSON, a character takes 1 to 6 bytes."""
     length = len(text)
     return length > LONG_TEXT or (
-        length > _LONG_IF_ESCAPED and len(dump_json(text)) > 2 * LONG_TEXT
+        length > _MIN_ESCAPED_TEXT and len(dump_json(text)) > 2 * LONG_TEXT
     )
 
 
 WHOLE: Final = 1 << 63
 """Exclusive upper limit of sizes, offsets and times: the int64 range of databases and NumPy."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_LONGEST_FACT: Final = 4096
+_MAX_FACT_LENGTH: Final = 4096
 """Maximum length of a string in a header, in characters; command lines are stored as digests."""
 Check = Callable[[Any], bool]
 
@@ -261,7 +263,7 @@ def _checked(value: Any, checks: Mapping[str, Check], what: str) -> dict[str, An
 # -------------------------------------------------------------------- HEADER
 
 
-_KINDS: Final[dict[str, type]] = {
+_FIELD_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("run", "project", "writer", "continues", "user", "host", "boot"), str),
     **dict.fromkeys(("launcher", "job", "argv", "process", "lineage", "seamark"), str),
     **dict.fromkeys(("sys_id", "silence", "ended", "ended_how"), str),
@@ -270,7 +272,7 @@ _KINDS: Final[dict[str, type]] = {
     "owner": bool,
     "positions": dict,
 }
-_RANGES: Final = {
+_FIELD_RANGES: Final = {
     **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), range(1 << 31)),
     **dict.fromkeys(("pid", "start", "prior_t", "ended_at"), range(WHOLE)),
 }
@@ -282,13 +284,13 @@ def sound_header(record: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in record.items():
         kind = type(value)
-        if value is not None and kind is not _KINDS.get(key, kind):
+        if value is not None and kind is not _FIELD_TYPES.get(key, kind):
             continue
-        if kind in (dict, list) and key not in _KINDS:
+        if kind in (dict, list) and key not in _FIELD_TYPES:
             continue
-        if kind is str and len(value) > _LONGEST_FACT:
+        if kind is str and len(value) > _MAX_FACT_LENGTH:
             continue
-        if kind is int and value not in _RANGES.get(key, _TIMES):
+        if kind is int and value not in _FIELD_RANGES.get(key, _TIMES):
             continue
         found[key] = value
     if (lengths := found.get("positions")) is not None:

@@ -123,7 +123,7 @@ class Losses:
         self._guard = guard
         self.counts: dict[str, int] = {}
         self.owed = False
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
         self._warned: set[object] = set()
 
     def drop(self, reason: str, count: int, message: str, once: object = None) -> None:
@@ -148,20 +148,20 @@ class Losses:
 
     def mark_recorded(self) -> None:
         """Mark the current counts as reported in the open journal."""
-        self._told, self.owed = dict(self.counts), False
+        self._reported, self.owed = dict(self.counts), False
 
     def start_journal(self) -> None:
         """Restart the counts: the next journal reports only losses that the last one did not."""
         self.counts = {
-            reason: count - self._told.get(reason, 0)
+            reason: count - self._reported.get(reason, 0)
             for reason, count in self.counts.items()
-            if count > self._told.get(reason, 0)
+            if count > self._reported.get(reason, 0)
         }
-        self._told = {}
+        self._reported = {}
 
     def begin_child(self) -> None:
         """Reset the counts after a fork: the parent reports its own losses."""
-        self.counts, self._told, self.owed = {}, {}, False
+        self.counts, self._reported, self.owed = {}, {}, False
 
     # ---------------------------------------------------------------- warnings
 

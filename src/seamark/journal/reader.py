@@ -70,7 +70,7 @@ _FRAME_LIMIT: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
 _MARK_BYTES: Final = MARK.to_bytes(2, "little")
 _MARK_AT: Final = 10
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
-_KNOWN: Final = frozenset(int(kind) for kind in Kind)
+_KNOWN_KINDS: Final = frozenset(int(kind) for kind in Kind)
 
 RawFrame = tuple[int, int, int, int, int, int]
 """Position in the block, kind, flags, aux, t (ns), payload length (bytes)."""
@@ -132,7 +132,7 @@ Walk = Callable[[bytes, int], tuple[Any, int, bool]]
 bytes follow."""
 
 
-_NOTHING: Final[tuple[Any, int, bool]] = (FrameList(), 0, False)
+_NO_FRAMES: Final[tuple[Any, int, bool]] = (FrameList(), 0, False)
 
 
 def walk_plainly(data: bytes, salt: int) -> tuple[FrameList, int, bool]:
@@ -215,12 +215,12 @@ def header_in(data: bytes, frame: RawFrame) -> dict[str, Any]:
     return sound_header(record) if isinstance(record, dict) else {}
 
 
-def _refuse(token: str) -> None:
+def _refuse_constant(token: str) -> None:
     msg = f"JSON: {token} is not a JSON number"
     raise ValueError(msg)
 
 
-_JSON: Final = json.JSONDecoder(parse_constant=_refuse)
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 """Strict decoder of UTF-8 only; `json.loads` guesses encodings and accepts lone surrogates."""
 
 
@@ -316,7 +316,7 @@ class JournalReader:
         data = self._source.pread(_HEADER_BYTES, FILE_HEADER_BYTES)
         frame = self._frame_at(data, 0)
         if frame is None:
-            data = self._bytes_of(FILE_HEADER_BYTES)
+            data = self._read_frame(FILE_HEADER_BYTES)
             frame = self._frame_at(data, 0)
         return {} if frame is None or frame[1] != Kind.HEADER else header_in(data, frame)
 
@@ -348,9 +348,9 @@ class JournalReader:
         want = self.block_bytes
         while True:
             data = self._source.pread(want, self.offset)
-            frames, pos, bad = self._walk(data, self.salt) if data else _NOTHING
+            frames, pos, bad = self._walk(data, self.salt) if data else _NO_FRAMES
             if len(frames):
-                known, end = frames if unknown else self._known_part(frames), self.offset + pos
+                known, end = frames if unknown else self._known_frames(frames), self.offset + pos
                 if newer := known is not frames:
                     end = self.offset + frames.raw(len(known))[0]
                 if end > self.offset:
@@ -366,24 +366,24 @@ class JournalReader:
                 want = min(2 * want, _FRAME_LIMIT)  # a frame longer than a block
                 continue
             if not data:
-                self._look_at_stub()
+                self._check_stub()
                 return
             if not self._pass_over(bad=bad):
                 return
             want = self.block_bytes
 
-    def _look_at_stub(self) -> None:
+    def _check_stub(self) -> None:
         if self.offset == FILE_HEADER_BYTES and (size := self.size) < FILE_HEADER_BYTES:
             self.stopped = "incomplete"
             if self.is_finished():
                 self.tail = Gap(0, size)
 
     @staticmethod
-    def _known_part(frames: Any) -> Any:
-        if not _KNOWN.issuperset(frames.kinds()):
+    def _known_frames(frames: Any) -> Any:
+        if not _KNOWN_KINDS.issuperset(frames.kinds()):
             for index in range(len(frames)):
                 frame = frames.raw(index)
-                if frame[1] not in _KNOWN and not frame[2] & SKIPPABLE:
+                if frame[1] not in _KNOWN_KINDS and not frame[2] & SKIPPABLE:
                     return frames.upto(index)
         return frames
 
@@ -394,7 +394,7 @@ class JournalReader:
             self.gaps.append(Gap(self.offset, declared - self.offset))
             self.offset = declared
             return True
-        found = self._next_valid(self.offset + 8)
+        found = self._find_frame(self.offset + 8)
         if found is None:
             self.stopped = "bad" if bad else "incomplete"
             if not self.is_finished():
@@ -419,9 +419,9 @@ class JournalReader:
         return True
 
     def _is_frame(self, offset: int) -> bool:
-        return self._frame_at(self._bytes_of(offset), 0) is not None
+        return self._frame_at(self._read_frame(offset), 0) is not None
 
-    def _bytes_of(self, offset: int) -> bytes:
+    def _read_frame(self, offset: int) -> bytes:
         head = self._source.pread(FRAME_HEADER_BYTES, offset)
         length = int.from_bytes(head[4:8], "little")
         if len(head) < FRAME_HEADER_BYTES or length > MAX_PAYLOAD_BYTES:
@@ -483,13 +483,13 @@ class JournalReader:
             while (pos := data.rfind(payload, 0, pos + len(payload) - 1)) >= 0:
                 offset = start + pos - FRAME_HEADER_BYTES
                 if offset >= FILE_HEADER_BYTES and offset % 8 == 0:
-                    whole = self._bytes_of(offset)
+                    whole = self._read_frame(offset)
                     raw = self._frame_at(whole, 0)
                     if raw is not None and not raw[2] & ZLIB:
                         yield Frame(offset, offset + len(whole), *raw[1:5], payload_of(whole, raw))
             end = start
 
-    def _next_valid(self, offset: int) -> tuple[int, int] | None:
+    def _find_frame(self, offset: int) -> tuple[int, int] | None:
         """Return (offset, t) of the first valid aligned frame at or after ``offset``, or None."""
         base, want = offset, _BLOCK_BYTES
         while True:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLAIMS",
-    "MOST_CLAIMS",
-    "MOST_NUMBER",
+    "MAX_CLAIMS",
+    "MAX_NUMBER",
     "REVISIONS",
     "Claim",
     "ClaimState",
@@ -52,9 +52,9 @@ __all__ = [
 ]
 
 
-_MOST_BYTES: Final = 64 << 10
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK})
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_MAX_HOLDER_BYTES: Final = 64 << 10
+_NO_LINK_ERRORS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK})
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class Reserved(NamedTuple):
@@ -90,7 +90,7 @@ class Reservations:
             except FileExistsError:
                 return False
             except OSError as error:
-                if error.errno not in _NO_LINKS:
+                if error.errno not in _NO_LINK_ERRORS:
                     raise
                 try:  # a file system without hard links; O_EXCL does not follow links
                     _write(fd, name, holder)
@@ -108,7 +108,7 @@ class Reservations:
             let_pass(error)
             return None
         with closing_fd(fd):
-            return Reserved(os.read(fd, _MOST_BYTES), os.fstat(fd).st_mtime_ns)
+            return Reserved(os.read(fd, _MAX_HOLDER_BYTES), os.fstat(fd).st_mtime_ns)
 
     def remove(self, name: str) -> None:
         """Remove the reservation of a deleted object; a folder is not a reservation, and stays."""
@@ -118,7 +118,7 @@ class Reservations:
 
 
 def _write(folder: int, name: str, text: str) -> None:
-    with closing_fd(os.open(name, _NEW, 0o666, dir_fd=folder)) as fd:
+    with closing_fd(os.open(name, _CREATE_FLAGS, 0o666, dir_fd=folder)) as fd:
         os.write(fd, text.encode())
 
 
@@ -126,7 +126,7 @@ NUMBERS: Final = ".numbers"
 """Subfolder of a model or artifact in which each version has a file named by its number."""
 REVISIONS: Final = ".twins"
 """Subfolder of a project in which revision n of a hash has the file ``<hash>.<n>``."""
-MOST_NUMBER: Final = 999_999_999
+MAX_NUMBER: Final = 999_999_999
 """Maximum valid number; a folder of unknown origin may contain greater ones."""
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -171,7 +171,7 @@ def _next_number(
 ) -> int:
     """Reserve the first free number; ``is_own``: whether it was reserved for the same holder."""
     number = max(taken, default=0) + 1
-    if number > MOST_NUMBER:  # not a number assigned by Seamark
+    if number > MAX_NUMBER:  # not a number assigned by Seamark
         number = 1
     while number in taken or not reservations.reserve(f"{prefix}{number}", holder):
         if is_own(number):
@@ -182,14 +182,14 @@ def _next_number(
 
 CLAIMS: Final = ".claims"
 """Subfolder of a project that contains the claims of its runs."""
-MOST_CLAIMS: Final = 10**15 - 1
+MAX_CLAIMS: Final = 10**15 - 1
 """Maximum valid claim number; a folder of unknown origin may contain greater ones."""
-_NAME: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
+_CLAIM_FILE: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
 _RELEASED: Final = ".released"
-_KEY: Final = re.compile("[0-9a-f]{16}")
-_AHEAD_NS: Final = 3600 * 10**9
+_CLAIM_KEY: Final = re.compile("[0-9a-f]{16}")
+_MAX_AHEAD_NS: Final = 3600 * 10**9
 """Maximum time by which a sign of life may be ahead of the clock, in nanoseconds."""
-_PROCESS: Final = ("host", "boot", "pid", "start", "pid_namespace")
+_PROCESS_FIELDS: Final = ("host", "boot", "pid", "start", "pid_namespace")
 """Fields that identify a process in the header of a journal and in a claim."""
 
 
@@ -225,7 +225,7 @@ def claimant() -> dict[str, Any]:
 def is_same_process(header: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
     """Return whether a journal and a claim belong to the same process."""
     return header.get("pid") is not None and all(
-        header.get(one) == facts.get(one) for one in _PROCESS
+        header.get(one) == facts.get(one) for one in _PROCESS_FIELDS
     )
 
 
@@ -233,7 +233,7 @@ def has_lapsed(facts: Mapping[str, Any], seen_ns: int, now_ns: int, *, here: boo
     """Return whether a claimant crashed: ended, if it may be on this host, or silent for 90 s."""
     if here and process_alive(facts) is False:
         return True
-    return not now_ns - SETTLE_NS <= seen_ns <= now_ns + _AHEAD_NS
+    return not now_ns - SETTLE_NS <= seen_ns <= now_ns + _MAX_AHEAD_NS
 
 
 class Claims:
@@ -248,7 +248,7 @@ class Claims:
         files: set[tuple[str, int]] = set()
         released: set[tuple[str, int]] = set()
         for file, is_file in self._reservations.names().items():
-            if (found := _NAME.fullmatch(file)) is None:
+            if (found := _CLAIM_FILE.fullmatch(file)) is None:
                 continue
             name, number = found[1], int(found[2])
             if found[3]:
@@ -264,7 +264,7 @@ class Claims:
         """Return whether the next claim can be made: the newest was released or has lapsed."""
         if not now.held and self._release_of(name, now.number) is not None:
             return True
-        return self._lapsed(name, now.number, log, now_ns)
+        return self._has_lapsed(name, now.number, log, now_ns)
 
     def _release_of(self, name: str, number: int) -> dict[str, Any] | None:
         """Return the record of a release, or None; an invalid claim counts as released."""
@@ -273,9 +273,9 @@ class Claims:
         told = self._read(claim + _RELEASED) or {}
         if key is None or told.get("key", key) == key:
             return told
-        return self._read(f"{claim}{_RELEASED}.{key}") if _KEY.fullmatch(str(key)) else None
+        return self._read(f"{claim}{_RELEASED}.{key}") if _CLAIM_KEY.fullmatch(str(key)) else None
 
-    def _lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
+    def _has_lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
         facts = self._read(f"{name}.{number}")
         if facts is None:
             return True  # removed meanwhile, or not a file
@@ -283,12 +283,12 @@ class Claims:
         seen = told if isinstance(told, int) else 0
         if not has_lapsed(facts, seen, now_ns):
             return False
-        return has_lapsed(facts, max(seen, _last_sign_ns(log, facts)), now_ns)
+        return has_lapsed(facts, max(seen, _last_frame_ns(log, facts)), now_ns)
 
     def take(self, name: str, number: int) -> Claim | None:
         """Make claim ``number``; None if another process has it. OSError if writing fails."""
         facts = claimant()
-        if number > MOST_CLAIMS or not self._reservations.reserve(
+        if number > MAX_CLAIMS or not self._reservations.reserve(
             f"{name}.{number}", json.dumps(facts)
         ):
             return None
@@ -311,8 +311,8 @@ class Claims:
 
     def holds(self, claim: Claim) -> bool:
         """Return whether a claim of this process is still the newest; OSError if unknown."""
-        standing = self.states().get(claim.name)
-        if standing is None or standing.number != claim.number:
+        current = self.states().get(claim.name)
+        if current is None or current.number != claim.number:
             return False
         found = self._read(f"{claim.name}.{claim.number}")
         return found is not None and found.get("key") == claim.key
@@ -320,7 +320,7 @@ class Claims:
     def forget(self, name: str) -> None:
         """Remove the claims of a deleted run."""
         for file in self._reservations.names():
-            if (found := _NAME.fullmatch(file)) and found[1] == name:
+            if (found := _CLAIM_FILE.fullmatch(file)) and found[1] == name:
                 self._reservations.remove(file)
 
     def _read(self, file: str) -> dict[str, Any] | None:
@@ -334,7 +334,7 @@ class Claims:
         return found if isinstance(found, dict) else {"t": reserved.made_ns}
 
 
-def _last_sign_ns(log: RunFolder, facts: Mapping[str, Any]) -> int:
+def _last_frame_ns(log: RunFolder, facts: Mapping[str, Any]) -> int:
     latest = 0
     for journal in log.journals():
         try:

@@ -79,7 +79,7 @@ def spoken(family: str) -> str:
 
 
 MAX_SCHEMAS: Final = 256
-_SEEN_LIMIT: Final = 4096
+_MAX_SEEN_KEY_SETS: Final = 4096
 
 
 class FrameMaker(Protocol):
@@ -226,7 +226,7 @@ class RowTable:
         key = hash(paths)
         if key in self._seen:
             return True
-        if len(self._seen) >= _SEEN_LIMIT:
+        if len(self._seen) >= _MAX_SEEN_KEY_SETS:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = None
         return False
@@ -273,7 +273,7 @@ class Row:
         own_time = b"" if time_ns is None else struct.pack("<q", time_ns)
         self._head = struct.pack("<d", self._step) + own_time
         self._values = struct.pack(f"<{len(self._paths)}d", *values.values())
-        self._comes_again = table.is_repeated(self._paths)
+        self._is_repeated = table.is_repeated(self._paths)
         self._new: dict[str, int] = {}
         self._schema: int | None = None
         self._frames = 0
@@ -295,7 +295,7 @@ class Row:
         self._new, numbers = table.name(paths)
         frames = table.path_frames(self._new)
         self._schema = table.schema_numbers.get(paths)
-        if self._schema is None and self._comes_again and (new := table.new_schema()):
+        if self._schema is None and self._is_repeated and (new := table.new_schema()):
             frames.append(table.frame(Kind.SCHEMA, struct.pack(f"<I{count}I", new, *numbers)))
             self._schema = new
         if self._schema is not None:
@@ -356,9 +356,11 @@ class Column:
             steps = [first + index for index in range(len(values))]
         self._last = float(steps[-1])
         self._flags = 0 if times_ns is None else USER_TIME
-        self._data = struct.pack("<I", len(values)) + _packed("d", steps) + _packed("d", values)
+        self._data = (
+            struct.pack("<I", len(values)) + _pack_numbers("d", steps) + _pack_numbers("d", values)
+        )
         if times_ns is not None:
-            self._data += _packed("q", times_ns)
+            self._data += _pack_numbers("q", times_ns)
         self._new: dict[str, int] = {}
         self.count = len(values)
         self._waited = self.done = False
@@ -391,7 +393,7 @@ class Column:
         self._series.last_t, self._series.last_step = t, self._last
 
 
-def _packed(code: str, numbers: Sequence[float]) -> bytes:
+def _pack_numbers(code: str, numbers: Sequence[float]) -> bytes:
     astype: Callable[[str], object] | None = getattr(numbers, "astype", None)
     if astype is not None:  # a NumPy array: converted without Python objects
         return memoryview(astype("<f8" if code == "d" else "<i8")).tobytes()  # type: ignore[arg-type]

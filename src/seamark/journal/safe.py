@@ -55,14 +55,15 @@ _MAX_NAME_BYTES: Final = 4096
 _MAX_CHARACTER_BYTES: Final = 4
 _MAX_DEPTH: Final = 200
 """Maximum nesting depth of removed folders; each level needs a descriptor."""
-_ALWAYS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_ENTER: Final = _ALWAYS | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
-_LIST: Final = _ALWAYS | os.O_DIRECTORY | os.O_RDONLY
-_READ: Final = _ALWAYS | os.O_RDONLY | os.O_NONBLOCK  # otherwise, opening a pipe waits for a writer
+_BASE_FLAGS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_ENTER_FLAGS: Final = _BASE_FLAGS | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
+_LIST_FLAGS: Final = _BASE_FLAGS | os.O_DIRECTORY | os.O_RDONLY
+_READ_FLAGS: Final = _BASE_FLAGS | os.O_RDONLY | os.O_NONBLOCK
+"""Flags to open a file; without O_NONBLOCK, opening a pipe would wait for a writer."""
 _NAME_OF: Final = operator.attrgetter("name")
 fits: Final = re.compile("[^\ud800-\udfff]*").fullmatch
 """Match names on disk that are valid text; others cannot be printed or stored in a database."""
-_LINK: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
+_LINK_ERRORS: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
 """Error numbers when a link is found instead of a file or folder."""
 
 
@@ -72,7 +73,7 @@ def open_folder(path: str | os.PathLike[str], above: int = 1) -> int:
     ``above`` is the number of parent folders that must not be links either; links further up are
     followed. Raises FileMissingError for a link or anything else that is not a folder.
     """
-    return _open(path, above, _LIST)
+    return _open(path, above, _LIST_FLAGS)
 
 
 def open_file(path: str | os.PathLike[str], above: int = 2) -> int:
@@ -81,15 +82,15 @@ def open_file(path: str | os.PathLike[str], above: int = 2) -> int:
     The default 2 covers the way from a run folder to its journals and blobs. Raises
     FileMissingError for a link, a pipe, a device or a folder.
     """
-    return _regular(_open(path, above, _READ), os.fspath(path))
+    return _check_regular(_open(path, above, _READ_FLAGS), os.fspath(path))
 
 
 def open_in(folder: int, name: str) -> int:
     """Return a descriptor of a regular file (not a link, pipe or device) in an open folder."""
-    return _regular(os.open(name, _READ, dir_fd=folder), name)
+    return _check_regular(os.open(name, _READ_FLAGS, dir_fd=folder), name)
 
 
-def _regular(fd: int, name: str) -> int:
+def _check_regular(fd: int, name: str) -> int:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         msg = f"{name}: expected a regular file, found a folder, a pipe or a device"
@@ -103,11 +104,11 @@ def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
         head, name = os.path.split(head)
         names.append(name)
     try:
-        fd = os.open(head, _ENTER if names else flags)
+        fd = os.open(head, _ENTER_FLAGS if names else flags)
         while names:
             outer, name = fd, names.pop()
             try:
-                fd = os.open(name, _ENTER if names else flags, dir_fd=outer)
+                fd = os.open(name, _ENTER_FLAGS if names else flags, dir_fd=outer)
             finally:
                 os.close(outer)
     except OSError as error:
@@ -117,7 +118,7 @@ def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
 
 
 def _explain_link(error: OSError, path: str) -> OSError:
-    if error.errno not in _LINK:
+    if error.errno not in _LINK_ERRORS:
         return error
     msg = f"{path}: found a link or another kind of file there, and links are not followed"
     return FileMissingError(msg)
@@ -142,7 +143,7 @@ def is_folder(path: str | os.PathLike[str]) -> bool:
 def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
     """Return the sorted names of regular files in a folder, except hidden and undecodable ones."""
     try:
-        fd = _open(path, above, _LIST)
+        fd = _open(path, above, _LIST_FLAGS)
     except (FileNotFoundError, NotADirectoryError):
         return []
     try:
@@ -173,7 +174,7 @@ def touch(path: Path) -> None:
     """Create an empty file and its folder if missing; OSError if one of them is a link."""
     make_folder(path.parent)
     with closing_fd(open_folder(path.parent)) as fd:
-        flags = _ALWAYS | os.O_CREAT | os.O_WRONLY | os.O_NONBLOCK
+        flags = _BASE_FLAGS | os.O_CREAT | os.O_WRONLY | os.O_NONBLOCK
         os.close(os.open(path.name, flags, 0o666, dir_fd=fd))
 
 
@@ -215,7 +216,7 @@ def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
         for part in parts:
             above = fd
             try:
-                fd = _entered(part, above)
+                fd = _enter_folder(part, above)
             except OSError as error:
                 let_pass(error)
                 raise _explain_link(error, str(base.joinpath(*parts))) from error
@@ -225,13 +226,13 @@ def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
         os.close(fd)
 
 
-def _entered(name: str, above: int) -> int:
+def _enter_folder(name: str, above: int) -> int:
     try:
-        return os.open(name, _LIST, dir_fd=above)
+        return os.open(name, _LIST_FLAGS, dir_fd=above)
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=above)
-        return os.open(name, _LIST, dir_fd=above)
+        return os.open(name, _LIST_FLAGS, dir_fd=above)
 
 
 def remove_entry(folder: int, name: str, depth: int = 0) -> None:
@@ -241,7 +242,7 @@ def remove_entry(folder: int, name: str, depth: int = 0) -> None:
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.EPERM) or depth > _MAX_DEPTH:
             raise
-        with closing_fd(os.open(name, _LIST, dir_fd=folder)) as inner:
+        with closing_fd(os.open(name, _LIST_FLAGS, dir_fd=folder)) as inner:
             for each in os.listdir(inner):  # noqa: PTH208 - of a descriptor
                 remove_entry(inner, each, depth + 1)
         os.rmdir(name, dir_fd=folder)

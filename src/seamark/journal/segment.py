@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["LARGE_BYTES", "MAX_RECORDS", "Backlog", "Note", "Payloads", "Record", "Segment"]
 
 
-_CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+_CREATE_FLAGS: Final = (
+    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+)
 _COPY_BYTES: Final = 1 << 20
-_NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
+_SYNC_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
@@ -45,7 +47,7 @@ class Segment:
         self.writer = writer_id(self.uid)
         self.salt = salt_of(self.uid)
         self.path = str(there / journal_name(self.writer, self.uid))
-        self.fd = os.open(self.path, _CREATE, 0o666)
+        self.fd = os.open(self.path, _CREATE_FLAGS, 0o666)
         self.begun = self.lost = False
         self._inode = self._inode_of(self.fd)
         self._synced = 0
@@ -103,8 +105,8 @@ class Segment:
         try:
             size = os.fstat(self.fd).st_size - torn
             os.ftruncate(self.fd, size)
-        except OSError as trouble:
-            let_pass(trouble)
+        except OSError as failure:
+            let_pass(failure)
             self.lost = True
             return
         # This file cannot grow any more (RLIMIT_FSIZE, or the limit of the file system). Another
@@ -112,7 +114,7 @@ class Segment:
         if error is not None and error.errno == errno.EFBIG and size > FILE_HEADER_BYTES:
             self.lost = True
 
-    def mend(self) -> int:
+    def repair(self) -> int:
         """Cut off bytes after the last complete frame; return its time, ns since the Unix epoch.
 
         Return -1 if there is none. The file is then `lost`, and removed if it was always empty.
@@ -155,7 +157,7 @@ class Segment:
         try:
             _sync_data(fd)
         except OSError as error:
-            if error.errno not in _NO_SYNC:
+            if error.errno not in _SYNC_UNSUPPORTED:
                 raise
 
     def sync_folder(self) -> None:

@@ -64,7 +64,7 @@ JOURNAL_BYTES: Final = 4 << 30
 
 _ALIGNED: Final = 8
 _DEFAULT_BYTES: Final = 4 << 20
-_SMALLEST_READ: Final = 4096
+_MIN_READ_BYTES: Final = 4096
 _PIECE_BYTES: Final = 1 << 19
 """Number of bytes processed in one step: columns stay in the cache, and other threads can run."""
 _NO_KIND: Final = -1
@@ -124,33 +124,33 @@ def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) 
     send the rest.
     """
     start = max(offset, FILE_HEADER_BYTES)
-    reader.block_bytes = min(limit, _PIECE_BYTES, max(_SMALLEST_READ, reader.size - start))
+    reader.block_bytes = min(limit, _PIECE_BYTES, max(_MIN_READ_BYTES, reader.size - start))
     blocks = reader.blocks(start, unknown=True)
     block = next(blocks, None)
     if block is None:
         return None
     if block.base > start:  # bytes were skipped
         if offset < FILE_HEADER_BYTES:
-            return Batch(0, FILE_HEADER_BYTES, _opening(reader))
+            return Batch(0, FILE_HEADER_BYTES, _file_header_of(reader))
         length = min(block.base - offset, GAP_BYTES)
         return Batch(offset, length, b"")
-    opening = _opening(reader) if offset < FILE_HEADER_BYTES else b""
-    data = opening + _joined(reader, block, blocks, limit - len(opening))
+    opening = _file_header_of(reader) if offset < FILE_HEADER_BYTES else b""
+    data = opening + _join_blocks(reader, block, blocks, limit - len(opening))
     return Batch(min(offset, start - len(opening)), len(data), data)
 
 
-def _joined(
+def _join_blocks(
     reader: JournalReader, block: Block | None, blocks: Iterator[Block], limit: int
 ) -> bytes:
     """Return the bytes of adjacent blocks for a batch; at least one frame of ``block``."""
     parts: list[bytes] = []
     size = inflated = 0
     while block is not None:
-        end, most = _end_of_part(block, limit - size, INFLATED_BYTES - inflated, first=not parts)
+        end, most = _fitting_part(block, limit - size, INFLATED_BYTES - inflated, first=not parts)
         whole = end == block.end - block.base
         parts.append(block.data if whole and end == len(block.data) else block.data[:end])
         size, inflated, behind = size + end, inflated + most, block.end
-        if not whole or limit - size < _SMALLEST_READ or reader.size <= behind:
+        if not whole or limit - size < _MIN_READ_BYTES or reader.size <= behind:
             break
         reader.block_bytes = min(limit - size, _PIECE_BYTES)
         block = next(blocks, None)
@@ -159,14 +159,14 @@ def _joined(
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _opening(reader: JournalReader) -> bytes:
+def _file_header_of(reader: JournalReader) -> bytes:
     found = reader.bytes_at(FILE_HEADER_BYTES, 0)
     parsed = parse_file_header(found)
     sound = parsed is not None and parsed[0] == MAJOR and parsed[2] == reader.uid
     return found if sound else file_header(reader.uid)
 
 
-def _end_of_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[int, int]:
+def _fitting_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[int, int]:
     # With ``first``, the first frame is always included.
     whole = block.end - block.base
     packed = block.frames.some(_NO_KIND, ZLIB)
@@ -176,14 +176,14 @@ def _end_of_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[i
     end = inflated = 0
     for frame in map(block.frames.raw, range(len(block.frames))):
         following = frame[0] + FRAME_HEADER_BYTES + padded(frame[5])
-        more = _inflated(block.data, frame)
+        more = _inflated_size(block.data, frame)
         if (end or not first) and (following > limit or inflated + more > room):
             break
         end, inflated = following, inflated + more
     return end, inflated
 
 
-def _inflated(data: bytes, frame: RawFrame) -> int:
+def _inflated_size(data: bytes, frame: RawFrame) -> int:
     # If the size cannot be determined within the memory limit of a payload, it is that limit.
     if not frame[2] & ZLIB:
         return frame[5]
@@ -223,7 +223,7 @@ def check_frames(
         TooLargeError: If it exceeds a limit.
     """
     writer, uid = check_journal_name(journal)
-    _limit("plain_bytes", PLAIN_BYTES, len(data))
+    _check_limit("plain_bytes", PLAIN_BYTES, len(data))
     _check_place(offset, len(data))
     start = 0
     if not offset:
@@ -238,7 +238,7 @@ def check_frames(
         raise BatchError(msg)
     if not len(frames):
         return 0
-    _check_notable(data[start:] if start else data, frames, run, writer)
+    _check_headers(data[start:] if start else data, frames, run, writer)
     return int(frames.raw(len(frames) - 1)[4])
 
 
@@ -251,7 +251,7 @@ def check_gap(journal: str, offset: int, length: int) -> None:
             f"{FILE_HEADER_BYTES}, got {length} bytes at {offset}"
         )
         raise BatchError(msg)
-    _limit("gap_bytes", GAP_BYTES, length)
+    _check_limit("gap_bytes", GAP_BYTES, length)
     _check_place(offset, length)
 
 
@@ -262,7 +262,7 @@ def _check_place(offset: int, length: int) -> None:
             f"{FILE_HEADER_BYTES} on, got {length} bytes at {offset}"
         )
         raise BatchError(msg)
-    _limit("journal_bytes", JOURNAL_BYTES, offset + length)
+    _check_limit("journal_bytes", JOURNAL_BYTES, offset + length)
 
 
 def _check_opening(data: bytes, uid: bytes) -> None:
@@ -275,13 +275,13 @@ def _check_opening(data: bytes, uid: bytes) -> None:
         raise BatchError(msg)
 
 
-def _check_notable(data: bytes, frames: Any, run: str, writer: str) -> None:
+def _check_headers(data: bytes, frames: Any, run: str, writer: str) -> None:
     inflated = len(data)
     wanted = {"run": run, "writer": writer}
     for frame in frames.some(Kind.HEADER, ZLIB):
         if frame[2] & ZLIB:
-            inflated += _inflated(data, frame)
-            _limit("inflated_bytes", INFLATED_BYTES, inflated)
+            inflated += _inflated_size(data, frame)
+            _check_limit("inflated_bytes", INFLATED_BYTES, inflated)
         if frame[1] != Kind.HEADER:
             continue
         for key, stated in header_in(data, frame).items():
@@ -294,7 +294,7 @@ def _check_notable(data: bytes, frames: Any, run: str, writer: str) -> None:
                 raise ForeignHeaderError(msg)
 
 
-def _limit(name: str, allowed: int, found: int) -> None:
+def _check_limit(name: str, allowed: int, found: int) -> None:
     if found > allowed:
         msg = f"{name}: at most {allowed} are accepted, got {found}: send it in smaller parts"
         raise TooLargeError(msg, name, allowed)

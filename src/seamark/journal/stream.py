@@ -68,10 +68,10 @@ class Stream:
         self.ends: dict[str, int] = {}
         self.in_doubt = self.closed = False
         self._uid: bytes | None = None
-        self._told: Mapping[str, Any] | None = None
-        self._as_of: int | None = None
-        self._on_its_way: tuple[Record, list[bytes]] | None = None
-        self._looked_back = False
+        self._next_header: Mapping[str, Any] | None = None
+        self._frame_time: int | None = None
+        self._unfinished: tuple[Record, list[bytes]] | None = None
+        self._is_ordered = False
         self._continues: str | None = None
         self._retry_at = 0.0
 
@@ -91,7 +91,7 @@ class Stream:
 
     def frame(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
         """Return a frame for the open journal, at the next tick of the clock."""
-        t = self.clock() if self._as_of is None else self._as_of
+        t = self.clock() if self._frame_time is None else self._frame_time
         if t <= self.last_t:
             t = self.last_t + 1
         self.last_t = t
@@ -103,8 +103,8 @@ class Stream:
         """Write a record after waiting ones, or queue or drop it; return whether it was written."""
         waits = self.closed or self.in_doubt or self.backlog.waiting
         why = (self.catch_up() if waits else "") or self._put(record)
-        if why and not (self._may_wait(record, why) and self._keep_back(record, why)):
-            self._lose(record.count, why)
+        if why and not (self._may_wait(record, why) and self._queue(record, why)):
+            self._drop(record.count, why)
         return not why
 
     def _put(self, record: Record) -> str:
@@ -116,10 +116,10 @@ class Stream:
             segment, before = self.segment, self.last_t
             assert segment is not None  # noqa: S101 - _open returned no reason
             frames = record.frames()
-            self._on_its_way = record, frames
+            self._unfinished = record, frames
             whole, error = segment.put(frames)
             record.mark_written(whole, self.last_t)
-            self._on_its_way = None
+            self._unfinished = None
             if error is None:
                 if self.losses.owed:
                     self._report(segment)
@@ -164,7 +164,7 @@ class Stream:
         if self.backlog.waiting:
             self.backlog.begin_journal(self._header_now())
             return
-        self._told = None
+        self._next_header = None
         if self.segment is not None:
             self.put_close("rotate")
             self.switch_file()
@@ -186,7 +186,7 @@ class Stream:
             self._retry_at = 0.0
             why = self.catch_up() or self.put_close(reason)
             if self.backlog.waiting:
-                self._lose(len(self.backlog), why)
+                self._drop(len(self.backlog), why)
         self.closed, self.backlog = True, Backlog(self.clock)
         self.switch_file()
 
@@ -204,14 +204,14 @@ class Stream:
     def settle(self) -> None:
         """Cut off an incomplete frame; mark complete ones, so that no record is written twice."""
         if (segment := self.segment) is not None:
-            last_t = segment.mend()
-            if self._on_its_way is not None:
-                record, frames = self._on_its_way
+            last_t = segment.repair()
+            if self._unfinished is not None:
+                record, frames = self._unfinished
                 record.mark_written(sum(time_of(frame) <= last_t for frame in frames), self.last_t)
             if segment.lost:
                 self.switch_file()
             self.wake()
-        self._on_its_way, self.in_doubt = None, False
+        self._unfinished, self.in_doubt = None, False
 
     def row_failed(self, error: BaseException) -> None:
         """Handle an error of a row on the fast path; raise it unless it comes from the disk."""
@@ -239,29 +239,29 @@ class Stream:
         while self.backlog.waiting:
             first = self.backlog.first
             if first.record is None:
-                if why := self._turn(first.header):
+                if why := self._begin_next_journal(first.header):
                     return why
-            elif not first.record.done and (why := self._put_late(first.record, first.t)):
+            elif not first.record.done and (why := self._put_queued(first.record, first.t)):
                 if self._may_wait(first.record, why):
                     return why
-                self._lose(first.record.count, why)
+                self._drop(first.record.count, why)
             self.backlog.done()
         return ""
 
-    def _put_late(self, record: Record, t: int) -> str:
-        self._as_of = t
+    def _put_queued(self, record: Record, t: int) -> str:
+        self._frame_time = t
         try:
             return self._put(record)
         finally:
-            self._as_of = None
+            self._frame_time = None
 
-    def _turn(self, header: Mapping[str, Any] | None) -> str:
+    def _begin_next_journal(self, header: Mapping[str, Any] | None) -> str:
         """Close the open journal; later records go to a new one with this header."""
         if self.segment is not None:
             if why := self.put_close("rotate"):
                 return why
             self.switch_file()
-        self._told = header
+        self._next_header = header
         return ""
 
     def _may_wait(self, record: Record, why: str) -> bool:
@@ -269,7 +269,7 @@ class Stream:
         lasting = why in (_PURGED, _STOPPED)
         return not lasting and (self.segment is None or record.size <= LARGE_BYTES)
 
-    def _keep_back(self, record: Record, why: str) -> bool:
+    def _queue(self, record: Record, why: str) -> bool:
         if not self.backlog.can_add(record):
             return False
         if self.segment is None and not self.backlog.waiting:
@@ -289,7 +289,7 @@ class Stream:
             return self.header()
         return None
 
-    def _lose(self, count: int, why: str) -> None:
+    def _drop(self, count: int, why: str) -> None:
         self.losses.owed = True
         self.losses.drop(
             "disk", count, f"{self.folder.path} cannot be written: {why}; values are being lost"
@@ -325,9 +325,9 @@ class Stream:
 
     def begin_child(self) -> None:
         """Leave the journal and waiting records to the parent process after a fork."""
-        self._on_its_way, self.in_doubt = None, False
+        self._unfinished, self.in_doubt = None, False
         self.backlog, self._uid = Backlog(self.clock), None
-        self._told = self._as_of = None
+        self._next_header = self._frame_time = None
         self.switch_file()
         while self.left:
             with quietly(only=OSError):
@@ -339,14 +339,14 @@ class Stream:
             return "it could not be opened just now"
         if self.folder.is_purged:
             return _PURGED
-        before, named, asked = self.last_t, self._uid, self._told
+        before, named, next_header = self.last_t, self._uid, self._next_header
         try:
-            self._look_back()
+            self._order_after_others()
             before = self.last_t
             # Called before the file exists: it may be slow, and readers would see an empty journal.
-            told = self.header() if asked is None else asked
+            given = self.header() if next_header is None else next_header
             segment = Segment(self.folder, named or secrets.token_bytes(16))
-            self._uid = self._told = None
+            self._uid = self._next_header = None
             self.table.salt = segment.salt
             header = {
                 "format": 1,
@@ -355,7 +355,7 @@ class Stream:
                 "writer": segment.writer,
                 "continues": self._continues,
                 "prior_t": self.last_t,
-                **told,
+                **given,
             }
             frame = self.frame(Kind.HEADER, dump_json(header))
             # Set before the write, so that the journal counts as open after an exception.
@@ -367,13 +367,13 @@ class Stream:
             self._retry_at, self.last_t = now + _REOPEN_S, before
             # An existing file was left by an earlier failed attempt.
             self._uid = None if isinstance(error, FileExistsError) else named
-            self._told = asked
+            self._next_header = next_header
             return error.strerror or str(error)
         self.wake()
         return ""
 
     def begin_after(self, t: int) -> None:
-        """Start after time ``t`` (ns) of a record on another host; see `_look_back`."""
+        """Start after time ``t`` (ns) of a record on another host; see `_order_after_others`."""
         if t > self.clock() + _MAX_AHEAD_NS:
             self.losses.warn(
                 "the clock of a process that recorded this run elsewhere is over an hour ahead; "
@@ -382,11 +382,11 @@ class Stream:
         else:
             self.last_t = max(self.last_t, t)
 
-    def _look_back(self) -> None:
+    def _order_after_others(self) -> None:
         """Start after the latest time in the run, unless its writer's clock was far ahead."""
-        if self._looked_back:
+        if self._is_ordered:
             return
-        self._looked_back = True
+        self._is_ordered = True
         now = self.clock()
         for journal in self.folder.journals():
             try:

@@ -26,7 +26,7 @@ class SyncThread(threading.Thread):
 
     def __init__(self, keep: Callable[..., None], sync_s: float, heartbeat_s: float) -> None:
         super().__init__(name="seamark-sync", daemon=True)
-        self._keep = keep
+        self._run_round = keep
         self._sync_s = sync_s
         self._heartbeat_s = heartbeat_s
         self._done = threading.Event()
@@ -41,13 +41,13 @@ class SyncThread(threading.Thread):
     def run(self) -> None:
         """Maintain the journal until `end` is called, then once more."""
         beat_at = time.monotonic() + self._heartbeat_s
-        self._keep()
+        self._run_round()
         while not self._done.wait(self._sync_s):
             beat = time.monotonic() >= beat_at
             if beat:
                 beat_at = time.monotonic() + self._heartbeat_s
-            self._keep(heartbeat=beat)
-        self._keep()
+            self._run_round(heartbeat=beat)
+        self._run_round()
 
     def end(self) -> None:
         """Signal the thread to run its last round now, without waiting for it."""
@@ -57,7 +57,7 @@ class SyncThread(threading.Thread):
         """Run the last round, here if not started; return whether it ended within ``timeout_s``."""
         self._done.set()
         if self.ident is None:
-            self._keep()
+            self._run_round()
         elif self is not threading.current_thread():
             self.join(timeout_s)
         return not self.is_alive()
@@ -120,13 +120,14 @@ class Upkeep:
 
     def keep(self, *, heartbeat: bool = False) -> None:
         """Do all due work; never raises."""
-        with self._round, quietly(self._failed):  # two rounds must not sync or replace one file
-            self._keep(heartbeat=heartbeat)
+        # Two rounds must not sync or replace the same file.
+        with self._round, quietly(self._report_failure):
+            self._run_round(heartbeat=heartbeat)
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         self._losses.drop("sync", 1, f"the sync thread failed: {error!r:.300}")
 
-    def _keep(self, *, heartbeat: bool) -> None:
+    def _run_round(self, *, heartbeat: bool) -> None:
         stream = self._stream
         self._guard.run_deferred()
         if stream.backlog.waiting:
@@ -135,14 +136,14 @@ class Upkeep:
             self._guard.run(stream.beat)
             self._at_heartbeat()
         while stream.left:
-            self._finish(stream.left.popleft())
+            self._sync_and_close(stream.left.popleft())
         if (segment := stream.segment) is not None:
             self._bring_back(segment)
             self._sync(segment)
             self._guard.run(self._rotate_if_long)
         self._guard.speak()
 
-    def _finish(self, segment: Segment) -> None:
+    def _sync_and_close(self, segment: Segment) -> None:
         try:
             if not segment.lost:
                 self._bring_back(segment)

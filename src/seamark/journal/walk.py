@@ -44,16 +44,16 @@ _MARK_MASK: Final = 0xFFFF << 16
 _MARK_BITS: Final = MARK << 16
 
 # The following values were measured on one core with 2 MiB of cache; results do not depend on them.
-_STRETCH: Final = (1 << 20) // _WORD
+_PART_WORDS: Final = (1 << 20) // _WORD
 """Number of words processed in one step, so that intermediate results stay in the cache."""
-_LONG: Final = 192 // _WORD
+_MAX_TABLE_WORDS: Final = 192 // _WORD
 """Frame length in words from which zlib computes CRCs as fast as the tables."""
-_MANY: Final = 32
+_MIN_FRAMES_PER_WORD: Final = 32
 """Number of frames of one size, per word of that size, from which the tables are faster."""
-_FEW: Final = 192
+_MIN_FRAMES: Final = 192
 """Number of frames below which the plain loop is as fast."""
 _COLUMNS: Final = 6
-_LITTLE: Final = 1 << 12
+_MIN_BYTES: Final = 1 << 12
 """Number of bytes below which the plain loop is as fast, whatever they contain."""
 
 
@@ -128,35 +128,35 @@ def walk(data: bytes, salt: int, start: int = 0) -> tuple[Frames, int, bool]:
     parts: list[Ints] = []
     place, bad = start, None
     while bad is None:
-        part, place, bad = _stretch(data, salt, place)
+        part, place, bad = _walk_part(data, salt, place)
         if part.size or not parts:
             parts.append(part)
     return Frames(*(np.concatenate(parts, axis=1) if parts[1:] else parts[0])), place, bad
 
 
-def _plain(data: bytes, salt: int, place: int) -> tuple[Ints, int, bool]:
+def _walk_plainly(data: bytes, salt: int, place: int) -> tuple[Ints, int, bool]:
     frames: list[RawFrame] = []
     stop, bad = scan(data, salt, frames, place)
     columns = np.fromiter(chain.from_iterable(frames), np.int64).reshape(-1, _COLUMNS).T
     return columns, stop, bad
 
 
-def _stretch(data: bytes, salt: int, place: int) -> tuple[Ints, int, bool | None]:
+def _walk_part(data: bytes, salt: int, place: int) -> tuple[Ints, int, bool | None]:
     # Return the columns of `Frames` (6, N), the end offset, and whether the bytes there are bad
     # (None if frames may follow).
-    if len(data) - place < _LITTLE:
-        return _plain(data, salt, place)
+    if len(data) - place < _MIN_BYTES:
+        return _walk_plainly(data, salt, place)
     # The last frame to check may extend into the next part.
-    within = min((len(data) - place) // _WORD, _STRETCH + max(_LONG, _HEADER))
+    within = min((len(data) - place) // _WORD, _PART_WORDS + max(_MAX_TABLE_WORDS, _HEADER))
     words: _Words = np.frombuffer(data, "<u8", within, place)
-    marked = words[1 : min(_STRETCH, within - _HEADER + 1) + 1] & _MARK_MASK
+    marked = words[1 : min(_PART_WORDS, within - _HEADER + 1) + 1] & _MARK_MASK
     at = np.flatnonzero(marked == _MARK_BITS)
-    if within < _STRETCH and len(at) < _FEW:
-        return _plain(data, salt, place)
+    if within < _PART_WORDS and len(at) < _MIN_FRAMES:
+        return _walk_plainly(data, salt, place)
 
     lengths = words.take(at) >> 32
     sizes = (lengths + 7 >> 3).view(np.int64) + _HEADER
-    real = _chain(at, at + sizes)
+    real = _select_frames(at, at + sizes)
     at, length, sizes = at[real], lengths[real].view(np.int64), sizes[real]
     tags, t = words[1:].take(at), words[2:].take(at).view(np.int64)
     kind = (tags & 0xFF).view(np.int64)
@@ -166,19 +166,19 @@ def _stretch(data: bytes, salt: int, place: int) -> tuple[Ints, int, bool | None
 
     legal = (length <= MAX_PAYLOAD_BYTES) & (kind != 0) & ((length > 0) | (kind == Kind.HEARTBEAT))
     ends = places + sizes * _WORD
-    whole = _leading(legal & (ends <= len(data)))
-    crcs = _crcs(data, salt, words, place, at[:whole], sizes[:whole])
-    valid = _leading(crcs == words.take(at[:whole]).astype(np.uint32))
+    whole = _count_leading(legal & (ends <= len(data)))
+    crcs = _expected_crcs(data, salt, words, place, at[:whole], sizes[:whole])
+    valid = _count_leading(crcs == words.take(at[:whole]).astype(np.uint32))
     if valid == len(at):
         return columns, int(ends[-1]) if valid else place, None if valid else True
     return columns[:, :valid], int(places[valid]), valid < whole or not legal[valid]
 
 
-def _leading(flags: _Bools) -> int:
+def _count_leading(flags: _Bools) -> int:
     return len(flags) if flags.all() else int(flags.argmin())
 
 
-def _chain(at: Ints, ends: Ints) -> _Bools | slice:
+def _select_frames(at: Ints, ends: Ints) -> _Bools | slice:
     """Select the marks that start frames: the first at 0, others at the end of a frame."""
     if not len(at) or at[0]:
         return slice(0)
@@ -199,11 +199,13 @@ def _chain(at: Ints, ends: Ints) -> _Bools | slice:
     return real
 
 
-def _crcs(data: bytes, salt: int, words: _Words, place: int, at: Ints, sizes: Ints) -> _Crcs:
+def _expected_crcs(
+    data: bytes, salt: int, words: _Words, place: int, at: Ints, sizes: Ints
+) -> _Crcs:
     """Return the expected CRC of each frame; ``place`` in bytes, ``at`` and ``sizes`` in words."""
     crcs = np.empty(len(at), np.uint32)
     view, crc32 = memoryview(data), zlib.crc32
-    for size, members in _groups(sizes):
+    for size, members in _group_by_size(sizes):
         if size:
             crcs[members] = _crcs_of_size(words, at[members], size, salt)
         else:
@@ -214,12 +216,12 @@ def _crcs(data: bytes, salt: int, words: _Words, place: int, at: Ints, sizes: In
     return crcs
 
 
-def _groups(sizes: Ints) -> Iterator[tuple[int, Ints | slice]]:
+def _group_by_size(sizes: Ints) -> Iterator[tuple[int, Ints | slice]]:
     """Yield each size for which tables are faster, with its indices; then size 0 with the rest."""
-    capped = np.minimum(sizes, _LONG + 1)
-    counts = np.bincount(capped, minlength=_LONG + 2)
-    many = counts >= _MANY * np.arange(len(counts))
-    many[_LONG + 1] = False
+    capped = np.minimum(sizes, _MAX_TABLE_WORDS + 1)
+    counts = np.bincount(capped, minlength=_MAX_TABLE_WORDS + 2)
+    many = counts >= _MIN_FRAMES_PER_WORD * np.arange(len(counts))
+    many[_MAX_TABLE_WORDS + 1] = False
     for size in np.flatnonzero(many & (counts > 0)).tolist():
         yield size, np.flatnonzero(sizes == size) if counts[size] < len(sizes) else slice(None)
     if counts[~many].any():
@@ -237,7 +239,7 @@ def _crcs_of_size(words: _Words, at: Ints, size: int, salt: int) -> _Crcs:
         differing = int(np.bitwise_or.reduce(column))
         pairs = column.view("<u2")
         crcs[:] = 0
-        for pair, table in enumerate(_tables()):
+        for pair, table in enumerate(_crc_tables()):
             if differing >> (16 * pair) & 0xFFFF:
                 crcs ^= table.take(pairs[pair::4], mode="clip")
     crcs ^= zlib.crc32(first[4:], salt)
@@ -245,7 +247,7 @@ def _crcs_of_size(words: _Words, at: Ints, size: int, salt: int) -> _Crcs:
 
 
 @lru_cache(1)
-def _tables() -> tuple[_Crcs, ...]:
+def _crc_tables() -> tuple[_Crcs, ...]:
     # Contribution of each pair of bytes of a word to the CRC after the word, by the value of the
     # pair. Word by word, four tables (1 MiB) are sufficient for frames of any size. Tables for each
     # position in a frame would need fewer look-ups but would not be faster, because they do not fit

@@ -53,8 +53,8 @@ ROTATE_BYTES: Final = 1 << 30
 CLOSE_TIMEOUT_S: Final = 30.0
 """Time limit of `JournalWriter.rest` and `JournalWriter.close` for the disk, in seconds."""
 
-_COLUMN_POINTS: Final = 500_000
-_ROW_VALUES: Final = 1_000_000
+_MAX_COLUMN_POINTS: Final = 500_000
+_MAX_ROW_VALUES: Final = 1_000_000
 _PLAIN_STEPS: Final = frozenset({float, int, bool, type(None)})
 """Types of steps that are packed without conversion."""
 _STEADY_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -119,7 +119,7 @@ class JournalWriter:
         self.families = Families(reserved)
         self.claim, self.expect = self.families.claim, self.families.expect
         self._divert: Callable[[Any], Any] | None = None
-        self._guard = Guard(self._interrupted, self._failed)
+        self._guard = Guard(self._interrupted, self._report_failure)
         self._losses = Losses(self._guard)
         self._stream = Stream(folder, header, clock or wall_clock(), self._losses)
         if after_t:
@@ -252,7 +252,7 @@ class JournalWriter:
             # The slow path handles and reports whatever the fast path cannot handle.
             if schema is not None:
                 schema.plain = False
-        with quietly(self._lost_row):
+        with quietly(self._report_lost_row):
             return self._append_slowly(metrics, step, time_ns, found)
         return False
 
@@ -265,12 +265,13 @@ class JournalWriter:
         if sound is None:
             return False
         values, step = sound
-        if len(values) > _ROW_VALUES and step is None:
+        if len(values) > _MAX_ROW_VALUES and step is None:
             with self._guard.lock:  # exceeds a frame: several rows with the same step
                 step = self._table.after([self._table.of(path) for path in values])
         items = list(values.items())
         parts = [
-            dict(items[start : start + _ROW_VALUES]) for start in range(0, len(items), _ROW_VALUES)
+            dict(items[start : start + _MAX_ROW_VALUES])
+            for start in range(0, len(items), _MAX_ROW_VALUES)
         ]
         return _all(
             [self._guard.run(partial(self._write_row, part, step, time_ns)) for part in parts]
@@ -296,8 +297,8 @@ class JournalWriter:
         """
         self.claim(path, "float_series")
         written = []
-        for start in range(0, len(values), _COLUMN_POINTS):
-            part = slice(start, start + _COLUMN_POINTS)
+        for start in range(0, len(values), _MAX_COLUMN_POINTS):
+            part = slice(start, start + _MAX_COLUMN_POINTS)
             points = (
                 values[part],
                 None if steps is None else steps[part],
@@ -377,10 +378,10 @@ class JournalWriter:
     def _interrupted(self) -> None:
         self._stream.interrupted()
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         self.drop("record", 1, f"a record could not be written: {error!r:.300}")
 
-    def _lost_row(self, error: Exception) -> None:
+    def _report_lost_row(self, error: Exception) -> None:
         self.drop("metrics", 1, f"a call of log_metrics could not be recorded: {error!r:.300}")
 
     def drop(self, reason: str, count: int, message: str, *, once: object = None) -> None:
@@ -422,13 +423,13 @@ class JournalWriter:
         whether everything is on disk, and both descriptor and thread are released.
         """
         ended: list[SyncThread | None] = []
-        if not self._guard.run(lambda: self._rest(ended)):
+        if not self._guard.run(lambda: self._stop_thread(ended)):
             return self.closed
         if not timeout_s and ended[0] is not None and ended[0].ident is not None:
             return False
         return self._upkeep.finish(ended[0], timeout_s)
 
-    def _rest(self, ended: list[SyncThread | None]) -> bool:
+    def _stop_thread(self, ended: list[SyncThread | None]) -> bool:
         if self._stream.rest():
             return False
         ended.append(self._upkeep.end())

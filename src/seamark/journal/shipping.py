@@ -144,7 +144,7 @@ def _join_blocks(
 ) -> bytes:
     """Return the bytes of adjacent blocks for a batch; at least one frame of ``block``."""
     parts: list[bytes] = []
-    size = inflated = 0
+    size, inflated = 0, FILE_HEADER_BYTES  # the receiver counts the file header too
     while block is not None:
         end, most = _fitting_part(block, limit - size, INFLATED_BYTES - inflated, first=not parts)
         whole = end == block.end - block.base
@@ -175,8 +175,10 @@ def _fitting_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[
         return whole, most  # the usual case, without a loop over frames
     end = inflated = 0
     for frame in map(block.frames.raw, range(len(block.frames))):
-        following = frame[0] + FRAME_HEADER_BYTES + padded(frame[5])
-        more = _inflated_size(block.data, frame)
+        more = FRAME_HEADER_BYTES + padded(frame[5])
+        following = frame[0] + more
+        if frame[2] & ZLIB:
+            more += _inflated_size(block.data, frame)
         if (end or not first) and (following > limit or inflated + more > room):
             break
         end, inflated = following, inflated + more
@@ -185,8 +187,6 @@ def _fitting_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[
 
 def _inflated_size(data: bytes, frame: RawFrame) -> int:
     # If the size cannot be determined within the memory limit of a payload, it is that limit.
-    if not frame[2] & ZLIB:
-        return frame[5]
     try:
         return len(payload_of(data, frame))
     except ValueError:

@@ -212,7 +212,7 @@ def open_reference(
 
 
 def _missing_file_error(path: str, file: Mapping[str, Any]) -> FileMissingError:
-    return FileMissingError(f"{path}: the file that it refers to does not exist: {file['ref']}")
+    return FileMissingError(f"{path}: the referenced file does not exist: {file['ref']}")
 
 
 def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str]) -> int | None:
@@ -241,9 +241,9 @@ def _open_outside(
 ) -> int:
     if not (wanted or are_recorded_by_user(folder)):
         msg = (
-            f"{path}: it refers to {file['ref']}, which is not opened, because not all of this run "
-            "was recorded by you on this host; if that is the file you want, copy it from there, "
-            "or call download(references=True)"
+            f"{path}: it refers to {file['ref']}, which is not opened, because parts of this run "
+            "were not recorded by you on this host; if you trust the reference, copy the file "
+            "yourself, or call download(references=True)"
         )
         raise FileMissingError(msg)
     fd = os.open(place, _READ_FLAGS)
@@ -252,8 +252,8 @@ def _open_outside(
         return fd
     os.close(fd)
     msg = (
-        f"{path}: what it refers to is no longer the file that was recorded: {place} (to get "
-        "what is there now, call download(references=True))"
+        f"{path}: the referenced file has changed since it was recorded: {place} (to get its "
+        "current content, call download(references=True))"
     )
     raise FileMissingError(msg)
 
@@ -397,7 +397,7 @@ def _check_digest(wanted: tuple[str, int | None], fd: int, name: str) -> None:
     found, size = digest_of_bytes(fd)
     if (found, size) != (wanted[0], size if wanted[1] is None else wanted[1]):
         msg = (
-            f"{name}: its bytes are not what was recorded: expected {wanted[1]} with the SHA-256 "
+            f"{name}: its bytes differ from the record: expected {wanted[1]} bytes with SHA-256 "
             f"{wanted[0]}, got {size} with {found}"
         )
         raise FileMissingError(msg)

@@ -140,7 +140,7 @@ class DraftBlobs:
             else:
                 stored = self._store_large(fd)
             if Stamp.of(os.fstat(fd)) != Stamp.of(before):
-                msg = f"{path!r} was changed while it was read: add it when nobody writes to it"
+                msg = f"{path!r} changed while it was read: add it when no process is writing it"
                 raise FileMissingError(msg)
         return stored
 
@@ -241,7 +241,7 @@ def files_below(folder: str) -> dict[str, str]:
     pipes, or a missing folder, and ArgumentError for an undecodable name.
     """
     if not os.path.isdir(folder):
-        what = "a file: add_file adds it" if os.path.exists(folder) else "nothing"
+        what = "a file (add it with add_file)" if os.path.exists(folder) else "nothing"
         msg = f"path: expected a folder, found {what} at {folder!r:.200}"
         raise FileMissingError(msg)
     home = os.path.realpath(folder)
@@ -253,7 +253,7 @@ def files_below(folder: str) -> dict[str, str]:
             for one in entries:
                 if not fits(one.name):
                     raw = os.fsencode(one.path)
-                    msg = f"path: expected names that are text, found {raw!r:.200}"
+                    msg = f"path: expected names that are valid text, found {raw!r:.200}"
                     raise ArgumentError(msg)
                 name = f"{below}/{one.name}" if below else one.name
                 if one.is_dir(follow_symlinks=False):
@@ -270,13 +270,13 @@ def _resolve_file(path: str, home: str) -> str:
     if leads != path and not leads.startswith(home + os.sep):
         msg = (
             f"path: {path!r:.200} is a link out of the folder, to {leads!r:.200}, and is not "
-            "followed; add what it leads to by itself"
+            "followed; add its target separately"
         )
         raise FileMissingError(msg)
     try:
         mode = os.stat(leads).st_mode
     except FileNotFoundError:
-        msg = f"path: {path!r:.200} is a link that leads nowhere: {leads!r:.200}"
+        msg = f"path: {path!r:.200} is a broken link to {leads!r:.200}"
         raise FileMissingError(msg) from None
     if not stat.S_ISREG(mode):
         kind = "a link to a folder" if stat.S_ISDIR(mode) else "a pipe, a device or a socket"

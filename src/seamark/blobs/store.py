@@ -130,7 +130,7 @@ def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> Binary
     found = os.fstat(file.fileno()).st_size
     if size is not None and found != size:
         file.close()
-        msg = f"the contents {sha256} in {folder.path} have {found:,} bytes, recorded were {size:,}"
+        msg = f"the contents {sha256} in {folder.path} have {found:,} bytes, expected {size:,}"
         raise FileMissingError(msg)
     return file
 
@@ -199,7 +199,7 @@ def put_stream(folder: RunFolder, source: BinaryIO, sha256: str, size: int) -> N
             write_all(fd, memoryview(block))
             left -= len(block)
         if left or digest.hexdigest() != sha256:
-            msg = f"file {sha256}: what was read has another content"
+            msg = f"file {sha256}: the bytes read do not match this digest"
             raise ValueError(msg)
         os.fsync(fd)
         _move_to_blobs(folder, path, sha256)

@@ -186,7 +186,9 @@ class Worker:
         return True
 
     def _report(self, kind: str, error: BaseException | None) -> None:
-        with quietly(lambda lost: log.debug("seamark: not counted: %s", kind, exc_info=lost)):
+        with quietly(
+            lambda lost: log.debug("seamark: failure not counted: %s", kind, exc_info=lost)
+        ):
             self._trouble(kind, error)
 
     def flush(self, timeout_s: float | None) -> bool:

@@ -106,7 +106,7 @@ def nearest_root(*, used: bool = True) -> Path:
     try:
         here = os.getcwd()  # noqa: PTH109 - pathlib does the same
     except OSError as error:
-        msg = "root: the working directory is gone; name a folder (root=..., SEAMARK_DIR or --root)"
+        msg = "root: the working directory no longer exists; pass root=..., SEAMARK_DIR or --root"
         raise ArgumentError(msg) from error
     for folder in _searched_folders(here):
         root = os.path.join(folder, ROOT_NAME)  # noqa: PTH118
@@ -163,9 +163,8 @@ def _expect_own(root: str) -> None:
     for found in (os.lstat(root), os.stat(root)):  # noqa: PTH116
         if me not in (None, found.st_uid):
             msg = (
-                f"root: {root} belongs to {name_of(found.st_uid)}, not to {name_of(me)}, and is "
-                "not used unless it is named: --root in the command, root= in Python, or "
-                "SEAMARK_DIR"
+                f"root: {root} belongs to {name_of(found.st_uid)}, not to {name_of(me)}; to use "
+                "it, specify it: --root on the command line, root= in Python, or SEAMARK_DIR"
             )
             raise ArgumentError(msg)
 
@@ -365,7 +364,7 @@ class RunFolder:
     def refuse_links(self, *, inside: bool = True) -> None:
         """Raise OSError if a folder of the run is a link (see `link`): writes stay in the root."""
         if (link := self.link(inside=inside)) is not None:
-            msg = "expected a folder, found a link, which is not followed"
+            msg = "expected a folder, found a link; links are not followed"
             raise OSError(errno.ELOOP, msg, str(link))
 
     def exists(self) -> bool:

@@ -255,7 +255,7 @@ def _checked(value: Any, checks: Mapping[str, Check], what: str) -> dict[str, An
     found = {key: value[key] for key in checks if value.get(key) is not None}
     for key, each in found.items():
         if not checks[key](each):
-            msg = f"{what}: {key} cannot be {each!r:.60}"
+            msg = f"{what}: invalid value of {key}: {each!r:.60}"
             raise ValueError(msg)
     return found
 

@@ -134,7 +134,7 @@ class Losses:
                     self.counts[reason] = self.counts.get(reason, 0) + count
                 self.warn_once(
                     reason if once is None else once,
-                    f"{message}. Training continues; more problems like this are counted silently.",
+                    f"{message}. Training continues; further such problems are only counted.",
                 )
                 if self._guard.busy:
                     return  # logged when the lock is free

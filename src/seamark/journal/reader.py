@@ -187,7 +187,9 @@ def payload_of(data: bytes, frame: RawFrame) -> bytes:
         msg = f"frame: payload does not decompress: {error}"
         raise ValueError(msg) from error
     if not inflater.eof:
-        msg = f"frame: payload decompresses to more than {MAX_PAYLOAD_BYTES} bytes, or is cut short"
+        msg = (
+            f"frame: payload decompresses to more than {MAX_PAYLOAD_BYTES} bytes, or is incomplete"
+        )
         raise ValueError(msg)
     return plain
 
@@ -201,7 +203,7 @@ def decode_json(payload: bytes) -> Any:
             depth += 1 if byte in b"[{" else -1
             deepest = max(deepest, depth)
         if deepest > MAX_JSON_DEPTH:
-            msg = f"JSON: nested {deepest} deep, at most {MAX_JSON_DEPTH} are read"
+            msg = f"JSON: expected at most {MAX_JSON_DEPTH} levels of nesting, got {deepest}"
             raise ValueError(msg)
     return _JSON.decode(payload.decode())
 
@@ -216,7 +218,7 @@ def header_in(data: bytes, frame: RawFrame) -> dict[str, Any]:
 
 
 def _refuse_constant(token: str) -> None:
-    msg = f"JSON: {token} is not a JSON number"
+    msg = f"JSON: expected a number, got {token}"
     raise ValueError(msg)
 
 
@@ -272,7 +274,9 @@ class JournalReader:
         named = split_journal_name(self.name)[1]
         parsed = parse_file_header(head)
         if parsed is None and named is None and len(head) == FILE_HEADER_BYTES:
-            msg = f"journal {self.name!r}: expected a Seamark journal, got other bytes at its start"
+            msg = (
+                f"journal {self.name!r}: expected the header of a Seamark journal, got other bytes"
+            )
             raise JournalError(None, msg)
         self.uid: bytes = named or (parsed[2] if parsed else bytes(16))
         self.salt = salt_of(self.uid)

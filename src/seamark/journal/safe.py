@@ -120,7 +120,7 @@ def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
 def _explain_link(error: OSError, path: str) -> OSError:
     if error.errno not in _LINK_ERRORS:
         return error
-    msg = f"{path}: found a link or another kind of file there, and links are not followed"
+    msg = f"{path}: found a link or another kind of file; links are not followed"
     return FileMissingError(msg)
 
 
@@ -167,7 +167,7 @@ def make_folder(path: Path) -> None:
     """Create a folder of a run, with its parents; OSError if it is a link."""
     path.mkdir(parents=True, exist_ok=True)
     if not is_folder(path):
-        raise OSError(errno.ELOOP, "a link is where a folder of the run should be", str(path))
+        raise OSError(errno.ELOOP, "expected a folder, found a link", str(path))
 
 
 def touch(path: Path) -> None:
@@ -192,8 +192,8 @@ def parts_of(name: str, where: str) -> tuple[str, ...]:
         or len(name.encode()) > _MAX_NAME_BYTES
     ):
         msg = (
-            f"{where}: expected a name of at most {_MAX_PART_BYTES} bytes between two '/' and "
-            f"{_MAX_NAME_BYTES} in all, got {len(name):,} characters: {name!r:.80}"
+            f"{where}: expected a name of at most {_MAX_PART_BYTES} bytes per part and "
+            f"{_MAX_NAME_BYTES} in total, got {len(name):,} characters: {name!r:.80}"
         )
         raise ArgumentError(msg)
     return parts

@@ -233,7 +233,7 @@ def check_frames(
     if start + stop != len(data):
         msg = (
             f"expected whole valid frames of journal {journal!r}, "
-            f"got other bytes {offset + start + stop} bytes into it"
+            f"got invalid bytes at offset {offset + start + stop}"
         )
         raise BatchError(msg)
     if not len(frames):
@@ -247,7 +247,7 @@ def check_gap(journal: str, offset: int, length: int) -> None:
     check_journal_name(journal)
     if offset < FILE_HEADER_BYTES or length <= 0 or length % _ALIGNED:
         msg = (
-            f"expected a gap of a multiple of {_ALIGNED} bytes behind the first "
+            f"expected a gap of a multiple of {_ALIGNED} bytes after the first "
             f"{FILE_HEADER_BYTES}, got {length} bytes at {offset}"
         )
         raise BatchError(msg)
@@ -268,7 +268,7 @@ def _check_place(offset: int, length: int) -> None:
 def _check_opening(data: bytes, uid: bytes) -> None:
     found = parse_file_header(data[:FILE_HEADER_BYTES])
     if found is None or found[2] != uid:
-        msg = "expected the 32 bytes that open a journal, with the uid that its name has"
+        msg = "expected the 32-byte header of a journal, with the uid in its name"
         raise BatchError(msg)
     if found[0] != MAJOR:
         msg = f"expected a journal of format {MAJOR}, got format {found[0]}: update the server"
@@ -288,13 +288,13 @@ def _check_headers(data: bytes, frames: Any, run: str, writer: str) -> None:
             if key in wanted and stated is not None and stated != wanted[key]:
                 msg = (
                     f"the journal was recorded as {key} {stated!r:.200}, but is sent as "
-                    f"{wanted[key]!r}: a folder that was renamed is kept only as what it was; "
-                    "give it its old name and send it then"
+                    f"{wanted[key]!r}: a renamed folder is not accepted; restore its old name, "
+                    "then send it again"
                 )
                 raise ForeignHeaderError(msg)
 
 
 def _check_limit(name: str, allowed: int, found: int) -> None:
     if found > allowed:
-        msg = f"{name}: at most {allowed} are accepted, got {found}: send it in smaller parts"
+        msg = f"{name}: expected at most {allowed}, got {found}: send smaller batches"
         raise TooLargeError(msg, name, allowed)

@@ -280,7 +280,7 @@ class Stream:
         self.losses.warn_once(
             "waiting",
             f"{self.folder.path} cannot be written: {why}; up to {MAX_RECORDS:,} records wait in "
-            "memory until it can be. Training continues",
+            "memory until it can be written. Training continues",
         )
         return True
 
@@ -336,7 +336,7 @@ class Stream:
     def _open(self) -> str:
         now = time.monotonic()
         if now < self._retry_at:
-            return "it could not be opened just now"
+            return "a recent attempt to open it failed"
         if self.folder.is_purged:
             return _PURGED
         before, named, next_header = self.last_t, self._uid, self._next_header
@@ -376,8 +376,8 @@ class Stream:
         """Start after time ``t`` (ns) of a record on another host; see `_order_after_others`."""
         if t > self.clock() + _MAX_AHEAD_NS:
             self.losses.warn(
-                "the clock of a process that recorded this run elsewhere is over an hour ahead; "
-                "new records are not ordered after it"
+                "the clock of a process that recorded this run on another host is over an hour "
+                "ahead; new records are not ordered after its records"
             )
         else:
             self.last_t = max(self.last_t, t)
@@ -398,7 +398,7 @@ class Stream:
             if last is not None and last.t > now + _MAX_AHEAD_NS:
                 self.losses.warn(
                     f"the clock of the process that wrote {journal.path} is over an hour ahead; "
-                    "new records are not ordered after it"
+                    "new records are not ordered after its records"
                 )
             elif last is not None:
                 self.last_t = max(self.last_t, last.t)

@@ -110,7 +110,7 @@ class Upkeep:
         done = thread is None or thread.finish(timeout_s)
         if not done:
             self._losses.warn(
-                f"the disk did not answer within {timeout_s:g} s; "
+                f"the disk did not respond within {timeout_s:g} s; "
                 f"the last records may be missing from {self._stream.folder.path}"
             )
         self._guard.speak()
@@ -183,13 +183,13 @@ class Upkeep:
             except OSError as error:
                 # Tried again at the next interval. Nothing is lost while the file is open.
                 if not self._losses.has_warned("removed"):
-                    why = f"was removed and cannot be written again: {error.strerror}"
+                    why = f"was removed and cannot be restored: {error.strerror}"
                     self._losses.drop("removed", 1, f"{segment.path} {why}")
                 return
             if self._stream.segment is segment:
                 self._stream.fd = segment.fd
             self._losses.warn(
-                f"{segment.path} was removed while recording; it was written again from memory"
+                f"{segment.path} was removed while recording; it was restored from the open file"
             )
 
     def _rotate_if_long(self) -> None:

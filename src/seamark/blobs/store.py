@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
 __all__ = [
-    "ANYBODY",
+    "ANY_MODE",
     "Stamp",
     "adopt",
     "blob_path",
@@ -74,7 +74,7 @@ _NEW_FLAGS: Final = (
     os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 )
 _MIN_AGE_S: Final = 3600.0
-ANYBODY: Final = 0o777
+ANY_MODE: Final = 0o777
 """Mode of content that does not come from a file; only the umask limits it."""
 
 
@@ -157,14 +157,14 @@ def open_source(path: str | os.PathLike[str]) -> int:
     return os.open(path, _READ_FLAGS)
 
 
-def put_bytes(folder: RunFolder, content: bytes, mode: int = ANYBODY) -> str:
+def put_bytes(folder: RunFolder, content: bytes, mode: int = ANY_MODE) -> str:
     """Store bytes, with the permissions of their source file, and return their SHA-256.
 
     The operating system has the bytes when this returns; `sync_blob` forces them to disk.
     """
     sha256 = hashlib.sha256(content).hexdigest()
     if has_blob(folder, sha256, len(content)):
-        if mode != ANYBODY:
+        if mode != ANY_MODE:
             narrow_blob(folder, sha256, mode)
     else:
         with _new_file(folder) as (fd, path):

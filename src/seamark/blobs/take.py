@@ -58,8 +58,8 @@ __all__ = [
     "HeldFile",
     "Sources",
     "TickWait",
-    "look",
     "read_small",
+    "resolve_source",
     "take",
 ]
 
@@ -192,7 +192,7 @@ class Sources:
         return source in self._rewritten
 
 
-def look(path: str) -> tuple[str, os.stat_result]:
+def resolve_source(path: str) -> tuple[str, os.stat_result]:
     """Return the resolved path and status of a file or folder; otherwise FileMissingError."""
     source = os.path.realpath(path)
     try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from seamark.blobs.store import ANYBODY, put_bytes, sync_blob
+from seamark.blobs.store import ANY_MODE, put_bytes, sync_blob
 from seamark.journal.safe import sync_folder
 from seamark.paths import is_inside
 from seamark.process import fork
@@ -68,12 +68,12 @@ class Worker:
 
     If a job fails with an OSError, such as a full disk, it is run again when another job succeeds,
     when a caller waits for the queue, or after `RETRY_S`. All methods may be called from any thread
-    and after a fork; in the child, the queue is empty. ``trouble`` is called for the first failure
-    of each job, and if the job is then given up.
+    and after a fork; in the child, the queue is empty. ``report_failure`` is called for the first
+    failure of a job, and if it is then given up.
     """
 
-    def __init__(self, trouble: Callable[[str, BaseException | None], None]) -> None:
-        self._trouble = trouble
+    def __init__(self, report_failure: Callable[[str, BaseException | None], None]) -> None:
+        self._report_failure = report_failure
         self._reset()
         fork.register(self.after_fork)
 
@@ -189,7 +189,7 @@ class Worker:
         with quietly(
             lambda lost: log.debug("seamark: failure not counted: %s", kind, exc_info=lost)
         ):
-            self._trouble(kind, error)
+            self._report_failure(kind, error)
 
     def flush(self, timeout_s: float | None) -> bool:
         """Wait ``timeout_s`` at most for all jobs, retrying failed ones; return whether all ran."""
@@ -262,7 +262,7 @@ class BytesWriter:
     Args:
         folder: Folder of the run.
         worker: Thread that retries failed writes.
-        trouble: Called with a reason and the error if a content could not be stored.
+        report_failure: Called with a reason and the error if a content could not be stored.
         unneeded: Called with the digest of a stored content that is no longer needed.
     """
 
@@ -270,12 +270,12 @@ class BytesWriter:
         self,
         folder: RunFolder,
         worker: Worker,
-        trouble: Callable[[str, BaseException | None], None],
+        report_failure: Callable[[str, BaseException | None], None],
         unneeded: Callable[[str], None],
     ) -> None:
         self._folder = folder
         self._worker = worker
-        self._trouble = trouble
+        self._report_failure = report_failure
         self._unneeded = unneeded
         self._unsynced: deque[str] = deque(maxlen=_MAX_UNSYNCED)
         self._forget_all()
@@ -290,7 +290,7 @@ class BytesWriter:
     def __bool__(self) -> bool:
         return bool(self._held or self._lost)
 
-    def put(self, content: bytes, mode: int = ANYBODY) -> str:
+    def put(self, content: bytes, mode: int = ANY_MODE) -> str:
         """Store bytes with a mode, now or once the disk accepts them; return their SHA-256."""
         try:
             sha256 = put_bytes(self._folder, content, mode)
@@ -323,10 +323,10 @@ class BytesWriter:
                 give_up = partial(self._give_up, sha256)
                 self._worker.submit(Job(again, give_up, self._forget_all, failed=True))
             lost = sha256 in self._lost
-        self._trouble("not stored" if lost else "not stored yet", error)
+        self._report_failure("not stored" if lost else "not stored yet", error)
 
     def _store_held(self, sha256: str, content: bytes) -> None:
-        _, mode = self._held.get(sha256, (0, ANYBODY))
+        _, mode = self._held.get(sha256, (0, ANY_MODE))
         put_bytes(self._folder, content, mode)
         self._note_stored(sha256)
         sync_blob(self._folder, sha256)

@@ -21,7 +21,7 @@ from seamark.blobs.pending import (
     without_bytes,
 )
 from seamark.blobs.store import (
-    ANYBODY,
+    ANY_MODE,
     Stamp,
     copy_blob,
     digest_of,
@@ -33,8 +33,8 @@ from seamark.blobs.take import (
     HeldFile,
     Sources,
     TickWait,
-    look,
     read_small,
+    resolve_source,
     take,
 )
 from seamark.blobs.worker import BytesWriter, Job, WaitingRecord, Worker
@@ -81,7 +81,7 @@ class BlobWriter:
         record: Appends one record to the journal: an OP, unless its kind is also given. Returns
             False if its bytes are not in the journal; staged data is then kept so that the record
             can be repeated.
-        trouble: Called with a reason and the error for each file that could not be stored; warns
+        report_failure: Called with a reason and the error for each file that is not stored; warns
             once and counts.
         takes: Returns whether this process records files at an attribute path; default: always.
         hide: Removes secrets from the URL to record at an attribute path.
@@ -91,21 +91,21 @@ class BlobWriter:
         self,
         folder: RunFolder,
         record: Callable[..., bool | None],
-        trouble: Callable[[str, BaseException | None], None],
+        report_failure: Callable[[str, BaseException | None], None],
         takes: Callable[[str], bool] = lambda _: True,
         hide: Callable[[str, str], str] = lambda _, url: url,
     ) -> None:
         self.folder = folder
         self._record = record
-        self._trouble = trouble
+        self._report_failure = report_failure
         self._takes = takes
         self._hide = hide
-        self._worker = Worker(trouble)
+        self._worker = Worker(report_failure)
         self._pending: list[Pending] = []
         self._sources = Sources()
         self._used = UsedBlobs(folder, self._worker)
         self._bytes = BytesWriter(
-            folder, self._worker, trouble, lambda one: self._remove_unused([one])
+            folder, self._worker, report_failure, lambda one: self._remove_unused([one])
         )
 
     # ---------------------------------------------------------------- uploading
@@ -130,7 +130,7 @@ class BlobWriter:
     def _put(self, file: File) -> dict[str, Any]:
         if file.content is not None:
             return self._put_content(file.content, file.name, file.extension)
-        source = look(str(file.path))[0]
+        source = resolve_source(str(file.path))[0]
         if not os.path.isdir(source):
             return self._store_now(source, file.name, file.extension)
         members: dict[str, list[Any]] = {}
@@ -167,7 +167,7 @@ class BlobWriter:
         if not self._takes(path):
             return
         found = {
-            name: target if isinstance(target, bytes) else look(os.fspath(target))[0]
+            name: target if isinstance(target, bytes) else resolve_source(os.fspath(target))[0]
             for name, target in members.items()
         }
         for name, source in found.items():
@@ -212,7 +212,7 @@ class BlobWriter:
             url = self._hide(path, reference(str(target)))
             name = url.partition("?")[0].rstrip("/").rpartition("/")[2]
             return self._record_file(path, file_record(name, extension_of(name), None, ref=url))
-        source, found = look(here)
+        source, found = resolve_source(here)
         name, token = os.path.basename(here), secrets.token_hex(8)
         folder = os.path.isdir(source)
         parts = walk_files(source) if folder else {"": source}
@@ -334,7 +334,7 @@ class BlobWriter:
     def _note_changed(self, file: HeldFile) -> None:
         """Remember that a file is rewritten in place, and report a lost version."""
         self._sources.note_rewritten(file.source)
-        self._trouble("rewritten before it was copied", ChangedError(file.source))
+        self._report_failure("rewritten before it was copied", ChangedError(file.source))
 
     def _record_digest(
         self,
@@ -365,7 +365,7 @@ class BlobWriter:
     # ---------------------------------------------------------------- internals
 
     def _upload(self, path: str, target: str, ext: str | None, *, strict: bool) -> bool:
-        source, _ = look(target)
+        source, _ = resolve_source(target)
         name = os.path.basename(target)
         place = _Place(path, name, extension_of(name) if ext is None else ext)
         if os.path.isdir(source):
@@ -466,7 +466,7 @@ class BlobWriter:
         return recorded is not False
 
     def _put_content(
-        self, content: bytes, name: str, ext: str, mode: int = ANYBODY
+        self, content: bytes, name: str, ext: str, mode: int = ANY_MODE
     ) -> dict[str, Any]:
         file = file_record(name, ext, len(content), sha256=self._bytes.put(content, mode))
         with self._worker.lock:
@@ -483,7 +483,7 @@ class BlobWriter:
             same = Stamp.of(os.fstat(fd)) == Stamp.of(before)
         except OSError as error:
             let_pass(error)
-            self._trouble("not stored", error)
+            self._report_failure("not stored", error)
             return file_record(name, ext, before.st_size, lost="not stored")
         finally:
             os.close(fd)

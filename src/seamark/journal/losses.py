@@ -33,9 +33,9 @@ class Guard:
     Attributes:
         busy: Whether the thread that holds the lock is writing.
         deferred: Writes requested by signal handlers meanwhile.
-        unsaid: Warnings to log as soon as the lock is free. They are not logged under the lock: a
-            logging handler that writes to this run holds a lock of its own, and may be waiting for
-            this one.
+        queued_warnings: Warnings to log once the lock is free. They are not logged under the lock:
+            a logging handler that writes to this run holds a lock of its own, and may be waiting
+            for this one.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Guard:
         self.lock = threading.RLock()
         self.busy = False
         self.deferred: deque[Callable[[], object]] = deque()
-        self.unsaid: deque[str] = deque()
+        self.queued_warnings: deque[str] = deque()
 
     def run(self, write: Callable[[], object]) -> bool:
         """Run ``write`` under the lock, handle its errors, and return whether its result was true.
@@ -65,8 +65,8 @@ class Guard:
             finally:
                 if self.deferred:
                     self.run_deferred()
-        if self.unsaid:
-            self.speak()
+        if self.queued_warnings:
+            self.log_warnings()
         return done
 
     def run_deferred(self) -> None:
@@ -97,11 +97,11 @@ class Guard:
         finally:
             self.busy = False
 
-    def speak(self) -> None:
+    def log_warnings(self) -> None:
         """Log the queued warnings; the caller must not hold the lock."""
-        while self.unsaid:
+        while self.queued_warnings:
             try:
-                message = self.unsaid.popleft()
+                message = self.queued_warnings.popleft()
             except IndexError:  # another thread, or a signal handler, logs it
                 return
             log.warning("seamark: %s", message)
@@ -116,13 +116,13 @@ class Losses:
 
     Attributes:
         counts: Number of lost records by reason, without those reported in an earlier journal.
-        owed: Whether a loss caused by the disk has not yet been reported in a journal.
+        has_unreported: Whether a loss caused by the disk has not yet been reported in a journal.
     """
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self.counts: dict[str, int] = {}
-        self.owed = False
+        self.has_unreported = False
         self._reported: dict[str, int] = {}
         self._warned: set[object] = set()
 
@@ -138,7 +138,7 @@ class Losses:
                 )
                 if self._guard.busy:
                     return  # logged when the lock is free
-            self._guard.speak()
+            self._guard.log_warnings()
 
     # ---------------------------------------------------------------- in journals
 
@@ -148,7 +148,7 @@ class Losses:
 
     def mark_recorded(self) -> None:
         """Mark the current counts as reported in the open journal."""
-        self._reported, self.owed = dict(self.counts), False
+        self._reported, self.has_unreported = dict(self.counts), False
 
     def start_journal(self) -> None:
         """Restart the counts: the next journal reports only losses that the last one did not."""
@@ -161,7 +161,7 @@ class Losses:
 
     def begin_child(self) -> None:
         """Reset the counts after a fork: the parent reports its own losses."""
-        self.counts, self._reported, self.owed = {}, {}, False
+        self.counts, self._reported, self.has_unreported = {}, {}, False
 
     # ---------------------------------------------------------------- warnings
 
@@ -176,8 +176,8 @@ class Losses:
         return key in self._warned
 
     def warn(self, message: str) -> None:
-        """Queue a warning; see `Guard.speak`."""
-        self._guard.unsaid.append(message)
+        """Queue a warning; see `Guard.log_warnings`."""
+        self._guard.queued_warnings.append(message)
 
 
 def sound_row(

@@ -270,17 +270,17 @@ class Claims:
         """Return the record of a release, or None; an invalid claim counts as released."""
         claim = f"{name}.{number}"
         key = (self._read(claim) or {}).get("key")
-        told = self._read(claim + _RELEASED) or {}
-        if key is None or told.get("key", key) == key:
-            return told
+        release = self._read(claim + _RELEASED) or {}
+        if key is None or release.get("key", key) == key:
+            return release
         return self._read(f"{claim}{_RELEASED}.{key}") if _CLAIM_KEY.fullmatch(str(key)) else None
 
     def _has_lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
         facts = self._read(f"{name}.{number}")
         if facts is None:
             return True  # removed meanwhile, or not a file
-        told = facts.get("t")
-        seen = told if isinstance(told, int) else 0
+        claimed = facts.get("t")
+        seen = claimed if isinstance(claimed, int) else 0
         if not has_lapsed(facts, seen, now_ns):
             return False
         return has_lapsed(facts, max(seen, _last_frame_ns(log, facts)), now_ns)
@@ -293,21 +293,21 @@ class Claims:
         ):
             return None
         before = self._release_of(name, number - 1) or {}
-        told = before.get("positions")
+        recorded = before.get("positions")
         positions = {
             writer: at
-            for writer, at in (told.items() if isinstance(told, dict) else ())
+            for writer, at in (recorded.items() if isinstance(recorded, dict) else ())
             if isinstance(at, int)
         }
         return Claim(name, number, facts["key"], facts, positions)
 
     def release(self, claim: Claim, positions: Mapping[str, int]) -> None:
         """Release a claim, with the positions up to which to read journals, bytes by writer."""
-        told = json.dumps({"key": claim.key, "t": time.time_ns(), "positions": dict(positions)})
+        text = json.dumps({"key": claim.key, "t": time.time_ns(), "positions": dict(positions)})
         file = f"{claim.name}.{claim.number}{_RELEASED}"
         reserve = self._reservations.reserve
-        if not reserve(file, told) and (self._read(file) or {}).get("key") != claim.key:
-            reserve(f"{file}.{claim.key}", told)
+        if not reserve(file, text) and (self._read(file) or {}).get("key") != claim.key:
+            reserve(f"{file}.{claim.key}", text)
 
     def holds(self, claim: Claim) -> bool:
         """Return whether a claim of this process is still the newest; OSError if unknown."""

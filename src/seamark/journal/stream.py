@@ -41,7 +41,7 @@ class Stream:
 
     Attributes:
         last_t: Time of the last frame, nanoseconds since the Unix epoch.
-        left: Journals no longer written to, which the sync thread forces to disk and closes.
+        to_close: Journals no longer written to, which the sync thread forces to disk and closes.
         ends: Sizes of these journals as {writer id: bytes}.
         in_doubt: Whether it is unknown, after an exception, how much of the last write succeeded.
         wake: Called when the sync thread has work to do.
@@ -64,7 +64,7 @@ class Stream:
         self.fd = -1
         self.last_t = 0
         self.backlog = Backlog(clock)
-        self.left: deque[Segment] = deque()
+        self.to_close: deque[Segment] = deque()
         self.ends: dict[str, int] = {}
         self.in_doubt = self.closed = False
         self._uid: bytes | None = None
@@ -121,7 +121,7 @@ class Stream:
             record.mark_written(whole, self.last_t)
             self._unfinished = None
             if error is None:
-                if self.losses.owed:
+                if self.losses.has_unreported:
                     self._report(segment)
                 return ""
             why = error.strerror or str(error)
@@ -182,7 +182,7 @@ class Stream:
 
     def end(self, reason: str) -> None:
         """Write waiting records and CLOSE, and leave the journal finally; count lost records."""
-        if self.segment is not None or self.losses.owed or self.backlog.waiting:
+        if self.segment is not None or self.losses.has_unreported or self.backlog.waiting:
             self._retry_at = 0.0
             why = self.catch_up() or self.put_close(reason)
             if self.backlog.waiting:
@@ -290,7 +290,7 @@ class Stream:
         return None
 
     def _drop(self, count: int, why: str) -> None:
-        self.losses.owed = True
+        self.losses.has_unreported = True
         self.losses.drop(
             "disk", count, f"{self.folder.path} cannot be written: {why}; values are being lost"
         )
@@ -307,10 +307,10 @@ class Stream:
             self._continues = segment.writer
             with quietly(only=OSError):
                 self.ends[segment.writer] = segment.size
-        self.left.append(segment)
-        if len(self.left) > _MAX_ABANDONED:
+        self.to_close.append(segment)
+        if len(self.to_close) > _MAX_ABANDONED:
             with quietly(only=OSError):
-                self.left.popleft().close()
+                self.to_close.popleft().close()
         self.table.start_journal()
         if not self.closed:  # otherwise there is no next journal
             self.losses.start_journal()
@@ -329,9 +329,9 @@ class Stream:
         self.backlog, self._uid = Backlog(self.clock), None
         self._next_header = self._frame_time = None
         self.switch_file()
-        while self.left:
+        while self.to_close:
             with quietly(only=OSError):
-                self.left.popleft().close()
+                self.to_close.popleft().close()
 
     def _open(self) -> str:
         now = time.monotonic()

@@ -113,7 +113,7 @@ class Upkeep:
                 f"the disk did not respond within {timeout_s:g} s; "
                 f"the last records may be missing from {self._stream.folder.path}"
             )
-        self._guard.speak()
+        self._guard.log_warnings()
         return done
 
     # ---------------------------------------------------------------- a round
@@ -135,13 +135,13 @@ class Upkeep:
         if heartbeat and stream.segment is not None:
             self._guard.run(stream.beat)
             self._at_heartbeat()
-        while stream.left:
-            self._sync_and_close(stream.left.popleft())
+        while stream.to_close:
+            self._sync_and_close(stream.to_close.popleft())
         if (segment := stream.segment) is not None:
             self._bring_back(segment)
             self._sync(segment)
             self._guard.run(self._rotate_if_long)
-        self._guard.speak()
+        self._guard.log_warnings()
 
     def _sync_and_close(self, segment: Segment) -> None:
         try:

@@ -7,8 +7,7 @@ journal of its own, but not while the first process may still be alive.
 A journal may come from an untrusted source. Only regular files in the run's own ``.staging/`` are
 stored. A file that was kept open in its original location (``source``) can be any file of the
 machine. It is stored only if the same user recorded it on this host since the last boot, and stays
-pending otherwise. So an archive cannot cause a private file to be copied into a run that may be
-published.
+pending otherwise. So an archive cannot copy a private file into a run that may be published.
 """
 
 from __future__ import annotations

@@ -323,8 +323,7 @@ def _move_to_blobs(folder: RunFolder, path: Path, sha256: str) -> None:
 def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | None = None) -> None:
     """Remove useless files from ``.staging/``: incomplete copies and deleted files.
 
-    ``wanted`` files stay, and so do files changed in the last hour, which a writer may be about to
-    record.
+    Files that are ``wanted``, or changed in the last hour and may soon be recorded, stay.
     """
     limit = (time.time() if now_s is None else now_s) - _MIN_AGE_S
     with quietly(only=OSError), closing_fd(open_folder(folder.staging_dir)) as fd:

@@ -183,8 +183,7 @@ class Sources:
     def is_rewritten(self, source: str, now: Stamp) -> bool:
         """Return whether a source is known to be rewritten in place.
 
-        A source also counts as such if it has the same inode as when it was staged, but other
-        bytes.
+        This is also detected if it has the same inode as when it was staged, but other bytes.
         """
         before, _ = self._stamps.get(source, (now, None))
         if now != before and (now.inode, now.device) == (before.inode, before.device):
@@ -248,8 +247,8 @@ def take(
     """Stage a large file; ``source`` is a resolved absolute path, ``ticks`` are shared.
 
     ``copy``: copy it now, because it is known to be rewritten in place. ``scarce``: many files are
-    open, so copy it rather than keep it open. Raises ChangedError if the file is rewritten while it
-    is copied.
+    open, so copy it rather than keep it open. Raises ChangedError if the file is rewritten
+    meanwhile.
     """
     fd = open_source(source)
     taken = None

@@ -256,8 +256,7 @@ class WaitingRecord:
 class BytesWriter:
     """Writer that stores bytes as blobs, now or once the disk accepts them; usable from any thread.
 
-    Callers hold the worker's lock between checking for missing contents and adding a record that
-    waits for them.
+    Callers hold the worker's lock from checking for missing contents until a record waits for them.
 
     Args:
         folder: Folder of the run.

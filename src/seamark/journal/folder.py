@@ -100,8 +100,7 @@ def nearest_root(*, used: bool = True) -> Path:
     searched. If nothing is found, the result is ``.seamark`` in the working directory.
 
     Raises:
-        ArgumentError: If it is ``used`` and belongs to another user, or if the working directory no
-            longer exists.
+        ArgumentError: If it is ``used`` and another user's, or the working directory is missing.
     """
     try:
         here = os.getcwd()  # noqa: PTH109 - pathlib does the same
@@ -218,8 +217,7 @@ def mint_run_id() -> str:
     """Return a new run id of 16 characters, ``[0-9a-v]``, usually identified by a short prefix.
 
     The first 38 bits are random. The other 42 are milliseconds since the Unix epoch (sufficient
-    until 2109), so that ids of different milliseconds always differ. The order of ids has no
-    meaning.
+    until 2109), so that ids of different milliseconds differ. Their order has no meaning.
     """
     now_ms = time.time_ns() // 1_000_000
     stamp = now_ms & ((1 << _TIME_BITS) - 1)
@@ -390,15 +388,14 @@ def iter_runs(
     """Yield all runs below ``root``, or of one project and its sub-projects, sorted.
 
     Links below the root are not followed, so that each run is found once and loops of links do no
-    harm. Folders that disappear during the walk are ignored, and an inaccessible folder does not
-    affect other folders.
+    harm. Folders that disappear meanwhile are ignored, and an inaccessible folder does not affect
+    others.
 
     Args:
         root: The root folder; a missing root contains no runs.
         project: Project path, or None for all.
         known: ``"project/run"`` strings of known runs, whose folders need no check.
-        walked: List to which the path of each listed folder is added; a new run changes one of
-            these folders.
+        walked: List that gets the path of each listed folder; a new run changes one of them.
         models: Whether to also yield models, model versions and artifacts.
         unread: Called with the path of each inaccessible folder and the error.
     """

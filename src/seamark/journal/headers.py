@@ -72,10 +72,9 @@ def is_local_journal(path: Path, *, boot: bool = False) -> bool:
     """Return whether this user recorded a journal on this host, according to its file.
 
     Its header must name this host, and the file must belong to this user or root. This is weak
-    evidence: a user who unpacks an archive owns its files, and host names can be guessed. Callers
-    that open files for this reason need further evidence. With ``boot``, the header must also name
-    this user and the current boot of the host, which cannot be guessed elsewhere, and the file must
-    belong to this user.
+    evidence, because a user owns the files of an unpacked archive and host names can be guessed;
+    callers need more. With ``boot``, the header must also name this user and the boot of the host,
+    which cannot be guessed elsewhere, and the file must belong to this user.
     """
     try:
         with JournalReader(path) as reader:

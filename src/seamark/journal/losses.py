@@ -34,8 +34,8 @@ class Guard:
         busy: Whether the thread that holds the lock is writing.
         deferred: Writes requested by signal handlers meanwhile.
         queued_warnings: Warnings to log once the lock is free. They are not logged under the lock:
-            a logging handler that writes to this run holds a lock of its own, and may be waiting
-            for this one.
+            a logging handler that writes to this run has its own lock, and may be waiting for this
+            one.
     """
 
     def __init__(

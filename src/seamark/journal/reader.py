@@ -8,8 +8,7 @@ shrinks kills the reader with SIGBUS.
 * *Incomplete* (a legal length beyond the end of the file): stop and keep the offset. The bytes
   count as bad once a valid frame follows.
 * *Bad* (mark, kind, length, CRC): stop and keep the offset while the bytes may still change. Once
-  the journal is settled, or a valid frame older than `SETTLE_NS` follows, skip the bytes and report
-  a gap.
+  it is settled, or a valid frame older than `SETTLE_NS` follows, skip them and report a gap.
 """
 
 from __future__ import annotations

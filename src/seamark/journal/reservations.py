@@ -136,9 +136,8 @@ def take_number(
 ) -> int:
     """Take the next free number (1-based) below a folder, unique among all processes.
 
-    The file contains ``who``, the id or digest of the version. ``known`` numbers are taken although
-    they have no file, for example after a merge of folders. With ``again``, a version keeps the
-    number that it has.
+    The file contains ``who``, the id or digest of the version. ``known`` numbers are taken without
+    a file, as after a merge. With ``again``, a version keeps its number.
     """
 
     def is_own(number: int) -> bool:

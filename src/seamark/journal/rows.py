@@ -2,8 +2,7 @@
 
 A set of keys gets a schema when it is written for the second time; each of its rows is then one
 short frame. A journal has at most `MAX_SCHEMAS` schemas. All other rows are sparse rows of numbered
-paths. If every set of keys had a schema, varying sets would cost 33 bytes per point and unlimited
-memory.
+paths. Otherwise, varying sets of keys would cost 33 bytes per point and unlimited memory.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ _FAMILY_WORDS = {"atom": "a single value", "artifact": "an artifact"}
 class Families(dict[str, str]):
     """Families by path, of this process's values and of values already in the run.
 
-    Paths below a namespace in ``reserved`` accept only its family, except paths that already have
-    another one.
+    Paths below a namespace in ``reserved`` accept only its family, unless they have another one.
     """
 
     def __init__(self, reserved: Mapping[str, str] | None = None) -> None:

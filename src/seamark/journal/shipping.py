@@ -120,8 +120,7 @@ def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) 
     """Return the next batch of a journal, at most ``limit`` bytes (or one frame), or None.
 
     ``offset`` is the number of bytes that the receiver has. Afterwards, ``stopped``, ``tail`` and
-    ``closed`` of the reader describe its state. If ``stopped`` is ``"newer"``, this version cannot
-    send the rest.
+    ``closed`` of the reader describe its state; ``"newer"``: this version cannot send the rest.
     """
     start = max(offset, FILE_HEADER_BYTES)
     reader.block_bytes = min(limit, _PIECE_BYTES, max(_MIN_READ_BYTES, reader.size - start))

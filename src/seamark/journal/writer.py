@@ -85,9 +85,8 @@ class JournalWriter:
     All methods may be called from any thread, from signal handlers, and after a fork.
 
     An append returns whether its bytes are in the kernel, where only a crash of the machine can
-    lose them. False means one of the following: they wait in memory, for the disk or for the record
-    that a signal handler interrupted; they are lost and counted in `dropped`; or there was nothing
-    to write.
+    lose them. False means that they wait in memory, for the disk or for the record that a signal
+    handler interrupted; that they are lost and counted in `dropped`; or that there are none.
 
     Args:
         folder: Folder of the run.
@@ -292,8 +291,7 @@ class JournalWriter:
         """Record many points of one float series at a checked path, 500,000 per frame.
 
         Without steps, points are numbered after the last step. Times are nanoseconds since the Unix
-        epoch. Returns whether all points are in the kernel. Raises FamilyError if the path has
-        another family.
+        epoch. Returns whether all points are in the kernel. Raises FamilyError for another family.
         """
         self.claim(path, "float_series")
         written = []
@@ -387,9 +385,8 @@ class JournalWriter:
     def drop(self, reason: str, count: int, message: str, *, once: object = None) -> None:
         """Count ``count`` lost values or records and warn once about it; never raises.
 
-        Losses are counted by ``reason``, such as ``"disk"``. The warning is logged once for each
-        ``once``, or for each ``reason`` without it. ``count`` is 0 if the values may still be
-        written.
+        Losses are counted by ``reason``, such as ``"disk"``. One warning is logged for each
+        ``once``, by default for each ``reason``. ``count`` is 0 if the values may still be written.
         """
         self._losses.drop(reason, count, message, once)
 

@@ -157,7 +157,7 @@ def test_nothing_outside_of_a_folder_comes_with_it(given, data):
     artifact = seamark.init_artifact(name="x", **given)
     for target, why in (
         (secret, "link out of the folder"),
-        ("nowhere", "leads nowhere"),
+        ("nowhere", "broken link"),
         ("in", "a link to a folder"),
         ("/etc", "link out of the folder"),
     ):
@@ -178,7 +178,7 @@ def test_nothing_outside_of_a_folder_comes_with_it(given, data):
     (data / "IN/c.txt").unlink()
     for act, wrong, error, why in (
         (artifact.add_file, data, FileMissingError, "add_dir adds a folder"),
-        (artifact.add_dir, secret, FileMissingError, "add_file adds it"),
+        (artifact.add_dir, secret, FileMissingError, "add it with add_file"),
         (artifact.add_reference, str(secret), ArgumentError, "add_file copies"),
     ):
         with pytest.raises(error, match=why):
@@ -461,9 +461,9 @@ def test_what_is_downloaded_is_what_was_saved(given, data, tmp_path):
     artifact = opened(given, "x:1")
     blob = artifact.folder.blobs_dir / hashlib.sha256(b"b").hexdigest()
     for content, why in (
-        (b"", "have 0 bytes, recorded were 1"),
-        (b"b" * 1_000_001, "have 1,000,001 bytes, recorded were 1"),
-        (b"x", "its bytes are not what was recorded"),
+        (b"", "have 0 bytes, expected 1"),
+        (b"b" * 1_000_001, "have 1,000,001 bytes, expected 1"),
+        (b"x", "its bytes differ from the record"),
     ):
         blob.write_bytes(content)
         with pytest.raises(FileMissingError, match=why):

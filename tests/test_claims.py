@@ -18,7 +18,7 @@ from recording import QUIET
 import seamark
 from seamark import errors
 from seamark.journal.reader import SETTLE_NS
-from seamark.journal.reservations import CLAIMS, MOST_CLAIMS
+from seamark.journal.reservations import CLAIMS, MAX_CLAIMS
 
 HALF_A_MINUTE_NS = 30 * 10**9
 """How long a claimant may be kept from what it does, between two lines of a test."""
@@ -283,7 +283,7 @@ def test_claims_with_false_facts_harm_nobody():
     odd = {"pid": "x", "host": [1], "boot": {}, "start": None, "t": -5}
     for run, told in zip(ids, ({**fresh, "t": 2**80}, odd, fresh, {}), strict=True):
         (claims / f"{run}.1").write_text(json.dumps(told))
-    (claims / f"{ids[3]}.{MOST_CLAIMS}").write_text("{}")
+    (claims / f"{ids[3]}.{MAX_CLAIMS}").write_text("{}")
     with seamark.init_project("team/x") as project:
         one, two = claim(project), claim(project)
         assert [one.id, two.id] == ids[:2]

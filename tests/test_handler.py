@@ -576,7 +576,7 @@ def test_tracked_files_are_downloaded_while_they_are_the_same(run, tmp_path):
     run["data"].download(str(out))
     assert (out / "in" / "b.txt").read_text() == "data/in/b.txt"
     (data / "a.txt").write_text("other")
-    with pytest.raises(FileMissingError, match="no longer the file that was recorded"):
+    with pytest.raises(FileMissingError, match="has changed since it was recorded"):
         run["data"].download(str(tmp_path / "again"))
     before = run["data"].fetch_hash()
     run["data"].track_files(str(data))

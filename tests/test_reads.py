@@ -197,7 +197,7 @@ def test_reference_is_read_into_memory_while_it_is_the_recorded_file(run, tmp_pa
     run.session.content.refer("model", tmp_path / "one.bin")
     assert run["model"].fetch_bytes() == b"one"
     (tmp_path / "one.bin").write_bytes(b"another")
-    with pytest.raises(FileMissingError, match="no longer the file"):
+    with pytest.raises(FileMissingError, match="has changed since it was recorded"):
         run["model"].fetch_bytes()
     assert run["model"].fetch_bytes(references=True) == b"another"
 

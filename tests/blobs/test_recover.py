@@ -42,14 +42,14 @@ FINISHING = """
     from seamark.blobs import pending as recover
     from seamark.journal.folder import RunFolder
 
-    store = recover._store
+    store = recover._store_target
 
     def late(*given):
         print("looked", flush=True)
         sys.stdin.readline()
         return store(*given)
 
-    recover._store = late
+    recover._store_target = late
     recover.finish_staged(RunFolder(Path(sys.argv[1]), "digits", "0123456789abcdef"))
 """
 

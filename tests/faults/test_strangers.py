@@ -81,7 +81,7 @@ def stage(folder):
 @pytest.mark.parametrize("name", [".staging", "blobs", "files"])
 @pytest.mark.parametrize("way", ["open", "download", "finish", "trash", "purge"])
 def test_files_behind_a_link_in_a_run_folder_stay(folder, victim, name, way, tmp_path, monkeypatch):
-    monkeypatch.setattr("seamark.blobs.store._OLD_S", -60.0)  # all of it is old enough to go
+    monkeypatch.setattr("seamark.blobs.store._MIN_AGE_S", -60.0)  # all of it is old enough to go
     honest(folder, "a")
     (folder.path / name).symlink_to(victim)
     if name != ".staging":
@@ -415,7 +415,7 @@ def test_stopped_process_keeps_what_it_took(tmp_path, monkeypatch):
             late = time.time() - 7200
             for journal in folder.journals():
                 os.utime(journal.path, (late, late))
-            monkeypatch.setattr("seamark.blobs.store._OLD_S", -60.0)
+            monkeypatch.setattr("seamark.blobs.store._MIN_AGE_S", -60.0)
             assert finish_staged(folder) == 0
             assert len(folder.journals()) == 1
             assert len(list(folder.staging_dir.iterdir())) == 1

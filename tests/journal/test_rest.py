@@ -109,7 +109,7 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(
     monkeypatch.setattr(segment_module, "_sync_data", lambda _fd: answer.wait(60))
     writer.append_row({"a": 1.0}, 0)
     assert writer.rest(timeout_s=0.01) is False
-    assert "did not answer" in warnings_said()[0]
+    assert "did not respond" in warnings_said()[0]
     assert writer.append_row({"a": 1.0}, 1) is True
     assert [kinds(frames) for frames in journals()] == [
         "header path sparse close",

@@ -149,5 +149,5 @@ def test_a_working_directory_that_is_gone_is_an_exact_error(tmp_path, monkeypatc
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(ArgumentError, match="the working directory is gone"):
+    with pytest.raises(ArgumentError, match="the working directory no longer exists"):
         nearest_root()

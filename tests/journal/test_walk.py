@@ -68,11 +68,11 @@ def rows(count, metrics=(1,), *, seed=0, salt=SALT):
 @pytest.fixture(params=["as it is", "all by columns", "short stretches"])
 def effort(request, monkeypatch):
     """The share of columns: small journals go another way, so that they cost nothing."""
-    limits = {"_LITTLE": FRAME_HEADER_BYTES, "_FEW": 0, "_MANY": 0}
+    limits = {"_MIN_BYTES": FRAME_HEADER_BYTES, "_MIN_FRAMES": 0, "_MIN_FRAMES_PER_WORD": 0}
     if request.param == "as it is":
         limits = {}
     if request.param == "short stretches":
-        limits |= {"_STRETCH": 9, "_LONG": 6}
+        limits |= {"_PART_WORDS": 9, "_MAX_TABLE_WORDS": 6}
     for name, limit in limits.items():
         monkeypatch.setattr(walk_module, name, limit)
 
@@ -205,7 +205,7 @@ def test_no_flipped_bit_is_overlooked(one, other):
 
 
 def test_a_frame_across_the_end_of_a_stretch():
-    stretch = 8 * walk_module._STRETCH
+    stretch = 8 * walk_module._PART_WORDS
     few = rows(300)
     for length in (8, 16, 168, 176, 3000):
         for before in range(40, 140, 8):

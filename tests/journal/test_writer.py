@@ -212,7 +212,7 @@ def test_a_step_is_taken_when_it_is_given(writer, journals):
 
 
 def test_a_very_long_row_is_split(writer, journals, monkeypatch):
-    monkeypatch.setattr(writer_module, "_ROW_VALUES", 10)
+    monkeypatch.setattr(writer_module, "_MAX_ROW_VALUES", 10)
     writer.append_row({"p5": 0.0}, 41)
     writer.append_row({f"p{number}": 1.0 for number in range(25)})
     found = points(journals()[0])[1:]
@@ -297,7 +297,7 @@ def test_forgotten_series_count_from_zero_and_remembered_ones_count_on(writer, j
 
 
 def test_long_columns_are_split(writer, journals, monkeypatch):
-    monkeypatch.setattr(writer_module, "_COLUMN_POINTS", 1000)
+    monkeypatch.setattr(writer_module, "_MAX_COLUMN_POINTS", 1000)
     writer.append_column("a", list(range(2500)))
     writer.append_column("b", np.arange(2500.0), np.arange(2500.0), np.arange(2500))
     (frames,) = journals()

@@ -90,4 +90,4 @@ def test_moved_run_is_sent_under_its_new_project(team, tmp_path):
         moved.path.rename(renamed.path)
         (problem,) = sync_run(unsent_data(renamed, remote), remote).problems
     assert f"recorded as run {run.id!r}" in problem
-    assert "give it its old name" in problem
+    assert "restore its old name" in problem

@@ -1,6 +1,6 @@
 """Files of a run by their digest: staging, storing, recovery, removal and reading.
 
-A thread makes the blobs, so that a checkpoint of ten gigabytes never holds up a metric.
+A thread stores the blobs, so that a checkpoint of ten gigabytes never delays a metric.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 A run from an untrusted source can name ``~/.ssh/id_ed25519`` as its checkpoint, and a download
 would copy that file to a public place. Therefore a reference is opened in two cases only: the file
-lies in the run's own folder, or this user recorded the reference. The second is assumed if every
-journal of the run was recorded on this host and the file is unchanged. An archive can claim the
-name of a host, but its maker does not know size, time and inode of a file that they never saw.
+is in the run's own folder, or this user recorded the reference. The second is assumed if every
+journal of the run was recorded on this host and the file is unchanged. An archive can contain any
+host name, but its author cannot know size, time and inode of another user's file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 
 
 class FolderContents:
-    """The files of a run below a root; see `seamark.reading.contents.Contents`."""
+    """Files of a run below a root; see `seamark.reading.contents.Contents`."""
 
     kind = "folder"
 
@@ -52,11 +52,11 @@ class FolderContents:
 
     @property
     def where(self) -> str:
-        """The run folder."""
+        """Path of the run folder."""
         return str(self._folder.path)
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Return a very long text, kept as a blob; FileMissingError if lost or too large."""
+        """Return a long text that is stored as a blob; FileMissingError if lost or too large."""
         sha256, size = record["sha256"], record["size"]
         if size > MAX_TEXT_BYTES:
             msg = f"the text {sha256} has {size:,} bytes, too many to read at once"
@@ -65,9 +65,9 @@ class FolderContents:
             return blob.read(size).decode("utf-8", "backslashreplace")
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
-        """Return a recorded file's bytes, also from elsewhere; else FileMissingError."""
-        with _open(self._folder, file, path, references=references) as source:
-            # Not to the end: a file that grows meanwhile would have none.
+        """Return the bytes of a recorded file, also of a reference; FileMissingError if missing."""
+        with _open_content(self._folder, file, path, references=references) as source:
+            # Not to the end: a file that grows meanwhile might have no end.
             return source.read(os.fstat(source.fileno()).st_size)
 
     def write(
@@ -80,39 +80,40 @@ class FolderContents:
         references: bool = False,
         verify: bool = False,
     ) -> Path:
-        """Write a recorded file, or folder, to disk and return where; see `write_parts`."""
+        """Write a recorded file or folder to disk and return its path; see `write_parts`."""
 
         @contextlib.contextmanager
         def opened(where: str, inner: Sequence[str]) -> Iterator[Copy]:
-            with _open(self._folder, file, where, inner, references=references) as source:
+            with _open_content(self._folder, file, where, inner, references=references) as source:
                 yield lambda out: _copy(source, out)
 
         return write_parts(opened, file, target, path, name=name, verify=verify)
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
-        """Return the first bytes of a content that the run keeps itself."""
+        """Return the first ``most`` bytes of a content stored in the run."""
         with open_blob(self._folder, sha256, size) as blob:
             return blob.read(most)
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Store the files that a dead process had staged, in a folder of this user."""
+        """Store files staged by a dead process, if the folder belongs to this user."""
         if not any(map(is_pending, files)) or not _is_own(self._folder.path):
             return False
-        with contextlib.suppress(OSError):  # a root that is read-only stays as it is
+        with contextlib.suppress(OSError):  # a read-only root stays as it is
             finish_staged(self._folder)
         return True
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:
-        """Return where the content of a FILE record is; see `Contents.whereabouts`.
+        """Return the storage state of a FILE record's content; see `Contents.whereabouts`.
 
-        What it refers to is looked at only in the run folder, or if you recorded it on this host.
+        The target of a reference is examined only if it is in the run folder, or if this user
+        recorded it on this host.
         """
         if reference := record.get("ref"):
             if (found := find_inside(self._folder, record)) is not None:
                 moved = not is_below(self._folder, str(reference))
                 return "reference" if _is_same(found.status, record, moved=moved) else "changed"
-            ours = _is_recorded_by_user(self._folder)
-            return _reference_state(str(reference), record) if ours else "reference"
+            is_recorded_here = _is_recorded_by_user(self._folder)
+            return _reference_state(str(reference), record) if is_recorded_here else "reference"
         if record.get("pending"):
             return "pending"
         if digest := record.get("sha256"):
@@ -120,7 +121,7 @@ class FolderContents:
         return "kept"
 
     def referred(self, record: Mapping[str, Any]) -> str:
-        """Return where a FILE record leads now, also in a moved run folder; "": no reference."""
+        """Return the current target of a reference, also in a moved run folder; "" for others."""
         reference = str(record.get("ref") or "")
         if reference and not is_below(self._folder, reference):
             found = find_inside(self._folder, record)
@@ -128,11 +129,11 @@ class FolderContents:
         return reference
 
     def stored_at(self, sha256: str) -> str:
-        """Return the file that holds a content."""
+        """Return the path of the file that stores a content."""
         return str(blob_path(self._folder, sha256))
 
     def shorter(self, name: str) -> str:
-        """Return the name of a file, relative to the run's folder if it lies in there."""
+        """Return a file name, relative to the run folder if the file is in it."""
         return name.removeprefix(f"{self._folder.path.absolute()}/")
 
 
@@ -154,7 +155,7 @@ def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
 
 
 def _is_same(found: os.stat_result, record: Mapping[str, Any], *, moved: bool) -> bool:
-    # If the run folder was moved, it may be a copy; copies have times of their own.
+    # A moved run folder may be a copy, and copies have other modification times.
     return bool(record.get("dir")) or (
         found.st_size == record.get("size", found.st_size)
         and (moved or found.st_mtime_ns == record.get("mtime_ns", found.st_mtime_ns))
@@ -168,13 +169,13 @@ def _is_own(folder: Path) -> bool:
         return False
 
 
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 
 
 def are_recorded_by_user(folder: RunFolder) -> bool:
-    """Return whether the references of a run were recorded by this user on this host, all of them.
+    """Return whether this user recorded all references of a run on this host.
 
-    One journal of somebody else is enough to doubt it: it may complete what another one began.
+    The result is False if one journal is not theirs, because it may complete records of others.
     """
     journals = folder.journals()
     return bool(journals) and all(is_local_journal(journal.path) for journal in journals)
@@ -188,10 +189,10 @@ def open_reference(
     *,
     wanted: bool = False,
 ) -> BinaryIO:
-    """Open the file that a FILE record with ``ref`` refers to, or one in the folder (``inner``).
+    """Open the file that a FILE record with ``ref`` refers to, or a file inside (``inner``).
 
-    With ``wanted`` the reader said to open it wherever it is. Raises FileMissingError if it is not
-    here, or not opened; the message says what to do.
+    With ``wanted``, the user asked to open it wherever it is. Raises FileMissingError, with advice,
+    if the file is missing or must not be opened.
     """
     here = local_path(file["ref"])
     if here is None or "\0" in here:
@@ -199,7 +200,7 @@ def open_reference(
     place = os.path.join(here, *inner)
     try:
         fd = _open_inside(folder, file, inner)
-        if fd is None and _leads_nowhere(folder, here):
+        if fd is None and _is_removed_inside(folder, here):
             raise _missing_file_error(path, file)
         if fd is None:
             fd = _open_outside(folder, file, path, place, inner=inner, wanted=wanted)
@@ -211,11 +212,11 @@ def open_reference(
 
 
 def _missing_file_error(path: str, file: Mapping[str, Any]) -> FileMissingError:
-    return FileMissingError(f"{path}: the file that it refers to does not exist: {file['ref']}")
+    return FileMissingError(f"{path}: the referenced file does not exist: {file['ref']}")
 
 
 def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str]) -> int | None:
-    """Return a descriptor of a file in the run's own folder; None if it is outside, or linked."""
+    """Return a descriptor of a file in the run's own folder; None if outside or a link."""
     found = find_inside(folder, file)
     if found is None:
         return None
@@ -225,7 +226,7 @@ def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str
         return None
 
 
-def _leads_nowhere(folder: RunFolder, here: str) -> bool:
+def _is_removed_inside(folder: RunFolder, here: str) -> bool:
     return is_below(folder, here) and not os.path.lexists(here)
 
 
@@ -240,25 +241,25 @@ def _open_outside(
 ) -> int:
     if not (wanted or are_recorded_by_user(folder)):
         msg = (
-            f"{path}: it refers to {file['ref']}, which is not opened, because not all of this run "
-            "was recorded by you on this host; if that is the file you want, copy it from there, "
-            "or call download(references=True)"
+            f"{path}: it refers to {file['ref']}, which is not opened, because parts of this run "
+            "were not recorded by you on this host; if you trust the reference, copy the file "
+            "yourself, or call download(references=True)"
         )
         raise FileMissingError(msg)
-    fd = os.open(place, _OPEN)
+    fd = os.open(place, _READ_FLAGS)
     now = os.fstat(fd)
     if stat.S_ISREG(now.st_mode) and (wanted or _is_recorded_file(file, now, inner)):
         return fd
     os.close(fd)
     msg = (
-        f"{path}: what it refers to is no longer the file that was recorded: {place} (to get "
-        "what is there now, call download(references=True))"
+        f"{path}: the referenced file has changed since it was recorded: {place} (to get its "
+        "current content, call download(references=True))"
     )
     raise FileMissingError(msg)
 
 
 def _is_recorded_file(file: Mapping[str, Any], now: os.stat_result, inner: Sequence[str]) -> bool:
-    """Return whether a file is still the one that was recorded."""
+    """Return whether a file is still the recorded one."""
     if not inner:
         seen = (now.st_size, now.st_mtime_ns, now.st_ino)
         return seen == (file.get("size"), file.get("mtime_ns"), file.get("inode"))
@@ -272,18 +273,19 @@ def _is_recorded_file(file: Mapping[str, Any], now: os.stat_result, inner: Seque
 Copy = Callable[[BinaryIO], None]
 """Function that writes the bytes of a recorded file."""
 Opened = Callable[[str, Sequence[str]], contextlib.AbstractContextManager[Copy]]
-"""Function that opens a file, given its recorded path (for messages) and its names within a folder.
-"""
+"""Function that opens a file, given its recorded path (for messages) and names within a folder."""
 _BLOCK: Final = 1 << 20
-_NEW: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_CREATE_FLAGS: Final = (
+    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+)
 
 
 def is_pending(file: Mapping[str, Any]) -> bool:
-    """Return whether the bytes of a recorded file were taken and are not stored yet."""
+    """Return whether the bytes of a recorded file were accepted but are not stored yet."""
     return not file.keys() & {"sha256", "ref", "lost"}
 
 
-def _open(
+def _open_content(
     folder: RunFolder,
     file: Mapping[str, Any],
     path: str,
@@ -300,7 +302,7 @@ def _open(
 def digest_of(
     file: Mapping[str, Any], path: str, inner: Sequence[str] = ()
 ) -> tuple[str, int | None]:
-    """Return SHA-256 (hex) and size of a FILE record's content; FileMissingError without bytes."""
+    """Return SHA-256 (hex) and size of a FILE record's content; FileMissingError if it has none."""
     size, sha256 = file.get("size"), file.get("sha256")
     if inner:
         size, sha256 = file["members"]["/".join(inner)]
@@ -331,23 +333,23 @@ def write_parts(
     name: str | None = None,
     verify: bool = False,
 ) -> Path:
-    """Write a recorded file, or folder, to disk and return where.
+    """Write a recorded file or folder to disk and return its path.
 
-    Whatever the record says, everything that is written lies below the target, and no link that
-    lies there is followed.
+    Whatever the record contains, all files are written below the target, and links there are not
+    followed.
 
     Args:
-        opened: Opens the file, or a member of it.
+        opened: Opens the file or one of its members.
         file: FILE record.
-        target: An existing folder, to be called as `download_name` says, or a name.
+        target: Existing folder, in which the name is that of `download_name`, or the new path.
         path: Attribute path, for messages.
-        name: Of the file below ``target``, which is then a folder in any case; may contain ``/``.
-        verify: Compare the bytes with the digest of the record before they get their name.
+        name: Name of the file below ``target``, which is then always a folder; may contain ``/``.
+        verify: Whether to compare the bytes with the recorded digest before the file gets its name.
 
     Raises:
-        FileMissingError: If the bytes are not there or not what was recorded, or a link or another
-            file is at the target.
-        ArgumentError: If a name in the record leads out of the target, or is too long for a file.
+        FileMissingError: If the bytes are missing or differ from the record, or if the target is a
+            link or another kind of file.
+        ArgumentError: If a name in the record leads out of the target, or is too long.
     """
     if name is None and target.is_dir():
         name = os.path.basename(download_name(file, path))
@@ -367,7 +369,7 @@ def write_parts(
 
 
 def _copy(source: BinaryIO, out: BinaryIO) -> None:
-    left = os.fstat(source.fileno()).st_size  # a file that grows meanwhile would have no end
+    left = os.fstat(source.fileno()).st_size  # a file that grows meanwhile might have no end
     while left > 0 and (block := source.read(min(left, _BLOCK))):
         out.write(block)
         left -= len(block)
@@ -376,26 +378,26 @@ def _copy(source: BinaryIO, out: BinaryIO) -> None:
 def _write(
     copy: Copy, base: Path, parts: Sequence[str], wanted: tuple[str, int | None] | None
 ) -> None:
-    # to a temporary name first, so that nothing is half-written
+    # to a temporary name first, so that no file is incomplete
     part = f".seamark-{secrets.token_hex(8)}"
     with folder_below(base, parts[:-1]) as fd:
         try:
-            with os.fdopen(os.open(part, _NEW, 0o666, dir_fd=fd), "w+b") as out:
+            with os.fdopen(os.open(part, _CREATE_FLAGS, 0o666, dir_fd=fd), "w+b") as out:
                 copy(out)
                 if wanted is not None:
                     out.flush()
-                    _expect(wanted, out.fileno(), "/".join(parts))
+                    _check_digest(wanted, out.fileno(), "/".join(parts))
             os.replace(part, parts[-1], src_dir_fd=fd, dst_dir_fd=fd)
         except BaseException:
             os.unlink(part, dir_fd=fd)
             raise
 
 
-def _expect(wanted: tuple[str, int | None], fd: int, name: str) -> None:
+def _check_digest(wanted: tuple[str, int | None], fd: int, name: str) -> None:
     found, size = digest_of_bytes(fd)
     if (found, size) != (wanted[0], size if wanted[1] is None else wanted[1]):
         msg = (
-            f"{name}: its bytes are not what was recorded: expected {wanted[1]} with the SHA-256 "
+            f"{name}: its bytes differ from the record: expected {wanted[1]} bytes with SHA-256 "
             f"{wanted[0]}, got {size} with {found}"
         )
         raise FileMissingError(msg)

@@ -1,8 +1,9 @@
-"""Contents of an artifact that is not sealed yet, written under their digests at once.
+"""Contents of an unsealed artifact, written directly under their digests.
 
-Only the process that makes a draft looks into it. All of it is forced to disk before it becomes a
-version: of many contents by one call for the file system, as each by itself takes milliseconds.
-What another version of the artifact has already is linked once its bytes were read and are right.
+Only the process that creates a draft accesses it. All contents are forced to disk before the draft
+becomes a version. For many contents, that is one call for the whole file system, because each
+single sync takes milliseconds. A content that another version of the artifact already has is linked
+after its bytes were verified.
 """
 
 from __future__ import annotations
@@ -42,59 +43,59 @@ _READ_BYTES: Final = 1 << 20
 _MAX_CONCURRENT_FILES: Final = 4
 """Maximum number of files read and written at the same time."""
 _FILES_PER_CALL: Final = 16
-"""Maximum number of files per call of the pool: a call costs as much as storing a small file."""
+"""Maximum number of files per call of the pool; a call costs as much as storing a small file."""
 _MAX_SINGLE_SYNCS: Final = 64
-"""Up to this many contents are synced one by one, so that data of other processes need not be
-written."""
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+"""Maximum number of contents synced one by one; syncing the file system writes other data too."""
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class DraftBlobs:
-    """Stores the contents of a draft."""
+    """Store of the contents of a draft."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        self._others: dict[str, RunFolder] | None = None
-        self._at = f"{folder.blobs_dir}/"
+        self._known_in: dict[str, RunFolder] | None = None
+        self._blob_prefix = f"{folder.blobs_dir}/"
         self._written: list[str] = []
         self._failed = False
-        self._own = -1  # descriptor of its folder while files are stored
+        self._blobs_fd = -1  # descriptor of the blob folder while files are stored
 
     def store(
         self, paths: Iterable[str], progress: Callable[[int], object]
     ) -> list[tuple[str, int]]:
         """Store copies of regular files; return SHA-256 and size in bytes of each.
 
-        `sync` forces them to disk. Raises FileMissingError if one is no regular file, or was
-        changed while it was read.
+        `sync` forces them to disk. Raises FileMissingError if one is not a regular file, or changes
+        while it is read.
         """
         make_folder(self._folder.blobs_dir)
-        if self._others is None:
-            self._others = dict(self._known())
+        if self._known_in is None:
+            self._known_in = dict(self._known_blobs())
         wanted, self._failed = list(paths), False
         found: list[tuple[str, int]] = []
-        size = max(1, min(_FILES_PER_CALL, len(wanted) // _FILES_PER_CALL))  # large files are few
+        # If there are only a few files, which are often large, each has a call of its own.
+        size = max(1, min(_FILES_PER_CALL, len(wanted) // _FILES_PER_CALL))
         parts = [wanted[at : at + size] for at in range(0, len(wanted), size)]
         with (
-            closing_fd(open_folder(self._folder.blobs_dir)) as self._own,
+            closing_fd(open_folder(self._folder.blobs_dir)) as self._blobs_fd,
             ThreadPoolExecutor(
                 _MAX_CONCURRENT_FILES, thread_name_prefix="seamark-artifact"
             ) as pool,
         ):
             try:
-                for part in self._stored(pool, parts):
+                for part in self._store_parts(pool, parts):
                     found += part
                     progress(len(found))
-            finally:  # calls that have begun are finished, no others begin
+            finally:  # running calls finish, no others start
                 self._failed = True
         return found
 
-    def _stored(
+    def _store_parts(
         self, pool: ThreadPoolExecutor, parts: list[list[str]]
     ) -> Iterable[list[tuple[str, int]]]:
         try:
             return pool.map(self._store_part, parts)
-        except RuntimeError:  # no thread can be had, as while the interpreter ends
+        except RuntimeError:  # threads cannot start, for example at interpreter shutdown
             pool.shutdown(cancel_futures=True)
             return map(self._store_part, parts)
 
@@ -114,18 +115,18 @@ class DraftBlobs:
         """Force the contents and their names to disk."""
         if not self._folder.blobs_dir.is_dir():
             return
-        if len(self._written) <= _MAX_SINGLE_SYNCS or not _sync_all(self._at):
+        if len(self._written) <= _MAX_SINGLE_SYNCS or not _sync_all(self._blob_prefix):
             for sha256 in self._written:
                 sync_blob(self._folder, sha256)
         self._written.clear()
         sync_folder(self._folder.blobs_dir)
 
-    def _known(self) -> Iterator[tuple[str, RunFolder]]:
+    def _known_blobs(self) -> Iterator[tuple[str, RunFolder]]:
         place = self._folder.path.parent
-        for name in _names(place):
+        for name in _list_names(place):
             other = RunFolder(self._folder.root, self._folder.project, name)
             if not name.startswith("."):
-                for sha256 in _names(other.blobs_dir):
+                for sha256 in _list_names(other.blobs_dir):
                     yield sha256, other
 
     def _store(self, path: str) -> tuple[str, int]:
@@ -139,27 +140,27 @@ class DraftBlobs:
             else:
                 stored = self._store_large(fd)
             if Stamp.of(os.fstat(fd)) != Stamp.of(before):
-                msg = f"{path!r} was changed while it was read: add it when nobody writes to it"
+                msg = f"{path!r} changed while it was read: add it when no process is writing it"
                 raise FileMissingError(msg)
         return stored
 
     def _store_small(self, fd: int, like: os.stat_result) -> tuple[str, int]:
-        content = os.read(fd, like.st_size + 1)  # one more: whether it grew
+        content = os.read(fd, like.st_size + 1)  # one more, to detect growth
         if len(content) < like.st_size:
-            content = read_all(fd, like.st_size + 1)  # some file servers give it in parts
+            content = read_all(fd, like.st_size + 1)  # some file servers return parts
         sha256, size = hashlib.sha256(content).hexdigest(), len(content)
         if self._link(sha256, size, like.st_mode):
             return sha256, size
         rights = 0o666 & (stat.S_IMODE(like.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
         try:
-            out = os.open(self._at + sha256, _NEW, rights)
-        except FileExistsError:  # two files alike
+            out = os.open(self._blob_prefix + sha256, _CREATE_FLAGS, rights)
+        except FileExistsError:  # identical files
             narrow_blob(self._folder, sha256, like.st_mode)
             return sha256, size
         try:
             write_all(out, memoryview(content))
-        except BaseException:  # half of it is not to be taken for the whole
-            os.unlink(self._at + sha256)
+        except BaseException:  # an incomplete file must not count as complete
+            os.unlink(self._blob_prefix + sha256)
             raise
         finally:
             os.close(out)
@@ -167,15 +168,15 @@ class DraftBlobs:
         return sha256, size
 
     def _store_large(self, fd: int) -> tuple[str, int]:
-        """Store a file that is not read at once; read first to be linked, if it may be known."""
-        if self._others:
+        """Store a large file. If its content may be known, hash it first to link it."""
+        if self._known_in:
             sha256, size = digest_of(fd)
             if self._link(sha256, size, os.fstat(fd).st_mode):
                 return sha256, size
         return copy_blob(self._folder, fd)
 
     def _link(self, sha256: str, size: int, mode: int) -> bool:
-        other = self._others.get(sha256) if self._others else None
+        other = self._known_in.get(sha256) if self._known_in else None
         if other is None:
             return False
         try:
@@ -186,14 +187,14 @@ class DraftBlobs:
                 there = os.fstat(fd)
                 if there.st_size != size or digest_of(fd) != (sha256, size):
                     return False
-                with contextlib.suppress(FileExistsError):  # two files alike
-                    own = self._own
+                with contextlib.suppress(FileExistsError):  # identical files
+                    own = self._blobs_fd
                     os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
                 narrow(fd, mode)
-                linked = os.stat(sha256, dir_fd=self._own, follow_symlinks=False)
+                linked = os.stat(sha256, dir_fd=self._blobs_fd, follow_symlinks=False)
                 if os.path.samestat(linked, there):
                     return True
-        except OSError as error:  # gone meanwhile, or a disk without links
+        except OSError as error:  # removed meanwhile, or a disk without links
             let_pass(error)
             return False
         narrow_blob(self._folder, sha256, mode)
@@ -201,11 +202,11 @@ class DraftBlobs:
 
 
 def _sync_all(folder: str) -> bool:
-    """Force all that was written to a file system to disk; return whether that was possible."""
+    """Force all data of a file system to disk; return whether the system supports it."""
     import ctypes
 
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:  # Linux has it
+    if syncfs is None:  # only on Linux
         return False
     with closing_fd(os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))) as fd:
         if syncfs(fd) != 0:
@@ -214,8 +215,8 @@ def _sync_all(folder: str) -> bool:
 
 
 def move_blobs(source: RunFolder, target: RunFolder) -> None:
-    """Move contents into another folder of the same disk, those that it lacks."""
-    for sha256 in _names(source.blobs_dir):
+    """Move contents into another folder of the same disk, except those that it already has."""
+    for sha256 in _list_names(source.blobs_dir):
         size = blob_path(source, sha256).lstat().st_size
         if not has_blob(target, sha256, size):
             make_folder(target.blobs_dir)
@@ -224,7 +225,7 @@ def move_blobs(source: RunFolder, target: RunFolder) -> None:
         sync_folder(target.blobs_dir)
 
 
-def _names(path: os.PathLike[str]) -> list[str]:
+def _list_names(path: os.PathLike[str]) -> list[str]:
     try:
         fd = open_folder(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -234,13 +235,13 @@ def _names(path: os.PathLike[str]) -> list[str]:
 
 
 def files_below(folder: str) -> dict[str, str]:
-    """Return every file below a folder, by its name relative to it with ``/``; sorted.
+    """Return all files below a folder by relative name (with ``/``), sorted.
 
-    A link counts as the file that it leads to, if that lies in the folder. Raises FileMissingError
-    for another link, a pipe or no folder, and ArgumentError if a name in it is no text.
+    A link to a file in the folder counts as that file. Raises FileMissingError for other links,
+    pipes, or a missing folder, and ArgumentError for an undecodable name.
     """
     if not os.path.isdir(folder):
-        what = "a file: add_file adds it" if os.path.exists(folder) else "nothing"
+        what = "a file (add it with add_file)" if os.path.exists(folder) else "nothing"
         msg = f"path: expected a folder, found {what} at {folder!r:.200}"
         raise FileMissingError(msg)
     home = os.path.realpath(folder)
@@ -252,7 +253,7 @@ def files_below(folder: str) -> dict[str, str]:
             for one in entries:
                 if not fits(one.name):
                     raw = os.fsencode(one.path)
-                    msg = f"path: expected names that are text, found {raw!r:.200}"
+                    msg = f"path: expected names that are valid text, found {raw!r:.200}"
                     raise ArgumentError(msg)
                 name = f"{below}/{one.name}" if below else one.name
                 if one.is_dir(follow_symlinks=False):
@@ -260,22 +261,22 @@ def files_below(folder: str) -> dict[str, str]:
                 elif one.is_file(follow_symlinks=False):
                     found[name] = one.path
                 else:
-                    found[name] = _expect_file(one.path, home)
+                    found[name] = _resolve_file(one.path, home)
     return dict(sorted(found.items()))
 
 
-def _expect_file(path: str, home: str) -> str:
+def _resolve_file(path: str, home: str) -> str:
     leads = os.path.realpath(path) if os.path.islink(path) else path
     if leads != path and not leads.startswith(home + os.sep):
         msg = (
             f"path: {path!r:.200} is a link out of the folder, to {leads!r:.200}, and is not "
-            "followed; add what it leads to by itself"
+            "followed; add its target separately"
         )
         raise FileMissingError(msg)
     try:
         mode = os.stat(leads).st_mode
     except FileNotFoundError:
-        msg = f"path: {path!r:.200} is a link that leads nowhere: {leads!r:.200}"
+        msg = f"path: {path!r:.200} is a broken link to {leads!r:.200}"
         raise FileMissingError(msg) from None
     if not stat.S_ISREG(mode):
         kind = "a link to a folder" if stat.S_ISDIR(mode) else "a pipe, a device or a socket"

@@ -1,11 +1,11 @@
 """Names of files: references, members of file sets, and files inside the run folder.
 
-An absolute path that was recorded is wrong once the run folder was moved or copied. Therefore the
-record also has the path relative to the run folder (``inside``), which readers try first. In
-records of earlier versions, which lack it, the part after ``<project>/<run id>`` is used instead.
+A recorded absolute path becomes wrong when the run folder is moved or copied. Therefore the record
+also has the path relative to the run folder (``inside``), which readers try first. Records of
+earlier versions lack it; for them, the part after ``<project>/<run id>`` is used instead.
 
-Names may come from an untrusted source: no link is followed, and only regular files and folders are
-opened.
+Names may come from an untrusted source: links are not followed, and only regular files and folders
+are opened.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
 
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
-_USER: Final = re.compile(r"//[^/#]*@")
+_URL_USER: Final = re.compile(r"//[^/#]*@")
 
 
 class FileFilter(Protocol):
-    """Decides whether files and folders found below a given folder belong to a file set."""
+    """Function that decides whether files and folders below a given folder belong to a file set."""
 
     def __call__(self, path: str, *, is_folder: bool) -> bool:
         """Return whether the file or folder at a path is included."""
@@ -59,8 +59,8 @@ def extension_of(name: str) -> str:
 
 
 def local_path(target: str | os.PathLike[str]) -> str | None:
-    """Return the absolute path that a target names on this machine, or None if it is a URL."""
-    text = str(target)  # not fspath, with which paths into a cloud download what they name
+    """Return the absolute local path of a target, or None if it is a URL."""
+    text = str(target)  # not fspath: path objects of cloud storage would download the file
     if text.startswith("file://"):
         try:
             text = unquote(urlsplit(text).path)
@@ -74,15 +74,15 @@ def local_path(target: str | os.PathLike[str]) -> str | None:
 
 
 def reference(url: str) -> str:
-    """Return a URL as it is recorded, without user and password; callers hide other secrets."""
+    """Return the URL to record, without user and password; callers hide other secrets."""
     head, mark, query = url.partition("?")
-    return escape(_USER.sub("//", head) + mark + query)
+    return escape(_URL_USER.sub("//", head) + mark + query)
 
 
 def walk_files(folder: str, takes: FileFilter | None = None) -> dict[str, str]:
-    """Return the regular files below a folder, by their names relative to it with ``/``; sorted.
+    """Return the regular files below a folder by relative name (with ``/``), sorted.
 
-    Links to files count as the file; links to folders are not followed, so that this ends.
+    Links to files count as files. Links to folders are not followed, so that the walk ends.
     """
     found: dict[str, str] = {}
     for here, folders, names in os.walk(folder):
@@ -101,11 +101,11 @@ def members_of(
     value: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     takes: FileFilter | None = None,
 ) -> dict[str, Path]:
-    """Return the files that paths, folders and patterns stand for, with their names in a file set.
+    """Return the files matched by paths, folders and patterns, by their names in a file set.
 
-    ``**`` in a pattern goes into folders. Names are relative to the working directory for what lies
-    in it, else to the folder that the pattern starts at. Raises FileMissingError if one matches
-    nothing.
+    ``**`` in a pattern matches nested folders. Names of files in the working directory are relative
+    to it; others are relative to the folder at the start of the pattern. Raises FileMissingError if
+    a target matches nothing.
     """
     targets = [value] if isinstance(value, (str, os.PathLike)) else list(value)
     found: dict[str, Path] = {}
@@ -117,10 +117,10 @@ def members_of(
 
 
 def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
-    """Return the files that one path, folder or pattern stands for, by name.
+    """Return the files matched by one path, folder or pattern, by name.
 
-    Names are relative to the folder, or a pattern's part before its first wildcard; a single file
-    goes by its own name, and is always meant. Raises FileMissingError without a file.
+    Names are relative to the folder, or to the part of a pattern before its first wildcard. A
+    single file has its own name, and is not filtered. Raises FileMissingError if nothing matches.
     """
     path = os.path.abspath(os.path.expanduser(target))
     if os.path.isfile(path):
@@ -154,7 +154,7 @@ class InRun(NamedTuple):
 
 
 def inside_of(folder: RunFolder, path: str) -> str | None:
-    """Return where a path, links resolved, lies below the run folder, with ``/``; else None."""
+    """Return a resolved path relative to the run folder, with ``/``; None if it is outside."""
     home = os.path.realpath(folder.path)
     place = os.path.realpath(path)
     if not place.startswith(home + os.sep) or not fits(place):
@@ -163,14 +163,14 @@ def inside_of(folder: RunFolder, path: str) -> str | None:
 
 
 def is_below(folder: RunFolder, path: str) -> bool:
-    """Return whether an absolute path leads into the run folder as it is now, links aside."""
-    return any(path.startswith(home + os.sep) for home in _homes(folder))
+    """Return whether an absolute path is below the current run folder, without resolving links."""
+    return any(path.startswith(home + os.sep) for home in _run_paths(folder))
 
 
 def find_inside(folder: RunFolder, file: Mapping[str, Any]) -> InRun | None:
-    """Return where a FILE record's ``ref`` lies in the run folder; None if not, or not its kind."""
-    for name, guessed in _names(folder, file):
-        found = _look(folder, name)
+    """Return the location of a FILE record's ``ref`` in the run folder; None if not found there."""
+    for name, guessed in _candidates(folder, file):
+        found = _locate(folder, name)
         if found is None or stat.S_ISDIR(found.status.st_mode) != bool(file.get("dir")):
             continue
         if guessed and not file.get("dir") and found.status.st_size != file.get("size"):
@@ -180,35 +180,35 @@ def find_inside(folder: RunFolder, file: Mapping[str, Any]) -> InRun | None:
 
 
 def moved_path(folder: RunFolder, path: str) -> str:
-    """Return where a path lies now after the run folder moved; itself if nothing else is known."""
+    """Return the new location of a path after the run folder moved; else the path itself."""
     if is_below(folder, path):
         return path
-    for name in _below_the_run(folder, os.path.abspath(path)):
-        if (found := _look(folder, name)) is not None:
+    for name in _paths_below_run(folder, os.path.abspath(path)):
+        if (found := _locate(folder, name)) is not None:
             return str(found.path)
     return path
 
 
-def _names(folder: RunFolder, file: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+def _candidates(folder: RunFolder, file: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
     if "inside" in file:
         yield file["inside"], False
         return
     here = local_path(file["ref"])
     if here is None:
         return
-    for home in _homes(folder):
+    for home in _run_paths(folder):
         if here.startswith(home + os.sep):
             yield here[len(home) + 1 :].replace(os.sep, "/"), False
-    for name in _below_the_run(folder, here):
+    for name in _paths_below_run(folder, here):
         yield name, True
 
 
-def _homes(folder: RunFolder) -> tuple[str, str]:
+def _run_paths(folder: RunFolder) -> tuple[str, str]:
     return str(folder.path), os.path.realpath(folder.path)
 
 
-def _below_the_run(folder: RunFolder, path: str) -> Iterator[str]:
-    """Yield the parts of a path after each ``<project>/<run id>/`` in it."""
+def _paths_below_run(folder: RunFolder, path: str) -> Iterator[str]:
+    """Yield the rest of a path after each ``<project>/<run id>/`` in it."""
     path = path.replace(os.sep, "/")
     mark = f"/{folder.project}/{folder.run}/"
     at = path.find(mark)
@@ -217,7 +217,7 @@ def _below_the_run(folder: RunFolder, path: str) -> Iterator[str]:
         at = path.find(mark, at + 1)
 
 
-def _look(folder: RunFolder, name: str) -> InRun | None:
+def _locate(folder: RunFolder, name: str) -> InRun | None:
     try:
         parts = parts_of(name, "inside")
         above = folder.path.joinpath(*parts[:-1])

@@ -1,13 +1,13 @@
 """Records about files, files that are not stored yet, and recovery after a crash.
 
-A file is named in the journal before it is stored. If the process dies in between, its staged clone
-or link still has the bytes, and the next process stores the file and records the digest in a
-journal of its own. Nothing is changed while the first process may still be alive.
+A file is recorded in the journal before it is stored. If the process dies in between, its staged
+clone or link still has the bytes. The next process stores the file and records the digest in a
+journal of its own, but not while the first process may still be alive.
 
 A journal may come from an untrusted source. Only regular files in the run's own ``.staging/`` are
-stored. A file that was kept open at its place (``source``) can be any file of the machine: it is
-stored only if the same user recorded it on this host since the last boot, and stays pending
-otherwise. So an archive cannot have a private file copied into a run that may be published.
+stored. A file that was kept open in its original location (``source``) can be any file of the
+machine. It is stored only if the same user recorded it on this host since the last boot, and stays
+pending otherwise. So an archive cannot copy a private file into a run that may be published.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """Attribute or set member that a content is recorded for; ``token`` links its two records."""
+    """Attribute or file set member to which a content belongs; ``token`` links its two records."""
 
     path: str
     token: str
@@ -71,7 +71,7 @@ class Target:
     file: dict[str, Any]
 
     def ingested_op(self) -> dict[str, Any]:
-        """Return the op that says that its bytes are taken."""
+        """Return the op for a file whose bytes are accepted but not stored."""
         if self.name is None:
             return {"op": "own", "path": self.path, "token": self.token, "file": self.file}
         return self.op(self.file)
@@ -89,29 +89,29 @@ class Target:
 
 
 def file_record(name: str, ext: str, size: int | None, **more: Any) -> dict[str, Any]:
-    """Return a FILE record without the values None; names are made valid UTF-8."""
+    """Return a FILE record without None values; names are converted to valid UTF-8."""
     found = {"name": escape(name), "ext": escape(ext), "size": size, **more}
     return {key: value for key, value in found.items() if value is not None}
 
 
 def without_bytes(file: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a FILE record whose bytes could not be stored."""
+    """Return the FILE record of a file whose bytes could not be stored."""
     return {key: each for key, each in file.items() if key != "sha256"} | {"lost": "not stored"}
 
 
 def tree_bytes(members: dict[str, list[Any]]) -> bytes:
-    """Return ``{relative name: [size in bytes, SHA-256]}`` of a folder as bytes for its SHA-256."""
+    """Return a folder's ``{relative name: [size in bytes, SHA-256]}`` as bytes to hash."""
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode()
 
 
 def digests_of(file: Mapping[str, Any]) -> Iterable[str]:
-    """Return the digests in a FILE record: its own, and those of the files in a folder."""
+    """Return the digests in a FILE record: its own and those of files in a folder."""
     inside = [sha256 for _, sha256 in file.get("members", {}).values()]
     return filter(None, [*inside, file.get("sha256")])
 
 
 def contents_of(record: Mapping[str, Any]) -> set[str]:
-    """Return the digests of the contents that a record names, in its file, values or texts."""
+    """Return the digests of all contents in a record: of its file, values or texts."""
     if "file" in record:
         return set(digests_of(record["file"]))
     atoms = [atom.value for atom in record.get("atoms", {}).values() if atom.type == "text"]
@@ -120,27 +120,27 @@ def contents_of(record: Mapping[str, Any]) -> set[str]:
 
 
 def op_payloads(reader: JournalReader, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield (time in nanoseconds since epoch, payload) of the ops from an offset on, in bytes."""
+    """Yield (time in nanoseconds since the Unix epoch, payload) of the ops from a byte offset."""
     for block in reader.blocks(offset):
         for frame in block.frames:
             if frame[1] == Kind.OP:
                 try:
                     yield frame[4], payload_of(block.data, frame)
-                except ValueError:  # does not decompress; whoever folds it will say so
+                except ValueError:  # does not decompress; readers report it
                     continue
 
 
 @dataclass(eq=False)
 class Pending:
-    """A file or folder on its way into the store.
+    """File or folder that is not stored yet.
 
     Attributes:
-        place: The folder in ``.staging/`` of a folder, None for a file.
-        strict: Whether bytes that were written since they were taken are worth nothing (a
-            checkpoint); otherwise they are kept as they are, and marked (a log that grows).
-        files: What was taken, by name within the folder; a file by itself is ``""``.
-        targets: Where it is recorded; empty if all were deleted in the meantime.
-        closed: Whether it is stored or left to others; no target can be added then.
+        place: Folder in ``.staging/`` for a folder, None for a file.
+        strict: Whether bytes that changed since they were staged are useless (a checkpoint).
+            Otherwise they are stored as they are, and marked (a log that grows).
+        files: Staged files by name within the folder; a single file has the name ``""``.
+        targets: Targets of the content; empty if all were deleted meanwhile.
+        closed: Whether it is stored or left to other processes; no target can be added then.
     """
 
     place: Path | None
@@ -158,17 +158,17 @@ class Pending:
 
     @property
     def key(self) -> tuple[str, Stamp] | None:
-        """Key that identifies a single file when it is taken again; None if it has none."""
+        """Key that identifies a single file when it is staged again; None if not available."""
         only = self.only
         return None if only is None or not only.settled else (only.source, only.stamp)
 
     @property
     def is_stored(self) -> bool:
-        """Whether every file was stored or found to be lost."""
+        """Whether each file is either stored or lost."""
         return self.files.keys() == self._members.keys()
 
     def record(self, name: str, ext: str) -> dict[str, Any]:
-        """Return the FILE record that says that the bytes are taken."""
+        """Return the FILE record of the staged but not yet stored bytes."""
         stamps = [file.stamp for file in self.files.values()]
         newest = max((stamp.mtime_ns for stamp in stamps), default=None)
         size, only = sum(stamp.size for stamp in stamps), self.only
@@ -189,7 +189,7 @@ class Pending:
         )
 
     def store(self, folder: RunFolder, changed: Callable[[HeldFile], None]) -> dict[str, Any]:
-        """Store the contents that are new; return the facts for the FILE record."""
+        """Store the new contents; return the values to add to the FILE record."""
         for name, file in self.files.items():
             if name not in self._members:
                 self._members[name] = self._store_one(folder, file, changed)
@@ -215,14 +215,14 @@ class Pending:
                 if not self.strict:
                     sha256, size = file.store(folder, changed=True)
                     return [size, sha256]
-            except ChangedError:  # gone
+            except ChangedError:  # removed
                 pass
             changed(file)
             return [file.stamp.size, None]
         return [size, sha256]
 
     def release(self) -> None:
-        """Let go of everything that was taken."""
+        """Release all staged bytes."""
         for file in self.files.values():
             file.release()
         if self.place is not None:
@@ -237,13 +237,13 @@ class Pending:
 
 _DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
 _BLOCK: Final = 1 << 20
-_MAX_OP: Final = 1 << 17
+_MAX_OP_BYTES: Final = 1 << 17
 _MAX_HANDED_OUT: Final = 4096
-"""Maximum number of digests remembered while a caller has not recorded them yet."""
+"""Maximum number of digests remembered until a caller records them."""
 
 
 class UsedBlobs:
-    """Index of the blobs that a run records, in this process and in others; usable from any thread.
+    """Index of the blobs used by a run, in this process and in others; usable from any thread.
 
     The worker's lock is held while a blob is removed, and between storing and recording one.
     """
@@ -251,62 +251,62 @@ class UsedBlobs:
     def __init__(self, folder: RunFolder, worker: Worker) -> None:
         self._folder = folder
         self._worker = worker
-        self._at: dict[str, frozenset[str]] = {}
+        self._digests: dict[str, frozenset[str]] = {}
         self._paths: set[str] = set()
         self._handed_out: deque[str] = deque(maxlen=_MAX_HANDED_OUT)
         self._offsets: dict[Path, int] = {}
-        self._elsewhere: set[bytes] = set()
+        self._used_by_others: set[bytes] = set()
 
     def put(self, path: str, file: Mapping[str, Any]) -> None:
         """Remember the record of the file at a path."""
         with self._worker.lock:
-            self._at[path] = frozenset(digests_of(file))
+            self._digests[path] = frozenset(digests_of(file))
             self._paths.add(path)
 
     def pop(self, path: str) -> frozenset[str]:
         """Remove and return the record of the file at a path."""
         with self._worker.lock:
-            return self._at.pop(path, frozenset())
+            return self._digests.pop(path, frozenset())
 
     def hand_out(self, file: Mapping[str, Any]) -> None:
-        """Remember contents that are recorded elsewhere: as points of a series, as members."""
+        """Remember contents that are recorded in other ways: as points of a series or members."""
         with self._worker.lock:
             self._handed_out.extend(digests_of(file))
 
     def remove_unused(self, digests: Iterable[str]) -> None:
-        """Remove the blobs among these that nothing in the run has; OSError if unknown."""
+        """Remove those of these blobs that the run does not use; OSError if that is unknown."""
         for sha256 in digests:
-            if self._has(sha256) or self._is_used_by_another(sha256):
+            if self._is_used_here(sha256) or self._is_used_by_others(sha256):
                 continue
             with self._worker.lock:  # it may have been recorded again meanwhile
-                if not self._has(sha256):
+                if not self._is_used_here(sha256):
                     remove_blob(self._folder, sha256)
 
-    def _has(self, sha256: str) -> bool:
+    def _is_used_here(self, sha256: str) -> bool:
         with self._worker.lock:
-            return sha256 in self._handed_out or any(sha256 in at for at in self._at.values())
+            return sha256 in self._handed_out or any(sha256 in at for at in self._digests.values())
 
-    def _is_used_by_another(self, sha256: str) -> bool:
-        # Of the journals of other processes only what is new is read.
+    def _is_used_by_others(self, sha256: str) -> bool:
+        # Only the new part of other processes' journals is read.
         own = f"{host_name()}-{os.getpid()}-"
         for journal in self._folder.journals():
             if not journal.writer.startswith(own):
                 self._read(journal.path)
             elif any(path not in self._paths for path in _paths_with(journal.path, sha256)):
                 return True
-        return bytes.fromhex(sha256) in self._elsewhere
+        return bytes.fromhex(sha256) in self._used_by_others
 
     def _read(self, path: Path) -> None:
         with JournalReader(path) as reader:
             for _, payload in op_payloads(reader, self._offsets.get(path, 0)):
                 found = _DIGEST.findall(payload)
-                self._elsewhere.update(bytes.fromhex(each.decode()) for each in found)
+                self._used_by_others.update(bytes.fromhex(each.decode()) for each in found)
             self._offsets[path] = reader.offset
 
 
 def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
-    # Only bytes are searched: a journal of a gigabyte takes half a second, nearly all outside
-    # Python. Long ops are compressed, and known to the process that wrote them.
+    # Search the bytes only: a journal of one gigabyte takes half a second, mostly outside Python.
+    # Long ops are compressed, but the process that wrote them knows their digests.
     wanted, tail = f'"{sha256}"'.encode(), b""
     with os.fdopen(open_file(journal), "rb") as file:
         while block := file.read(_BLOCK):
@@ -315,13 +315,13 @@ def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
             while at >= 0:
                 yield _path_of(data, data.rfind(b'{"op":', 0, at))
                 at = data.find(wanted, at + 1)
-            # a hit in the part that is kept is seen twice, which does no harm
-            tail = data[-_MAX_OP:]
+            # a match in the overlap is found twice, which is harmless
+            tail = data[-_MAX_OP_BYTES:]
 
 
 def _path_of(data: bytes, start: int) -> str | None:
     try:
-        text = data[start : start + _MAX_OP].decode(errors="replace")
+        text = data[start : start + _MAX_OP_BYTES].decode(errors="replace")
         op, _ = json.JSONDecoder().raw_decode(text)
         return str(op["path"])
     except (ValueError, KeyError, TypeError):
@@ -334,12 +334,12 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
     Record = Callable[[dict[str, Any]], bool | None]
-_ABOUT_FILES: Final = re.compile(rb'"op":"(?:own|digest|files|unfiles|delete)"')
-_TOKEN: Final = frozenset("0123456789abcdef")
+_FILE_OPS: Final = re.compile(rb'"op":"(?:own|digest|files|unfiles|delete)"')
+_TOKEN_CHARACTERS: Final = frozenset("0123456789abcdef")
 
 
 class _IngestedFile(NamedTuple):
-    """A taken file, neither stored nor deleted; ``ours``: recorded by this user, on this boot."""
+    """Staged file, neither stored nor deleted; ``ours``: recorded by this user, on this boot."""
 
     target: Target
     settled: bool
@@ -347,51 +347,52 @@ class _IngestedFile(NamedTuple):
 
     @property
     def can_be_finished(self) -> bool:
-        """Whether nobody else will finish it, and it lies where we may take it."""
-        elsewhere = "source" in self.target.file and _staged(self.target.file) is None
+        """Whether no other process will finish it, and its location is permitted."""
+        elsewhere = "source" in self.target.file and _staged_name(self.target.file) is None
         return self.settled and (self.ours or not elsewhere)
 
 
 def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
     """Store files that dead processes had staged; return the number of completed files.
 
-    ``record`` appends an OP record, and answers False if its bytes are not in the journal. None
-    opens a journal of this process's own if there is something to record, which decides nothing
-    about the state of the run.
+    ``record`` appends an OP record, and returns False if its bytes are not in the journal. With
+    None, a journal of this process is opened if needed; it does not affect the state of the run.
     """
-    # Its writer removes the folder when it is done.
+    # The writer removes the staging folder when it is done.
     if not (is_folder(folder.staging_dir) and is_folder(folder.path)):
         return 0
-    known, alone = _pending(folder)
-    found = {each.target: _store(folder, each.target) for each in known if each.can_be_finished}
+    known, alone = _find_pending(folder)
+    found = {
+        each.target: _store_target(folder, each.target) for each in known if each.can_be_finished
+    }
     if any("lost" in more for more in found.values()):
-        # Somebody else may have completed them just now, and removed what was staged.
-        still = {each.target.token for each in _pending(folder)[0]}
+        # Another process may have completed them just now, and removed the staged files.
+        still = {each.target.token for each in _find_pending(folder)[0]}
         found = {each: more for each, more in found.items() if each.token in still}
-    written = _write(folder, found, record) if found else []
-    for staged in filter(None, (_staged(target.file) for target in written)):
+    written = _record_all(folder, found, record) if found else []
+    for staged in filter(None, (_staged_name(target.file) for target in written)):
         remove_staged(folder, staged)
-    if alone:  # else a process that rests may be about to record what it staged
+    if alone:  # otherwise, an idle process may be about to record staged files
         remove_leftovers(folder, {str(each.target.file.get("staged")) for each in known})
     return sum("sha256" in found[target] for target in written)
 
 
-def _write(
+def _record_all(
     folder: RunFolder, found: dict[Target, dict[str, Any]], record: Record | None
 ) -> list[Target]:
-    """Append the known records; return their targets. The files of other targets stay staged."""
+    """Append the records; return the written targets. Files of other targets stay staged."""
     ops = {target: target.op(target.completed(more)) for target, more in found.items()}
     if record is not None:
         return [target for target, op in ops.items() if record(op) is not False]
     with contextlib.closing(JournalWriter(folder, _header)) as writer:
-        return _write(folder, found, writer.append_op)
+        return _record_all(folder, found, writer.append_op)
 
 
 def _header() -> dict[str, Any]:
     return {"attempt": None, "owner": False, **process_facts()}
 
 
-def _pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
+def _find_pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
     me, alone = process_facts(), True
     ops: list[tuple[int, dict[str, Any], str]] = []
     settled: dict[str, bool] = {}
@@ -405,21 +406,21 @@ def _pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
                 alone = alone and (settled[writer] or me.items() <= header.items())
                 follows[writer] = str(header.get("continues"))
                 ops += [(t, op, writer) for t, op in _file_ops(reader)]
-        except JournalError:  # a damaged journal is fsck's to tell
+        except JournalError:  # damaged journals are reported by fsck
             continue
     for writer in [writer for writer, done in settled.items() if not done]:
-        while settled.get(writer := follows[writer]):  # its process goes on in another journal
+        while settled.get(writer := follows[writer]):  # its process continues in another journal
             settled[writer] = False
     ours = {writer for _, _, writer in ops if is_local_journal(paths[writer], boot=True)}
     found: dict[str, _IngestedFile] = {}
     for _, op, writer in sorted(ops, key=lambda each: each[0]):
-        _follow(found, op, settled=settled[writer], ours=writer in ours)
+        _apply_op(found, op, settled=settled[writer], ours=writer in ours)
     return list(found.values()), alone
 
 
 def _file_ops(reader: JournalReader) -> Iterator[tuple[int, dict[str, Any]]]:
     for t, payload in op_payloads(reader):
-        if _ABOUT_FILES.search(payload):
+        if _FILE_OPS.search(payload):
             try:
                 op = decode_json(payload)
             except ValueError:
@@ -428,12 +429,12 @@ def _file_ops(reader: JournalReader) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield t, op
 
 
-def _follow(
+def _apply_op(
     found: dict[str, _IngestedFile], op: dict[str, Any], *, settled: bool, ours: bool
 ) -> None:
     kind, path, token = op.get("op"), op.get("path"), op.get("token")
     if kind == "own" and isinstance(token, str):
-        _take(found, Target(str(path), token, None, op.get("file") or {}), settled, ours)
+        _add_target(found, Target(str(path), token, None, op.get("file") or {}), settled, ours)
     elif kind == "digest":
         found.pop(str(token), None)
     elif kind == "files" and isinstance(op.get("members"), dict):
@@ -444,33 +445,35 @@ def _follow(
             if "sha256" in file or "lost" in file:
                 found.pop(more, None)
             else:
-                _take(found, Target(str(path), more, name, file), settled, ours)
+                _add_target(found, Target(str(path), more, name, file), settled, ours)
     elif kind == "unfiles":
-        _drop(found, lambda each: each.path == path and each.name in _texts(op.get("names")))
+        _remove_targets(
+            found, lambda each: each.path == path and each.name in _only_texts(op.get("names"))
+        )
     elif kind == "delete":
-        gone = _texts(op.get("paths"))
-        _drop(found, lambda each: any(is_inside(each.path, one) for one in gone))
+        gone = _only_texts(op.get("paths"))
+        _remove_targets(found, lambda each: any(is_inside(each.path, one) for one in gone))
 
 
-def _texts(value: Any) -> list[str]:
+def _only_texts(value: Any) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def _take(found: dict[str, _IngestedFile], target: Target, *flags: bool) -> None:
-    # if its record is one
-    with contextlib.suppress(ValueError, TypeError):  # whoever folds it will say so
+def _add_target(found: dict[str, _IngestedFile], target: Target, *flags: bool) -> None:
+    # only if its record is valid
+    with contextlib.suppress(ValueError, TypeError):  # readers report it
         found[target.token] = _IngestedFile(
             dataclasses.replace(target, file=file_of(target.file)), *flags
         )
 
 
-def _drop(found: dict[str, _IngestedFile], gone: Callable[[Target], bool]) -> None:
+def _remove_targets(found: dict[str, _IngestedFile], gone: Callable[[Target], bool]) -> None:
     for token in [token for token, taken in found.items() if gone(taken.target)]:
         del found[token]
 
 
-def _store(folder: RunFolder, target: Target) -> dict[str, Any]:
-    file, staged = target.file, _staged(target.file)
+def _store_target(folder: RunFolder, target: Target) -> dict[str, Any]:
+    file, staged = target.file, _staged_name(target.file)
     members: dict[str, list[Any]] = {}
     try:
         if not file.get("dir"):
@@ -488,15 +491,15 @@ def _store(folder: RunFolder, target: Target) -> dict[str, Any]:
     return {"sha256": put_bytes(folder, tree_bytes(members)), "members": members}
 
 
-def _staged(file: dict[str, Any]) -> str | None:
-    """Return the name of a file in ``.staging/``; a journal is data, so it must be one of ours."""
+def _staged_name(file: dict[str, Any]) -> str | None:
+    """Return the name of a file in ``.staging/``, checked because journals may be untrusted."""
     name = file.get("staged")
-    return name if name and _TOKEN.issuperset(name) else None
+    return name if name and _TOKEN_CHARACTERS.issuperset(name) else None
 
 
 def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -> tuple[str, int]:
-    # A staged file that shares its inode with the source must not have been written since; one that
-    # does not (a clone, or what a copy of the run folder made of it) needs only its size.
+    # A staged file that shares its inode with the source must be unchanged since then. Otherwise it
+    # is a clone, or a copy made with the run folder, and only its size is compared.
     if staged:
         place = folder.staging_dir.joinpath(*staged)
         fd = open_file(place, above=1 + len(staged))
@@ -507,7 +510,7 @@ def _store_one(folder: RunFolder, file: dict[str, Any], staged: Sequence[str]) -
         now = os.fstat(fd)
         shared = not staged or now.st_nlink > 1 or now.st_ino == file.get("inode")
         moved = shared and now.st_mtime_ns != file.get("mtime_ns", now.st_mtime_ns)
-        if file.get("inode") is None:  # a member of a folder, of which the newest time is known
+        if file.get("inode") is None:  # a member of a folder; only the newest time is known
             moved = shared and now.st_mtime_ns > (file.get("mtime_ns") or now.st_mtime_ns)
         replaced = not staged and now.st_ino != file.get("inode")
         if moved or replaced or now.st_size != file["size"]:

@@ -1,12 +1,12 @@
-"""Contents of files, each kept once under the SHA-256 of its bytes.
+"""Contents of files, each stored once under the SHA-256 of its bytes.
 
 A blob is written under a temporary name in the run's ``.staging/`` and then moved to
-``blobs/<sha256>``, so that a reader never sees half of one. Its bytes are always its own: they are
-cloned (reflink) or copied from the source, never linked to it, because a trainer may rewrite its
-files in place. The digest is taken of the copy, so it is right whatever happened to the source.
+``blobs/<sha256>``, so that readers never see incomplete blobs. Its bytes are cloned (reflink) or
+copied from the source, never linked to it, because a trainer may rewrite its files in place. The
+digest is computed from the copy, so it is correct whatever happens to the source.
 
-Nobody can read a blob who could not read its source; see `narrow`. Links in the place of a blob, of
-``blobs/`` or of ``.staging/`` are not followed; see `seamark.journal.safe`.
+Only users who can read the source can read the blob; see `narrow`. If a blob, ``blobs/`` or
+``.staging/`` is a link, it is not followed; see `seamark.journal.safe`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
 __all__ = [
-    "ANYBODY",
+    "ANY_MODE",
     "Stamp",
     "adopt",
     "blob_path",
@@ -73,13 +73,13 @@ _READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_
 _NEW_FLAGS: Final = (
     os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 )
-_OLD_S: Final = 3600.0
-ANYBODY: Final = 0o777
-"""Mode of content that does not come from a file: only the umask limits it."""
+_MIN_AGE_S: Final = 3600.0
+ANY_MODE: Final = 0o777
+"""Mode of content that does not come from a file; only the umask limits it."""
 
 
 class Stamp(NamedTuple):
-    """A file's changing metadata: bytes, nanoseconds since the Unix epoch, inode and device."""
+    """Size (bytes), modification time (ns since the Unix epoch), inode and device of a file."""
 
     size: int
     mtime_ns: int
@@ -93,7 +93,7 @@ class Stamp(NamedTuple):
 
 
 def blob_path(folder: RunFolder, sha256: str) -> Path:
-    """Return where a blob lies or would lie; ArgumentError if it is no digest."""
+    """Return the path of a blob, existing or not; ArgumentError if the digest is invalid."""
     if not _DIGEST.fullmatch(sha256):
         msg = f"sha256: expected 64 lower-case hexadecimal digits, got {sha256!r:.80}"
         raise ArgumentError(msg)
@@ -101,7 +101,7 @@ def blob_path(folder: RunFolder, sha256: str) -> Path:
 
 
 def has_blob(folder: RunFolder, sha256: str, size: int | None = None) -> bool:
-    """Return whether a blob is there, and of that size (bytes) if one is given."""
+    """Return whether a blob exists, and has the given size (bytes) if any."""
     found = _stat_blob(folder, sha256)
     return found is not None and (size is None or found.st_size == size)
 
@@ -119,7 +119,7 @@ def _stat_blob(folder: RunFolder, sha256: str) -> os.stat_result | None:
 
 
 def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> BinaryIO:
-    """Open a blob; FileMissingError if none has its size, ArgumentError if it is no digest."""
+    """Open a blob; FileMissingError if missing or of another size, ArgumentError if invalid."""
     path = blob_path(folder, sha256)
     try:
         file = os.fdopen(open_file(path), "rb")
@@ -130,21 +130,21 @@ def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> Binary
     found = os.fstat(file.fileno()).st_size
     if size is not None and found != size:
         file.close()
-        msg = f"the contents {sha256} in {folder.path} have {found:,} bytes, recorded were {size:,}"
+        msg = f"the contents {sha256} in {folder.path} have {found:,} bytes, expected {size:,}"
         raise FileMissingError(msg)
     return file
 
 
 def narrow_blob(folder: RunFolder, sha256: str, mode: int) -> None:
-    """Let nobody else read or write a blob than a file with these rights lets; see `narrow`."""
+    """Restrict the permissions of a blob to those of a file mode; see `narrow`."""
     with quietly(only=OSError), closing_fd(open_file(blob_path(folder, sha256))) as fd:
         narrow(fd, mode)
 
 
 def narrow(fd: int, mode: int) -> None:
-    """Take the rights of an open file from whom its source, which has ``mode``, does not give them.
+    """Restrict the permissions of an open file to those of its source, which has ``mode``.
 
-    The user whose file it is keeps the right to read and write it.
+    The owner can always read and write the file.
     """
     now = stat.S_IMODE(os.fstat(fd).st_mode)
     wanted = now & (stat.S_IMODE(mode) | stat.S_IRUSR | stat.S_IWUSR)
@@ -157,27 +157,27 @@ def open_source(path: str | os.PathLike[str]) -> int:
     return os.open(path, _READ_FLAGS)
 
 
-def put_bytes(folder: RunFolder, content: bytes, mode: int = ANYBODY) -> str:
-    """Store bytes, with the rights of the file that they come from, and return their SHA-256.
+def put_bytes(folder: RunFolder, content: bytes, mode: int = ANY_MODE) -> str:
+    """Store bytes, with the permissions of their source file, and return their SHA-256.
 
-    They are with the operating system when this returns; `sync_blob` forces them to disk.
+    The operating system has the bytes when this returns; `sync_blob` forces them to disk.
     """
     sha256 = hashlib.sha256(content).hexdigest()
     if has_blob(folder, sha256, len(content)):
-        if mode != ANYBODY:
+        if mode != ANY_MODE:
             narrow_blob(folder, sha256, mode)
     else:
         with _new_file(folder) as (fd, path):
             narrow(fd, mode)
             write_all(fd, memoryview(content))
-            _move(folder, path, sha256)
+            _move_to_blobs(folder, path, sha256)
     return sha256
 
 
 def copy_blob(
     folder: RunFolder, source: int, check: Callable[[], None] | None = None
 ) -> tuple[str, int]:
-    """Store a copy of an open file, forced to disk, after ``check``; return SHA-256 and bytes."""
+    """Store and sync a copy of an open file, after ``check``; return SHA-256 and size (bytes)."""
     with _new_file(folder) as (fd, path):
         narrow(fd, os.fstat(source).st_mode)
         sha256, size = digest_of(fd) if clone(source, fd) else copy_into(source, fd)
@@ -185,13 +185,13 @@ def copy_blob(
             check()
         if not has_blob(folder, sha256, size):
             os.fsync(fd)
-            _move(folder, path, sha256)
+            _move_to_blobs(folder, path, sha256)
             sync_folder(folder.blobs_dir)
     return sha256, size
 
 
 def put_stream(folder: RunFolder, source: BinaryIO, sha256: str, size: int) -> None:
-    """Store a content from an open file, forced to disk; ValueError if it has other bytes."""
+    """Store and sync a content from an open file; ValueError if it does not match."""
     with _new_file(folder) as (fd, path):
         digest, left = hashlib.sha256(), size
         while left and (block := source.read(min(_BLOCK, left))):
@@ -199,25 +199,25 @@ def put_stream(folder: RunFolder, source: BinaryIO, sha256: str, size: int) -> N
             write_all(fd, memoryview(block))
             left -= len(block)
         if left or digest.hexdigest() != sha256:
-            msg = f"file {sha256}: what was read has another content"
+            msg = f"file {sha256}: the bytes read do not match this digest"
             raise ValueError(msg)
         os.fsync(fd)
-        _move(folder, path, sha256)
+        _move_to_blobs(folder, path, sha256)
         sync_folder(folder.blobs_dir)
 
 
 def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:
-    """Make a blob of a file in ``.staging/``, which stays and is ours; return SHA-256 and bytes."""
+    """Store a private file in ``.staging/``, which remains; return SHA-256 and size (bytes)."""
     with closing_fd(open_source(path)) as fd:
         sha256, size = digest_of(fd)
         if has_blob(folder, sha256, size):
             return sha256, size
         os.fsync(fd)
-        _make(folder, folder.blobs_dir)
+        _make_run_folder(folder, folder.blobs_dir)
         target = blob_path(folder, sha256)
         try:
             with contextlib.suppress(FileNotFoundError):
-                target.unlink()  # of another size: what a power cut left of it
+                target.unlink()  # of another size, damaged by a power failure
             os.link(path, target)
         except OSError:
             return copy_blob(folder, fd)
@@ -226,7 +226,7 @@ def adopt(folder: RunFolder, path: Path) -> tuple[str, int]:
 
 
 def remove_blob(folder: RunFolder, sha256: str) -> None:
-    """Remove a blob if it is there."""
+    """Remove a blob if it exists."""
     path = blob_path(folder, sha256)
     with contextlib.suppress(FileNotFoundError), closing_fd(open_folder(path.parent)) as fd:
         os.unlink(path.name, dir_fd=fd)
@@ -236,26 +236,26 @@ def sync_blob(folder: RunFolder, sha256: str) -> None:
     """Force the bytes of a blob to disk; `sync_folder` does the same for its name."""
     try:
         fd = open_file(blob_path(folder, sha256))
-    except FileNotFoundError:  # pruned meanwhile
+    except FileNotFoundError:  # removed meanwhile
         return
     with closing_fd(fd):
         os.fsync(fd)
 
 
 def clone(source: int, target: int) -> bool:
-    """Let an empty file share the blocks of another, copy-on-write; False if that is impossible."""
+    """Make an empty file a copy-on-write clone of another; return False if not supported."""
     try:
         import fcntl
 
         fcntl.ioctl(target, _FICLONE, source)
-    except (ImportError, OSError) as error:  # not Linux, or a file system that cannot share
+    except (ImportError, OSError) as error:  # not Linux, or a file system without reflinks
         let_pass(error)
         return False
     return True
 
 
 def copy_into(source: int, target: int) -> tuple[str, int]:
-    """Copy an open file from its start, and return SHA-256 and size (bytes) of the copy."""
+    """Copy an open file from its start; return SHA-256 and size (bytes) of the copy."""
     return _hash_content(source, lambda block: write_all(target, block))
 
 
@@ -288,14 +288,14 @@ def _hash_content(fd: int, use: Callable[[memoryview], None]) -> tuple[str, int]
 
 
 def write_all(fd: int, data: memoryview) -> None:
-    """Write all of some bytes to a file."""
+    """Write bytes to a file completely."""
     while data:
         data = data[os.write(fd, data) :]
 
 
 @contextlib.contextmanager
 def _new_file(folder: RunFolder) -> Iterator[tuple[int, Path]]:
-    _make(folder, folder.staging_dir)
+    _make_run_folder(folder, folder.staging_dir)
     path = folder.staging_dir / (_TEMPORARY + secrets.token_hex(8))
     fd = os.open(path, _NEW_FLAGS, 0o666)
     try:
@@ -306,8 +306,8 @@ def _new_file(folder: RunFolder) -> Iterator[tuple[int, Path]]:
             path.unlink()
 
 
-def _make(folder: RunFolder, path: Path) -> None:
-    # A purged run does not come back because a file was late.
+def _make_run_folder(folder: RunFolder, path: Path) -> None:
+    # A late file must not recreate a purged run.
     if is_folder(path):
         return
     if folder.is_purged:
@@ -315,17 +315,17 @@ def _make(folder: RunFolder, path: Path) -> None:
     make_folder(path)
 
 
-def _move(folder: RunFolder, path: Path, sha256: str) -> None:
-    _make(folder, folder.blobs_dir)
+def _move_to_blobs(folder: RunFolder, path: Path, sha256: str) -> None:
+    _make_run_folder(folder, folder.blobs_dir)
     os.replace(path, blob_path(folder, sha256))
 
 
 def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | None = None) -> None:
     """Remove useless files from ``.staging/``: incomplete copies and deleted files.
 
-    What is ``wanted``, or was touched in the last hour, stays: a writer may be about to record it.
+    Files that are ``wanted``, or changed in the last hour and may soon be recorded, stay.
     """
-    limit = (time.time() if now_s is None else now_s) - _OLD_S
+    limit = (time.time() if now_s is None else now_s) - _MIN_AGE_S
     with quietly(only=OSError), closing_fd(open_folder(folder.staging_dir)) as fd:
         for name in os.listdir(fd):
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -335,6 +335,6 @@ def remove_leftovers(folder: RunFolder, wanted: Container[str], now_s: float | N
 
 
 def remove_staged(folder: RunFolder, name: str) -> None:
-    """Remove a file or folder from ``.staging/`` if it is there."""
+    """Remove a file or folder from ``.staging/`` if it exists."""
     with quietly(only=OSError), closing_fd(open_folder(folder.staging_dir)) as fd:
         remove_entry(fd, name)

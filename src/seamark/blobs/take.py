@@ -1,29 +1,28 @@
 """Staging of a file's bytes before the call returns, with as little copying as possible.
 
-In this order, the first that works:
+The first of these methods that works is used:
 
 1. A file of up to `SMALL` bytes is read: its blob is complete when the call returns.
-2. A clone in ``.staging/`` (reflink; one system call, whatever the size) is a file of our own.
-3. A file that was seen to be rewritten in place is copied to ``.staging/`` at once. See below.
-4. A hard link in ``.staging/`` keeps the bytes when the source is removed or replaced by another.
-5. An open descriptor does the same across file systems, for as long as this process lives.
+2. A clone in ``.staging/`` (reflink; one system call, whatever the size) is a private file.
+3. A file known to be rewritten in place is copied to ``.staging/`` at once. See below.
+4. A hard link in ``.staging/`` keeps the bytes when the source is removed or replaced.
+5. An open descriptor does the same across file systems, as long as this process lives.
 
-**Rewriting in place.** A link shares its inode with the source. A program that replaces a file by
-renaming (what Lightning does for ``last.ckpt`` while TMPDIR is on the same file system) leaves the
-old bytes to the link. One that rewrites it in place (what Lightning does when TMPDIR is elsewhere)
-changes the bytes behind the link. Until the copy is complete that is noticed by size and
-modification time, looked at before and after copying; such a file is recorded as ``"lost":
-"changed"``, and never with bytes that are half one checkpoint and half the next. From then on, and
-also when a file is taken again with the name and inode but not the bytes that it had, the writer
-knows that this file is rewritten in place, and copies it before the call returns: a wait, but what
-was promised. So at most the first version of such a file is lost, and only if the second one was
-written before the first was copied. (A file that was uploaded rather than kept as a checkpoint may
-be a log that grows: its bytes are stored as they are when they are copied, and marked ``"changed":
-true``.)
+**Rewriting in place.** A link shares its inode with the source. If a program replaces the file by
+renaming, the link keeps the old bytes. (Lightning does so for ``last.ckpt`` if TMPDIR is on the
+same file system.) If a program rewrites the file in place, the bytes of the link change too.
+(Lightning does so if TMPDIR is on another file system.) Such a change is detected by comparing size
+and modification time before and after copying. The file is then recorded as ``"lost": "changed"``,
+never with a mixture of two checkpoints. From then on, the writer treats the file as rewritten in
+place, and copies it before the call returns, which takes longer but keeps the promise. It does the
+same if a file comes again with the same name and inode but other bytes. So at most the first
+version of such a file is lost, and only if the second one was written before the first was copied.
+(An uploaded file, unlike a checkpoint, may be a log that grows. Its bytes are stored as they are
+when copied, and marked ``"changed": true``.)
 
-Times of files move in ticks (up to 10 ms). A change within the tick of the last one cannot be seen;
-therefore a large file that was written in the current tick is taken when that tick is over, and a
-small one is not recognised by its time when it comes again.
+File times advance in ticks of up to 10 ms. Two changes within one tick cannot be distinguished.
+Therefore a large file that was written in the current tick is staged after that tick, and a small
+one is not recognised by its time later.
 """
 
 from __future__ import annotations
@@ -59,20 +58,20 @@ __all__ = [
     "HeldFile",
     "Sources",
     "TickWait",
-    "look",
     "read_small",
+    "resolve_source",
     "take",
 ]
 
 SMALL: Final = 4 << 20
 """Files of up to this many bytes are stored immediately."""
 
-_CLOCK_REALTIME_COARSE: Final = 5  # linux/time.h; what file systems stamp with
-_HAS_COARSE: Final = sys.platform == "linux"
+_CLOCK_REALTIME_COARSE: Final = 5  # linux/time.h; the clock of file systems
+_HAS_COARSE_CLOCK: Final = sys.platform == "linux"
 _TICK_S: Final = 0.01
-_TRIES: Final = 3
+_MAX_ATTEMPTS: Final = 3
 _MAX_SOURCES: Final = 4096
-"""Maximum number of source files remembered as stored."""
+"""Maximum number of remembered source files."""
 
 
 class ChangedError(Exception):
@@ -80,16 +79,16 @@ class ChangedError(Exception):
 
 
 class TickWait:
-    """Limit on the time spent waiting for clock ticks: two in all, also for a folder of many files.
+    """Limit on the time spent waiting for clock ticks: two ticks in total, even for many files.
 
-    The clock of a file server may be ahead, and the tick of its files in the future.
+    The clock of a file server may be ahead, so that the times of its files are in the future.
     """
 
     def __init__(self) -> None:
         self._end: float | None = None
 
     def wait(self) -> bool:
-        """Wait a moment; False if that was done for long enough."""
+        """Wait a moment; return False if the limit was reached."""
         now = time.monotonic()
         if self._end is None:
             self._end = now + 2 * _TICK_S
@@ -101,15 +100,15 @@ class TickWait:
 
 @dataclass(slots=True)
 class HeldFile:
-    """File whose bytes are held until they are stored.
+    """File whose bytes are preserved until they are stored.
 
     Attributes:
         source: Absolute path, links resolved.
-        stamp: Stamp of the source when it was taken.
+        stamp: Stamp of the source when it was staged.
         staged: Clone, copy or link in ``.staging/``, or None.
-        fd: Open descriptor where there is no such file, else None.
+        fd: Open descriptor if there is no staged file, else None.
         private: Whether ``staged`` has an inode of its own.
-        settled: Whether every later change of the source will show in its stamp.
+        settled: Whether all later changes of the source will change its stamp.
     """
 
     source: str
@@ -120,16 +119,16 @@ class HeldFile:
     settled: bool = True
 
     def store(self, folder: RunFolder, *, changed: bool = False) -> tuple[str, int]:
-        """Make a blob of it, and return SHA-256 and size in bytes.
+        """Store the file as a blob; return SHA-256 and size in bytes.
 
-        With ``changed``, take the bytes that are there now; else raise ChangedError if it was
-        rewritten before it was copied, or is gone.
+        With ``changed``, store the current bytes. Otherwise raise ChangedError if the file was
+        rewritten before it was copied, or was removed.
         """
         try:
             if self.private and self.staged is not None:
                 return adopt(folder, self.staged)
             fd = os.dup(self.fd) if self.fd is not None else open_source(str(self.staged))
-        except FileNotFoundError as error:  # somebody removed .staging
+        except FileNotFoundError as error:  # .staging was removed
             raise ChangedError(self.source) from error
         with closing_fd(fd):
             if changed:
@@ -138,7 +137,7 @@ class HeldFile:
             return copy_blob(folder, fd, lambda: self.check(fd))
 
     def check(self, fd: int) -> None:
-        """Raise ChangedError unless the bytes behind ``fd`` are those that were taken."""
+        """Raise ChangedError if the file of ``fd`` has changed since it was staged."""
         now = os.fstat(fd)
         if (now.st_size, now.st_mtime_ns) != (self.stamp.size, self.stamp.mtime_ns):
             raise ChangedError(self.source)
@@ -151,7 +150,7 @@ class HeldFile:
             self.fd = None
 
     def release(self) -> None:
-        """Let go of the bytes."""
+        """Release the bytes."""
         self.close()
         if self.staged is not None:
             with quietly(only=OSError):
@@ -162,19 +161,19 @@ class Sources:
     """Staged files by resolved path; an unchanged file is not staged again."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, tuple[Stamp, str | None]] = {}
+        self._stamps: dict[str, tuple[Stamp, str | None]] = {}
         self._rewritten: set[str] = set()
 
     def remember(self, source: str, stamp: Stamp, sha256: str | None) -> None:
-        """Remember the stamp of a source when it was staged, and its digest once it is known."""
-        self._taken.pop(source, None)
-        self._taken[source] = (stamp, sha256)
-        if len(self._taken) > _MAX_SOURCES:
-            del self._taken[next(iter(self._taken))]
+        """Remember the stamp of a staged source, and its digest if known."""
+        self._stamps.pop(source, None)
+        self._stamps[source] = (stamp, sha256)
+        if len(self._stamps) > _MAX_SOURCES:
+            del self._stamps[next(iter(self._stamps))]
 
     def digest_of(self, source: str, stamp: Stamp) -> str | None:
-        """Return the digest of a source that was taken before and did not change since."""
-        before, sha256 = self._taken.get(source, (None, None))
+        """Return the digest of a source if it is unchanged since it was staged."""
+        before, sha256 = self._stamps.get(source, (None, None))
         return sha256 if before == stamp else None
 
     def note_rewritten(self, source: str) -> None:
@@ -184,16 +183,16 @@ class Sources:
     def is_rewritten(self, source: str, now: Stamp) -> bool:
         """Return whether a source is known to be rewritten in place.
 
-        That shows when it has the inode, but not the bytes, that it had when it was taken.
+        This is also detected if it has the same inode as when it was staged, but other bytes.
         """
-        before, _ = self._taken.get(source, (now, None))
+        before, _ = self._stamps.get(source, (now, None))
         if now != before and (now.inode, now.device) == (before.inode, before.device):
             self._rewritten.add(source)
         return source in self._rewritten
 
 
-def look(path: str) -> tuple[str, os.stat_result]:
-    """Return the resolved path and status of a file or folder; FileMissingError for others."""
+def resolve_source(path: str) -> tuple[str, os.stat_result]:
+    """Return the resolved path and status of a file or folder; otherwise FileMissingError."""
     source = os.path.realpath(path)
     try:
         found = os.stat(source)
@@ -207,21 +206,21 @@ def look(path: str) -> tuple[str, os.stat_result]:
 
 
 def _tick_ns() -> int:
-    """Return the time that a file written now would get, nanoseconds since the Unix epoch."""
-    if not _HAS_COARSE:
+    """Return the current file system time in nanoseconds since the Unix epoch."""
+    if not _HAS_COARSE_CLOCK:
         return time.time_ns() - int(_TICK_S * 1e9)
     return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
 
 
 def _status(fd: int) -> tuple[os.stat_result, bool]:
-    """Return the status of an open file, and whether every change from now on will show in it."""
-    tick = _tick_ns()  # first: what is written after this has at least this time
+    """Return the status of an open file, and whether all later changes will change it."""
+    tick = _tick_ns()  # read first: later writes have at least this time
     found = os.fstat(fd)
     return found, found.st_mtime_ns < tick
 
 
 def _stable_status(fd: int, ticks: TickWait) -> tuple[Stamp, bool]:
-    """Return the stamp like `_status`, past the tick of the last change if that ends soon."""
+    """Return the stamp as `_status` does, after the tick of the last change if it ends soon."""
     while True:
         found, settled = _status(fd)
         if settled or not ticks.wait():
@@ -229,9 +228,9 @@ def _stable_status(fd: int, ticks: TickWait) -> tuple[Stamp, bool]:
 
 
 def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
-    """Return bytes and status of a small file, else None, and if later changes show in that."""
+    """Return bytes, status, and whether later changes will show, of a small file; else None."""
     with closing_fd(open_source(source)) as fd:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             before = os.fstat(fd)
             if before.st_size > SMALL:
                 return None
@@ -245,23 +244,24 @@ def read_small(source: str) -> tuple[bytes, os.stat_result, bool] | None:
 def take(
     source: str, staged: Path, ticks: TickWait, *, copy: bool = False, scarce: bool = False
 ) -> HeldFile:
-    """Take hold of a large file; ``source`` is a resolved absolute path, ``ticks`` are shared.
+    """Stage a large file; ``source`` is a resolved absolute path, ``ticks`` are shared.
 
-    ``copy`` it now if it is known to be rewritten in place; if ``scarce``, as many files are open,
-    rather copy it than keep it open. Raises ChangedError if it was rewritten while it was copied.
+    ``copy``: copy it now, because it is known to be rewritten in place. ``scarce``: many files are
+    open, so copy it rather than keep it open. Raises ChangedError if the file is rewritten
+    meanwhile.
     """
     fd = open_source(source)
     taken = None
     try:
         stamp, settled = _stable_status(fd, ticks)
         taken = HeldFile(source, stamp, settled=settled)
-        if _copied(fd, staged, copy=copy):
+        if _try_copy(fd, staged, copy=copy):
             taken.staged, taken.private = staged, True
             taken.check(fd)
             os.utime(staged, ns=(stamp.mtime_ns, stamp.mtime_ns))
-        elif _linked(source, staged, stamp):
+        elif _try_link(source, staged, stamp):
             taken.staged = staged
-        elif scarce and _copied(fd, staged, copy=True):
+        elif scarce and _try_copy(fd, staged, copy=True):
             taken.staged, taken.private = staged, True
             taken.check(fd)
         else:
@@ -275,7 +275,7 @@ def take(
     return taken
 
 
-def _copied(fd: int, staged: Path, *, copy: bool) -> bool:
+def _try_copy(fd: int, staged: Path, *, copy: bool) -> bool:
     done = False
     try:
         with staged.open("xb") as target:
@@ -284,7 +284,7 @@ def _copied(fd: int, staged: Path, *, copy: bool) -> bool:
             if not done and copy:
                 copy_into(fd, target.fileno())
                 done = True
-    except OSError as error:  # no folder, no room; there are other ways to hold a file
+    except OSError as error:  # no folder or no space; there are other ways to preserve the file
         done = False
         let_pass(error)
     finally:
@@ -294,13 +294,13 @@ def _copied(fd: int, staged: Path, *, copy: bool) -> bool:
     return done
 
 
-def _linked(source: str, staged: Path, stamp: Stamp) -> bool:
+def _try_link(source: str, staged: Path, stamp: Stamp) -> bool:
     try:
         os.link(source, staged)
         same = Stamp.of(os.stat(staged)) == stamp
         if not same:  # replaced between opening and linking
             staged.unlink()
-    except OSError as error:  # another file system, no links there, or no right to make one
+    except OSError as error:  # another file system, no links supported or permitted
         let_pass(error)
         return False
     return same

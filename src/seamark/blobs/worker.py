@@ -1,8 +1,8 @@
-"""Thread that stores files, and contents that are stored later because the disk refused them.
+"""Thread that stores files, and contents to store later because the disk refused them.
 
-A record that names a content is written after the content; while a disk is full, both are kept in
-memory. An uploaded file is an exception: its record is written at once, because its time decides
-which value of the attribute is the latest, and its digest follows. Records of series points and of
+A record with a content is written after the content. While a disk is full, both are kept in memory.
+An uploaded file is an exception: its record is written at once, because its time determines the
+latest value of the attribute, and its digest is recorded later. Records of series points and of
 very long texts are not split in this way.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from seamark.blobs.store import ANYBODY, put_bytes, sync_blob
+from seamark.blobs.store import ANY_MODE, put_bytes, sync_blob
 from seamark.journal.safe import sync_folder
 from seamark.paths import is_inside
 from seamark.process import fork
@@ -33,10 +33,10 @@ __all__ = ["MAX_BYTES", "RETRY_S", "BytesWriter", "Job", "WaitingRecord", "Worke
 
 
 RETRY_S: Final = 5.0
-"""Delay before a failed file is tried again, in seconds; a success elsewhere ends it early.
+"""Delay before a failed file is tried again, in seconds; another file's success ends it early.
 
-It doubles with each failure, up to `_MAX_RETRY_S`: writing half a checkpoint to see whether it fits
-takes disk space from other processes.
+The delay doubles with each failure, up to `_MAX_RETRY_S`, because each attempt to write a
+checkpoint temporarily takes disk space from other processes.
 """
 _MAX_RETRY_S: Final = 320.0
 log = logging.getLogger("seamark")
@@ -48,13 +48,13 @@ def _nothing() -> None:
 
 @dataclass(eq=False)
 class Job:
-    """Work for the thread.
+    """Unit of work for the thread.
 
     Attributes:
-        run: Does it; OSError means that it may work later.
-        give_up: Called if it will not be done by this process.
-        abandon: Called in a forked child, where it lets go of descriptors; the job is its parent's.
-        failed: Whether it was tried before, and that was reported.
+        run: Does the work; OSError means that a later attempt may succeed.
+        give_up: Called if this process will not do the work.
+        abandon: Called in a forked child to release descriptors; the parent does the work.
+        failed: Whether an earlier attempt failed and was reported.
     """
 
     run: Callable[[], object]
@@ -64,84 +64,84 @@ class Job:
 
 
 class Worker:
-    """Runs jobs in order on a daemon thread that exists only while there are some.
+    """Daemon thread that runs jobs in order, and exists only while there are jobs.
 
-    A job that fails with an OSError (a full disk) waits until another succeeds, until somebody
-    waits for the queue, or for `RETRY_S`, and is then run again. All methods may be called from any
-    thread, and after a fork, in whose child the queue is empty. ``trouble`` is called for the first
-    failure of each job, and for those given up after it.
+    If a job fails with an OSError, such as a full disk, it is run again when another job succeeds,
+    when a caller waits for the queue, or after `RETRY_S`. All methods may be called from any thread
+    and after a fork; in the child, the queue is empty. ``report_failure`` is called for the first
+    failure of a job, and if it is then given up.
     """
 
-    def __init__(self, trouble: Callable[[str, BaseException | None], None]) -> None:
-        self._trouble = trouble
-        self._renew()
+    def __init__(self, report_failure: Callable[[str, BaseException | None], None]) -> None:
+        self._report_failure = report_failure
+        self._reset()
         fork.register(self.after_fork)
 
-    def _renew(self) -> None:
+    def _reset(self) -> None:
         self._changed = threading.Condition(threading.RLock())
         self._queue: deque[Job] = deque()
-        self._later: deque[Job] = deque()
+        self._failed_jobs: deque[Job] = deque()
         self._running: list[Job] = []
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._pause_s = RETRY_S
 
     def after_fork(self) -> None:
-        """Forget the jobs of the parent in a forked child."""
-        jobs = [*self._queue, *self._later, *self._running]
-        self._renew()
+        """Abandon the jobs of the parent in a forked child."""
+        jobs = [*self._queue, *self._failed_jobs, *self._running]
+        self._reset()
         for job in jobs:
             job.abandon()
 
     @property
     def lock(self) -> threading.Condition:
-        """Held while jobs are added and taken; hold it too to record for a job."""
+        """Lock of the queue; jobs must also hold it while they record."""
         return self._changed
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing may be recorded any more; look at it with `lock` held."""
+        """Whether nothing more may be recorded; read it with `lock` held."""
         return self._stopped
 
     def submit(self, job: Job) -> None:
-        """Add a job; one whose failure was reported already waits first."""
+        """Add a job; a job that has already failed waits before it is run."""
         with self._changed:
             self._stopped = False
-            (self._later if job.failed else self._queue).append(job)
+            (self._failed_jobs if job.failed else self._queue).append(job)
             self._start()
 
     def _start(self) -> None:
         if self._queue:
             self._changed.notify_all()
-        if self._thread is not None or not (self._queue or self._later):
+        if self._thread is not None or not (self._queue or self._failed_jobs):
             return
         self._thread = threading.Thread(target=self._work, name="seamark-blobs", daemon=True)
         try:
             self._thread.start()
-        except RuntimeError:  # no more threads, or the interpreter is ending; `flush` does the work
+        except RuntimeError:  # too many threads, or interpreter shutdown; `flush` does the work
             self._thread = None
 
     def _work(self) -> None:
         try:
-            while self._rest():
-                self._step()
+            while self._wait_for_jobs():
+                self._run_next()
         finally:
             self._unregister()
 
-    def _rest(self) -> bool:
-        """Wait while all jobs are failed ones, then retry them; False if there are none."""
+    def _wait_for_jobs(self) -> bool:
+        """Wait while only failed jobs remain, then retry them; return False without jobs."""
         with self._changed:
-            only_failed = self._later and not (self._queue or self._stopped)
+            only_failed = self._failed_jobs and not (self._queue or self._stopped)
             if only_failed and not self._changed.wait(self._pause_s):
                 self._pause_s = min(2 * self._pause_s, _MAX_RETRY_S)
-                self._queue.extend(self._later)
-                self._later.clear()
-            if self._stopped or not (self._queue or self._later):
-                self._unregister()  # under the lock: a job added next has to start a thread
+                self._queue.extend(self._failed_jobs)
+                self._failed_jobs.clear()
+            if self._stopped or not (self._queue or self._failed_jobs):
+                self._unregister()  # under the lock: the next added job must start a thread
                 return False
             return True
 
-    def _step(self) -> bool:
+    def _run_next(self) -> bool:
         with self._changed:
             if self._stopped or not self._queue:
                 return False
@@ -152,12 +152,12 @@ class Worker:
             done = self._run(job)
         finally:
             with self._changed:
-                if job in self._running:  # not if a fork came between
+                if job in self._running:  # false after a fork
                     self._running.remove(job)
                 if done:
                     self._pause_s = RETRY_S
-                    self._queue.extend(self._later)
-                    self._later.clear()
+                    self._queue.extend(self._failed_jobs)
+                    self._failed_jobs.clear()
                 self._changed.notify_all()
         return True
 
@@ -171,11 +171,12 @@ class Worker:
         try:
             job.run()
         except Exception as error:
-            stopped = raised_by_signal_handler(error)  # in whoever waits, where there is no thread
+            # Without a thread, jobs run in the caller of `flush`, which signals can interrupt.
+            stopped = raised_by_signal_handler(error)
             again = stopped or isinstance(error, OSError)
             if again:
                 with self._changed:
-                    self._later.append(job)
+                    self._failed_jobs.append(job)
             if stopped:
                 raise
             if not (again and job.failed):
@@ -185,24 +186,26 @@ class Worker:
         return True
 
     def _report(self, kind: str, error: BaseException | None) -> None:
-        with quietly(lambda lost: log.debug("seamark: not counted: %s", kind, exc_info=lost)):
-            self._trouble(kind, error)
+        with quietly(
+            lambda lost: log.debug("seamark: failure not counted: %s", kind, exc_info=lost)
+        ):
+            self._report_failure(kind, error)
 
     def flush(self, timeout_s: float | None) -> bool:
-        """Wait, ``timeout_s`` at most, until all jobs ran, failed ones again; return whether so."""
+        """Wait ``timeout_s`` at most for all jobs, retrying failed ones; return whether all ran."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
-            self._queue.extend(self._later)
-            self._later.clear()
+            self._queue.extend(self._failed_jobs)
+            self._failed_jobs.clear()
             self._start()
-        while self._waits(end):
-            if not self._step():  # there is no thread
+        while self._wait_for_thread(end):
+            if not self._run_next():  # no thread is running
                 break
         with self._changed:
-            return not (self._queue or self._later or self._running)
+            return not (self._queue or self._failed_jobs or self._running)
 
-    def _waits(self, end: float | None) -> bool:
-        """Wait for the thread; True if the caller has to run jobs itself."""
+    def _wait_for_thread(self, end: float | None) -> bool:
+        """Wait for the thread; return True if the caller must run jobs itself."""
         with self._changed:
             while self._queue or self._running:
                 if end is not None and time.monotonic() >= end:
@@ -213,13 +216,13 @@ class Worker:
             return False
 
     def stop(self, timeout_s: float | None) -> bool:
-        """Wait for the jobs, then let those go that are left; True if there were none."""
+        """Wait for the jobs, then give up the remaining ones; return whether all were done."""
         done = self.flush(timeout_s)
         with self._changed:
             self._stopped = True
-            left = [*self._queue, *self._later]
+            left = [*self._queue, *self._failed_jobs]
             self._queue.clear()
-            self._later.clear()
+            self._failed_jobs.clear()
             self._changed.notify_all()
         for job in left:
             job.give_up()
@@ -229,18 +232,17 @@ class Worker:
 
 
 MAX_BYTES: Final = 64 << 20
-"""Maximum size of content held in memory because the disk refused it, in bytes."""
+"""Maximum size of content kept in memory because the disk refused it, in bytes."""
 _MAX_UNSYNCED: Final = 256
-"""Maximum number of blobs waiting to be synced. The kernel writes older ones in its own time, so
-that stopping a run does not take minutes."""
+"""Maximum number of blobs to sync when a run stops; the kernel writes older ones by itself."""
 
 
 @dataclass(eq=False, slots=True)
 class WaitingRecord:
-    """A record that waits for contents; ``needs`` holds the SHA-256 of those not stored yet.
+    """Record that waits for contents; ``needs`` has the SHA-256 of contents not stored yet.
 
-    ``append_without`` appends what is left of it if the contents will not be stored; ``taken`` says
-    whether it was recorded already that the bytes are taken.
+    ``append_without`` appends the rest of the record if the contents cannot be stored. ``taken`` is
+    whether the file is already recorded without its digest.
     """
 
     path: str
@@ -252,43 +254,43 @@ class WaitingRecord:
 
 
 class BytesWriter:
-    """Stores bytes as blobs, now or as soon as the disk takes them. From any thread.
+    """Writer that stores bytes as blobs, now or once the disk accepts them; usable from any thread.
 
-    The worker's lock is held while asking what is missing and adding a record that waits for it.
+    Callers hold the worker's lock from checking for missing contents until a record waits for them.
 
     Args:
-        folder: The run.
-        worker: Tries again.
-        trouble: Called with what could not be stored.
-        unneeded: Called with the digest of a content that was stored but is no longer wanted.
+        folder: Folder of the run.
+        worker: Thread that retries failed writes.
+        report_failure: Called with a reason and the error if a content could not be stored.
+        unneeded: Called with the digest of a stored content that is no longer needed.
     """
 
     def __init__(
         self,
         folder: RunFolder,
         worker: Worker,
-        trouble: Callable[[str, BaseException | None], None],
+        report_failure: Callable[[str, BaseException | None], None],
         unneeded: Callable[[str], None],
     ) -> None:
         self._folder = folder
         self._worker = worker
-        self._trouble = trouble
+        self._report_failure = report_failure
         self._unneeded = unneeded
         self._unsynced: deque[str] = deque(maxlen=_MAX_UNSYNCED)
         self._forget_all()
 
     def _forget_all(self) -> None:
-        # In a forked child, what was held is the parent's.
-        self._held: dict[str, tuple[int, int]] = {}  # size and rights
+        # In a forked child, held contents belong to the parent.
+        self._held: dict[str, tuple[int, int]] = {}  # size and mode
         self._lost: set[str] = set()
-        self._unwanted: set[str] = set()
+        self._unneeded_digests: set[str] = set()
         self._waiting: list[WaitingRecord] = []
 
     def __bool__(self) -> bool:
         return bool(self._held or self._lost)
 
-    def put(self, content: bytes, mode: int = ANYBODY) -> str:
-        """Store bytes, with a source's rights, now or once the disk takes them; return SHA-256."""
+    def put(self, content: bytes, mode: int = ANY_MODE) -> str:
+        """Store bytes with a mode, now or once the disk accepts them; return their SHA-256."""
         try:
             sha256 = put_bytes(self._folder, content, mode)
         except OSError as error:
@@ -302,13 +304,13 @@ class BytesWriter:
                 clear = self._unsynced.clear
                 self._worker.submit(Job(self._sync, give_up=clear, abandon=clear))
             if self:
-                self._unwanted.discard(sha256)  # it is wanted again
+                self._unneeded_digests.discard(sha256)  # it is wanted again
                 self._note_stored(sha256)
         return sha256
 
     def _hold(self, sha256: str, content: bytes, mode: int, error: OSError) -> None:
         with self._worker.lock:
-            self._unwanted.discard(sha256)
+            self._unneeded_digests.discard(sha256)
             if (known := self._held.get(sha256)) is not None:
                 self._held[sha256] = known[0], known[1] & mode
             elif sum(size for size, _ in self._held.values()) + len(content) > MAX_BYTES:
@@ -316,14 +318,14 @@ class BytesWriter:
             else:
                 self._lost.discard(sha256)
                 self._held[sha256] = len(content), mode
-                again = partial(self._put_held, sha256, content)
-                give_up = partial(self._lose, sha256)
+                again = partial(self._store_held, sha256, content)
+                give_up = partial(self._give_up, sha256)
                 self._worker.submit(Job(again, give_up, self._forget_all, failed=True))
             lost = sha256 in self._lost
-        self._trouble("not stored" if lost else "not stored yet", error)
+        self._report_failure("not stored" if lost else "not stored yet", error)
 
-    def _put_held(self, sha256: str, content: bytes) -> None:
-        _, mode = self._held.get(sha256, (0, ANYBODY))
+    def _store_held(self, sha256: str, content: bytes) -> None:
+        _, mode = self._held.get(sha256, (0, ANY_MODE))
         put_bytes(self._folder, content, mode)
         self._note_stored(sha256)
         sync_blob(self._folder, sha256)
@@ -340,20 +342,20 @@ class BytesWriter:
             if self._worker.stopped:
                 return
             needed = any(sha256 in record.needs for record in self._waiting)
-            unwanted = sha256 in self._unwanted and not needed
-            self._unwanted.discard(sha256)
-            for record in self._settle(sha256, stored=True):
+            unwanted = sha256 in self._unneeded_digests and not needed
+            self._unneeded_digests.discard(sha256)
+            for record in self._take_ready(sha256, stored=True):
                 record.append()
             if unwanted:
                 self._unneeded(sha256)
 
-    def _lose(self, sha256: str) -> None:
+    def _give_up(self, sha256: str) -> None:
         with self._worker.lock:
-            for record in self._settle(sha256, stored=False):
+            for record in self._take_ready(sha256, stored=False):
                 record.append_without()
 
-    def _settle(self, sha256: str, *, stored: bool) -> list[WaitingRecord]:
-        # Without one of its contents no record is whole.
+    def _take_ready(self, sha256: str, *, stored: bool) -> list[WaitingRecord]:
+        # A record is ready when all of its contents are stored, or one of them is lost.
         self._lost.discard(sha256)
         self._held.pop(sha256, None)
         ready = []
@@ -366,11 +368,11 @@ class BytesWriter:
         return ready
 
     def is_lost(self, digests: Iterable[str]) -> bool:
-        """Return whether one of these was refused and could not be held."""
+        """Return whether a content was refused by the disk and did not fit into memory."""
         return not self._lost.isdisjoint(digests)
 
     def missing(self, digests: Iterable[str]) -> set[str]:
-        """Return those of these digests that are held and not stored."""
+        """Return the digests whose contents are in memory but not stored."""
         return self._held.keys() & digests
 
     def wait(self, record: WaitingRecord) -> None:
@@ -378,16 +380,16 @@ class BytesWriter:
         self._waiting.append(record)
 
     def forget(self, path: str, names: set[str] | None) -> None:
-        """Let no record appear at a path that was deleted, or at these members of a file set."""
+        """Cancel waiting records at or below a deleted path, or of these members of a file set."""
         self._drop(lambda one: is_inside(one.path, path) and (names is None or one.name in names))
 
     def replace(self, paths: Iterable[str]) -> None:
-        """Let no text appear at paths that have another value now."""
+        """Cancel waiting texts at paths that now have another value."""
         at = set(paths)
         self._drop(lambda one: one.path in at and not one.taken)
 
     def _drop(self, gone: Callable[[WaitingRecord], bool]) -> None:
         with self._worker.lock:
             for record in filter(gone, self._waiting):
-                self._unwanted |= record.needs
+                self._unneeded_digests |= record.needs
             self._waiting = [record for record in self._waiting if not gone(record)]

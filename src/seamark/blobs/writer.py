@@ -1,4 +1,4 @@
-"""Uploads of files into a run: the bytes are secured at once and stored as blobs on a thread."""
+"""Uploads of files into a run: bytes are staged immediately and stored as blobs by a thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seamark.blobs.pending import (
     without_bytes,
 )
 from seamark.blobs.store import (
-    ANYBODY,
+    ANY_MODE,
     Stamp,
     copy_blob,
     digest_of,
@@ -33,8 +33,8 @@ from seamark.blobs.take import (
     HeldFile,
     Sources,
     TickWait,
-    look,
     read_small,
+    resolve_source,
     take,
 )
 from seamark.blobs.worker import BytesWriter, Job, WaitingRecord, Worker
@@ -53,16 +53,15 @@ if TYPE_CHECKING:
 
 __all__ = ["BlobWriter"]
 
-_MAX_OPEN: Final = 64
+_MAX_OPEN_FILES: Final = 64
 """Maximum number of files on other file systems held open; further ones are copied at once."""
 
 _MEMBERS_PER_OPERATION: Final = 100
-"""Members of a file set recorded in one operation; long operations are compressed in the journal.
-"""
+"""Maximum number of members of a file set in one operation; the journal compresses long ones."""
 
 
 class _Place(NamedTuple):
-    """Attribute path, file name and member of a file set under which a file is recorded."""
+    """Attribute path, file name, extension and file set member under which a file is recorded."""
 
     path: str
     name: str
@@ -71,57 +70,58 @@ class _Place(NamedTuple):
 
 
 class BlobWriter:
-    """Takes files into one run.
+    """Writer of the files of one run.
 
-    Every method that takes a file has hold of its bytes when it returns. All may be called from any
-    thread and after a fork; none of them lets trouble with a disk out, but a file that does not
-    exist is a mistake and raises FileMissingError.
+    When a method that accepts a file returns, the bytes of the file are preserved. All methods may
+    be called from any thread and after a fork. They never raise errors of the disk, but a missing
+    file is an error of the caller and raises FileMissingError.
 
     Args:
-        folder: The run.
-        record: Appends one record to the journal: an OP, unless its kind is given too. Answers
-            False if its bytes are not there; nothing that it would take to record it again is let
-            go of then.
-        trouble: Called for every file that could not be stored (what happened, the error); warns
+        folder: Folder of the run.
+        record: Appends one record to the journal: an OP, unless its kind is also given. Returns
+            False if its bytes are not in the journal; staged data is then kept so that the record
+            can be repeated.
+        report_failure: Called with a reason and the error for each file that is not stored; warns
             once and counts.
-        takes: Tells whether files at an attribute path are this process's to record; all are if
-            left out.
-        hide: Returns what is recorded of an address at an attribute path: no secrets.
+        takes: Returns whether this process records files at an attribute path; default: always.
+        hide: Removes secrets from the URL to record at an attribute path.
     """
 
     def __init__(
         self,
         folder: RunFolder,
         record: Callable[..., bool | None],
-        trouble: Callable[[str, BaseException | None], None],
+        report_failure: Callable[[str, BaseException | None], None],
         takes: Callable[[str], bool] = lambda _: True,
         hide: Callable[[str, str], str] = lambda _, url: url,
     ) -> None:
         self.folder = folder
         self._record = record
-        self._trouble = trouble
+        self._report_failure = report_failure
         self._takes = takes
         self._hide = hide
-        self._worker = Worker(trouble)
+        self._worker = Worker(report_failure)
         self._pending: list[Pending] = []
         self._sources = Sources()
         self._used = UsedBlobs(folder, self._worker)
-        self._bytes = BytesWriter(folder, self._worker, trouble, lambda one: self._drop([one]))
+        self._bytes = BytesWriter(
+            folder, self._worker, report_failure, lambda one: self._remove_unused([one])
+        )
 
-    # ---------------------------------------------------------------- taking
+    # ---------------------------------------------------------------- uploading
 
     def put(self, file: File) -> dict[str, Any]:
-        """Store a file before this returns, and return its FILE record.
+        """Store a file immediately, and return its FILE record.
 
-        A file that is being written meanwhile is marked as ``"changed"``; one that could not be
-        stored has no digest but ``"lost"``.
+        A file that changes meanwhile is marked as ``"changed"``. A file that could not be stored
+        has ``"lost"`` instead of a digest.
         """
         record = self._put(file)
         self._used.hand_out(record)
         return record
 
     def put_text(self, text: str) -> dict[str, Any]:
-        """Store a text like `put`, and return its digest and size for a record."""
+        """Store a text as `put` does; return its digest and size for a record."""
         content = text.encode("utf-8", "backslashreplace")
         record = {"sha256": self._bytes.put(content), "size": len(content)}
         self._used.hand_out(record)
@@ -130,7 +130,7 @@ class BlobWriter:
     def _put(self, file: File) -> dict[str, Any]:
         if file.content is not None:
             return self._put_content(file.content, file.name, file.extension)
-        source = look(str(file.path))[0]
+        source = resolve_source(str(file.path))[0]
         if not os.path.isdir(source):
             return self._store_now(source, file.name, file.extension)
         members: dict[str, list[Any]] = {}
@@ -144,7 +144,7 @@ class BlobWriter:
         )
 
     def upload(self, path: str, file: File, *, wait: bool = False) -> None:
-        """Take a file, or a folder, as the file at an attribute path; ``wait`` until stored."""
+        """Upload a file or folder to an attribute path; ``wait`` until it is stored."""
         if not self._takes(path):
             return
         if file.content is not None:
@@ -152,22 +152,22 @@ class BlobWriter:
             with self._worker.lock:  # nothing is pruned between storing and recording
                 self._record_file(path, self._put_content(file.content, name, file.extension))
         else:
-            self._take(path, str(file.path), file.extension, strict=False)
+            self._upload(path, str(file.path), file.extension, strict=False)
         if wait:
             self.flush()
 
     def keep(self, path: str, target: str | os.PathLike[str]) -> bool:
-        """Take a checkpoint, which may be a folder; return whether that is recorded."""
-        return self._takes(path) and self._take(path, os.path.abspath(target), None, strict=True)
+        """Upload a checkpoint, which may be a folder; return whether it was recorded."""
+        return self._takes(path) and self._upload(path, os.path.abspath(target), None, strict=True)
 
     def upload_members(
         self, path: str, members: Mapping[str, str | os.PathLike[str] | bytes]
     ) -> None:
-        """Take files or contents as members of a file set; FileMissingError: none is taken."""
+        """Upload members of a file set; on FileMissingError, none is uploaded."""
         if not self._takes(path):
             return
         found = {
-            name: target if isinstance(target, bytes) else look(os.fspath(target))[0]
+            name: target if isinstance(target, bytes) else resolve_source(os.fspath(target))[0]
             for name, target in members.items()
         }
         for name, source in found.items():
@@ -180,11 +180,11 @@ class BlobWriter:
             record = (
                 self._put_content(source, place.name, place.ext)
                 if isinstance(source, bytes)
-                else self._at_once(source, place.name, place.ext)
+                else self._store_if_small(source, place.name, place.ext)
             )
             if record is None:
                 assert isinstance(source, str)  # noqa: S101 - contents are never large files
-                self._hold(place, source, {"": source}, strict=False)
+                self._stage(place, source, {"": source}, strict=False)
                 continue
             self._used.hand_out(record)
             with self._worker.lock:
@@ -199,10 +199,11 @@ class BlobWriter:
             self._record({"op": "files", "path": path, "members": complete})
 
     def refer(self, path: str, target: str | os.PathLike[str]) -> bool:
-        """Record where a file or folder is, not its bytes; its digest follows. Return if recorded.
+        """Record a reference to a file or folder without its bytes; return whether that succeeded.
 
-        A URL such as ``s3://bucket/last.ckpt`` is not touched, and loses user, password and
-        secrets. Raises FileMissingError if nothing is there on this machine.
+        The digest of a local file is recorded later. A URL such as ``s3://bucket/last.ckpt`` is not
+        accessed; user, password and secrets are removed from it. Raises FileMissingError if a local
+        file or folder is missing.
         """
         if not self._takes(path):
             return False
@@ -211,7 +212,7 @@ class BlobWriter:
             url = self._hide(path, reference(str(target)))
             name = url.partition("?")[0].rstrip("/").rpartition("/")[2]
             return self._record_file(path, file_record(name, extension_of(name), None, ref=url))
-        source, found = look(here)
+        source, found = resolve_source(here)
         name, token = os.path.basename(here), secrets.token_hex(8)
         folder = os.path.isdir(source)
         parts = walk_files(source) if folder else {"": source}
@@ -232,11 +233,11 @@ class BlobWriter:
         if sha256 is not None:
             return self._record_file(path, file | {"sha256": sha256})
         recorded = self._record_file(path, file, token)
-        reference_ = Target(path, token, None, file)
-        self._worker.submit(Job(partial(self._digest, reference_, sources, {})))
+        target_ = Target(path, token, None, file)
+        self._worker.submit(Job(partial(self._record_digest, target_, sources, {})))
         return recorded
 
-    # ---------------------------------------------------------------- letting go
+    # ---------------------------------------------------------------- removing
 
     def forget(self, path: str, names: Iterable[str] | None = None) -> None:
         """Cancel uploads for a deleted path and paths below it, or for members of its set."""
@@ -251,35 +252,35 @@ class BlobWriter:
             self._bytes.forget(path, gone)
 
     def prune(self, path: str) -> None:
-        """Remove the bytes that were taken as the file at a deleted path, if nothing else has them.
+        """Remove the bytes uploaded to a deleted path, unless they are used elsewhere.
 
-        What another process recorded with the same content stays, and all that was not taken here.
+        Bytes that another process also recorded stay, and so do files not uploaded by this object.
         """
         self.forget(path)
-        self._drop(self._used.pop(path))
+        self._remove_unused(self._used.pop(path))
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything taken is stored, refused things tried again; return whether so."""
+        """Wait until all files are stored, retrying failed ones; return whether all are."""
         return self._worker.flush(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Wait like `flush`, then stop recording; staged files are left to `finish_staged`."""
+        """Wait as `flush` does, then stop recording; `finish_staged` handles remaining files."""
         if self._worker.stop(timeout_s):
-            with quietly(only=OSError):  # not empty: another process has something there
+            with quietly(only=OSError):  # not empty: used by another process
                 self.folder.staging_dir.rmdir()
 
     # ---------------------------------------------------------------- records with contents
 
     @property
     def refuses(self) -> bool:
-        """Whether some content that was given is not stored; records may have to wait for it."""
+        """Whether some content could not be stored yet, so that records may have to wait."""
         return bool(self._bytes)
 
     def postpones(self, record: Mapping[str, Any], path: str, kind: int = Kind.OP) -> bool:
-        """Take over a record that names a content which the disk refused; else return False.
+        """Queue a record whose content could not be stored; return False if this is not needed.
 
-        It is appended once the content is stored; without it if that never happens, and not at all
-        if it would say nothing then.
+        The record is appended once the content is stored. If that never happens, it is appended
+        without the content, or not at all if nothing remains.
         """
 
         def append_without() -> None:
@@ -294,23 +295,23 @@ class BlobWriter:
             return bool(missing) or self._bytes.is_lost(needs)
 
     def replace(self, paths: Iterable[str]) -> None:
-        """Let no text follow at paths to which something else was assigned meanwhile."""
+        """Cancel waiting texts at paths to which another value was assigned."""
         self._bytes.replace(paths)
 
     # ---------------------------------------------------------------- on the thread
 
-    def _store(self, pending: Pending) -> None:
+    def _store_pending(self, pending: Pending) -> None:
         if pending.targets or pending.is_stored:
             found = pending.store(self.folder, self._note_changed)
-            if not self._complete(pending, found):
+            if not self._record_stored(pending, found):
                 return
         with self._worker.lock:
             pending.closed = True
             self._pending.remove(pending)
         pending.release()
 
-    def _complete(self, pending: Pending, found: dict[str, Any]) -> bool:
-        # OSError: what is staged is needed until the journal takes it.
+    def _record_stored(self, pending: Pending, found: dict[str, Any]) -> bool:
+        # OSError: staged files are needed until the journal accepts the record.
         with self._worker.lock:
             if self._worker.stopped:
                 return False
@@ -319,7 +320,7 @@ class BlobWriter:
             if only is not None and only.settled and not found.keys() & {"lost", "changed"}:
                 self._sources.remember(only.source, only.stamp, found["sha256"])
             if not pending.targets:  # deleted while it was stored
-                self._drop(digests_of(found))
+                self._remove_unused(digests_of(found))
             for target in list(pending.targets):
                 file = target.completed(found)
                 if "lost" not in file and target.name is None:
@@ -331,17 +332,17 @@ class BlobWriter:
         return True
 
     def _note_changed(self, file: HeldFile) -> None:
-        """Learn that a file is rewritten in place, and say that a version of it is lost."""
+        """Remember that a file is rewritten in place, and report a lost version."""
         self._sources.note_rewritten(file.source)
-        self._trouble("rewritten before it was copied", ChangedError(file.source))
+        self._report_failure("rewritten before it was copied", ChangedError(file.source))
 
-    def _digest(
+    def _record_digest(
         self,
         target: Target,
         sources: Mapping[str, tuple[str, Stamp]],
         found: dict[str, list[Any]],
     ) -> None:
-        # Nothing is recorded if a file is gone or rewritten, which readers see as well.
+        # Nothing is recorded if a file was removed or rewritten; readers detect that too.
         for name, (source, stamp) in sources.items():
             if name not in found:
                 sha256 = _digest_of_same(source, stamp)
@@ -357,26 +358,26 @@ class BlobWriter:
                 if "" in sources:
                     self._sources.remember(*sources[""], more["sha256"])
 
-    def _drop(self, digests: Iterable[str]) -> None:
+    def _remove_unused(self, digests: Iterable[str]) -> None:
         if gone := frozenset(digests):
             self._worker.submit(Job(partial(self._used.remove_unused, gone)))
 
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- internals
 
-    def _take(self, path: str, target: str, ext: str | None, *, strict: bool) -> bool:
-        source, _ = look(target)
+    def _upload(self, path: str, target: str, ext: str | None, *, strict: bool) -> bool:
+        source, _ = resolve_source(target)
         name = os.path.basename(target)
         place = _Place(path, name, extension_of(name) if ext is None else ext)
         if os.path.isdir(source):
-            return self._hold(place, source, walk_files(source), strict=strict)
+            return self._stage(place, source, walk_files(source), strict=strict)
         with self._worker.lock:  # nothing is pruned between storing and recording
-            file = self._at_once(source, place.name, place.ext)
+            file = self._store_if_small(source, place.name, place.ext)
             if file is not None:
                 return self._record_file(path, file)
-        return self._hold(place, source, {"": source}, strict=strict)
+        return self._stage(place, source, {"": source}, strict=strict)
 
-    def _at_once(self, source: str, name: str, ext: str) -> dict[str, Any] | None:
-        """Return the FILE record of a file that is known or small, None for one to be held."""
+    def _store_if_small(self, source: str, name: str, ext: str) -> dict[str, Any] | None:
+        """Return the FILE record of a known or small file; None for others."""
         stamp = Stamp.of(os.stat(source))
         sha256 = self._sources.digest_of(source, stamp)
         if sha256 is not None and has_blob(self.folder, sha256, stamp.size):
@@ -390,7 +391,7 @@ class BlobWriter:
             self._sources.remember(source, Stamp.of(now), file.get("sha256"))
         return file
 
-    def _hold(self, place: _Place, source: str, inside: dict[str, str], *, strict: bool) -> bool:
+    def _stage(self, place: _Place, source: str, inside: dict[str, str], *, strict: bool) -> bool:
         token = secrets.token_hex(8)
         folder = "" not in inside
         key = (source, Stamp.of(os.stat(source)))
@@ -401,7 +402,7 @@ class BlobWriter:
         staged = self.folder.staging_dir / token
         pending = Pending(staged if folder else None, strict)
         try:
-            self._take_all(pending, inside, staged)
+            self._stage_all(pending, inside, staged)
             with self._worker.lock:
                 recorded = self._record_pending(pending, place, token)
                 self._pending.append(pending)
@@ -410,22 +411,24 @@ class BlobWriter:
             raise
         if not folder:
             self._sources.remember(source, pending.files[""].stamp, None)
-        self._worker.submit(Job(partial(self._store, pending), pending.close, pending.close))
+        self._worker.submit(
+            Job(partial(self._store_pending, pending), pending.close, pending.close)
+        )
         return recorded
 
-    def _take_all(self, pending: Pending, inside: Mapping[str, str], staged: Path) -> None:
+    def _stage_all(self, pending: Pending, inside: Mapping[str, str], staged: Path) -> None:
         ticks = TickWait()
         for name, each in inside.items():
             source, target = os.path.realpath(each), staged / name
-            with quietly(only=OSError):  # without a folder, descriptors hold the files
+            with quietly(only=OSError):  # without the folder, descriptors preserve the files
                 target.parent.mkdir(parents=True, exist_ok=True)
             copy = self._sources.is_rewritten(source, Stamp.of(os.stat(source)))
             with self._worker.lock:
                 held = [*self._pending, pending]
                 opened = sum(file.fd is not None for one in held for file in one.files.values())
             try:
-                taken = take(source, target, ticks, copy=copy, scarce=opened >= _MAX_OPEN)
-            except ChangedError:  # while it was copied: another process is writing it
+                taken = take(source, target, ticks, copy=copy, scarce=opened >= _MAX_OPEN_FILES)
+            except ChangedError:  # another process is writing the file
                 taken = take(source, target, ticks)
             pending.files[name] = taken
 
@@ -447,7 +450,7 @@ class BlobWriter:
             return recorded is not False
 
     def _record_later(self, path: str, name: str | None, file: dict[str, Any]) -> bool:
-        """Record that a file is taken, and its digest once the disk takes the bytes."""
+        """Record a file now, and its digest once its bytes are stored."""
         taken = {key: value for key, value in file.items() if key != "sha256"}
         target = Target(path, secrets.token_hex(8), name, taken)
 
@@ -463,14 +466,14 @@ class BlobWriter:
         return recorded is not False
 
     def _put_content(
-        self, content: bytes, name: str, ext: str, mode: int = ANYBODY
+        self, content: bytes, name: str, ext: str, mode: int = ANY_MODE
     ) -> dict[str, Any]:
         file = file_record(name, ext, len(content), sha256=self._bytes.put(content, mode))
         with self._worker.lock:
             return without_bytes(file) if self._bytes.is_lost(digests_of(file)) else file
 
     def _store_now(self, source: str, name: str, ext: str) -> dict[str, Any]:
-        record = self._at_once(source, name, ext)
+        record = self._store_if_small(source, name, ext)
         if record is not None:
             return record
         fd = open_source(source)
@@ -480,7 +483,7 @@ class BlobWriter:
             same = Stamp.of(os.fstat(fd)) == Stamp.of(before)
         except OSError as error:
             let_pass(error)
-            self._trouble("not stored", error)
+            self._report_failure("not stored", error)
             return file_record(name, ext, before.st_size, lost="not stored")
         finally:
             os.close(fd)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark import __version__
-from seamark.blobs.store import ANYBODY, copy_blob, put_bytes, sync_blob, write_all
+from seamark.blobs.store import ANY_MODE, copy_blob, put_bytes, sync_blob, write_all
 from seamark.errors import RunExistsError, SeamarkError
 from seamark.journal.folder import RunFolder, journal_name
 from seamark.journal.format import (
@@ -306,7 +306,7 @@ class Draft:
 
     def keep_bytes(self, content: bytes, name: str, ext: str) -> dict[str, Any]:
         """Store bytes, and return their FILE record."""
-        sha256 = put_bytes(self._place, content, ANYBODY)
+        sha256 = put_bytes(self._place, content, ANY_MODE)
         self._unsynced.add(sha256)
         return {"name": escape(name), "ext": escape(ext), "size": len(content), "sha256": sha256}
 

@@ -1,7 +1,7 @@
-"""Layout on disk: the default root, and its run folders, journals and their names.
+"""Layout on disk: the default root, and the names of its run folders and journals.
 
 The default root is the nearest ``.seamark`` folder from the working directory upwards. The search
-ends before a folder of another user, who might have put a root there on purpose.
+ends before a folder of another user, who might have created a malicious root there.
 
 ::
 
@@ -10,18 +10,18 @@ ends before a folder of another user, who might have put a root there on purpose
     <root>/<project path>/<run id>/files/                        for a framework's own files
     <root>/<project path>/.project/journal/...                   the project's own log
     <root>/<project path>/.models/<key>/journal/...              the log of a model
-    <root>/<project path>/.models/<key>/<id>/journal/...         that of a version of it
-    <root>/<project path>/.models/<key>/.numbers/<n>             the id of its nth version
+    <root>/<project path>/.models/<key>/<id>/journal/...         the log of a model version
+    <root>/<project path>/.models/<key>/.numbers/<n>             the id of version n
     <root>/<project path>/.artifacts/<name>/<digest>/...         an artifact: its journals and files
-    <root>/<project path>/.artifacts/<name>/.draft-<id>/         one that is not sealed yet
-    <root>/<project path>/.artifacts/<name>/.numbers/<n>         the digest of its nth version
-    <root>/<project path>/.claims/<run id>.<n>                   its nth claim; see `journal.claims`
-    <root>/<project path>/.twins/<hash>.<n>                      which run is the nth of its kind
+    <root>/<project path>/.artifacts/<name>/.draft-<id>/         an unsealed artifact
+    <root>/<project path>/.artifacts/<name>/.numbers/<n>         the digest of version n
+    <root>/<project path>/.claims/<run id>.<n>                   claim n; see `journal.reservations`
+    <root>/<project path>/.twins/<hash>.<n>                      the run with revision n
     <root>/<project path>/.purged/<run id>                       left by ``seamark purge``
 
-A model is, to everything that handles runs, one of the project ``<project path>/.models``, a
-version one of ``<project path>/.models/<key>``, and an artifact one of
-``<project path>/.artifacts/<name>``: `seamark.paths.kind_of`.
+Code that handles runs treats a model as a run of the project ``<project path>/.models``, a model
+version as a run of ``<project path>/.models/<key>``, and an artifact as a run of ``<project
+path>/.artifacts/<name>``; see `seamark.paths.kind_of`.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ __all__ = [
 
 
 ROOT_NAME: Final = ".seamark"
-"""Default name of the folder of all runs."""
+"""Default name of the folder that contains all runs."""
 
 
 def cache_folder() -> Path:
-    """Return the folder, perhaps missing, for caches: in ``XDG_CACHE_HOME`` or ``~/.cache``."""
+    """Return the cache folder, which may be missing, in ``XDG_CACHE_HOME`` or ``~/.cache``."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "seamark"
 
@@ -95,19 +95,19 @@ def cache_folder() -> Path:
 def nearest_root(*, used: bool = True) -> Path:
     """Return the nearest ``.seamark`` folder from the working directory upwards, absolute.
 
-    The first folders that are looked in no more: the one above the home directory, one on another
-    file system, and one that belongs to another user; from a working directory of another user
-    nothing above it is looked in. Where there is none, it is ``.seamark`` in the working directory.
+    The search ends before the parent of the home directory, a folder on another file system, or a
+    folder of another user. If the working directory belongs to another user, only that one is
+    searched. If nothing is found, the result is ``.seamark`` in the working directory.
 
     Raises:
-        ArgumentError: If it is ``used`` and another user's, or the working directory is gone.
+        ArgumentError: If it is ``used`` and another user's, or the working directory is missing.
     """
     try:
-        here = os.getcwd()  # noqa: PTH109 - pathlib's is no other
+        here = os.getcwd()  # noqa: PTH109 - pathlib does the same
     except OSError as error:
-        msg = "root: the working directory is gone; name a folder (root=..., SEAMARK_DIR or --root)"
+        msg = "root: the working directory no longer exists; pass root=..., SEAMARK_DIR or --root"
         raise ArgumentError(msg) from error
-    for folder in _upwards(here):
+    for folder in _searched_folders(here):
         root = os.path.join(folder, ROOT_NAME)  # noqa: PTH118
         if os.path.isdir(root):  # noqa: PTH112 - the root itself may be a link
             if used:
@@ -117,15 +117,15 @@ def nearest_root(*, used: bool = True) -> Path:
 
 
 def root_inside(folder: Path) -> Path | None:
-    """Return the ``.seamark`` folder in a folder that was named as root; None without one."""
+    """Return the ``.seamark`` folder inside a folder given as root; None if it is missing."""
     inside = folder / ROOT_NAME
     return inside if is_folder(inside) else None
 
 
 def root_near(folder: Path) -> Path | None:
-    """Return a root above or beside a folder that may have been meant; else None."""
+    """Return a nearby root that may have been intended, above or next to a folder; else None."""
     there = next((one for one in (folder, *folder.parents) if one.is_dir()), folder)
-    for one in map(Path, _upwards(str(there))):
+    for one in map(Path, _searched_folders(str(there))):
         if one.name == ROOT_NAME and one != folder:
             return one
         if is_folder(one / ROOT_NAME) and one / ROOT_NAME != folder:
@@ -133,11 +133,11 @@ def root_near(folder: Path) -> Path | None:
     return None
 
 
-def _upwards(start: str) -> Iterator[str]:
+def _searched_folders(start: str) -> Iterator[str]:
     yield start
-    home, me = os.path.realpath(os.path.expanduser("~")), _user()  # noqa: PTH111
+    home, me = os.path.realpath(os.path.expanduser("~")), _user_id()  # noqa: PTH111
     folder, device = start, None
-    with quietly(only=OSError):  # what cannot be looked at is a border too
+    with quietly(only=OSError):  # the search also ends at an inaccessible folder
         while True:
             above = os.path.dirname(folder)  # noqa: PTH120
             for one in (folder, above):
@@ -151,26 +151,25 @@ def _upwards(start: str) -> Iterator[str]:
             folder = above
 
 
-def _user() -> int | None:
-    """Return the id of this process's user; None where files have no owner."""
+def _user_id() -> int | None:
+    """Return the user id of this process; None on systems where files have no owner."""
     return os.geteuid() if hasattr(os, "geteuid") else None
 
 
 def _expect_own(root: str) -> None:
-    """Refuse, with ArgumentError, a root that was not named and that another user made."""
-    me = _user()
+    """Raise ArgumentError if a root that was found by search belongs to another user."""
+    me = _user_id()
     for found in (os.lstat(root), os.stat(root)):  # noqa: PTH116
         if me not in (None, found.st_uid):
             msg = (
-                f"root: {root} belongs to {name_of(found.st_uid)}, not to {name_of(me)}, and is "
-                "not used unless it is named: --root in the command, root= in Python, or "
-                "SEAMARK_DIR"
+                f"root: {root} belongs to {name_of(found.st_uid)}, not to {name_of(me)}; to use "
+                "it, specify it: --root on the command line, root= in Python, or SEAMARK_DIR"
             )
             raise ArgumentError(msg)
 
 
 def name_of(user: int | None) -> str:
-    """Return the text that describes a user: ``alice (uid 1000)``."""
+    """Return the description of a user, such as ``alice (uid 1000)``."""
     with quietly(only=(KeyError, ImportError)):
         import pwd
 
@@ -179,10 +178,10 @@ def name_of(user: int | None) -> str:
 
 
 DRAFT: Final = ".draft-"
-"""Name of the folder of an unsealed artifact; it is never listed."""
+"""Prefix of the folder name of an unsealed artifact, which is never listed."""
 OWN_FOLDERS: Final = frozenset({"journal", "blobs", "files"})
 """Folders within a run folder that contain no runs."""
-_INSIDE: Final = (*OWN_FOLDERS, ".staging")
+_RUN_SUBFOLDERS: Final = (*OWN_FOLDERS, ".staging")
 DEEPEST: Final = 32
 """Maximum nesting depth at which runs are searched; projects are not nested deeper."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
@@ -195,8 +194,8 @@ _RANDOM_BITS: Final = 5 * _ID_LENGTH - _TIME_BITS
 def root_dir(root: str | os.PathLike[str] | None = None, *, used: bool = True) -> Path:
     """Return the absolute root folder: the argument, ``SEAMARK_DIR``, or the nearest ``.seamark``.
 
-    Creates nothing. Raises ArgumentError if the argument is not a path, or if the nearest root is
-    another user's although it is ``used``, read or written.
+    Creates nothing. Raises ArgumentError if the argument is not a path, or if the nearest root
+    belongs to another user although it is to be ``used`` (read or written).
     """
     if root is not None and not isinstance(root, (str, os.PathLike)):
         msg = f"root: expected a path or None, got {type(root).__name__}: {root!r:.80}"
@@ -215,10 +214,10 @@ def _base32(digits: bytes) -> str:
 
 
 def mint_run_id() -> str:
-    """Return a new run id of 16 characters, ``[0-9a-v]``, of which the first tell runs apart.
+    """Return a new run id of 16 characters, ``[0-9a-v]``, usually identified by a short prefix.
 
-    38 bits are random, and the 42 behind them are milliseconds since the Unix epoch (enough until
-    2109), so that runs of different milliseconds are never alike. The order of ids means nothing.
+    The first 38 bits are random. The other 42 are milliseconds since the Unix epoch (sufficient
+    until 2109), so that ids of different milliseconds differ. Their order has no meaning.
     """
     now_ms = time.time_ns() // 1_000_000
     stamp = now_ms & ((1 << _TIME_BITS) - 1)
@@ -227,29 +226,29 @@ def mint_run_id() -> str:
 
 
 def is_run_id(text: str) -> bool:
-    """Return whether a text has the form of an id, random or hashed, of this release or earlier."""
+    """Return whether a text has the form of a run id, random or hashed, of any release so far."""
     return len(text) == _ID_LENGTH and set(text) <= set(_DIGITS)
 
 
 def hashed_run_id(project: str, custom_run_id: str) -> str:
-    """Return the run id that every process derives from the same project and ``custom_run_id``."""
+    """Return the run id derived from a project and ``custom_run_id``, the same in all processes."""
     digest = hashlib.sha256(f"{project}\0{custom_run_id}".encode("utf-8", "surrogatepass")).digest()
     return _base32(digest[:_ID_BYTES])
 
 
 def writer_id(uid: bytes) -> str:
-    """Return ``<host>-<pid>-<8 of uid>`` for a journal of this process."""
+    """Return ``<host>-<pid>-<8 hex digits of uid>`` for a journal of this process."""
     return f"{host_name()}-{os.getpid()}-{uid.hex()[:8]}"
 
 
 def journal_name(writer: str, uid: bytes) -> str:
-    """Return a journal's file name; with the whole uid, a damaged file header can be mended."""
+    """Return a journal's file name; its full uid allows the repair of a damaged file header."""
     return f"{writer}.{uid.hex()}"
 
 
 @functools.lru_cache(maxsize=1024)
 def split_journal_name(name: str) -> tuple[str, bytes | None]:
-    """Return (writer id, uid) of a journal's file name; uid None if the name carries none."""
+    """Return (writer id, uid) of a journal's file name; uid is None if the name has none."""
     writer, dot, tail = name.rpartition(".")
     if dot and re.fullmatch(r"[0-9a-f]{32}", tail):
         return writer, bytes.fromhex(tail)
@@ -258,7 +257,7 @@ def split_journal_name(name: str) -> tuple[str, bytes | None]:
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """Journal file on disk, and its writer id, as other journals refer to it."""
+    """Journal file on disk, and its writer id, by which other journals refer to it."""
 
     writer: str
     path: Path
@@ -266,10 +265,10 @@ class JournalFile:
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """The folder of one run, of a project's own log, of a model, a version of one, or an artifact.
+    """Folder of a run, a project's own log, a model, a model version, or an artifact.
 
-    ``project`` is a project path, of a model or version the place that holds it
-    (`seamark.paths.kind_of`); ``run`` is a run id, or `PROJECT_LOG`.
+    ``project`` is a project path; for a model or version, it is the place that contains it (see
+    `seamark.paths.kind_of`). ``run`` is a run id or `PROJECT_LOG`.
     """
 
     root: Path
@@ -278,7 +277,7 @@ class RunFolder:
 
     @property
     def words(self) -> str:
-        """Description of the object that the folder holds, for messages."""
+        """Description of the object in the folder, for messages."""
         if self.run == PROJECT_LOG:
             return f"project {self.project!r}"
         if self.kind == "model":
@@ -295,84 +294,84 @@ class RunFolder:
 
     @property
     def kind(self) -> str:
-        """Kind of object that the folder holds; see `seamark.paths.kind_of`."""
+        """Kind of the object in the folder; see `seamark.paths.kind_of`."""
         return kind_of(self.project, self.run)
 
     @property
     def path(self) -> Path:
-        """The run folder itself."""
+        """Path of the run folder."""
         return self.root.joinpath(self.project, self.run)
 
     @property
     def journal_dir(self) -> Path:
-        """Folder of the journals; a folder that has one is a run."""
+        """Folder of the journals; a folder is a run if it has this subfolder."""
         return self.root.joinpath(self.project, self.run, "journal")
 
     @property
     def blobs_dir(self) -> Path:
-        """Folder of file contents, named by their SHA-256."""
+        """Folder of file contents, each named by its SHA-256."""
         return self.path / "blobs"
 
     @property
     def files_dir(self) -> Path:
-        """Folder that a framework may use for files of its own, such as checkpoints."""
+        """Folder for a framework's own files, such as checkpoints."""
         return self.path / "files"
 
     @property
     def staging_dir(self) -> Path:
-        """Folder of files that are taken but not yet blobs."""
+        """Folder of files that were accepted but are not yet stored as blobs."""
         return self.path / ".staging"
 
     @property
     def purged_mark(self) -> Path:
-        """File whose presence says that this run was purged and must not come back."""
+        """File that marks this run as purged; such a run must not be restored."""
         return self.root / self.project / ".purged" / self.run
 
     @property
     def is_purged(self) -> bool:
-        """Whether it was purged and must not come back; with a model, so were its versions."""
+        """Whether the run was purged; versions of a purged model count as purged too."""
         if self.purged_mark.exists():
             return True
         place, _, key = self.project.rpartition("/")
         return self.kind == "model_version" and (self.root / place / ".purged" / key).exists()
 
     def journals(self) -> list[JournalFile]:
-        """Return the journals by name; no dot files, links, pipes or names that are no text."""
+        """Return the journals by name, without dot files, links, pipes and undecodable names."""
         folder = self.journal_dir
         if not (names := names_in(folder, above=1)):
             return []
         return [JournalFile(split_journal_name(name)[0], folder / name) for name in names]
 
     def sizes(self) -> dict[str, int]:
-        """Return {writer id: bytes} of the journals."""
+        """Return the sizes of the journals as {writer id: bytes}."""
         found: dict[str, int] = {}
         for journal in self.journals():
-            with contextlib.suppress(OSError):  # taken away just now
+            with contextlib.suppress(OSError):  # removed meanwhile
                 size = journal.path.stat().st_size
                 found[journal.writer] = max(size, found.get(journal.writer, 0))
         return found
 
     def link(self, *, inside: bool = True) -> Path | None:
-        """Return a link at the run folder, above it or, if ``inside``, in it, below the root."""
+        """Return a link below the root: at the run folder, above it or, if ``inside``, in it."""
         path = self.root.joinpath(self.project, self.run)
         above = path.parents[: self.project.count("/") + 1]
-        within = map(path.joinpath, _INSIDE if inside else ())
+        within = map(path.joinpath, _RUN_SUBFOLDERS if inside else ())
         folders = (*reversed(above), path.parent / ".purged", path, *within)
         return next(filter(Path.is_symlink, folders), None)
 
     def refuse_links(self, *, inside: bool = True) -> None:
         """Raise OSError if a folder of the run is a link (see `link`): writes stay in the root."""
         if (link := self.link(inside=inside)) is not None:
-            msg = "expected a folder, found a link, which is not followed"
+            msg = "expected a folder, found a link; links are not followed"
             raise OSError(errno.ELOOP, msg, str(link))
 
     def exists(self) -> bool:
-        """Return whether this is a run: a folder with journals, and no link to one."""
+        """Return whether this is a run: a folder, not a link, with a folder of journals."""
         return is_folder(self.journal_dir) and is_folder(self.path)
 
 
 def is_linked(root: Path, project: str) -> bool:
-    """Return whether a project, or one that it is in, is a link; its runs are then not found."""
+    """Return whether a project or a parent project is a link; its runs are then not found."""
     place = root / project
     return any(map(Path.is_symlink, (place, *place.parents[: project.count("/")])))
 
@@ -386,19 +385,19 @@ def iter_runs(
     models: bool = False,
     unread: Callable[[str, OSError], None] | None = None,
 ) -> Iterator[RunFolder]:
-    """Yield every run below ``root``, or below one project and its sub-projects, sorted.
+    """Yield all runs below ``root``, or of one project and its sub-projects, sorted.
 
-    No link below the root is followed: a run is found once, below its own root, and a loop of links
-    ends. What goes away while it is looked at is not there; what cannot be looked into takes
-    nothing else with it.
+    Links below the root are not followed, so that each run is found once and loops of links do no
+    harm. Folders that disappear meanwhile are ignored, and an inaccessible folder does not affect
+    others.
 
     Args:
-        root: The root folder; a missing one holds no runs.
+        root: The root folder; a missing root contains no runs.
         project: Project path, or None for all.
-        known: ``"project/run"`` strings that are known to be runs, which spares a look inside.
-        walked: Takes the path of each folder listed; one of them changes when there is a new run.
-        models: Whether to yield models, their versions and artifacts as well.
-        unread: Called with each folder that cannot be looked into, and why.
+        known: ``"project/run"`` strings of known runs, whose folders need no check.
+        walked: List that gets the path of each listed folder; a new run changes one of them.
+        models: Whether to also yield models, model versions and artifacts.
+        unread: Called with the path of each inaccessible folder and the error.
     """
     start = str(root / project) if project else str(root)
     if project and is_linked(root, project):
@@ -441,7 +440,7 @@ class _Walk:
                 yield from self.registered(f"{folder}/{place}", f"{project}/{place}")
 
     def registered(self, folder: str, project: str) -> Iterator[RunFolder]:
-        # What has a name that no model, version or artifact has is somebody's own.
+        # A folder whose name is invalid for a model, version or artifact belongs to the user.
         below = project.endswith((f"/{MODELS}", f"/{ARTIFACTS}"))
         for name in self._folders_in(folder):
             inner, path = f"{project}/{name}", f"{folder}/{name}"
@@ -459,7 +458,7 @@ class _Walk:
                 yield from self.registered(path, inner)
 
     def _is_run(self, inner: str, path: str) -> bool | None:
-        # None: it may not be looked into.
+        # Return None if the folder is inaccessible.
         if inner in self._known:
             return True
         try:
@@ -468,7 +467,7 @@ class _Walk:
             return False
         except OSError as error:
             self._walked.append(path)
-            self._note(path, error)
+            self._report_unread(path, error)
             return None
 
     def _folders_in(self, folder: str) -> list[str]:
@@ -487,10 +486,10 @@ class _Walk:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            self._note(folder, error)
+            self._report_unread(folder, error)
         return sorted(found)
 
-    def _note(self, folder: str, error: OSError) -> None:
+    def _report_unread(self, folder: str, error: OSError) -> None:
         let_pass(error)
         if self._unread is not None:
             self._unread(folder, error)
@@ -499,7 +498,7 @@ class _Walk:
 
 
 def purged_ids(root: Path, project: str) -> set[str]:
-    """Return the ids of runs of ``project`` that were purged by themselves."""
+    """Return the ids of individually purged runs of ``project``."""
     try:
         return set(names_in(root / project / ".purged"))
     except PermissionError:

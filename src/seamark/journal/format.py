@@ -65,21 +65,21 @@ FRAME_HEADER: Final = struct.Struct("<IIBBHIq")
 """crc, length, kind, flags, mark, aux, t."""
 FRAME_HEADER_BYTES: Final = FRAME_HEADER.size
 FRAME_BODY: Final = struct.Struct("<IBBHIq")
-"""The same without the crc, which covers it."""
+"""Frame header without the crc; the crc covers these fields and the payload."""
 FRAME_HEAD: Final = struct.Struct("<IBBHI")
-"""Fields between crc and t; all of those of a row are known in advance."""
+"""Fields between crc and t; for a row, all of them are known in advance."""
 MARK: Final = 0x5EA3
 MAX_PAYLOAD_BYTES: Final = 16 * 1024 * 1024
 MAX_JSON_DEPTH: Final = 64
 LONG_TEXT: Final = 4 << 20
 """Strings with more characters than this are stored as blobs; see `is_long`."""
-_LONG_IF_ESCAPED: Final = 2 << 20
+_MIN_ESCAPED_TEXT: Final = 2 << 20
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-_COMPRESS_BYTES: Final = 1 << 16
+_MIN_COMPRESSED_BYTES: Final = 1 << 16
 SKIPPABLE: Final = 1
-"""Flag: readers that do not know this kind may skip it."""
+"""Flag: readers may skip the frame if its kind is unknown to them."""
 USER_TIME: Final = 2
-"""Flag: the payload holds a time given by the user (ns since the epoch) besides the frame's own."""
+"""Flag: the payload also contains a time given by the user (ns since the epoch)."""
 ZLIB: Final = 4
 """Flag: the payload is compressed with zlib."""
 
@@ -101,12 +101,12 @@ class Kind(IntEnum):
 
 
 def salt_of(uid: bytes) -> int:
-    """Return the start value of every CRC in the journal with this uid (16 bytes)."""
+    """Return the start value of all CRCs in the journal with this uid (16 bytes)."""
     return zlib.crc32(uid)
 
 
 def file_header(uid: bytes) -> bytes:
-    """Return the 32 bytes that open a journal file."""
+    """Return the file header of a journal, its first 32 bytes."""
     return FILE_HEADER.pack(MAGIC, MAJOR, MINOR, 0, uid)
 
 
@@ -126,7 +126,7 @@ def padded(length: int) -> int:
 def frame_bytes(
     salt: int, kind: int, t: int, payload: bytes, *, flags: int = 0, aux: int = 0
 ) -> bytes:
-    """Return one whole frame; ``t`` in nanoseconds since the Unix epoch, ``salt`` from `salt_of`.
+    """Return one frame; ``t`` in nanoseconds since the Unix epoch, ``salt`` from `salt_of`.
 
     ``aux`` is the schema number of a row, else 0. Raises ValueError for a payload longer than
     `MAX_PAYLOAD_BYTES`.
@@ -140,12 +140,12 @@ def frame_bytes(
 
 
 def close_frame(salt: int, t: int) -> bytes:
-    """Return the frame that ends a journal from which nothing was dropped."""
+    """Return the CLOSE frame of a journal without lost records."""
     return frame_bytes(salt, Kind.CLOSE, t, dump_json({"reason": "stop", "dropped": {}}))
 
 
 def time_of(frame: bytes) -> int:
-    """Return when a whole frame was made, nanoseconds since the Unix epoch."""
+    """Return the time of a frame in nanoseconds since the Unix epoch."""
     return int.from_bytes(frame[16:24], "little", signed=True)
 
 
@@ -155,32 +155,34 @@ def dump_json(value: Any) -> bytes:
 
 
 def packed_json(value: Any) -> tuple[bytes, int]:
-    """Return a payload as strict compact JSON, compressed if it is long, and its frame's flags."""
+    """Return a value as compact strict JSON, compressed if it is long, and its frame's flags."""
     payload = _ENCODER.encode(value).encode()
     if len(payload) > MAX_PAYLOAD_BYTES:
         msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
         raise ArgumentError(msg)
-    return (zlib.compress(payload, 1), ZLIB) if len(payload) > _COMPRESS_BYTES else (payload, 0)
+    return (
+        (zlib.compress(payload, 1), ZLIB) if len(payload) > _MIN_COMPRESSED_BYTES else (payload, 0)
+    )
 
 
 def is_long(text: str) -> bool:
-    """Return whether a string is kept as a blob: in JSON, a character has 1 to 6 bytes."""
+    """Return whether a string is stored as a blob. In JSON, a character takes 1 to 6 bytes."""
     length = len(text)
     return length > LONG_TEXT or (
-        length > _LONG_IF_ESCAPED and len(dump_json(text)) > 2 * LONG_TEXT
+        length > _MIN_ESCAPED_TEXT and len(dump_json(text)) > 2 * LONG_TEXT
     )
 
 
 WHOLE: Final = 1 << 63
-"""Exclusive limit of sizes, offsets and times: the range of databases and NumPy."""
+"""Exclusive upper limit of sizes, offsets and times: the int64 range of databases and NumPy."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_LONGEST_FACT: Final = 4096
+_MAX_FACT_LENGTH: Final = 4096
 """Maximum length of a string in a header, in characters; command lines are stored as digests."""
 Check = Callable[[Any], bool]
 
 
 def whole(value: Any, limit: int = WHOLE) -> bool:
-    """Return whether a value is an integer from 0 on, below a limit; booleans are none."""
+    """Return whether a value is an integer of at least 0 and below ``limit``; booleans are not."""
     return type(value) is int and 0 <= value < limit
 
 
@@ -233,14 +235,14 @@ _FILE: Final[dict[str, Check]] = {
 
 
 def file_of(value: Any) -> dict[str, Any]:
-    """Return a FILE record without unknown keys; TypeError or ValueError if it is not sound."""
+    """Return a FILE record without unknown keys; TypeError or ValueError if it is invalid."""
     return _checked(value, _FILE, "file")
 
 
 def digest_of_text(value: Any) -> dict[str, Any]:
-    """Return ``sha256`` and ``size`` of a text kept as a blob; invalid: TypeError or ValueError."""
+    """Return ``sha256`` and ``size`` of a text stored as a blob; else TypeError or ValueError."""
     found = _checked(value, {"sha256": _is_digest, "size": whole}, "text")
-    if len(found) != 2:  # noqa: PLR2004 - both of them
+    if len(found) != 2:  # noqa: PLR2004 - both keys
         msg = f"text: expected sha256 and size, got {value!r:.60}"
         raise ValueError(msg)
     return found
@@ -253,7 +255,7 @@ def _checked(value: Any, checks: Mapping[str, Check], what: str) -> dict[str, An
     found = {key: value[key] for key in checks if value.get(key) is not None}
     for key, each in found.items():
         if not checks[key](each):
-            msg = f"{what}: {key} cannot be {each!r:.60}"
+            msg = f"{what}: invalid value of {key}: {each!r:.60}"
             raise ValueError(msg)
     return found
 
@@ -261,7 +263,7 @@ def _checked(value: Any, checks: Mapping[str, Check], what: str) -> dict[str, An
 # -------------------------------------------------------------------- HEADER
 
 
-_KINDS: Final[dict[str, type]] = {
+_FIELD_TYPES: Final[dict[str, type]] = {
     **dict.fromkeys(("run", "project", "writer", "continues", "user", "host", "boot"), str),
     **dict.fromkeys(("launcher", "job", "argv", "process", "lineage", "seamark"), str),
     **dict.fromkeys(("sys_id", "silence", "ended", "ended_how"), str),
@@ -270,7 +272,7 @@ _KINDS: Final[dict[str, type]] = {
     "owner": bool,
     "positions": dict,
 }
-_RANGES: Final = {
+_FIELD_RANGES: Final = {
     **dict.fromkeys(("attempt", "rank", "restarts", "ordinal", "format"), range(1 << 31)),
     **dict.fromkeys(("pid", "start", "prior_t", "ended_at"), range(WHOLE)),
 }
@@ -278,17 +280,17 @@ _TIMES: Final = range(-WHOLE, WHOLE)
 
 
 def sound_header(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a HEADER record without values of other types or ranges, each by itself."""
+    """Return a HEADER record without the values that have a wrong type or range."""
     found: dict[str, Any] = {}
     for key, value in record.items():
         kind = type(value)
-        if value is not None and kind is not _KINDS.get(key, kind):
+        if value is not None and kind is not _FIELD_TYPES.get(key, kind):
             continue
-        if kind in (dict, list) and key not in _KINDS:
+        if kind in (dict, list) and key not in _FIELD_TYPES:
             continue
-        if kind is str and len(value) > _LONGEST_FACT:
+        if kind is str and len(value) > _MAX_FACT_LENGTH:
             continue
-        if kind is int and value not in _RANGES.get(key, _TIMES):
+        if kind is int and value not in _FIELD_RANGES.get(key, _TIMES):
             continue
         found[key] = value
     if (lengths := found.get("positions")) is not None:

@@ -1,4 +1,4 @@
-"""HEADER records of a run's journals; each is read once, as it never changes."""
+"""HEADER records of a run's journals; each is read once, because it never changes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ __all__ = [
 
 @functools.lru_cache(maxsize=4096)
 def header_of(path: Path) -> Mapping[str, Any]:
-    """Return the HEADER of a journal; JournalError if it cannot be read or is not there yet."""
+    """Return the HEADER of a journal; JournalError if it is unreadable or not yet written."""
     with JournalReader(path) as reader:
         found = reader.header()
-    if not found:  # perhaps later; what is raised is not remembered
+    if not found:  # it may be written later; the cache does not store exceptions
         msg = f"journal {str(path)!r} has no header"
         raise JournalError(None, msg)
     return found
 
 
 def headers(folder: RunFolder) -> Iterator[Mapping[str, Any]]:
-    """Yield the HEADER of every journal of a run that can be read."""
+    """Yield the HEADER of every readable journal of a run."""
     for journal in folder.journals():
         with quietly(only=OSError):
             yield header_of(journal.path)
@@ -59,7 +59,8 @@ def first_record_ns(folder: RunFolder) -> int:
 def may_grow(reader: JournalReader) -> bool:
     """Return whether a process may still append to a journal or complete its records.
 
-    One that is stopped, or of a sleeping laptop, beats no more, but lives: it is asked if possible.
+    A stopped process, or one on a sleeping laptop, writes no heartbeats but is alive. So the
+    process itself is checked if possible.
     """
     last = reader.last_frame()
     if last is not None and last.kind == Kind.CLOSE:
@@ -68,12 +69,12 @@ def may_grow(reader: JournalReader) -> bool:
 
 
 def is_local_journal(path: Path, *, boot: bool = False) -> bool:
-    """Return whether this user recorded a journal on this host, judging by its file.
+    """Return whether this user recorded a journal on this host, according to its file.
 
-    Its header names this host, and the file is this user's or root's. Somebody who unpacks an
-    archive owns what comes out of it, and a host's name can be guessed; so what is opened for this
-    reason has to be recognised by more. With ``boot``, the header names this user and the boot of
-    the host, which nobody elsewhere can guess, and the file is this user's.
+    Its header must name this host, and the file must belong to this user or root. This is weak
+    evidence, because a user owns the files of an unpacked archive and host names can be guessed;
+    callers need more. With ``boot``, the header must also name this user and the boot of the host,
+    which cannot be guessed elsewhere, and the file must belong to this user.
     """
     try:
         with JournalReader(path) as reader:
@@ -88,7 +89,7 @@ def is_local_journal(path: Path, *, boot: bool = False) -> bool:
 
 
 def writer_lives(path: Path) -> bool:
-    """Return whether a journal's process lives; on another host its last frame tells."""
+    """Return whether a journal's process is alive; for another host, judge by its last frame."""
     alive = process_alive(header_of(path))
     if alive is not None:
         return alive

@@ -23,19 +23,19 @@ log = logging.getLogger("seamark")
 
 
 class Guard:
-    """Runs one write after the other, for threads and the signal handlers that interrupt them.
+    """Lock that serializes the writes of threads and of the signal handlers that interrupt them.
 
     Args:
-        interrupted: Called when an exception ended a write, before anything else is written.
-        failed: Called with an exception that is a fault of ours, to count and tell it. One that a
-            signal handler raised is passed on to the code that was interrupted.
+        interrupted: Called after an exception ended a write, before the next write.
+        failed: Called with an internal error, to count and report it. An exception raised by a
+            signal handler is passed on to the interrupted code instead.
 
     Attributes:
-        busy: Whether the thread that holds the lock writes.
-        deferred: What signal handlers gave to write meanwhile.
-        unsaid: Warnings that are logged as soon as the lock is free. Never under it: a logging
-            handler that writes to this very run holds a lock of its own, and may be waiting for
-            ours.
+        busy: Whether the thread that holds the lock is writing.
+        deferred: Writes requested by signal handlers meanwhile.
+        queued_warnings: Warnings to log once the lock is free. They are not logged under the lock:
+            a logging handler that writes to this run has its own lock, and may be waiting for this
+            one.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class Guard:
         self.begin_child()
 
     def begin_child(self) -> None:
-        """Reset lock and queues after a fork: the parent's other threads do not exist here."""
+        """Reset lock and queues after a fork; the parent's other threads do not exist here."""
         self.lock = threading.RLock()
         self.busy = False
         self.deferred: deque[Callable[[], object]] = deque()
-        self.unsaid: deque[str] = deque()
+        self.queued_warnings: deque[str] = deque()
 
     def run(self, write: Callable[[], object]) -> bool:
-        """Run ``write`` under the lock; its faults end here. Return whether its answer was true.
+        """Run ``write`` under the lock, handle its errors, and return whether its result was true.
 
-        If this very thread is writing already (a signal handler), it runs right after that.
+        If this thread is already writing (in a signal handler), ``write`` runs right after that.
         """
         with self.lock:
             if self.busy:
@@ -65,22 +65,23 @@ class Guard:
             finally:
                 if self.deferred:
                     self.run_deferred()
-        if self.unsaid:
-            self.speak()
+        if self.queued_warnings:
+            self.log_warnings()
         return done
 
     def run_deferred(self) -> None:
-        """Write the records of signal handlers, also while an interrupted write is being left."""
+        """Run the deferred writes of signal handlers, also while an exception ends a write."""
         with self.lock:
             while self.deferred and not self.busy:
                 self._run(self._write_next)
 
     def _write_next(self) -> None:
-        if self.deferred:  # looked at again: a handler that came meanwhile may have emptied it
+        if self.deferred:  # checked again: another signal handler may have emptied it
             try:
                 self.deferred[0]()
             finally:
-                # Not before: who waits to end the process takes an empty queue for written.
+                # Removed afterwards: code that waits to end the process takes an empty queue as
+                # written.
                 self.deferred.popleft()
 
     def _run(self, write: Callable[[], object]) -> bool:
@@ -96,87 +97,87 @@ class Guard:
         finally:
             self.busy = False
 
-    def speak(self) -> None:
-        """Log the queued warnings; the caller does not hold the lock."""
-        while self.unsaid:
+    def log_warnings(self) -> None:
+        """Log the queued warnings; the caller must not hold the lock."""
+        while self.queued_warnings:
             try:
-                message = self.unsaid.popleft()
-            except IndexError:  # another thread, or a handler, says it
+                message = self.queued_warnings.popleft()
+            except IndexError:  # another thread, or a signal handler, logs it
                 return
             log.warning("seamark: %s", message)
 
 
 _MAX_KINDS: Final = 4096
-"""Maximum number of different warnings logged; further ones are only counted."""
+"""Maximum number of different warnings logged; further ones are not logged."""
 
 
 class Losses:
-    """Counts and warnings of one writer, which holds its lock around all but `drop`.
+    """Counts and warnings of one writer, which holds its lock around all calls but `drop`.
 
     Attributes:
-        counts: Lost records by reason, without those that an earlier journal already holds.
-        owed: Whether something was lost because the disk refused it, and no journal holds it yet.
+        counts: Number of lost records by reason, without those reported in an earlier journal.
+        has_unreported: Whether a loss caused by the disk has not yet been reported in a journal.
     """
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
         self.counts: dict[str, int] = {}
-        self.owed = False
-        self._told: dict[str, int] = {}
+        self.has_unreported = False
+        self._reported: dict[str, int] = {}
         self._warned: set[object] = set()
 
     def drop(self, reason: str, count: int, message: str, once: object = None) -> None:
-        """Count something that was lost, and warn of it once; see `JournalWriter.drop`."""
+        """Count a loss and warn once about it; see `JournalWriter.drop`."""
         with quietly():
             with self._guard.lock:
                 if count:
                     self.counts[reason] = self.counts.get(reason, 0) + count
                 self.warn_once(
                     reason if once is None else once,
-                    f"{message}. Training continues; more problems like this are counted silently.",
+                    f"{message}. Training continues; further such problems are only counted.",
                 )
                 if self._guard.busy:
-                    return  # said when the lock is free
-            self._guard.speak()
+                    return  # logged when the lock is free
+            self._guard.log_warnings()
 
     # ---------------------------------------------------------------- in journals
 
     def payload(self) -> bytes:
-        """Return the payload of a heartbeat: totals of the open journal."""
+        """Return the payload of a heartbeat: the loss counts for the open journal."""
         return dump_json({"dropped": self.counts}) if self.counts else b""
 
     def mark_recorded(self) -> None:
-        """Note that the open journal holds the counts as they are now."""
-        self._told, self.owed = dict(self.counts), False
+        """Mark the current counts as reported in the open journal."""
+        self._reported, self.has_unreported = dict(self.counts), False
 
     def start_journal(self) -> None:
-        """Start counting again: the next journal reports only losses that the last one did not."""
+        """Restart the counts: the next journal reports only losses that the last one did not."""
         self.counts = {
-            reason: count - self._told.get(reason, 0)
+            reason: count - self._reported.get(reason, 0)
             for reason, count in self.counts.items()
-            if count > self._told.get(reason, 0)
+            if count > self._reported.get(reason, 0)
         }
-        self._told = {}
+        self._reported = {}
 
     def begin_child(self) -> None:
         """Reset the counts after a fork: the parent reports its own losses."""
-        self.counts, self._told, self.owed = {}, {}, False
+        self.counts, self._reported, self.has_unreported = {}, {}, False
 
-    # ---------------------------------------------------------------- to people
+    # ---------------------------------------------------------------- warnings
 
     def warn_once(self, key: object, message: str) -> None:
-        """Warn of something the first time that it happens."""
+        """Queue a warning unless one with the same key was queued before."""
         if key not in self._warned and len(self._warned) < _MAX_KINDS:
             self._warned.add(key)
             self.warn(message)
 
     def has_warned(self, key: object) -> bool:
-        """Return whether a warning with this key was logged."""
+        """Return whether a warning with this key was queued."""
         return key in self._warned
 
     def warn(self, message: str) -> None:
-        """Queue a warning; see `Guard.speak`."""
-        self._guard.unsaid.append(message)
+        """Queue a warning; see `Guard.log_warnings`."""
+        self._guard.queued_warnings.append(message)
 
 
 def sound_row(
@@ -186,10 +187,10 @@ def sound_row(
     claim: Callable[[str, str], None],
     losses: Losses,
 ) -> tuple[dict[str, float], float | None] | None:
-    """Return the numbers and the step that can be recorded, None without; count and tell the rest.
+    """Return the numbers and the step to record, or None; count and report invalid values.
 
-    ``found`` is what `to_floats` made of the numbers, if that is known: tensors are not moved
-    again. ``claim`` takes a path for a family, and raises if it holds another one.
+    ``found`` is the result of `to_floats`, if known, so that tensors are not copied from their
+    device again. ``claim`` assigns a family to a path, and raises if the path has another one.
     """
     if not isinstance(metrics, Mapping):
         what = f"expected a mapping of paths to numbers, got {metrics!r:.120}"

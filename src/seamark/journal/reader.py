@@ -1,14 +1,14 @@
-"""Reader of journals, which returns whole valid frames even from damaged files.
+"""Reader of journals, which returns complete valid frames, even from damaged files.
 
-It may be growing, torn at its end, damaged in the middle, or seen through a network file system
-that shows zeros for pages not flushed yet. The rules are in ``docs/explanation/journal.md``,
-"Reading". Only ``pread`` is used: a mapped file that shrinks kills the reader with SIGBUS.
+A journal may be growing, incomplete at its end, damaged in the middle, or read through a network
+file system that shows zeros for pages not yet flushed. The rules are in
+``docs/explanation/journal.md``, "Reading". Only ``pread`` is used, because a mapped file that
+shrinks kills the reader with SIGBUS.
 
-* *Incomplete* (a legal length that reaches past the end): stop and keep the offset; it counts as
-  bad once a valid frame follows.
-* *Bad* (mark, kind, length, CRC): stop and keep the offset while the bytes may still change; once
-  the journal is settled, or a valid frame that is older than `SETTLE_NS` follows, pass over it and
-  report a gap.
+* *Incomplete* (a legal length beyond the end of the file): stop and keep the offset. The bytes
+  count as bad once a valid frame follows.
+* *Bad* (mark, kind, length, CRC): stop and keep the offset while the bytes may still change. Once
+  it is settled, or a valid frame older than `SETTLE_NS` follows, skip them and report a gap.
 """
 
 from __future__ import annotations
@@ -64,19 +64,19 @@ SETTLE_NS: Final = 90 * 10**9
 
 _BLOCK_BYTES: Final = 1 << 20
 _HEADER_BYTES: Final = 1 << 12
-"""Upper estimate of the size of a HEADER frame."""
+"""Expected maximum size of a HEADER frame, in bytes."""
 _FRAME_LIMIT: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
 _MARK_BYTES: Final = MARK.to_bytes(2, "little")
 _MARK_AT: Final = 10
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
-_KNOWN: Final = frozenset(int(kind) for kind in Kind)
+_KNOWN_KINDS: Final = frozenset(int(kind) for kind in Kind)
 
 RawFrame = tuple[int, int, int, int, int, int]
 """Position in the block, kind, flags, aux, t (ns), payload length (bytes)."""
 
 
 class Frame(NamedTuple):
-    """Whole, valid frame of a journal; ``offset`` and ``end`` (the next one's start) in bytes.
+    """Valid frame of a journal; ``offset`` and ``end`` (start of the next frame) in bytes.
 
     ``aux`` is the schema number of a row, else 0; ``t`` is nanoseconds since the Unix epoch.
     """
@@ -91,34 +91,34 @@ class Frame(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes of a journal that hold no valid frame: offset and length, both in bytes."""
+    """Bytes of a journal without a valid frame: offset and length, both in bytes."""
 
     offset: int
     length: int
 
 
 class FrameList(list[RawFrame]):
-    """Frames of a piece of a journal; `seamark.journal.walk.Frames` has the same methods."""
+    """Frames of a part of a journal; `seamark.journal.walk.Frames` has the same methods."""
 
     def kinds(self) -> set[int]:
-        """Return the kinds that there are."""
+        """Return the kinds that occur."""
         return {frame[1] for frame in self}
 
     def raw(self, index: int) -> RawFrame:
-        """Return one frame."""
+        """Return the frame at an index."""
         return self[index]
 
     def upto(self, count: int) -> FrameList:
-        """Return the first frames."""
+        """Return the first ``count`` frames."""
         return FrameList(self[:count])
 
     def some(self, kind: int, flag: int) -> list[RawFrame]:
-        """Return the frames of a kind or with a flag."""
+        """Return the frames that have a kind or a flag."""
         return [frame for frame in self if frame[1] == kind or frame[2] & flag]
 
 
 class Block(NamedTuple):
-    """Adjacent frames packed in ``data``, which starts at ``base`` of the file, maybe with more."""
+    """Adjacent frames in ``data``, which starts at offset ``base`` and may contain more bytes."""
 
     base: int
     data: bytes
@@ -131,7 +131,7 @@ Walk = Callable[[bytes, int], tuple[Any, int, bool]]
 bytes follow."""
 
 
-_NOTHING: Final[tuple[Any, int, bool]] = (FrameList(), 0, False)
+_NO_FRAMES: Final[tuple[Any, int, bool]] = (FrameList(), 0, False)
 
 
 def walk_plainly(data: bytes, salt: int) -> tuple[FrameList, int, bool]:
@@ -144,7 +144,7 @@ def walk_plainly(data: bytes, salt: int) -> tuple[FrameList, int, bool]:
 def scan(data: bytes, salt: int, frames: list[RawFrame], pos: int = 0) -> tuple[int, bool]:
     """Append the valid frames of ``data``, which starts at a frame, from ``pos`` on to ``frames``.
 
-    Return where it stopped (bytes), and True if the bytes there are bad (False: there are too few).
+    Return the end offset in bytes, and whether the bytes there are bad (False: incomplete).
     """
     header, crc32, view, size, append = (
         FRAME_HEADER.unpack_from,
@@ -174,7 +174,7 @@ def scan(data: bytes, salt: int, frames: list[RawFrame], pos: int = 0) -> tuple[
 
 
 def payload_of(data: bytes, frame: RawFrame) -> bytes:
-    """Return a raw frame's payload, decompressed; ValueError if that fails within the limit."""
+    """Return a raw frame's payload, decompressed; ValueError if invalid or above the limit."""
     start = frame[0] + FRAME_HEADER_BYTES
     payload = data[start : start + frame[5]]
     if not frame[2] & ZLIB:
@@ -186,27 +186,29 @@ def payload_of(data: bytes, frame: RawFrame) -> bytes:
         msg = f"frame: payload does not decompress: {error}"
         raise ValueError(msg) from error
     if not inflater.eof:
-        msg = f"frame: payload decompresses to more than {MAX_PAYLOAD_BYTES} bytes, or is cut short"
+        msg = (
+            f"frame: payload decompresses to more than {MAX_PAYLOAD_BYTES} bytes, or is incomplete"
+        )
         raise ValueError(msg)
     return plain
 
 
 def decode_json(payload: bytes) -> Any:
-    """Return the JSON of a payload; ValueError if not strict, not UTF-8 or nested too deep."""
-    if payload.count(b"[") + payload.count(b"{") > MAX_JSON_DEPTH:  # else it cannot be too deep
+    """Return the decoded JSON of a payload; ValueError if not strict, not UTF-8 or too deep."""
+    if payload.count(b"[") + payload.count(b"{") > MAX_JSON_DEPTH:  # else it is not too deep
         texts_apart = payload.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         depth = deepest = 0
         for byte in b"".join(texts_apart[::2]).translate(None, _NO_BRACKETS):
             depth += 1 if byte in b"[{" else -1
             deepest = max(deepest, depth)
         if deepest > MAX_JSON_DEPTH:
-            msg = f"JSON: nested {deepest} deep, at most {MAX_JSON_DEPTH} are read"
+            msg = f"JSON: expected at most {MAX_JSON_DEPTH} levels of nesting, got {deepest}"
             raise ValueError(msg)
     return _JSON.decode(payload.decode())
 
 
 def header_in(data: bytes, frame: RawFrame) -> dict[str, Any]:
-    """Return the record of a HEADER frame made sound; an empty dict if it cannot be read."""
+    """Return the valid part of a HEADER frame's record; an empty dict if it is unreadable."""
     try:
         record = decode_json(payload_of(data, frame))
     except ValueError:
@@ -214,23 +216,23 @@ def header_in(data: bytes, frame: RawFrame) -> dict[str, Any]:
     return sound_header(record) if isinstance(record, dict) else {}
 
 
-def _refuse(token: str) -> None:
-    msg = f"JSON: {token} is not a JSON number"
+def _refuse_constant(token: str) -> None:
+    msg = f"JSON: expected a number, got {token}"
     raise ValueError(msg)
 
 
-_JSON: Final = json.JSONDecoder(parse_constant=_refuse)
-"""Strict decoder of UTF-8 only: `json.loads` guesses other encodings and accepts lone surrogates.
-"""
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+"""Strict decoder of UTF-8 only; `json.loads` guesses encodings and accepts lone surrogates."""
 
 
 class JournalReader:
-    """Reads one journal from any offset on; use as a context manager.
+    """Reader of one journal from any offset; use it as a context manager.
 
-    After `frames` or `blocks` is exhausted, `offset` says where to go on, `gaps` what was passed
-    over, `tail` which bytes at the end hold no valid frame although nothing more is to come,
-    `closed` whether the last frame was CLOSE, and `stopped` why it ended before the end of the
-    file: None, ``"incomplete"``, ``"bad"`` or ``"newer"``. Raises JournalError for no journal.
+    After `frames` or `blocks` is exhausted, `offset` is the position to continue from. `gaps` are
+    the skipped bytes, and `tail` the bytes without a valid frame at the end of a finished journal.
+    `closed` is whether the last frame was CLOSE. `stopped` is the reason why reading ended before
+    the end of the file: None, ``"incomplete"``, ``"bad"`` or ``"newer"``. Raises JournalError if
+    the source is not a journal.
     """
 
     def __init__(
@@ -271,20 +273,22 @@ class JournalReader:
         named = split_journal_name(self.name)[1]
         parsed = parse_file_header(head)
         if parsed is None and named is None and len(head) == FILE_HEADER_BYTES:
-            msg = f"journal {self.name!r}: expected a Seamark journal, got other bytes at its start"
+            msg = (
+                f"journal {self.name!r}: expected the header of a Seamark journal, got other bytes"
+            )
             raise JournalError(None, msg)
         self.uid: bytes = named or (parsed[2] if parsed else bytes(16))
         self.salt = salt_of(self.uid)
         if len(head) < FILE_HEADER_BYTES:
             return
         if parsed is None or parsed[2] != self.uid or parsed[0] != MAJOR:
-            # The file header has no CRC, the HEADER frame has one and repeats the format's version.
+            # The file header has no CRC. The HEADER frame has one, and repeats the format version.
             stated = self.header().get("format")
             self.newer = stated != MAJOR and parsed is not None and parsed[0] > MAJOR
             self.damaged_header = not self.newer
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return this reader."""
         return self
 
     def __exit__(
@@ -297,30 +301,30 @@ class JournalReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file; harmless when called twice."""
+        """Close the file; safe to call twice."""
         self._source.close()
 
     @property
     def size(self) -> int:
-        """Size of the file now, bytes."""
+        """Current size of the file in bytes."""
         return self._source.size()
 
     @property
     def owner(self) -> int | None:
-        """Number of the user that the file belongs to; None if it is not a file."""
+        """User id of the file's owner; None if the source is not a file."""
         return self._source.owner()
 
     def header(self) -> dict[str, Any]:
-        """Return the HEADER record made sound, or an empty dict if it is not there or damaged."""
+        """Return the valid part of the HEADER record; an empty dict if it is missing or damaged."""
         data = self._source.pread(_HEADER_BYTES, FILE_HEADER_BYTES)
         frame = self._frame_at(data, 0)
         if frame is None:
-            data = self._bytes_of(FILE_HEADER_BYTES)
+            data = self._read_frame(FILE_HEADER_BYTES)
             frame = self._frame_at(data, 0)
         return {} if frame is None or frame[1] != Kind.HEADER else header_in(data, frame)
 
     def frames(self, offset: int = 0) -> Iterator[Frame]:
-        """Yield valid frames from ``offset`` (bytes); payload empty if it does not decompress."""
+        """Yield valid frames from ``offset`` (bytes); payloads that do not decompress are empty."""
         for base, data, frames, _ in self.blocks(offset):
             for raw in map(frames.raw, range(len(frames))):
                 pos, kind, flags, aux, t, length = raw
@@ -334,10 +338,10 @@ class JournalReader:
                 )
 
     def blocks(self, offset: int = 0, *, unknown: bool = False) -> Iterator[Block]:
-        """Yield runs of valid frames, at least one each, from ``offset`` (bytes) on, still packed.
+        """Yield blocks of valid frames, at least one in each, from ``offset`` (bytes) on.
 
-        `offset` of the reader moves on after a block was taken. With ``unknown``, go on at frames
-        that this version must not pass over: whoever only copies them need not know them.
+        The reader's `offset` advances after each block. With ``unknown``, continue at frames that
+        this version must not skip; callers that only copy frames need not understand them.
         """
         self.offset = max(offset, FILE_HEADER_BYTES)
         self.gaps, self.tail, self.stopped, self.closed, self._settled = [], None, None, False, None
@@ -347,9 +351,9 @@ class JournalReader:
         want = self.block_bytes
         while True:
             data = self._source.pread(want, self.offset)
-            frames, pos, bad = self._walk(data, self.salt) if data else _NOTHING
+            frames, pos, bad = self._walk(data, self.salt) if data else _NO_FRAMES
             if len(frames):
-                known, end = frames if unknown else self._known_part(frames), self.offset + pos
+                known, end = frames if unknown else self._known_frames(frames), self.offset + pos
                 if newer := known is not frames:
                     end = self.offset + frames.raw(len(known))[0]
                 if end > self.offset:
@@ -362,50 +366,50 @@ class JournalReader:
                 want = self.block_bytes
                 continue
             if not bad and len(data) == want and want < _FRAME_LIMIT:
-                want = min(2 * want, _FRAME_LIMIT)  # one long frame
+                want = min(2 * want, _FRAME_LIMIT)  # a frame longer than a block
                 continue
             if not data:
-                self._look_at_stub()
+                self._check_stub()
                 return
             if not self._pass_over(bad=bad):
                 return
             want = self.block_bytes
 
-    def _look_at_stub(self) -> None:
+    def _check_stub(self) -> None:
         if self.offset == FILE_HEADER_BYTES and (size := self.size) < FILE_HEADER_BYTES:
             self.stopped = "incomplete"
             if self.is_finished():
                 self.tail = Gap(0, size)
 
     @staticmethod
-    def _known_part(frames: Any) -> Any:
-        if not _KNOWN.issuperset(frames.kinds()):
+    def _known_frames(frames: Any) -> Any:
+        if not _KNOWN_KINDS.issuperset(frames.kinds()):
             for index in range(len(frames)):
                 frame = frames.raw(index)
-                if frame[1] not in _KNOWN and not frame[2] & SKIPPABLE:
+                if frame[1] not in _KNOWN_KINDS and not frame[2] & SKIPPABLE:
                     return frames.upto(index)
         return frames
 
     def _pass_over(self, *, bad: bool) -> bool:
-        """Move `offset` behind bytes that never become a frame; False where reading stops."""
+        """Move `offset` past bytes that never become a frame; return False if reading stops."""
         declared = self._source.gap_end(self.offset)
         if declared is not None:
             self.gaps.append(Gap(self.offset, declared - self.offset))
             self.offset = declared
             return True
-        found = self._next_valid(self.offset + 8)
+        found = self._find_frame(self.offset + 8)
         if found is None:
             self.stopped = "bad" if bad else "incomplete"
             if not self.is_finished():
                 return False
-        # A frame behind an incomplete one proves that it is bad. Bad bytes may still turn good on a
-        # network file system for a while, so they are passed over when the journal is settled or
-        # the frame behind them is old.
+        # A frame after an incomplete one proves that the latter is bad. On a network file system,
+        # bad bytes may still become valid for a while. So they are skipped once the journal is
+        # settled or the frame after them is old.
         elif bad and not self.is_finished() and found[1] > self._now_ns() - SETTLE_NS:
             self.stopped = "bad"
             return False
-        # The bytes may have been read in the middle of a write. That write is over by now: a later
-        # one was seen, or none can come. So what stands there now is final.
+        # The bytes may have been read in the middle of a write. That write is complete now: a later
+        # one was seen, or none can follow. So the current bytes are final.
         if self._is_frame(self.offset):
             self.stopped = None
             return True
@@ -418,9 +422,9 @@ class JournalReader:
         return True
 
     def _is_frame(self, offset: int) -> bool:
-        return self._frame_at(self._bytes_of(offset), 0) is not None
+        return self._frame_at(self._read_frame(offset), 0) is not None
 
-    def _bytes_of(self, offset: int) -> bytes:
+    def _read_frame(self, offset: int) -> bytes:
         head = self._source.pread(FRAME_HEADER_BYTES, offset)
         length = int.from_bytes(head[4:8], "little")
         if len(head) < FRAME_HEADER_BYTES or length > MAX_PAYLOAD_BYTES:
@@ -428,15 +432,15 @@ class JournalReader:
         return self._source.pread(FRAME_HEADER_BYTES + padded(length), offset)
 
     def bytes_at(self, size: int, offset: int) -> bytes:
-        """Return up to ``size`` bytes from an offset on."""
+        """Return up to ``size`` bytes at an offset."""
         return self._source.pread(size, offset)
 
     def time_at(self, offset: int) -> int:
-        """Return the time of the frame at an offset, ns since the Unix epoch; it is not checked."""
+        """Return the time of the frame at an offset, ns since the Unix epoch, without a check."""
         return int.from_bytes(self._source.pread(8, offset + 16), "little", signed=True)
 
     def is_finished(self) -> bool:
-        """Return whether no more comes: closed, process gone, or unchanged for `SETTLE_NS`."""
+        """Return whether the journal is complete: closed, process ended, or old (`SETTLE_NS`)."""
         if self._settled is None:
             quiet_since = self._source.quiet_since_ns()
             last = self.last_frame()
@@ -449,7 +453,7 @@ class JournalReader:
         return self._settled
 
     def last_frame(self) -> Frame | None:
-        """Return the last valid frame of the file, found backwards by its mark, or None."""
+        """Return the last valid frame, found by a backward search for its mark, or None."""
         size, span = self.size, 1 << 12
         while True:
             start = max(FILE_HEADER_BYTES, (size - span) & ~7)
@@ -472,23 +476,23 @@ class JournalReader:
             span *= 16
 
     def frames_that_begin(self, payload: bytes) -> Iterator[Frame]:
-        """Yield valid uncompressed frames whose payload begins so, last first; cheap to search."""
+        """Yield valid uncompressed frames whose payload starts with ``payload``, last first."""
         end = self.size
         while end > FILE_HEADER_BYTES:
             start = max(FILE_HEADER_BYTES, end - _BLOCK_BYTES)
-            # What is found begins before `end`, and may go on behind it.
+            # A match begins before `end`, and may extend beyond it.
             data = self._source.pread(end - start + len(payload) - 1, start)
             pos = len(data)
             while (pos := data.rfind(payload, 0, pos + len(payload) - 1)) >= 0:
                 offset = start + pos - FRAME_HEADER_BYTES
                 if offset >= FILE_HEADER_BYTES and offset % 8 == 0:
-                    whole = self._bytes_of(offset)
+                    whole = self._read_frame(offset)
                     raw = self._frame_at(whole, 0)
                     if raw is not None and not raw[2] & ZLIB:
                         yield Frame(offset, offset + len(whole), *raw[1:5], payload_of(whole, raw))
             end = start
 
-    def _next_valid(self, offset: int) -> tuple[int, int] | None:
+    def _find_frame(self, offset: int) -> tuple[int, int] | None:
         """Return (offset, t) of the first valid aligned frame at or after ``offset``, or None."""
         base, want = offset, _BLOCK_BYTES
         while True:

@@ -1,13 +1,13 @@
-"""Reservations: files that only one process can create, and the numbers and claims built on them.
+"""Reservations: files that only one process can create; numbers and claims based on them.
 
-Nothing is locked, renamed or rewritten, so reservations work on any disk that several machines
-share, and their folders can be merged. A file is written under another name and then linked, so it
-has its holder from the moment it exists. Files may come from an untrusted source.
+Nothing is locked, renamed or rewritten. So reservations work on any disk shared by several
+machines, and their folders can be merged. A file is written under another name and then linked, so
+that it contains its holder from the start. Files may come from an untrusted source.
 
 Claim n of a run is the file ``<project>/.claims/<run id>.<n>``, and ``<run id>.<n>.released`` marks
-its release. Two machines may have made the same claim before their folders were merged; the file
-that remains decides. Therefore each file has the key of its claim, and a release by the other
-machine does not count. If the name of a release is taken, the key is added to the name.
+its release. Two machines may have made the same claim before their folders were merged. The
+remaining file decides. Therefore each file contains the key of its claim, and a release by the
+other machine does not count. If the name of a release is taken, the key is added to it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLAIMS",
-    "MOST_CLAIMS",
-    "MOST_NUMBER",
+    "MAX_CLAIMS",
+    "MAX_NUMBER",
     "REVISIONS",
     "Claim",
     "ClaimState",
@@ -52,27 +52,27 @@ __all__ = [
 ]
 
 
-_MOST_BYTES: Final = 64 << 10
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK})
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_MAX_HOLDER_BYTES: Final = 64 << 10
+_NO_LINK_ERRORS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK})
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class Reserved(NamedTuple):
-    """A reservation with its time (ns since the Unix epoch); ``holder``: at most 64 KiB."""
+    """Reservation by ``holder`` (at most 64 KiB), with its time (ns since the Unix epoch)."""
 
     holder: bytes
     made_ns: int
 
 
 class Reservations:
-    """Reservations in the folders ``kind`` below ``base``, none of which may be a link."""
+    """Reservations in the nested folders ``kind`` below ``base``, which must not be links."""
 
     def __init__(self, base: Path, *kind: str) -> None:
         self._base, self._kind = base, kind
         self._folder = base.joinpath(*kind)
 
     def names(self) -> dict[str, bool]:
-        """Return the names that are taken, each with whether it is a file; none below a link."""
+        """Return the taken names, each with whether it is a file."""
         try:
             fd = open_folder(self._folder, above=len(self._kind))
         except FileNotFoundError:
@@ -81,7 +81,7 @@ class Reservations:
             return {one.name: one.is_file(follow_symlinks=False) for one in entries}
 
     def reserve(self, name: str, holder: str) -> bool:
-        """Reserve a name for a holder; return False if it is taken. OSError: a link is there."""
+        """Reserve a name for a holder; return False if it is taken. Raises OSError for a link."""
         part = f".tmp-{secrets.token_hex(8)}"
         with folder_below(self._base, self._kind) as fd:
             _write(fd, part, holder)
@@ -90,9 +90,9 @@ class Reservations:
             except FileExistsError:
                 return False
             except OSError as error:
-                if error.errno not in _NO_LINKS:
+                if error.errno not in _NO_LINK_ERRORS:
                     raise
-                try:  # a file system without links; O_EXCL follows none
+                try:  # a file system without hard links; O_EXCL does not follow links
                     _write(fd, name, holder)
                 except FileExistsError:
                     return False
@@ -101,44 +101,43 @@ class Reservations:
         return True
 
     def read(self, name: str) -> Reserved | None:
-        """Return a reservation; None if nobody made it, or if it is no file."""
+        """Return a reservation; None if it does not exist or is not a file."""
         try:
             fd = open_file(self._folder / name, above=1 + len(self._kind))
         except OSError as error:
             let_pass(error)
             return None
         with closing_fd(fd):
-            return Reserved(os.read(fd, _MOST_BYTES), os.fstat(fd).st_mtime_ns)
+            return Reserved(os.read(fd, _MAX_HOLDER_BYTES), os.fstat(fd).st_mtime_ns)
 
     def remove(self, name: str) -> None:
-        """Remove the reservation of a thing that is no more; a folder is nobody's, and stays."""
+        """Remove the reservation of a deleted object; a folder is not a reservation, and stays."""
         with contextlib.suppress(FileNotFoundError), folder_below(self._base, self._kind) as fd:
             if not stat.S_ISDIR(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=fd)
 
 
 def _write(folder: int, name: str, text: str) -> None:
-    with closing_fd(os.open(name, _NEW, 0o666, dir_fd=folder)) as fd:
+    with closing_fd(os.open(name, _CREATE_FLAGS, 0o666, dir_fd=folder)) as fd:
         os.write(fd, text.encode())
 
 
 NUMBERS: Final = ".numbers"
-"""Folder within that of a model or artifact name in which each version has a file named by its
-number."""
+"""Subfolder of a model or artifact in which each version has a file named by its number."""
 REVISIONS: Final = ".twins"
-"""Folder within that of a project in which revision n of a hash has the file ``<hash>.<n>``."""
-MOST_NUMBER: Final = 999_999_999
-"""Greatest valid number; a folder of unknown origin may contain others."""
+"""Subfolder of a project in which revision n of a hash has the file ``<hash>.<n>``."""
+MAX_NUMBER: Final = 999_999_999
+"""Maximum valid number; a folder of unknown origin may contain greater ones."""
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 
 def take_number(
     folder: RunFolder, who: str, known: Collection[int] = (), *, again: bool = False
 ) -> int:
-    """Take the next free number (1-based) below a folder; nobody else gets the same one.
+    """Take the next free number (1-based) below a folder, unique among all processes.
 
-    The file holds ``who``: id or digest of the version. ``known`` numbers are taken without a file,
-    as after folders were merged; with ``again`` the version keeps a number that it has.
+    The file contains ``who``, the id or digest of the version. ``known`` numbers are taken without
+    a file, as after a merge. With ``again``, a version keeps its number.
     """
 
     def is_own(number: int) -> bool:
@@ -153,7 +152,7 @@ def take_number(
 
 
 def take_revision(project: Path, text: str, run: str) -> int:
-    """Take the next revision (1-based) of the runs whose inputs have the hash ``text``."""
+    """Take the next revision (1-based) of runs whose inputs have the hash ``text``."""
     revisions = Reservations(project, REVISIONS)
     holder = json.dumps({"run": run, **process_facts(), "t": time.time_ns()})
     prefix = f"{text}."
@@ -169,9 +168,9 @@ def _next_number(
     taken: Collection[int],
     is_own: Callable[[int], bool] = lambda _: False,
 ) -> int:
-    """Reserve the first free number; ``is_own``: another process did, for the same holder."""
+    """Reserve the first free number; ``is_own``: whether it was reserved for the same holder."""
     number = max(taken, default=0) + 1
-    if number > MOST_NUMBER:  # nobody counted that far
+    if number > MAX_NUMBER:  # not a number assigned by Seamark
         number = 1
     while number in taken or not reservations.reserve(f"{prefix}{number}", holder):
         if is_own(number):
@@ -181,21 +180,21 @@ def _next_number(
 
 
 CLAIMS: Final = ".claims"
-"""Folder within that of a project in which its runs are claimed."""
-MOST_CLAIMS: Final = 10**15 - 1
-"""Greatest valid number of claims; a folder of unknown origin may contain others."""
-_NAME: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
+"""Subfolder of a project that contains the claims of its runs."""
+MAX_CLAIMS: Final = 10**15 - 1
+"""Maximum valid claim number; a folder of unknown origin may contain greater ones."""
+_CLAIM_FILE: Final = re.compile(r"(.+)\.([1-9][0-9]{0,14})(\.released(?:\.[0-9a-f]{16})?)?")
 _RELEASED: Final = ".released"
-_KEY: Final = re.compile("[0-9a-f]{16}")
-_AHEAD_NS: Final = 3600 * 10**9
-"""A sign of life further ahead of the clock than this is ignored, in nanoseconds."""
-_PROCESS: Final = ("host", "boot", "pid", "start", "pid_namespace")
+_CLAIM_KEY: Final = re.compile("[0-9a-f]{16}")
+_MAX_AHEAD_NS: Final = 3600 * 10**9
+"""Maximum time by which a sign of life may be ahead of the clock, in nanoseconds."""
+_PROCESS_FIELDS: Final = ("host", "boot", "pid", "start", "pid_namespace")
 """Fields that identify a process in the header of a journal and in a claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
-    """State of the newest claim (1-based) of a run or a group; ``held`` if nobody released it."""
+    """State of the newest claim (1-based) of a run or a group; ``held`` until it is released."""
 
     number: int
     held: bool
@@ -203,10 +202,11 @@ class ClaimState:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim that this process made, on a run's id or a group's name; ``number`` is 1-based.
+    """Claim by this process of a run (by id) or a group (by name); ``number`` is 1-based.
 
-    The file holds the random ``key``, so that another machine's is known when folders are merged;
-    ``positions`` say up to where journals of earlier claimants have to be read, bytes by writer.
+    The file contains the random ``key``, which distinguishes claims of other machines after a merge
+    of folders. ``positions`` are the offsets up to which journals of earlier claimants must be
+    read, bytes by writer.
     """
 
     name: str
@@ -222,32 +222,32 @@ def claimant() -> dict[str, Any]:
 
 
 def is_same_process(header: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Return whether the process that wrote a journal is the one of a claim."""
+    """Return whether a journal and a claim belong to the same process."""
     return header.get("pid") is not None and all(
-        header.get(one) == facts.get(one) for one in _PROCESS
+        header.get(one) == facts.get(one) for one in _PROCESS_FIELDS
     )
 
 
 def has_lapsed(facts: Mapping[str, Any], seen_ns: int, now_ns: int, *, here: bool = True) -> bool:
-    """Return whether a claimant crashed: gone, if it may be ``here``, or silent for 90 s."""
+    """Return whether a claimant crashed: ended, if it may be on this host, or silent for 90 s."""
     if here and process_alive(facts) is False:
         return True
-    return not now_ns - SETTLE_NS <= seen_ns <= now_ns + _AHEAD_NS
+    return not now_ns - SETTLE_NS <= seen_ns <= now_ns + _MAX_AHEAD_NS
 
 
 class Claims:
-    """The claims of the runs of a project below a root, or in folders below its ``.claims``."""
+    """Claims of the runs of a project below a root, or in folders below its ``.claims``."""
 
     def __init__(self, root: Path, project: str, below: tuple[str, ...] = ()) -> None:
         self._reservations = Reservations(root / project, CLAIMS, *below)
 
     def states(self) -> dict[str, ClaimState]:
-        """Return the state of each newest claim; an entry that is no file counts as released."""
+        """Return the newest claim of each run or group; entries that are not files are released."""
         newest: dict[str, int] = {}
         files: set[tuple[str, int]] = set()
         released: set[tuple[str, int]] = set()
         for file, is_file in self._reservations.names().items():
-            if (found := _NAME.fullmatch(file)) is None:
+            if (found := _CLAIM_FILE.fullmatch(file)) is None:
                 continue
             name, number = found[1], int(found[2])
             if found[3]:
@@ -260,71 +260,70 @@ class Claims:
         return {name: ClaimState(number, (name, number) in held) for name, number in newest.items()}
 
     def is_free(self, name: str, now: ClaimState, log: RunFolder, now_ns: int) -> bool:
-        """Return whether the next claim may be made: the newest was released, or has lapsed."""
+        """Return whether the next claim can be made: the newest was released or has lapsed."""
         if not now.held and self._release_of(name, now.number) is not None:
             return True
-        return self._lapsed(name, now.number, log, now_ns)
+        return self._has_lapsed(name, now.number, log, now_ns)
 
     def _release_of(self, name: str, number: int) -> dict[str, Any] | None:
         """Return the record of a release, or None; an invalid claim counts as released."""
         claim = f"{name}.{number}"
         key = (self._read(claim) or {}).get("key")
-        told = self._read(claim + _RELEASED) or {}
-        if key is None or told.get("key", key) == key:
-            return told
-        return self._read(f"{claim}{_RELEASED}.{key}") if _KEY.fullmatch(str(key)) else None
+        release = self._read(claim + _RELEASED) or {}
+        if key is None or release.get("key", key) == key:
+            return release
+        return self._read(f"{claim}{_RELEASED}.{key}") if _CLAIM_KEY.fullmatch(str(key)) else None
 
-    def _lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
+    def _has_lapsed(self, name: str, number: int, log: RunFolder, now_ns: int) -> bool:
         facts = self._read(f"{name}.{number}")
         if facts is None:
-            return True  # it was taken away meanwhile, or is no file
-        told = facts.get("t")
-        seen = told if isinstance(told, int) else 0
+            return True  # removed meanwhile, or not a file
+        claimed = facts.get("t")
+        seen = claimed if isinstance(claimed, int) else 0
         if not has_lapsed(facts, seen, now_ns):
             return False
-        return has_lapsed(facts, max(seen, _last_sign_ns(log, facts)), now_ns)
+        return has_lapsed(facts, max(seen, _last_frame_ns(log, facts)), now_ns)
 
     def take(self, name: str, number: int) -> Claim | None:
-        """Make claim ``number``; None if another process has it. OSError: it cannot be written."""
+        """Make claim ``number``; None if another process has it. OSError if writing fails."""
         facts = claimant()
-        if number > MOST_CLAIMS or not self._reservations.reserve(
+        if number > MAX_CLAIMS or not self._reservations.reserve(
             f"{name}.{number}", json.dumps(facts)
         ):
             return None
         before = self._release_of(name, number - 1) or {}
-        told = before.get("positions")
+        recorded = before.get("positions")
         positions = {
             writer: at
-            for writer, at in (told.items() if isinstance(told, dict) else ())
+            for writer, at in (recorded.items() if isinstance(recorded, dict) else ())
             if isinstance(at, int)
         }
         return Claim(name, number, facts["key"], facts, positions)
 
     def release(self, claim: Claim, positions: Mapping[str, int]) -> None:
-        """Give a claim back once, with positions up to which to read journals, bytes by writer."""
-        told = json.dumps({"key": claim.key, "t": time.time_ns(), "positions": dict(positions)})
+        """Release a claim, with the positions up to which to read journals, bytes by writer."""
+        text = json.dumps({"key": claim.key, "t": time.time_ns(), "positions": dict(positions)})
         file = f"{claim.name}.{claim.number}{_RELEASED}"
         reserve = self._reservations.reserve
-        if not reserve(file, told) and (self._read(file) or {}).get("key") != claim.key:
-            reserve(f"{file}.{claim.key}", told)
+        if not reserve(file, text) and (self._read(file) or {}).get("key") != claim.key:
+            reserve(f"{file}.{claim.key}", text)
 
     def holds(self, claim: Claim) -> bool:
-        """Return whether a claim is still the newest, and this process's; OSError if unknown."""
-        standing = self.states().get(claim.name)
-        if standing is None or standing.number != claim.number:
+        """Return whether a claim of this process is still the newest; OSError if unknown."""
+        current = self.states().get(claim.name)
+        if current is None or current.number != claim.number:
             return False
         found = self._read(f"{claim.name}.{claim.number}")
         return found is not None and found.get("key") == claim.key
 
     def forget(self, name: str) -> None:
-        """Remove the claims of a run that is no more."""
+        """Remove the claims of a deleted run."""
         for file in self._reservations.names():
-            if (found := _NAME.fullmatch(file)) and found[1] == name:
+            if (found := _CLAIM_FILE.fullmatch(file)) and found[1] == name:
                 self._reservations.remove(file)
 
     def _read(self, file: str) -> dict[str, Any] | None:
-        # Of a file that holds nothing that can be read, as it is being written, only its time is
-        # known.
+        # A file without readable content, such as one being written, has only a time.
         if (reserved := self._reservations.read(file)) is None:
             return None
         try:
@@ -334,7 +333,7 @@ class Claims:
         return found if isinstance(found, dict) else {"t": reserved.made_ns}
 
 
-def _last_sign_ns(log: RunFolder, facts: Mapping[str, Any]) -> int:
+def _last_frame_ns(log: RunFolder, facts: Mapping[str, Any]) -> int:
     latest = 0
     for journal in log.journals():
         try:

@@ -1,8 +1,8 @@
 """Encoding of numbers as frames: families, path numbers, schemas and steps of series.
 
-A set of keys gets a schema the second time it is written; its rows are then one short frame each. A
-journal has at most `MAX_SCHEMAS` schemas. All other rows are sparse rows over numbered paths: if
-every set of keys had a schema, varying sets would cost 33 bytes a point and unlimited memory.
+A set of keys gets a schema when it is written for the second time; each of its rows is then one
+short frame. A journal has at most `MAX_SCHEMAS` schemas. All other rows are sparse rows of numbered
+paths. Otherwise, varying sets of keys would cost 33 bytes per point and unlimited memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["MAX_SCHEMAS", "Column", "Families", "FrameMaker", "Row", "RowTable",
 
 
 _FAMILY_WORDS = {"atom": "a single value", "artifact": "an artifact"}
-"""Names of families in messages; others are the family's name with an article."""
+"""Names of families in messages; for other families, the article "a" and the family's name."""
 
 
 class Families(dict[str, str]):
-    """Families by path, of the process's own values and those already in the run.
+    """Families by path, of this process's values and of values already in the run.
 
-    Paths below a namespace in ``reserved`` can take only its family, but for those known otherwise.
+    Paths below a namespace in ``reserved`` accept only its family, unless they have another one.
     """
 
     def __init__(self, reserved: Mapping[str, str] | None = None) -> None:
@@ -36,7 +36,7 @@ class Families(dict[str, str]):
         self._reserved = dict(reserved or {})
 
     def claim(self, path: str, family: str) -> None:
-        """Assign ``path`` to ``family``; FamilyError if it has another, or is reserved for one."""
+        """Assign ``path`` to ``family``; FamilyError if it has, or is reserved for, another one."""
         if path not in self:
             self._expect_free(path, family)
         held = self.setdefault(path, family)
@@ -48,13 +48,13 @@ class Families(dict[str, str]):
             raise FamilyError(msg)
 
     def expect(self, families: Mapping[str, str]) -> None:
-        """Check as `claim` does that each path can take its family, before any is claimed."""
+        """Check, as `claim` does, that each path accepts its family, without claiming any."""
         for path, family in families.items():
             held = self.get(path)
             if held is None:
                 self._expect_free(path, family)
             elif held != family:
-                self.claim(path, family)  # raises, and names both
+                self.claim(path, family)  # raises an error that names both families
 
     def _expect_free(self, path: str, family: str) -> None:
         for space, only in self._reserved.items():
@@ -66,29 +66,29 @@ class Families(dict[str, str]):
                 raise FamilyError(msg)
 
     def forget(self, namespace: str) -> None:
-        """Free a path and everything below it."""
+        """Remove the families of a path and of all paths below it."""
         for path in [path for path in self if is_inside(path, namespace)]:
             del self[path]
 
 
 def spoken(family: str) -> str:
-    """Return the words for a family in messages: ``a single value``, ``a float series``."""
+    """Return the name of a family in messages, such as ``a single value`` or ``a float series``."""
     return _FAMILY_WORDS.get(family) or f"a {family.replace('_', ' ')}"
 
 
 MAX_SCHEMAS: Final = 256
-_SEEN_LIMIT: Final = 4096
+_MAX_SEEN_KEY_SETS: Final = 4096
 
 
 class FrameMaker(Protocol):
-    """Makes one frame for the open journal, at the next tick of its clock."""
+    """Function that makes one frame for the open journal, at the next tick of its clock."""
 
     def __call__(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
-        """Return the whole frame."""
+        """Return the complete frame."""
 
 
 class Series:
-    """The step that one series is at."""
+    """Last step of one series."""
 
     __slots__ = ("last_step", "last_t", "schemas")
 
@@ -98,18 +98,18 @@ class Series:
         self.schemas: list[Schema] = []
 
     def settle(self) -> None:
-        """Take over later steps from the schemas."""
+        """Update the last step from the schemas that contain the series."""
         for schema in self.schemas:
             if schema.last_t > self.last_t:
                 self.last_t, self.last_step = schema.last_t, schema.last_step
 
 
 class Schema:
-    """Set of keys with a number in the open journal, and the common data of its rows.
+    """Numbered set of keys in the open journal, and the data that its rows share.
 
-    A row is ``join(crc32(row, salt), head, row)`` of ``row = pack(t, step, *values)``. It is
-    ``live`` until that journal is left, ``plain`` until a row holds anything else than Python's own
-    numbers.
+    A row is ``join(crc32(row, salt), head, row)`` with ``row = pack(t, step, *values)``. The schema
+    is ``live`` until the writer leaves the journal, and ``plain`` until a row contains anything
+    except Python's built-in numbers.
     """
 
     __slots__ = (
@@ -146,7 +146,7 @@ class Schema:
         self._timed: tuple[bytes, int, Callable[..., bytes], Callable[..., bytes]] | None = None
 
     def timed(self, t: int, step: float, time_ns: int, values: Iterable[float]) -> bytes:
-        """Return the frame of a row with a time of the caller's own; times are in ns."""
+        """Return the frame of a row with a time given by the caller; times are in ns."""
         if self._timed is None:
             length = 16 + 8 * len(self.paths)
             head = FRAME_HEAD.pack(length, Kind.ROW, USER_TIME, MARK, self.number)
@@ -159,10 +159,10 @@ class Schema:
 
 
 class RowTable:
-    """Series, path numbers and schemas of one writer; all calls come under the writer's lock.
+    """Series, path numbers and schemas of one writer, which holds its lock around all calls.
 
-    ``schemas`` by key set are read by the quick way of `JournalWriter.append_row`; ``salt`` starts
-    the CRCs in the open journal.
+    ``schemas``, by key set, are read by the fast path of `JournalWriter.append_row`. ``salt`` is
+    the start value of CRCs in the open journal.
     """
 
     def __init__(self, frame: FrameMaker) -> None:
@@ -177,12 +177,12 @@ class RowTable:
         self._seen: dict[int, None] = {}
 
     def of(self, path: str) -> Series:
-        """Return the series at a path, made if it is new."""
+        """Return the series at a path; create it if it is new."""
         return self.series.get(path) or self.series.setdefault(path, Series())
 
     @staticmethod
     def after(series: Iterable[Series]) -> float:
-        """Return 1 above the largest last step; 0 if no series has a point."""
+        """Return the largest last step plus 1; 0 if no series has a point."""
         steps = []
         for one in series:
             one.settle()
@@ -191,7 +191,7 @@ class RowTable:
         return max(steps) + 1 if steps else 0
 
     def name(self, paths: tuple[str, ...]) -> tuple[dict[str, int], list[int]]:
-        """Return the new numbers, in order, and all; one meaning each, even if the write fails."""
+        """Return new numbers by path, and all numbers; none is reused, even if the write fails."""
         new, numbers = {}, []
         for path in paths:
             number = self.numbers.get(path)
@@ -202,42 +202,42 @@ class RowTable:
         return new, numbers
 
     def path_frames(self, new: Mapping[str, int]) -> list[bytes]:
-        """Return the frames that name paths."""
+        """Return the frames that assign numbers to paths."""
         return [
             self.frame(Kind.PATH, struct.pack("<I", number) + path.encode())
             for path, number in new.items()
         ]
 
     def mark_names_written(self, new: Mapping[str, int], whole: int) -> None:
-        """Remember the names among the first ``whole`` frames, which begin with them."""
+        """Store the path numbers written by the first ``whole`` frames; PATH frames come first."""
         self.numbers.update(islice(new.items(), whole))
 
     def new_schema(self) -> int | None:
-        """Return a number for a schema of this journal, given once; None if there are enough."""
+        """Return an unused schema number of this journal; None if the limit is reached."""
         if self._next_schema > MAX_SCHEMAS:
             return None
         self._next_schema += 1
         return self._next_schema - 1
 
     def is_repeated(self, paths: tuple[str, ...]) -> bool:
-        """Return whether a key set comes again; remembers a bounded number of them, by hash."""
+        """Return whether a key set was seen before; a bounded number of hashes is stored."""
         key = hash(paths)
         if key in self._seen:
             return True
-        if len(self._seen) >= _SEEN_LIMIT:
+        if len(self._seen) >= _MAX_SEEN_KEY_SETS:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = None
         return False
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Forget the steps of series that were deleted or cleared."""
+        """Remove the last steps of series that were deleted or cleared."""
         for path in paths:
             series = self.series.pop(path, None)
             for schema in list(series.schemas) if series else ():
                 self._retire(schema)
 
     def retire_all(self) -> None:
-        """Send the next row of every key set the slow way."""
+        """Make the next row of every key set use the slow path."""
         for schema in list(self.schemas.values()):
             self._retire(schema)
 
@@ -250,7 +250,7 @@ class RowTable:
                 one.schemas.remove(schema)
 
     def start_journal(self) -> None:
-        """Start numbering again, for another journal."""
+        """Restart the numbering for a new journal."""
         self.retire_all()
         self.numbers.clear()
         self.schema_numbers.clear()
@@ -258,7 +258,7 @@ class RowTable:
 
 
 class Row:
-    """Row to be written; `frames` is called for each journal tried, `kept` if none accepts it."""
+    """Row to write. `frames` is called for each journal tried, `mark_queued` if none accepts it."""
 
     def __init__(
         self, table: RowTable, values: Mapping[str, float], step: float | None, time_ns: int | None
@@ -271,7 +271,7 @@ class Row:
         own_time = b"" if time_ns is None else struct.pack("<q", time_ns)
         self._head = struct.pack("<d", self._step) + own_time
         self._values = struct.pack(f"<{len(self._paths)}d", *values.values())
-        self._comes_again = table.is_repeated(self._paths)
+        self._is_repeated = table.is_repeated(self._paths)
         self._new: dict[str, int] = {}
         self._schema: int | None = None
         self._frames = 0
@@ -284,16 +284,16 @@ class Row:
 
     @property
     def size(self) -> int:
-        """Bytes that it holds, roughly: values, paths, and a reference or two for each."""
+        """Approximate memory in bytes: values, paths, and one or two references for each."""
         return len(self._head) + 3 * len(self._values) + sum(map(len, self._paths))
 
     def frames(self) -> list[bytes]:
-        """Return the row's frame, behind those that name its paths and schema."""
+        """Return the row's frame, after the frames that define its new paths and schema."""
         table, paths, count = self._table, self._paths, len(self._paths)
         self._new, numbers = table.name(paths)
         frames = table.path_frames(self._new)
         self._schema = table.schema_numbers.get(paths)
-        if self._schema is None and self._comes_again and (new := table.new_schema()):
+        if self._schema is None and self._is_repeated and (new := table.new_schema()):
             frames.append(table.frame(Kind.SCHEMA, struct.pack(f"<I{count}I", new, *numbers)))
             self._schema = new
         if self._schema is not None:
@@ -307,10 +307,10 @@ class Row:
         return frames
 
     def mark_written(self, whole: int, t: int) -> None:
-        """Remember the numbers that are in the journal now, and with the row itself its step.
+        """Store the numbers that are now in the journal, and the step if the row itself is.
 
-        Not the step of a row that waited: later rows may have been made meanwhile, or the series
-        deleted.
+        The step of a row that waited is not stored: since then, later rows may have been made or
+        the series deleted.
         """
         table, paths = self._table, self._paths
         table.mark_names_written(self._new, whole)
@@ -326,7 +326,7 @@ class Row:
         self._remember(t)
 
     def mark_queued(self, t: int) -> None:
-        """Remember the step, which the next row is numbered after; ``t`` is a time in ns."""
+        """Store the step, after which the next row is numbered; ``t`` is a time in ns."""
         self._waited = True
         self._remember(t)
 
@@ -336,7 +336,7 @@ class Row:
 
 
 class Column:
-    """Many points of one series on their way; used like `Row`."""
+    """Many points of one series to write; used like `Row`."""
 
     def __init__(
         self,
@@ -354,34 +354,36 @@ class Column:
             steps = [first + index for index in range(len(values))]
         self._last = float(steps[-1])
         self._flags = 0 if times_ns is None else USER_TIME
-        self._data = struct.pack("<I", len(values)) + _packed("d", steps) + _packed("d", values)
+        self._data = (
+            struct.pack("<I", len(values)) + _pack_numbers("d", steps) + _pack_numbers("d", values)
+        )
         if times_ns is not None:
-            self._data += _packed("q", times_ns)
+            self._data += _pack_numbers("q", times_ns)
         self._new: dict[str, int] = {}
         self.count = len(values)
         self._waited = self.done = False
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """Size in bytes."""
         return len(self._data)
 
     def frames(self) -> list[bytes]:
-        """Return the column's frame, behind the one that names its path for the first time."""
+        """Return the column's frame, after the frame that defines its path if it is new."""
         self._new, (number,) = self._table.name((self._path,))
         payload = struct.pack("<I", number) + self._data
         frame = self._table.frame
         return [*self._table.path_frames(self._new), frame(Kind.COLUMN, payload, flags=self._flags)]
 
     def mark_written(self, whole: int, t: int) -> None:
-        """Remember the number that is in the journal now, and with the points the last step."""
+        """Store the path number that is now in the journal, and the last step if the points are."""
         self._table.mark_names_written(self._new, whole)
         self.done = whole > len(self._new)
         if self.done and not self._waited:
             self._remember(t)
 
     def mark_queued(self, t: int) -> None:
-        """Remember the last step, which the next point is numbered after; ``t`` is in ns."""
+        """Store the last step, after which the next point is numbered; ``t`` is in ns."""
         self._waited = True
         self._remember(t)
 
@@ -389,9 +391,9 @@ class Column:
         self._series.last_t, self._series.last_step = t, self._last
 
 
-def _packed(code: str, numbers: Sequence[float]) -> bytes:
+def _pack_numbers(code: str, numbers: Sequence[float]) -> bytes:
     astype: Callable[[str], object] | None = getattr(numbers, "astype", None)
-    if astype is not None:  # a NumPy array: no detour through Python objects
+    if astype is not None:  # a NumPy array: converted without Python objects
         return memoryview(astype("<f8" if code == "d" else "<i8")).tobytes()  # type: ignore[arg-type]
     packed = array(code, numbers)
     if struct.pack("=H", 1) != struct.pack("<H", 1):  # pragma: no cover - big-endian hosts

@@ -1,14 +1,14 @@
-"""Safe access to run folders, whose names, links and device files may be hostile.
+"""Safe access to run folders, whose names, links and device files may be malicious.
 
-Run folders are copied from other people, and must not affect the rest of the reader's disk.
-Everything that opens, lists, writes or removes by a name that came from a run folder goes through
-this module.
+Run folders may be copied from other people, and must not affect the rest of the user's disk. All
+code that opens, lists, writes or removes files by a name from a run folder uses this module.
 
-* **No link is followed.** Folders are opened one below the other, each relative to the one above
-  it, so that a link is neither followed nor can be put there in the meantime.
-* **Only regular files are opened.** A pipe would wait for ever, a device does things when opened.
+* **Links are not followed.** Folders are opened one by one, each relative to its parent, so that a
+  link cannot be put in place between a check and its use.
+* **Only regular files are opened.** Opening a pipe may block forever, and opening a device may have
+  side effects.
 * **A name stays below its folder.** See `parts_of`.
-* **Nothing is removed by its path**, only by its name in a folder that is open.
+* **Nothing is removed by its path**, only by its name in an open folder.
 """
 
 from __future__ import annotations
@@ -49,48 +49,48 @@ __all__ = [
 
 
 MAX_TEXT_BYTES: Final = 1 << 30
-"""Maximum size of a text read into memory, in bytes; writers do not limit it."""
+"""Maximum size of a text read into memory, in bytes; writers have no such limit."""
 _MAX_PART_BYTES: Final = 255
 _MAX_NAME_BYTES: Final = 4096
 _MAX_CHARACTER_BYTES: Final = 4
 _MAX_DEPTH: Final = 200
-"""Maximum nesting depth of folders that are removed; each level needs a descriptor."""
-_ALWAYS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_ENTER: Final = _ALWAYS | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
-_LIST: Final = _ALWAYS | os.O_DIRECTORY | os.O_RDONLY
-_READ: Final = _ALWAYS | os.O_RDONLY | os.O_NONBLOCK  # opening a pipe waits for a writer otherwise
+"""Maximum nesting depth of removed folders; each level needs a descriptor."""
+_BASE_FLAGS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_ENTER_FLAGS: Final = _BASE_FLAGS | os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
+_LIST_FLAGS: Final = _BASE_FLAGS | os.O_DIRECTORY | os.O_RDONLY
+_READ_FLAGS: Final = _BASE_FLAGS | os.O_RDONLY | os.O_NONBLOCK
+"""Flags to open a file; without O_NONBLOCK, opening a pipe would wait for a writer."""
 _NAME_OF: Final = operator.attrgetter("name")
 fits: Final = re.compile("[^\ud800-\udfff]*").fullmatch
-"""Match a name on disk that is valid text; other names cannot be printed or stored in a database.
-"""
-_LINK: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
-"""Error numbers of a link in place of a file or folder."""
+"""Match names on disk that are valid text; others cannot be printed or stored in a database."""
+_LINK_ERRORS: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENOTDIR})
+"""Error numbers when a link is found instead of a file or folder."""
 
 
 def open_folder(path: str | os.PathLike[str], above: int = 1) -> int:
-    """Return a descriptor of a folder, in which names can be looked up and listed.
+    """Return a descriptor of a folder, for looking up and listing names.
 
-    ``above`` is how many folders above it must not be links either; the way to the topmost is the
-    reader's own business. Raises FileMissingError if a link or anything but a folder is there.
+    ``above`` is the number of parent folders that must not be links either; links further up are
+    followed. Raises FileMissingError for a link or anything else that is not a folder.
     """
-    return _open(path, above, _LIST)
+    return _open(path, above, _LIST_FLAGS)
 
 
 def open_file(path: str | os.PathLike[str], above: int = 2) -> int:
     """Return a descriptor of a regular file, open for reading; ``above`` as in `open_folder`.
 
-    2 reach from a journal or a blob to its run folder. Raises FileMissingError if a link, a pipe, a
-    device or a folder is there.
+    The default 2 covers the way from a run folder to its journals and blobs. Raises
+    FileMissingError for a link, a pipe, a device or a folder.
     """
-    return _regular(_open(path, above, _READ), os.fspath(path))
+    return _check_regular(_open(path, above, _READ_FLAGS), os.fspath(path))
 
 
 def open_in(folder: int, name: str) -> int:
-    """Return a descriptor of a regular file in an open folder; no link, pipe or device."""
-    return _regular(os.open(name, _READ, dir_fd=folder), name)
+    """Return a descriptor of a regular file (not a link, pipe or device) in an open folder."""
+    return _check_regular(os.open(name, _READ_FLAGS, dir_fd=folder), name)
 
 
-def _regular(fd: int, name: str) -> int:
+def _check_regular(fd: int, name: str) -> int:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         msg = f"{name}: expected a regular file, found a folder, a pipe or a device"
@@ -104,11 +104,11 @@ def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
         head, name = os.path.split(head)
         names.append(name)
     try:
-        fd = os.open(head, _ENTER if names else flags)
+        fd = os.open(head, _ENTER_FLAGS if names else flags)
         while names:
             outer, name = fd, names.pop()
             try:
-                fd = os.open(name, _ENTER if names else flags, dir_fd=outer)
+                fd = os.open(name, _ENTER_FLAGS if names else flags, dir_fd=outer)
             finally:
                 os.close(outer)
     except OSError as error:
@@ -118,15 +118,15 @@ def _open(path: str | os.PathLike[str], above: int, flags: int) -> int:
 
 
 def _explain_link(error: OSError, path: str) -> OSError:
-    if error.errno not in _LINK:
+    if error.errno not in _LINK_ERRORS:
         return error
-    msg = f"{path}: found a link or another kind of file there, and links are not followed"
+    msg = f"{path}: found a link or another kind of file; links are not followed"
     return FileMissingError(msg)
 
 
 @contextlib.contextmanager
 def closing_fd(fd: int) -> Iterator[int]:
-    """Give an open descriptor to a block, and close it behind it."""
+    """Provide an open descriptor to a block, and close it at the end."""
     try:
         yield fd
     finally:
@@ -134,16 +134,16 @@ def closing_fd(fd: int) -> Iterator[int]:
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Return whether something is a folder itself, and no link to one."""
+    """Return whether a path is a folder, and not a link to a folder."""
     with quietly(only=(OSError, ValueError)):
         return stat.S_ISDIR(os.lstat(path).st_mode)
     return False
 
 
 def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
-    """Return the sorted names of regular files in a folder, without hidden and undecodable ones."""
+    """Return the sorted names of regular files in a folder, except hidden and undecodable ones."""
     try:
-        fd = _open(path, above, _LIST)
+        fd = _open(path, above, _LIST_FLAGS)
     except (FileNotFoundError, NotADirectoryError):
         return []
     try:
@@ -153,7 +153,7 @@ def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
 
 
 def regular_files(fd: int) -> list[os.DirEntry[str]]:
-    """Return the regular files in an open folder, without hidden and undecodable names."""
+    """Return the regular files in an open folder, except hidden and undecodable names."""
     found = []
     with os.scandir(fd) as entries:
         for one in entries:
@@ -164,24 +164,24 @@ def regular_files(fd: int) -> list[os.DirEntry[str]]:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder of a run, with those above it; OSError if a link is there."""
+    """Create a folder of a run, with its parents; OSError if it is a link."""
     path.mkdir(parents=True, exist_ok=True)
     if not is_folder(path):
-        raise OSError(errno.ELOOP, "a link is where a folder of the run should be", str(path))
+        raise OSError(errno.ELOOP, "expected a folder, found a link", str(path))
 
 
 def touch(path: Path) -> None:
-    """Make an empty file, if it is missing, and its folder; OSError if one of them is a link."""
+    """Create an empty file and its folder if missing; OSError if one of them is a link."""
     make_folder(path.parent)
     with closing_fd(open_folder(path.parent)) as fd:
-        flags = _ALWAYS | os.O_CREAT | os.O_WRONLY | os.O_NONBLOCK
+        flags = _BASE_FLAGS | os.O_CREAT | os.O_WRONLY | os.O_NONBLOCK
         os.close(os.open(path.name, flags, 0o666, dir_fd=fd))
 
 
 def parts_of(name: str, where: str) -> tuple[str, ...]:
-    """Return the folders and the file that a record's name, relative with ``/``, stands for.
+    """Return the folder and file names in a record's name, which is relative and uses ``/``.
 
-    Raises ArgumentError if it leads out of the reader's folder, or cannot be the name of a file.
+    Raises ArgumentError if it leads out of the reader's folder, or is not a valid file name.
     """
     parts = tuple(name.split("/"))
     if not fits(name) or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
@@ -192,8 +192,8 @@ def parts_of(name: str, where: str) -> tuple[str, ...]:
         or len(name.encode()) > _MAX_NAME_BYTES
     ):
         msg = (
-            f"{where}: expected a name of at most {_MAX_PART_BYTES} bytes between two '/' and "
-            f"{_MAX_NAME_BYTES} in all, got {len(name):,} characters: {name!r:.80}"
+            f"{where}: expected a name of at most {_MAX_PART_BYTES} bytes per part and "
+            f"{_MAX_NAME_BYTES} in total, got {len(name):,} characters: {name!r:.80}"
         )
         raise ArgumentError(msg)
     return parts
@@ -201,10 +201,10 @@ def parts_of(name: str, where: str) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
-    """Open a folder below one of the reader's, made if it is not there; a descriptor.
+    """Provide a descriptor of a folder below one of the reader's; it is created if missing.
 
-    Links on the way to ``base``, which the reader chose, are followed; ``parts`` (as `parts_of`
-    gives them) must be none: FileMissingError if a link or another file is there.
+    Links in ``base``, which the reader chose, are followed. ``parts``, as returned by `parts_of`,
+    must not be links: FileMissingError if one is a link or another kind of file.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY | getattr(os, "O_CLOEXEC", 0)
     try:
@@ -216,7 +216,7 @@ def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
         for part in parts:
             above = fd
             try:
-                fd = _entered(part, above)
+                fd = _enter_folder(part, above)
             except OSError as error:
                 let_pass(error)
                 raise _explain_link(error, str(base.joinpath(*parts))) from error
@@ -226,13 +226,13 @@ def folder_below(base: Path, parts: Sequence[str]) -> Iterator[int]:
         os.close(fd)
 
 
-def _entered(name: str, above: int) -> int:
+def _enter_folder(name: str, above: int) -> int:
     try:
-        return os.open(name, _LIST, dir_fd=above)
+        return os.open(name, _LIST_FLAGS, dir_fd=above)
     except FileNotFoundError:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=above)
-        return os.open(name, _LIST, dir_fd=above)
+        return os.open(name, _LIST_FLAGS, dir_fd=above)
 
 
 def remove_entry(folder: int, name: str, depth: int = 0) -> None:
@@ -242,7 +242,7 @@ def remove_entry(folder: int, name: str, depth: int = 0) -> None:
     except OSError as error:
         if error.errno not in (errno.EISDIR, errno.EPERM) or depth > _MAX_DEPTH:
             raise
-        with closing_fd(os.open(name, _LIST, dir_fd=folder)) as inner:
+        with closing_fd(os.open(name, _LIST_FLAGS, dir_fd=folder)) as inner:
             for each in os.listdir(inner):  # noqa: PTH208 - of a descriptor
                 remove_entry(inner, each, depth + 1)
         os.rmdir(name, dir_fd=folder)
@@ -250,48 +250,48 @@ def remove_entry(folder: int, name: str, depth: int = 0) -> None:
 
 @contextlib.contextmanager
 def locked(fd: int) -> Iterator[None]:
-    """Hold the lock of an open file for a block; waits until it is free."""
+    """Hold the lock of an open file during a block; wait until it is free."""
     import fcntl  # not on Windows
 
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
         yield
-    finally:  # closing is not enough: a process forked meanwhile holds the same lock
+    finally:  # closing is not sufficient: a process forked meanwhile holds the same lock
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def sync_folder(path: Path) -> None:
-    """Force the names in a folder to disk, where the system can."""
+    """Force the names in a folder to disk, if the system supports it."""
     with quietly(only=OSError), closing_fd(os.open(path, os.O_RDONLY)) as fd:
         os.fsync(fd)
 
 
 class Source(Protocol):
-    """Bytes of a journal (``<writer id>.<uid>``) that grow only at their end; may raise OSError."""
+    """Bytes of a journal (``<writer id>.<uid>``), which only grows; methods may raise OSError."""
 
     name: str
 
     def size(self) -> int:
-        """Return how many bytes there are now."""
+        """Return the current number of bytes."""
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return up to ``size`` bytes from ``offset`` on; fewer only where they end."""
+        """Return ``size`` bytes from ``offset``; fewer only at the end."""
 
     def quiet_since_ns(self) -> int | None:
-        """Return when the last bytes came, ns since the Unix epoch; None: no more will come."""
+        """Return the time of the last change, ns since the Unix epoch; None if it is complete."""
 
     def owner(self) -> int | None:
-        """Return the number of the user whose file it is; None if it is not a file."""
+        """Return the user id of the file's owner; None if it is not a file."""
 
     def gap_end(self, offset: int) -> int | None:
-        """Return where bytes from ``offset`` end that are known to be no frame; None: unknown."""
+        """Return the end of a declared gap that starts at ``offset``; None if there is none."""
 
     def close(self) -> None:
-        """Let go of it; harmless when called twice."""
+        """Release the resources; safe to call twice."""
 
 
 class FileSource:
-    """A journal in a file; an open ``fd`` of it is closed with the source."""
+    """Journal in a file; an open ``fd`` of it is closed with the source."""
 
     def __init__(self, path: str | os.PathLike[str], fd: int | None = None) -> None:
         self.path = os.fspath(path)

@@ -1,4 +1,4 @@
-"""Journal file that is being written, and the queue of frames that the disk refused."""
+"""Journal file that is being written, and the queue of records that could not be written."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 __all__ = ["LARGE_BYTES", "MAX_RECORDS", "Backlog", "Note", "Payloads", "Record", "Segment"]
 
 
-_CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+_CREATE_FLAGS: Final = (
+    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+)
 _COPY_BYTES: Final = 1 << 20
-_NO_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
+_SYNC_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS})
 _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 class Segment:
-    """An open journal file; its writer holds the lock around all but `sync` and `sync_folder`.
+    """Open journal file; its writer holds the lock around all calls but `sync` and `sync_folder`.
 
     Attributes:
         salt: Start value of every CRC in the file.
-        begun: Whether it holds its HEADER, so that somebody may have read it.
-        lost: True once nothing more can be appended; the writer continues in another file.
+        begun: Whether it contains its HEADER; readers may then have seen it.
+        lost: Whether nothing more can be appended; the writer then continues in another file.
     """
 
     def __init__(self, folder: RunFolder, uid: bytes) -> None:
@@ -45,7 +47,7 @@ class Segment:
         self.writer = writer_id(self.uid)
         self.salt = salt_of(self.uid)
         self.path = str(there / journal_name(self.writer, self.uid))
-        self.fd = os.open(self.path, _CREATE, 0o666)
+        self.fd = os.open(self.path, _CREATE_FLAGS, 0o666)
         self.begun = self.lost = False
         self._inode = self._inode_of(self.fd)
         self._synced = 0
@@ -65,18 +67,19 @@ class Segment:
         self.begun = True
 
     def discard(self) -> None:
-        """Close and remove a file without frames, in which no reader has found anything."""
+        """Close and remove a file without frames, which readers treat as empty."""
         self.close()
         os.unlink(self.path)  # noqa: PTH108 - strings throughout
 
     def put(self, frames: Sequence[bytes]) -> tuple[int, OSError | None]:
-        """Append frames; return how many are whole in the file, and why others are not, or None.
+        """Append frames; return the number of complete ones in the file, and the error or None.
 
-        Of these others no byte is in the file, unless it is `lost` now.
+        No byte of the other frames is in the file, unless it is now `lost`.
         """
         data, written = b"".join(frames), 0
         try:
-            # A part is taken where space ends; the attempt at the rest says why, or brings it.
+            # A partial write happens if the disk is full. Writing the rest succeeds, or gives the
+            # reason.
             while written < len(data):
                 if not (more := os.write(self.fd, data[written:])):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301
@@ -102,20 +105,21 @@ class Segment:
         try:
             size = os.fstat(self.fd).st_size - torn
             os.ftruncate(self.fd, size)
-        except OSError as trouble:
-            let_pass(trouble)
+        except OSError as failure:
+            let_pass(failure)
             self.lost = True
             return
-        # This file may not grow any more (RLIMIT_FSIZE, or the file system's limit); another may.
+        # This file cannot grow any more (RLIMIT_FSIZE, or the limit of the file system). Another
+        # file may.
         if error is not None and error.errno == errno.EFBIG and size > FILE_HEADER_BYTES:
             self.lost = True
 
-    def mend(self) -> int:
-        """Cut off bytes after the last whole frame; return its time, ns since the Unix epoch.
+    def repair(self) -> int:
+        """Cut off bytes after the last complete frame; return its time, ns since the Unix epoch.
 
-        It is -1 without one; then the file is `lost`, and removed if nothing was ever in it.
+        Return -1 if there is none. The file is then `lost`, and removed if it was always empty.
         """
-        self.lost = True  # until it was looked at
+        self.lost = True  # until it is checked
         with quietly(only=OSError), self._reader() as reader:
             last, size = reader.last_frame(), reader.size
             if last is None:
@@ -128,36 +132,36 @@ class Segment:
         return -1
 
     def _reader(self) -> JournalReader:
-        """Return a reader of the open file, even if it was moved or removed."""
+        """Return a reader of the open file, which works even if the file was moved or removed."""
         return JournalReader(FileSource(self.path, os.dup(self.fd)))
 
     @property
     def size(self) -> int:
-        """Bytes in the file."""
+        """Size of the file in bytes."""
         return os.fstat(self.fd).st_size
 
     def close(self) -> None:
-        """Close the descriptor; harmless when called twice."""
+        """Close the descriptor; safe to call twice."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
     def sync(self) -> None:
         """Force new bytes to disk, on the sync thread only; OSError if the disk lost some."""
-        # Once: the writer may close the file meanwhile, and -1 is a ValueError to some calls.
+        # Read once: the writer may close the file meanwhile, and -1 is a ValueError for some calls.
         fd = self.fd
         size = os.fstat(fd).st_size
         if size == self._synced:
             return
-        self._synced = size  # also if it fails: the disk says so once, and lies when asked again
+        self._synced = size  # also on error: it is reported only once
         try:
             _sync_data(fd)
         except OSError as error:
-            if error.errno not in _NO_SYNC:
+            if error.errno not in _SYNC_UNSUPPORTED:
                 raise
 
     def sync_folder(self) -> None:
-        """Force new folder entries to disk once, on the sync thread; failures do not matter."""
+        """Force new folder entries to disk once, on the sync thread; errors are ignored."""
         if self._folder_synced:
             return
         self._folder_synced = True
@@ -165,17 +169,17 @@ class Segment:
             sync_folder(folder)
 
     def is_linked(self) -> bool:
-        """Return whether the file still lies where it was made; somebody may have removed it."""
+        """Return whether the file still exists at its path; other programs may remove it."""
         try:
             stat = os.stat(self.path)  # noqa: PTH116 - strings throughout
         except FileNotFoundError:
             return False
         except OSError:
-            return True  # cannot be told now, say on a network file system
+            return True  # unknown at present, for example on a network file system
         return (stat.st_dev, stat.st_ino) == self._inode
 
     def bring_back(self) -> None:
-        """Write a removed file again where it was; the descriptor still holds every byte."""
+        """Restore a removed file at its path; all bytes are still readable by the descriptor."""
         Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         draft = f"{os.path.dirname(self.path)}/.{os.path.basename(self.path)}"  # noqa: PTH119, PTH120 - strings throughout
         fd = os.open(
@@ -191,48 +195,47 @@ class Segment:
         except BaseException:
             os.close(fd)
             with quietly(only=OSError):
-                os.unlink(draft)  # noqa: PTH108 - on a full disk it would take what others need
+                os.unlink(draft)  # noqa: PTH108 - on a full disk it would take needed space
             raise
         os.close(self.fd)
         self.fd, self._inode, self._synced, self._folder_synced = fd, self._inode_of(fd), 0, False
 
 
 MAX_BYTES: Final = 8 << 20
-"""Maximum size of waiting records, in bytes; their memory is at most a few times as large."""
+"""Maximum size of waiting records, in bytes; they take at most a few times as much memory."""
 MAX_RECORDS: Final = 10_000
-"""Maximum number of waiting calls of any size: an hour of training at three per second."""
+"""Maximum number of waiting calls of any size: an hour of training at 3 per second."""
 LARGE_BYTES: Final = 64 << 10
-"""A larger record that an open journal refuses does not wait: smaller ones may still fit. In bytes.
-"""
+"""Maximum bytes of a record that waits while a journal is open: smaller ones may still fit."""
 
 
 class Record(Protocol):
-    """Data that one call appends to a journal."""
+    """Data appended to a journal by one call."""
 
     @property
     def count(self) -> int:
-        """Number of values or records that are in no journal yet, and would be lost with it."""
+        """Number of values or records that are not yet in a journal, and may be lost."""
 
     @property
     def size(self) -> int:
-        """Bytes that it holds, roughly."""
+        """Approximate size in bytes."""
 
     @property
     def done(self) -> bool:
-        """Whether all of it is in a journal."""
+        """Whether the whole record is in a journal."""
 
     def frames(self) -> list[bytes]:
-        """Return the frames that are missing in the open journal; asked again for another one."""
+        """Return the frames missing in the open journal; called again for each other journal."""
 
     def mark_written(self, whole: int, t: int) -> None:
-        """Note that the first ``whole`` frames, up to time ``t`` (ns), are written; idempotent."""
+        """Mark the first ``whole`` frames, up to time ``t`` (ns), as written; idempotent."""
 
     def mark_queued(self, t: int) -> None:
-        """Note that it waits, and was made at a time in ns."""
+        """Mark the record, made at time ``t`` (ns), as waiting."""
 
 
 class Payloads:
-    """JSON records that are appended together; ``packed`` is payload and flags of each."""
+    """JSON records that are appended together; ``packed`` has the payload and flags of each."""
 
     def __init__(self, frame: FrameMaker, kind: int, packed: Sequence[tuple[bytes, int]]) -> None:
         self._frame, self._kind, self._packed = frame, kind, packed
@@ -240,21 +243,21 @@ class Payloads:
 
     @property
     def count(self) -> int:
-        """Number of records that are not in a journal yet."""
+        """Number of records that are not yet in a journal."""
         return len(self._packed) - self._end
 
     @property
     def size(self) -> int:
-        """Bytes of their payloads."""
+        """Size of the payloads in bytes."""
         return sum(len(payload) for payload, _ in self._packed)
 
     @property
     def done(self) -> bool:
-        """Whether all of them are in a journal."""
+        """Whether all records are in a journal."""
         return not self.count
 
     def frames(self) -> list[bytes]:
-        """Return one frame for each that is missing."""
+        """Return one frame for each missing record."""
         self._start = self._end
         frames = []
         for payload, flags in self._packed[self._start :]:
@@ -262,15 +265,15 @@ class Payloads:
         return frames
 
     def mark_written(self, whole: int, t: int) -> None:
-        """Note how many are in the journal."""
+        """Store the number of records in the journal."""
         self._end = self._start + whole
 
     def mark_queued(self, t: int) -> None:
-        """Nothing depends on it."""
+        """Do nothing: these records have no state that depends on it."""
 
 
 class Note:
-    """Frame about the writer itself, made when a journal is open to take it."""
+    """Frame about the writer itself, made when it can be written to an open journal."""
 
     count = size = 0
 
@@ -279,19 +282,19 @@ class Note:
         self.done = False
 
     def frames(self) -> list[bytes]:
-        """Return it."""
+        """Return the one frame."""
         return [self._frame(self._kind, self._payload())]
 
     def mark_written(self, whole: int, t: int) -> None:
-        """Note that it was written."""
+        """Store whether the frame was written."""
         self.done = bool(whole)
 
     def mark_queued(self, t: int) -> None:
-        """Do nothing: it never waits."""
+        """Do nothing: such a frame never waits."""
 
 
 class Waiting(NamedTuple):
-    """A record made at ``t`` (ns since the Unix epoch); None: where another journal begins."""
+    """Waiting record, made at ``t`` (ns since the Unix epoch); None: a new journal begins here."""
 
     t: int
     record: Record | None
@@ -300,7 +303,7 @@ class Waiting(NamedTuple):
 
 
 class Backlog:
-    """Queue of waiting records, oldest first; the writer holds its lock around every call."""
+    """Queue of waiting records, oldest first; the writer holds its lock around all calls."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -309,7 +312,7 @@ class Backlog:
         self._records = 0
 
     def __len__(self) -> int:
-        """Return how many values or records would be lost with it."""
+        """Return the number of values or records that wait."""
         return sum(each.record.count for each in self.waiting if each.record is not None)
 
     @property
@@ -322,14 +325,14 @@ class Backlog:
         return self._records < MAX_RECORDS and self._bytes + record.size <= MAX_BYTES
 
     def add(self, record: Record) -> None:
-        """Keep a record, as made now."""
+        """Add a record with the current time."""
         t, size = self._clock(), record.size
         record.mark_queued(t)
         self.waiting.append(Waiting(t, record, size))
         self._records, self._bytes = self._records + 1, self._bytes + size
 
     def begin_journal(self, header: Mapping[str, Any] | None) -> None:
-        """Mark that later records go to a new journal; None: its HEADER is made at its opening."""
+        """Start a new journal for later records; None: its HEADER is made when it is opened."""
         self.waiting.append(Waiting(self._clock(), None, header=header))
 
     def done(self) -> None:

@@ -1,9 +1,9 @@
-"""Batches of journals: how a sender makes them, and how a receiver checks them.
+"""Batches of journals, made by a sender and checked by a receiver.
 
-A batch is whole valid frames, or a declared gap: bytes that will never be a frame, by the rule that
-every reader follows (`seamark.journal.reader`). The first batch of a journal begins with the file's
-own 32 bytes, mended if they are damaged. So what is kept elsewhere has only frames and gaps, and
-needs no rule of its own for what was torn or flipped on the way to a disk.
+A batch is either complete valid frames or a declared gap: bytes that will never be a frame, by the
+rules of all readers (`seamark.journal.reader`). The first batch of a journal begins with the 32
+bytes of the file header, repaired if they are damaged. So a remote copy consists only of frames and
+gaps, and needs no rules of its own for incomplete or corrupted bytes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 BATCH_BYTES: Final = 8 << 20
-"""Target size of a batch as it is sent, in bytes; a single frame may have 16 MiB."""
+"""Target size of a sent batch, in bytes; a single frame may have 16 MiB."""
 PLAIN_BYTES: Final = 64 << 20
 """Maximum number of journal bytes in a batch."""
 INFLATED_BYTES: Final = 256 << 20
@@ -64,16 +64,16 @@ JOURNAL_BYTES: Final = 4 << 30
 
 _ALIGNED: Final = 8
 _DEFAULT_BYTES: Final = 4 << 20
-_SMALLEST_READ: Final = 4096
+_MIN_READ_BYTES: Final = 4096
 _PIECE_BYTES: Final = 1 << 19
-"""Number of bytes examined in one step: columns stay in the cache, and other threads get a turn."""
+"""Number of bytes processed in one step: columns stay in the cache, and other threads can run."""
 _NO_KIND: Final = -1
 _MAX_EXPANSION: Final = 1032
-"""Maximum expansion of one byte by zlib."""
+"""Maximum number of bytes that zlib decompresses from one byte."""
 
 
 class Batch(NamedTuple):
-    """Part of a journal, ``length`` bytes from ``offset`` on; ``data`` empty for a declared gap."""
+    """``length`` bytes of a journal from ``offset``; ``data`` is empty for a declared gap."""
 
     offset: int
     length: int
@@ -81,29 +81,29 @@ class Batch(NamedTuple):
 
     @property
     def is_gap(self) -> bool:
-        """Whether these bytes will never be a frame."""
+        """Whether the batch is a declared gap."""
         return not self.data
 
     @property
     def end(self) -> int:
-        """Offset of the bytes after it."""
+        """Offset of the end of the batch."""
         return self.offset + self.length
 
 
 class BatchError(SeamarkError, ValueError):
-    """A batch is invalid; ``slug`` is the code for programs. A retry is useless."""
+    """A batch is invalid, and a retry is useless; ``slug`` is a code for programs."""
 
     slug = "not-a-journal"
 
 
 class ForeignHeaderError(BatchError):
-    """A HEADER names another run, project or writer than the one it was sent for."""
+    """A HEADER names another run, project or writer than the one the batch was sent for."""
 
     slug = "foreign-header"
 
 
 class TooLargeError(BatchError):
-    """A batch exceeds the limit of ``allowed`` bytes; smaller parts may be accepted."""
+    """A batch exceeds the limit of ``allowed`` bytes; smaller batches may be accepted."""
 
     slug = "too-large"
 
@@ -113,43 +113,43 @@ class TooLargeError(BatchError):
         self.allowed = allowed
 
 
-# ---------------------------------------------------------------------- what is sent
+# ---------------------------------------------------------------------- sending
 
 
 def next_batch(reader: JournalReader, offset: int, limit: int = _DEFAULT_BYTES) -> Batch | None:
     """Return the next batch of a journal, at most ``limit`` bytes (or one frame), or None.
 
-    ``offset`` is how much is kept there, bytes. Afterwards ``stopped``, ``tail`` and ``closed`` of
-    the reader say what it met: where it stopped as ``"newer"``, this version cannot send the rest.
+    ``offset`` is the number of bytes that the receiver has. Afterwards, ``stopped``, ``tail`` and
+    ``closed`` of the reader describe its state; ``"newer"``: this version cannot send the rest.
     """
     start = max(offset, FILE_HEADER_BYTES)
-    reader.block_bytes = min(limit, _PIECE_BYTES, max(_SMALLEST_READ, reader.size - start))
+    reader.block_bytes = min(limit, _PIECE_BYTES, max(_MIN_READ_BYTES, reader.size - start))
     blocks = reader.blocks(start, unknown=True)
     block = next(blocks, None)
     if block is None:
         return None
-    if block.base > start:  # bytes were passed over
+    if block.base > start:  # bytes were skipped
         if offset < FILE_HEADER_BYTES:
-            return Batch(0, FILE_HEADER_BYTES, _opening(reader))
+            return Batch(0, FILE_HEADER_BYTES, _file_header_of(reader))
         length = min(block.base - offset, GAP_BYTES)
         return Batch(offset, length, b"")
-    opening = _opening(reader) if offset < FILE_HEADER_BYTES else b""
-    data = opening + _joined(reader, block, blocks, limit - len(opening))
+    opening = _file_header_of(reader) if offset < FILE_HEADER_BYTES else b""
+    data = opening + _join_blocks(reader, block, blocks, limit - len(opening))
     return Batch(min(offset, start - len(opening)), len(data), data)
 
 
-def _joined(
+def _join_blocks(
     reader: JournalReader, block: Block | None, blocks: Iterator[Block], limit: int
 ) -> bytes:
-    """Return the bytes of adjoining blocks for a batch; one frame of ``block`` in any case."""
+    """Return the bytes of adjacent blocks for a batch; at least one frame of ``block``."""
     parts: list[bytes] = []
-    size, inflated = 0, FILE_HEADER_BYTES  # who receives it counts the opening, too
+    size, inflated = 0, FILE_HEADER_BYTES  # the receiver counts the file header too
     while block is not None:
-        end, most = _end_of_part(block, limit - size, INFLATED_BYTES - inflated, first=not parts)
+        end, most = _fitting_part(block, limit - size, INFLATED_BYTES - inflated, first=not parts)
         whole = end == block.end - block.base
         parts.append(block.data if whole and end == len(block.data) else block.data[:end])
         size, inflated, behind = size + end, inflated + most, block.end
-        if not whole or limit - size < _SMALLEST_READ or reader.size <= behind:
+        if not whole or limit - size < _MIN_READ_BYTES or reader.size <= behind:
             break
         reader.block_bytes = min(limit - size, _PIECE_BYTES)
         block = next(blocks, None)
@@ -158,46 +158,46 @@ def _joined(
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _opening(reader: JournalReader) -> bytes:
+def _file_header_of(reader: JournalReader) -> bytes:
     found = reader.bytes_at(FILE_HEADER_BYTES, 0)
     parsed = parse_file_header(found)
     sound = parsed is not None and parsed[0] == MAJOR and parsed[2] == reader.uid
     return found if sound else file_header(reader.uid)
 
 
-def _end_of_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[int, int]:
-    # With ``first``, the first frame fits in any case.
+def _fitting_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[int, int]:
+    # With ``first``, the first frame is always included.
     whole = block.end - block.base
     packed = block.frames.some(_NO_KIND, ZLIB)
     most = whole + sum(min(MAX_PAYLOAD_BYTES, frame[5] * _MAX_EXPANSION) for frame in packed)
     if whole <= limit and most <= room:
-        return whole, most  # nearly always, and without a step for each frame
+        return whole, most  # the usual case, without a loop over frames
     end = inflated = 0
     for frame in map(block.frames.raw, range(len(block.frames))):
         more = FRAME_HEADER_BYTES + padded(frame[5])
         following = frame[0] + more
         if frame[2] & ZLIB:
-            more += _inflated(block.data, frame)
+            more += _inflated_size(block.data, frame)
         if (end or not first) and (following > limit or inflated + more > room):
             break
         end, inflated = following, inflated + more
     return end, inflated
 
 
-def _inflated(data: bytes, frame: RawFrame) -> int:
-    # Where it cannot be told without more memory than a payload may take, it is the limit.
+def _inflated_size(data: bytes, frame: RawFrame) -> int:
+    # If the size cannot be determined within the memory limit of a payload, it is that limit.
     try:
         return len(payload_of(data, frame))
     except ValueError:
         return MAX_PAYLOAD_BYTES
 
 
-# ---------------------------------------------------------------------- what is accepted
+# ---------------------------------------------------------------------- receiving
 
 
 @functools.lru_cache(maxsize=4096)
 def check_journal_name(journal: str) -> tuple[str, bytes]:
-    """Return writer id and uid of a journal's file name; BatchError if it is none."""
+    """Return writer id and uid of a journal's file name; BatchError if it is invalid."""
     writer, uid = split_journal_name(journal)
     if uid is None:
         msg = f"expected the name of a journal, '<writer id>.<32 hex digits>', got {journal!r:.200}"
@@ -212,17 +212,17 @@ def check_journal_name(journal: str) -> tuple[str, bytes]:
 def check_frames(
     run: str, journal: str, offset: int, data: bytes, walk: Walk = walk_plainly
 ) -> int:
-    """Make sure that a batch is whole valid frames of this journal; frames of unknown kinds pass.
+    """Check that a batch is complete valid frames of this journal; unknown kinds are allowed.
 
-    Return the time of the last frame, nanoseconds since the Unix epoch by its writer's clock; 0 if
-    there is none. ``offset`` is the first byte's place in the file.
+    Return the time of the last frame, in nanoseconds since the Unix epoch by its writer's clock; 0
+    if there is none. ``offset`` is the position of the first byte in the file.
 
     Raises:
-        BatchError: If it is anything else, or a HEADER in it names another run or writer.
+        BatchError: If it is invalid, or a HEADER in it names another run or writer.
         TooLargeError: If it exceeds a limit.
     """
     writer, uid = check_journal_name(journal)
-    _limit("plain_bytes", PLAIN_BYTES, len(data))
+    _check_limit("plain_bytes", PLAIN_BYTES, len(data))
     _check_place(offset, len(data))
     start = 0
     if not offset:
@@ -232,25 +232,25 @@ def check_frames(
     if start + stop != len(data):
         msg = (
             f"expected whole valid frames of journal {journal!r}, "
-            f"got other bytes {offset + start + stop} bytes into it"
+            f"got invalid bytes at offset {offset + start + stop}"
         )
         raise BatchError(msg)
     if not len(frames):
         return 0
-    _check_notable(data[start:] if start else data, frames, run, writer)
+    _check_headers(data[start:] if start else data, frames, run, writer)
     return int(frames.raw(len(frames) - 1)[4])
 
 
 def check_gap(journal: str, offset: int, length: int) -> None:
-    """Make sure that a gap can be in a journal; BatchError or TooLargeError if not."""
+    """Check that a gap can be part of a journal; BatchError or TooLargeError if not."""
     check_journal_name(journal)
     if offset < FILE_HEADER_BYTES or length <= 0 or length % _ALIGNED:
         msg = (
-            f"expected a gap of a multiple of {_ALIGNED} bytes behind the first "
+            f"expected a gap of a multiple of {_ALIGNED} bytes after the first "
             f"{FILE_HEADER_BYTES}, got {length} bytes at {offset}"
         )
         raise BatchError(msg)
-    _limit("gap_bytes", GAP_BYTES, length)
+    _check_limit("gap_bytes", GAP_BYTES, length)
     _check_place(offset, length)
 
 
@@ -261,39 +261,39 @@ def _check_place(offset: int, length: int) -> None:
             f"{FILE_HEADER_BYTES} on, got {length} bytes at {offset}"
         )
         raise BatchError(msg)
-    _limit("journal_bytes", JOURNAL_BYTES, offset + length)
+    _check_limit("journal_bytes", JOURNAL_BYTES, offset + length)
 
 
 def _check_opening(data: bytes, uid: bytes) -> None:
     found = parse_file_header(data[:FILE_HEADER_BYTES])
     if found is None or found[2] != uid:
-        msg = "expected the 32 bytes that open a journal, with the uid that its name has"
+        msg = "expected the 32-byte header of a journal, with the uid in its name"
         raise BatchError(msg)
     if found[0] != MAJOR:
         msg = f"expected a journal of format {MAJOR}, got format {found[0]}: update the server"
         raise BatchError(msg)
 
 
-def _check_notable(data: bytes, frames: Any, run: str, writer: str) -> None:
+def _check_headers(data: bytes, frames: Any, run: str, writer: str) -> None:
     inflated = len(data)
     wanted = {"run": run, "writer": writer}
     for frame in frames.some(Kind.HEADER, ZLIB):
         if frame[2] & ZLIB:
-            inflated += _inflated(data, frame)
-            _limit("inflated_bytes", INFLATED_BYTES, inflated)
+            inflated += _inflated_size(data, frame)
+            _check_limit("inflated_bytes", INFLATED_BYTES, inflated)
         if frame[1] != Kind.HEADER:
             continue
         for key, stated in header_in(data, frame).items():
             if key in wanted and stated is not None and stated != wanted[key]:
                 msg = (
                     f"the journal was recorded as {key} {stated!r:.200}, but is sent as "
-                    f"{wanted[key]!r}: a folder that was renamed is kept only as what it was; "
-                    "give it its old name and send it then"
+                    f"{wanted[key]!r}: a renamed folder is not accepted; restore its old name, "
+                    "then send it again"
                 )
                 raise ForeignHeaderError(msg)
 
 
-def _limit(name: str, allowed: int, found: int) -> None:
+def _check_limit(name: str, allowed: int, found: int) -> None:
     if found > allowed:
-        msg = f"{name}: at most {allowed} are accepted, got {found}: send it in smaller parts"
+        msg = f"{name}: expected at most {allowed}, got {found}: send smaller batches"
         raise TooLargeError(msg, name, allowed)

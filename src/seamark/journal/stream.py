@@ -1,4 +1,4 @@
-"""The sequence of journals of one writer, to which frames are appended.
+"""Sequence of the journals of one writer, to which frames are appended.
 
 The rules are in ``docs/explanation/journal.md``, "Writing".
 """
@@ -33,18 +33,18 @@ _STOPPED: Final = "the run is stopped"
 
 
 class Stream:
-    """Open journal of a writer, or the next one, and the records that wait for it.
+    """Open or next journal of a writer, and the records that wait for it.
 
-    The writer holds its lock around every call. Where a method returns a text, it says why
-    something is impossible now; empty, it was done. ``clock`` is in nanoseconds since the Unix
-    epoch and never steps; ``header`` returns the HEADER record's own part for a new journal.
+    The writer holds its lock around all calls. Methods that return a text return the reason of a
+    failure, or an empty text on success. ``clock`` is in nanoseconds since the Unix epoch and never
+    steps. ``header`` returns the caller's part of the HEADER record for a new journal.
 
     Attributes:
         last_t: Time of the last frame, nanoseconds since the Unix epoch.
-        left: Journals that are left, which the sync thread forces to disk and closes.
-        ends: {writer id: bytes} of the journals that were left.
-        in_doubt: Whether an exception left open what was written last.
-        wake: Called when there is something for the sync thread to do.
+        to_close: Journals no longer written to, which the sync thread forces to disk and closes.
+        ends: Sizes of these journals as {writer id: bytes}.
+        in_doubt: Whether it is unknown, after an exception, how much of the last write succeeded.
+        wake: Called when the sync thread has work to do.
     """
 
     def __init__(
@@ -64,26 +64,26 @@ class Stream:
         self.fd = -1
         self.last_t = 0
         self.backlog = Backlog(clock)
-        self.left: deque[Segment] = deque()
+        self.to_close: deque[Segment] = deque()
         self.ends: dict[str, int] = {}
         self.in_doubt = self.closed = False
         self._uid: bytes | None = None
-        self._told: Mapping[str, Any] | None = None
-        self._as_of: int | None = None
-        self._on_its_way: tuple[Record, list[bytes]] | None = None
-        self._looked_back = False
+        self._next_header: Mapping[str, Any] | None = None
+        self._frame_time: int | None = None
+        self._unfinished: tuple[Record, list[bytes]] | None = None
+        self._is_ordered = False
         self._continues: str | None = None
         self._retry_at = 0.0
 
     @property
     def writer(self) -> str | None:
-        """Writer id of the open journal, or of that of waiting records; else None."""
+        """Writer id of the open journal, or of the next one if records wait; else None."""
         if self.segment is not None:
             return self.segment.writer
         return None if self._uid is None else writer_id(self._uid)
 
     def name(self) -> str:
-        """Return the writer id of the open journal, else that which the next one will have."""
+        """Return the writer id of the open journal, or of the next one if none is open."""
         if self.segment is not None:
             return self.segment.writer
         self._uid = self._uid or secrets.token_bytes(16)
@@ -91,7 +91,7 @@ class Stream:
 
     def frame(self, kind: int, payload: bytes, *, flags: int = 0, aux: int = 0) -> bytes:
         """Return a frame for the open journal, at the next tick of the clock."""
-        t = self.clock() if self._as_of is None else self._as_of
+        t = self.clock() if self._frame_time is None else self._frame_time
         if t <= self.last_t:
             t = self.last_t + 1
         self.last_t = t
@@ -100,15 +100,15 @@ class Stream:
     # ---------------------------------------------------------------- writing
 
     def append(self, record: Record) -> bool:
-        """Write a record behind all that waits, keep or lose it; return if it is in the kernel."""
+        """Write a record after waiting ones, or queue or drop it; return whether it was written."""
         waits = self.closed or self.in_doubt or self.backlog.waiting
         why = (self.catch_up() if waits else "") or self._put(record)
-        if why and not (self._may_wait(record, why) and self._keep_back(record, why)):
-            self._lose(record.count, why)
+        if why and not (self._may_wait(record, why) and self._queue(record, why)):
+            self._drop(record.count, why)
         return not why
 
     def _put(self, record: Record) -> str:
-        """Write a record; if this journal must be left, write the rest to the next one."""
+        """Write a record; if this journal cannot be continued, write the rest to a new one."""
         why = ""
         for _ in range(2):
             if self.segment is None and (why := self._open()):
@@ -116,17 +116,17 @@ class Stream:
             segment, before = self.segment, self.last_t
             assert segment is not None  # noqa: S101 - _open returned no reason
             frames = record.frames()
-            self._on_its_way = record, frames
+            self._unfinished = record, frames
             whole, error = segment.put(frames)
             record.mark_written(whole, self.last_t)
-            self._on_its_way = None
+            self._unfinished = None
             if error is None:
-                if self.losses.owed:
+                if self.losses.has_unreported:
                     self._report(segment)
                 return ""
             why = error.strerror or str(error)
             self.last_t = time_of(frames[whole - 1]) if whole else before
-            self.table.retire_all()  # the next row goes the slow way, which catches up
+            self.table.retire_all()  # the next row uses the slow path, which catches up
             if not segment.lost:
                 break
             self.switch_file()
@@ -140,7 +140,7 @@ class Stream:
             self.switch_file()
 
     def beat(self) -> bool:
-        """Write a heartbeat with the losses so far; return whether it is written."""
+        """Write a heartbeat with the losses so far; return whether it was written."""
         beat = Note(self.frame, Kind.HEARTBEAT, self.losses.payload)
         if self.catch_up() or self._put(beat):
             return False
@@ -148,7 +148,7 @@ class Stream:
         return True
 
     def put_close(self, reason: str) -> str:
-        """Write CLOSE: nothing waits that would have to come before it."""
+        """Write CLOSE; the caller ensures that no record waits."""
         note = Note(
             self.frame,
             Kind.CLOSE,
@@ -159,18 +159,18 @@ class Stream:
         return why
 
     def rotate(self) -> None:
-        """Continue in a new journal with the next record; its header has the facts of that time."""
+        """Continue in a new journal with the next record; its header is made at that time."""
         self.catch_up()
         if self.backlog.waiting:
             self.backlog.begin_journal(self._header_now())
             return
-        self._told = None
+        self._next_header = None
         if self.segment is not None:
             self.put_close("rotate")
             self.switch_file()
 
     def rest(self) -> str:
-        """Write all that waits, then CLOSE, and leave the journal."""
+        """Write all waiting records and CLOSE, and leave the journal."""
         self._retry_at = 0.0
         if why := self.catch_up():
             return why
@@ -181,57 +181,57 @@ class Stream:
         return ""
 
     def end(self, reason: str) -> None:
-        """Write waiting records and CLOSE, and leave the journal for good; count lost records."""
-        if self.segment is not None or self.losses.owed or self.backlog.waiting:
+        """Write waiting records and CLOSE, and leave the journal finally; count lost records."""
+        if self.segment is not None or self.losses.has_unreported or self.backlog.waiting:
             self._retry_at = 0.0
             why = self.catch_up() or self.put_close(reason)
             if self.backlog.waiting:
-                self._lose(len(self.backlog), why)
+                self._drop(len(self.backlog), why)
         self.closed, self.backlog = True, Backlog(self.clock)
         self.switch_file()
 
     def retry_now(self) -> None:
-        """Let the next record try the disk again, even if a write failed just now."""
+        """Make the next record try the disk again, even if a write has just failed."""
         self._retry_at = 0.0
 
     # ---------------------------------------------------------------- after an exception
 
     def interrupted(self) -> None:
-        """Note that an exception interrupted a write; the next record first checks the file."""
+        """Mark that an exception interrupted a write; the next record first checks the file."""
         self.in_doubt = True
-        self.table.retire_all()  # that is the slow way's to do
+        self.table.retire_all()  # the slow path checks the file
 
     def settle(self) -> None:
-        """Cut off an incomplete frame; note whole ones, so that no record is written twice."""
+        """Cut off an incomplete frame; mark complete ones, so that no record is written twice."""
         if (segment := self.segment) is not None:
-            last_t = segment.mend()
-            if self._on_its_way is not None:
-                record, frames = self._on_its_way
+            last_t = segment.repair()
+            if self._unfinished is not None:
+                record, frames = self._unfinished
                 record.mark_written(sum(time_of(frame) <= last_t for frame in frames), self.last_t)
             if segment.lost:
                 self.switch_file()
             self.wake()
-        self._on_its_way, self.in_doubt = None, False
+        self._unfinished, self.in_doubt = None, False
 
     def row_failed(self, error: BaseException) -> None:
-        """Handle an error of a row written the quick way; raise it if it is not from the disk."""
+        """Handle an error of a row on the fast path; raise it unless it comes from the disk."""
         if not isinstance(error, OSError) or raised_by_signal_handler(error):
             self.interrupted()
             raise error
         self.take_back(0, error)
 
     def take_back(self, torn: int, error: OSError | None) -> None:
-        """Cut off the torn bytes of a row of the quick way; the slow way is next."""
+        """Cut off the torn bytes of a row on the fast path; the next row uses the slow path."""
         if (segment := self.segment) is not None:
             segment.take_back(torn, error)
             if segment.lost:
                 self.switch_file()
         self.table.retire_all()
 
-    # ---------------------------------------------------------------- what waits
+    # ---------------------------------------------------------------- waiting records
 
     def catch_up(self) -> str:
-        """Write waiting records, oldest first, each with the time at which it was made."""
+        """Write waiting records, oldest first, each with its original time."""
         if self.closed:
             return _STOPPED
         if self.in_doubt:
@@ -239,48 +239,48 @@ class Stream:
         while self.backlog.waiting:
             first = self.backlog.first
             if first.record is None:
-                if why := self._turn(first.header):
+                if why := self._begin_next_journal(first.header):
                     return why
-            elif not first.record.done and (why := self._put_late(first.record, first.t)):
+            elif not first.record.done and (why := self._put_queued(first.record, first.t)):
                 if self._may_wait(first.record, why):
                     return why
-                self._lose(first.record.count, why)
+                self._drop(first.record.count, why)
             self.backlog.done()
         return ""
 
-    def _put_late(self, record: Record, t: int) -> str:
-        self._as_of = t
+    def _put_queued(self, record: Record, t: int) -> str:
+        self._frame_time = t
         try:
             return self._put(record)
         finally:
-            self._as_of = None
+            self._frame_time = None
 
-    def _turn(self, header: Mapping[str, Any] | None) -> str:
-        """Close the open journal; following records go to a new one with this header."""
+    def _begin_next_journal(self, header: Mapping[str, Any] | None) -> str:
+        """Close the open journal; later records go to a new one with this header."""
         if self.segment is not None:
             if why := self.put_close("rotate"):
                 return why
             self.switch_file()
-        self._told = header
+        self._next_header = header
         return ""
 
     def _may_wait(self, record: Record, why: str) -> bool:
-        """Return whether a record may be written some time, without keeping others from that."""
+        """Return whether a record may be written later without blocking other records."""
         lasting = why in (_PURGED, _STOPPED)
         return not lasting and (self.segment is None or record.size <= LARGE_BYTES)
 
-    def _keep_back(self, record: Record, why: str) -> bool:
+    def _queue(self, record: Record, why: str) -> bool:
         if not self.backlog.can_add(record):
             return False
         if self.segment is None and not self.backlog.waiting:
-            self.name()  # facts are filed under it
+            self.name()  # determines the writer id of the queued journal
             self.backlog.begin_journal(self._header_now())
         self.backlog.add(record)
         self.wake()
         self.losses.warn_once(
             "waiting",
             f"{self.folder.path} cannot be written: {why}; up to {MAX_RECORDS:,} records wait in "
-            "memory until it can be. Training continues",
+            "memory until it can be written. Training continues",
         )
         return True
 
@@ -289,13 +289,13 @@ class Stream:
             return self.header()
         return None
 
-    def _lose(self, count: int, why: str) -> None:
-        self.losses.owed = True
+    def _drop(self, count: int, why: str) -> None:
+        self.losses.has_unreported = True
         self.losses.drop(
             "disk", count, f"{self.folder.path} cannot be written: {why}; values are being lost"
         )
 
-    # ---------------------------------------------------------------- one file after the other
+    # ---------------------------------------------------------------- sequence of files
 
     def switch_file(self) -> None:
         """Continue in another file with the next record."""
@@ -307,16 +307,16 @@ class Stream:
             self._continues = segment.writer
             with quietly(only=OSError):
                 self.ends[segment.writer] = segment.size
-        self.left.append(segment)
-        if len(self.left) > _MAX_ABANDONED:
+        self.to_close.append(segment)
+        if len(self.to_close) > _MAX_ABANDONED:
             with quietly(only=OSError):
-                self.left.popleft().close()
+                self.to_close.popleft().close()
         self.table.start_journal()
-        if not self.closed:  # else there is no next one to count for
+        if not self.closed:  # otherwise there is no next journal
             self.losses.start_journal()
 
     def abandon(self) -> None:
-        """Leave a journal that is not to be trusted any more, or not wanted."""
+        """Leave a journal that is unreliable or no longer wanted."""
         if self.in_doubt:
             self.settle()
         if self.segment is not None:
@@ -324,29 +324,29 @@ class Stream:
             self.switch_file()
 
     def begin_child(self) -> None:
-        """Leave the journal and waiting records to the parent after a fork."""
-        self._on_its_way, self.in_doubt = None, False
+        """Leave the journal and waiting records to the parent process after a fork."""
+        self._unfinished, self.in_doubt = None, False
         self.backlog, self._uid = Backlog(self.clock), None
-        self._told = self._as_of = None
+        self._next_header = self._frame_time = None
         self.switch_file()
-        while self.left:
+        while self.to_close:
             with quietly(only=OSError):
-                self.left.popleft().close()
+                self.to_close.popleft().close()
 
     def _open(self) -> str:
         now = time.monotonic()
         if now < self._retry_at:
-            return "it could not be opened just now"
+            return "a recent attempt to open it failed"
         if self.folder.is_purged:
             return _PURGED
-        before, named, asked = self.last_t, self._uid, self._told
+        before, named, next_header = self.last_t, self._uid, self._next_header
         try:
-            self._look_back()
+            self._order_after_others()
             before = self.last_t
-            # May take a while, in which others would see an empty journal.
-            told = self.header() if asked is None else asked
+            # Called before the file exists: it may be slow, and readers would see an empty journal.
+            given = self.header() if next_header is None else next_header
             segment = Segment(self.folder, named or secrets.token_bytes(16))
-            self._uid = self._told = None
+            self._uid = self._next_header = None
             self.table.salt = segment.salt
             header = {
                 "format": 1,
@@ -355,38 +355,38 @@ class Stream:
                 "writer": segment.writer,
                 "continues": self._continues,
                 "prior_t": self.last_t,
-                **told,
+                **given,
             }
             frame = self.frame(Kind.HEADER, dump_json(header))
-            # Before it is written: an exception that leaves us here leaves an open journal.
+            # Set before the write, so that the journal counts as open after an exception.
             self.segment, self.fd = segment, segment.fd
             segment.start(frame)
         except OSError as error:
             let_pass(error)
             self.segment, self.fd = None, -1
             self._retry_at, self.last_t = now + _REOPEN_S, before
-            # One that exists is what an attempt left that failed as well.
+            # An existing file was left by an earlier failed attempt.
             self._uid = None if isinstance(error, FileExistsError) else named
-            self._told = asked
+            self._next_header = next_header
             return error.strerror or str(error)
         self.wake()
         return ""
 
     def begin_after(self, t: int) -> None:
-        """Start above a time in ns at which the run was recorded elsewhere; see `_look_back`."""
+        """Start after time ``t`` (ns) of a record on another host; see `_order_after_others`."""
         if t > self.clock() + _MAX_AHEAD_NS:
             self.losses.warn(
-                "the clock of a process that recorded this run elsewhere is over an hour ahead; "
-                "new records are not ordered after it"
+                "the clock of a process that recorded this run on another host is over an hour "
+                "ahead; new records are not ordered after its records"
             )
         else:
             self.last_t = max(self.last_t, t)
 
-    def _look_back(self) -> None:
-        """Start above the largest time in the run, unless a clock far ahead wrote it."""
-        if self._looked_back:
+    def _order_after_others(self) -> None:
+        """Start after the latest time in the run, unless its writer's clock was far ahead."""
+        if self._is_ordered:
             return
-        self._looked_back = True
+        self._is_ordered = True
         now = self.clock()
         for journal in self.folder.journals():
             try:
@@ -398,7 +398,7 @@ class Stream:
             if last is not None and last.t > now + _MAX_AHEAD_NS:
                 self.losses.warn(
                     f"the clock of the process that wrote {journal.path} is over an hour ahead; "
-                    "new records are not ordered after it"
+                    "new records are not ordered after its records"
                 )
             elif last is not None:
                 self.last_t = max(self.last_t, last.t)

@@ -1,7 +1,7 @@
 """Background work of a journal writer, and the thread that does it.
 
-At intervals data is forced to disk, waiting records are written, a heartbeat shows that the process
-lives, a long journal is continued in a new file, and a file that somebody removed is written again.
+At intervals, the thread forces data to disk, writes waiting records, writes a heartbeat as a sign
+of life, continues a long journal in a new file, and restores a journal file that was removed.
 """
 
 from __future__ import annotations
@@ -26,48 +26,48 @@ class SyncThread(threading.Thread):
 
     def __init__(self, keep: Callable[..., None], sync_s: float, heartbeat_s: float) -> None:
         super().__init__(name="seamark-sync", daemon=True)
-        self._keep = keep
+        self._run_round = keep
         self._sync_s = sync_s
         self._heartbeat_s = heartbeat_s
         self._done = threading.Event()
 
     def start_if_possible(self) -> None:
-        """Start, unless the interpreter shuts down: the writer then syncs for itself at its end."""
+        """Start unless the interpreter shuts down; the writer then syncs by itself at its end."""
         try:
             self.start()
         except RuntimeError:
             self._done.set()
 
     def run(self) -> None:
-        """Keep the journal until `end` is called, then once more."""
+        """Maintain the journal until `end` is called, then once more."""
         beat_at = time.monotonic() + self._heartbeat_s
-        self._keep()
+        self._run_round()
         while not self._done.wait(self._sync_s):
             beat = time.monotonic() >= beat_at
             if beat:
                 beat_at = time.monotonic() + self._heartbeat_s
-            self._keep(heartbeat=beat)
-        self._keep()
+            self._run_round(heartbeat=beat)
+        self._run_round()
 
     def end(self) -> None:
-        """Signal the thread to do its last round now, without waiting for it."""
+        """Signal the thread to run its last round now, without waiting for it."""
         self._done.set()
 
     def finish(self, timeout_s: float) -> bool:
-        """Do the last round, here if not started; return whether it ended within ``timeout_s``."""
+        """Run the last round, here if not started; return whether it ended within ``timeout_s``."""
         self._done.set()
         if self.ident is None:
-            self._keep()
+            self._run_round()
         elif self is not threading.current_thread():
             self.join(timeout_s)
         return not self.is_alive()
 
 
 class Upkeep:
-    """Keeps the journals of one writer; ``thread`` does it, None while there is nothing to do.
+    """Maintenance of the journals of one writer, by ``thread``; None while it is not needed.
 
-    ``every_s`` are intervals of ``fdatasync`` and of heartbeats, in seconds; ``limit`` returns the
-    size in bytes at which a journal is continued in a new one.
+    ``every_s`` contains the intervals of ``fdatasync`` and of heartbeats, in seconds. ``limit``
+    returns the size in bytes at which a journal is continued in a new one.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Upkeep:
         self.begin_child()
 
     def begin_child(self) -> None:
-        """Reset the thread and its lock after a fork: the parent's thread does not exist here."""
+        """Reset the thread and its lock after a fork; the parent's thread does not exist here."""
         self._round = threading.Lock()
         self.thread: SyncThread | None = None
 
     # ---------------------------------------------------------------- the thread
 
     def wake(self) -> None:
-        """Start the background thread unless there is one; the writer holds its lock."""
+        """Start the background thread unless it exists; the writer holds its lock."""
         if self.thread is None:
             self.thread = SyncThread(self.keep, *self.every_s)
             self.thread.start_if_possible()
@@ -106,27 +106,28 @@ class Upkeep:
         return thread
 
     def finish(self, thread: SyncThread | None, timeout_s: float) -> bool:
-        """Wait for the last round of a thread that ends; return whether it is done."""
+        """Wait for the last round of an ending thread; return whether it is done."""
         done = thread is None or thread.finish(timeout_s)
         if not done:
             self._losses.warn(
-                f"the disk did not answer within {timeout_s:g} s; "
+                f"the disk did not respond within {timeout_s:g} s; "
                 f"the last records may be missing from {self._stream.folder.path}"
             )
-        self._guard.speak()
+        self._guard.log_warnings()
         return done
 
     # ---------------------------------------------------------------- a round
 
     def keep(self, *, heartbeat: bool = False) -> None:
-        """Do the work that is due; never raises."""
-        with self._round, quietly(self._failed):  # no two rounds sync, or exchange, one file
-            self._keep(heartbeat=heartbeat)
+        """Do all due work; never raises."""
+        # Two rounds must not sync or replace the same file.
+        with self._round, quietly(self._report_failure):
+            self._run_round(heartbeat=heartbeat)
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         self._losses.drop("sync", 1, f"the sync thread failed: {error!r:.300}")
 
-    def _keep(self, *, heartbeat: bool) -> None:
+    def _run_round(self, *, heartbeat: bool) -> None:
         stream = self._stream
         self._guard.run_deferred()
         if stream.backlog.waiting:
@@ -134,15 +135,15 @@ class Upkeep:
         if heartbeat and stream.segment is not None:
             self._guard.run(stream.beat)
             self._at_heartbeat()
-        while stream.left:
-            self._finish(stream.left.popleft())
+        while stream.to_close:
+            self._sync_and_close(stream.to_close.popleft())
         if (segment := stream.segment) is not None:
             self._bring_back(segment)
             self._sync(segment)
             self._guard.run(self._rotate_if_long)
-        self._guard.speak()
+        self._guard.log_warnings()
 
-    def _finish(self, segment: Segment) -> None:
+    def _sync_and_close(self, segment: Segment) -> None:
         try:
             if not segment.lost:
                 self._bring_back(segment)
@@ -158,14 +159,14 @@ class Upkeep:
         except OSError as error:
             with self._guard.lock:
                 if segment.fd < 0:
-                    return  # closed in the meantime
+                    return  # closed meanwhile
                 if self._stream.segment is segment:
                     self._stream.abandon()
             why = f"could not be forced to disk: {error.strerror}"
             self._losses.drop("sync", 1, f"{segment.path} {why}")
 
     def _bring_back(self, segment: Segment) -> None:
-        # not if the run was purged
+        # a purged run is not restored
         if segment.is_linked():
             return
         with self._guard.lock:
@@ -180,15 +181,15 @@ class Upkeep:
             try:
                 segment.bring_back()
             except OSError as error:
-                # Tried again at the next interval; as long as the file is open, nothing is lost.
+                # Tried again at the next interval. Nothing is lost while the file is open.
                 if not self._losses.has_warned("removed"):
-                    why = f"was removed and cannot be written again: {error.strerror}"
+                    why = f"was removed and cannot be restored: {error.strerror}"
                     self._losses.drop("removed", 1, f"{segment.path} {why}")
                 return
             if self._stream.segment is segment:
                 self._stream.fd = segment.fd
             self._losses.warn(
-                f"{segment.path} was removed while recording; it was written again from memory"
+                f"{segment.path} was removed while recording; it was restored from the open file"
             )
 
     def _rotate_if_long(self) -> None:

@@ -1,9 +1,9 @@
-"""Writer of a journal: one ``write(2)`` a call, and the handling of its failures.
+"""Writer of a journal: one ``write(2)`` per call, and the handling of its failures.
 
-`JournalWriter` is what a run holds. It takes what is given to numbers and records, one at a time
-(`seamark.journal.losses`), has them written (`seamark.journal.stream`), counts what is lost
-(`seamark.journal.losses`), and has a thread that syncs the journal (`seamark.journal.upkeep`).
-None of this reaches the caller: training comes first.
+Each run has a `JournalWriter`. It serializes and checks what the caller logs
+(`seamark.journal.losses`), writes the records (`seamark.journal.stream`), counts losses
+(`seamark.journal.losses`), and syncs the journal in a thread (`seamark.journal.upkeep`). Failures
+never reach the caller, because training has priority.
 
 The rules are in ``docs/explanation/journal.md``, "Writing".
 """
@@ -53,21 +53,22 @@ ROTATE_BYTES: Final = 1 << 30
 CLOSE_TIMEOUT_S: Final = 30.0
 """Time limit of `JournalWriter.rest` and `JournalWriter.close` for the disk, in seconds."""
 
-_COLUMN_POINTS: Final = 500_000
-_ROW_VALUES: Final = 1_000_000
+_MAX_COLUMN_POINTS: Final = 500_000
+_MAX_ROW_VALUES: Final = 1_000_000
 _PLAIN_STEPS: Final = frozenset({float, int, bool, type(None)})
 """Types of steps that are packed without conversion."""
 _STEADY_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Clock that continues while the machine sleeps, if the system has one."""
 _CLOCK_READS: Final = 3
-"""Number of comparisons of the two clocks that determine their difference."""
+"""Number of comparisons of the two clocks; the most precise one determines their difference."""
 
 
 def wall_clock() -> Callable[[], int]:
-    """Return a clock in nanoseconds since the Unix epoch that reads the wall once and never steps.
+    """Return a clock in ns since the Unix epoch that reads the wall clock now and never steps.
 
-    Clocks tell which of two processes wrote last: one that a busy machine stops between both of its
-    looks would be late for good, so of a few pairs of looks the closest one counts.
+    Times determine which of two processes wrote last. If a busy machine paused the process between
+    reading the two clocks, its times would always be late. So the clocks are read several times,
+    and the closest pair counts.
     """
     read = time.clock_gettime_ns
     closest, offset = math.inf, 0
@@ -79,25 +80,24 @@ def wall_clock() -> Callable[[], int]:
 
 
 class JournalWriter:
-    """Appends the records of one process to a run.
+    """Writer that appends the records of one process to a run.
 
     All methods may be called from any thread, from signal handlers, and after a fork.
 
     An append returns whether its bytes are in the kernel, where only a crash of the machine can
     lose them. False means that they wait in memory, for the disk or for the record that a signal
-    handler interrupted; that they are lost, which `dropped` counts; or that there was nothing to
-    write.
+    handler interrupted; that they are lost and counted in `dropped`; or that there are none.
 
     Args:
-        folder: The run.
-        header: Returns the HEADER record's own part for a new journal (owner, attempt, rank, ...);
-            ``format``, ``run``, ``project``, ``writer``, ``continues`` and ``prior_t`` are filled
-            in.
+        folder: Folder of the run.
+        header: Returns the caller's part of the HEADER record for a new journal (owner, attempt,
+            rank, ...); ``format``, ``run``, ``project``, ``writer``, ``continues`` and ``prior_t``
+            are added.
         clock: Nanoseconds since the Unix epoch, never stepping; see `wall_clock`.
         sync_s: Interval of ``fdatasync``, in seconds.
         heartbeat_s: Interval of heartbeats, in seconds.
-        after_t: Time of the run's last record in another place, nanoseconds since the Unix epoch;
-            every record of this object is later.
+        after_t: Time of the run's last record on another host, nanoseconds since the Unix epoch;
+            all records of this object are later.
         reserved: See `Families`.
         at_heartbeat: Called by the sync thread at each heartbeat; must not raise.
     """
@@ -118,7 +118,7 @@ class JournalWriter:
         self.families = Families(reserved)
         self.claim, self.expect = self.families.claim, self.families.expect
         self._divert: Callable[[Any], Any] | None = None
-        self._guard = Guard(self._interrupted, self._failed)
+        self._guard = Guard(self._interrupted, self._report_failure)
         self._losses = Losses(self._guard)
         self._stream = Stream(folder, header, clock or wall_clock(), self._losses)
         if after_t:
@@ -143,7 +143,7 @@ class JournalWriter:
         return self._stream.writer
 
     def name(self) -> str:
-        """Return the writer id, which is settled from then on if there was none yet."""
+        """Return the writer id; if there is none yet, choose it now."""
         with self._guard.lock:
             return self._stream.name()
 
@@ -155,7 +155,7 @@ class JournalWriter:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Number of lost records by reason, without those reported by an earlier journal."""
+        """Number of lost records by reason, without those reported in an earlier journal."""
         return self._losses.counts
 
     @property
@@ -174,10 +174,10 @@ class JournalWriter:
         return not self._guard.deferred
 
     def positions(self) -> dict[str, int]:
-        """Return {writer id: bytes} of every journal that this object wrote, as they are now.
+        """Return the current {writer id: bytes} of all journals that this object wrote.
 
-        What waits in memory is written first if the disk takes it now. If it does not, it will lie
-        behind these positions, and so will an op that is appended after this call.
+        Waiting records are written first if the disk accepts them now. Otherwise they will be after
+        these positions, like an op that is appended after this call.
         """
         stream = self._stream
         if stream.backlog.waiting or stream.in_doubt:
@@ -193,21 +193,22 @@ class JournalWriter:
     def append_row(  # noqa: C901, PLR0912 - inlined: every call would cost a tenth of a row
         self, metrics: Mapping[str, Any], step: float | None = None, time_ns: int | None = None
     ) -> bool:
-        """Record one value of several float series at one step; no argument makes it raise.
+        """Record one value for each of several float series at one step; never raises.
 
-        The common case (a key set seen before, plain numbers) is one pack, one CRC and one write.
-        Without a step, the row is 1 above the largest last step of its paths; ``time_ns`` is a time
-        of the caller's own, nanoseconds since the Unix epoch. Returns whether all that are numbers
-        are in the kernel.
+        The common case (a known key set, plain numbers) takes one pack, one CRC and one write.
+        Without a step, the row has the largest last step of its paths plus 1. ``time_ns`` is a time
+        given by the caller, in nanoseconds since the Unix epoch. Returns whether all values that
+        are numbers are in the kernel.
         """
         schema = found = None
         try:
             schema = self._schemas.get(tuple(metrics))
             if schema is not None:
                 values = metrics.values()
-                # sum() is the quickest proof that all are plain numbers: with a tensor among them,
-                # or a number of NumPy's, it is not a float. A key set that had one is looked
-                # through by type, so that nobody's tensors are added up at every step.
+                # sum() is the fastest check that all values are plain numbers: with a tensor or a
+                # NumPy number among them, its result is not a float. A key set that had such a
+                # value is checked by type from then on, so that tensors are not added up at each
+                # step.
                 if not schema.plain or type(sum(values, 0.0)) is not float:
                     schema.plain = False
                     if not NUMERIC.issuperset(map(type, values)):
@@ -247,10 +248,10 @@ class JournalWriter:
         except Exception as error:
             if raised_by_signal_handler(error):
                 raise
-            # What the quick way does not understand, the slow way words.
+            # The slow path handles and reports whatever the fast path cannot handle.
             if schema is not None:
                 schema.plain = False
-        with quietly(self._lost_row):
+        with quietly(self._report_lost_row):
             return self._append_slowly(metrics, step, time_ns, found)
         return False
 
@@ -263,12 +264,13 @@ class JournalWriter:
         if sound is None:
             return False
         values, step = sound
-        if len(values) > _ROW_VALUES and step is None:
-            with self._guard.lock:  # more than a frame takes: several rows of one step
+        if len(values) > _MAX_ROW_VALUES and step is None:
+            with self._guard.lock:  # exceeds a frame: several rows with the same step
                 step = self._table.after([self._table.of(path) for path in values])
         items = list(values.items())
         parts = [
-            dict(items[start : start + _ROW_VALUES]) for start in range(0, len(items), _ROW_VALUES)
+            dict(items[start : start + _MAX_ROW_VALUES])
+            for start in range(0, len(items), _MAX_ROW_VALUES)
         ]
         return _all(
             [self._guard.run(partial(self._write_row, part, step, time_ns)) for part in parts]
@@ -286,16 +288,15 @@ class JournalWriter:
         steps: Sequence[float] | None = None,
         times_ns: Sequence[int] | None = None,
     ) -> bool:
-        """Record many points of one float series at a checked path, a frame for each 500,000.
+        """Record many points of one float series at a checked path, 500,000 per frame.
 
-        Without steps, points are numbered from the last step on; times are nanoseconds since the
-        Unix epoch. Returns whether all are in the kernel. Raises FamilyError if the path holds
-        another family.
+        Without steps, points are numbered after the last step. Times are nanoseconds since the Unix
+        epoch. Returns whether all points are in the kernel. Raises FamilyError for another family.
         """
         self.claim(path, "float_series")
         written = []
-        for start in range(0, len(values), _COLUMN_POINTS):
-            part = slice(start, start + _COLUMN_POINTS)
+        for start in range(0, len(values), _MAX_COLUMN_POINTS):
+            part = slice(start, start + _MAX_COLUMN_POINTS)
             points = (
                 values[part],
                 None if steps is None else steps[part],
@@ -322,8 +323,9 @@ class JournalWriter:
     def append_ops(self, ops: Iterable[Mapping[str, Any]], kind: int = Kind.OP) -> bool:
         """Append JSON records in one write; return whether all of them are in the kernel.
 
-        Where the disk takes only a part, the whole records in it stay, and the others wait. Raises
-        ArgumentError if one is longer than a frame may be, ValueError if JSON has no form for one.
+        If the disk accepts only a part, the complete records in it stay, and the others wait.
+        Raises ArgumentError if a record exceeds the maximum size of a frame, ValueError if it
+        cannot be represented in JSON.
         """
         packed = list(map(packed_json, ops))
         if not packed:
@@ -335,14 +337,14 @@ class JournalWriter:
     # ---------------------------------------------------------------- steps and families
 
     def divert_to(self, take: Callable[[Any], Any]) -> None:
-        """Pass each row with a new set of keys to ``take``, which removes all that are no points.
+        """Pass each row with a new set of keys to ``take``, which removes non-points.
 
-        ``take`` returns the rest, or the row itself if it removed nothing.
+        ``take`` returns the remaining row, or the same object if it removed nothing.
         """
         self._divert = take
 
     def take_step(self, path: str, step: float | None) -> float:
-        """Return the step of a point of a text, file or histogram series, and remember it."""
+        """Return and store the step of a point of a text, file or histogram series."""
         with self._guard.lock:
             series = self._table.of(path)
             taken = self._table.after([series]) if step is None else step
@@ -350,7 +352,7 @@ class JournalWriter:
             return taken
 
     def remember_step(self, path: str, step: float) -> None:
-        """Take over the last step of a series from before this process; NaN if it was cleared."""
+        """Store the last step of a series recorded before this process; NaN if it was cleared."""
         if not math.isfinite(step):
             return
         with self._guard.lock:
@@ -359,72 +361,72 @@ class JournalWriter:
                 series.last_t, series.last_step = 0, step
 
     def forget(self, namespace: str) -> None:
-        """Forget families and steps of a path and of everything below it, after a delete."""
+        """Remove families and steps of a path and of all paths below it, after a delete."""
         with self._guard.lock:
             self.families.forget(namespace)
             self.forget_steps([path for path in self._table.series if is_inside(path, namespace)])
 
     def forget_steps(self, paths: Iterable[str]) -> None:
-        """Forget the last steps of series that were deleted or cleared."""
+        """Remove the last steps of series that were deleted or cleared."""
         with self._guard.lock:
             self._table.forget(paths)
 
-    # ---------------------------------------------------------------- one at a time
+    # ---------------------------------------------------------------- failures
 
     def _interrupted(self) -> None:
         self._stream.interrupted()
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         self.drop("record", 1, f"a record could not be written: {error!r:.300}")
 
-    def _lost_row(self, error: Exception) -> None:
+    def _report_lost_row(self, error: Exception) -> None:
         self.drop("metrics", 1, f"a call of log_metrics could not be recorded: {error!r:.300}")
 
     def drop(self, reason: str, count: int, message: str, *, once: object = None) -> None:
         """Count ``count`` lost values or records and warn once about it; never raises.
 
-        ``reason`` is counted, such as ``"disk"``, and decides what "once" is unless ``once`` does;
-        ``count`` is 0 for what may not be lost in the end.
+        Losses are counted by ``reason``, such as ``"disk"``. One warning is logged for each
+        ``once``, by default for each ``reason``. ``count`` is 0 if the values may still be written.
         """
         self._losses.drop(reason, count, message, once)
 
-    # ---------------------------------------------------------------- beside it, and its end
+    # ---------------------------------------------------------------- maintenance and end
 
     def beat_every(self, heartbeat_s: float) -> None:
-        """Set the heartbeat interval in seconds, for background threads started from now on."""
+        """Set the heartbeat interval in seconds, for background threads started later."""
         self._upkeep.every_s = (self._upkeep.every_s[0], heartbeat_s)
 
     def keep(self, *, heartbeat: bool = False) -> None:
-        """Do the work of the sync thread at each interval; never raises."""
+        """Run one round of the sync thread's work; never raises."""
         self._upkeep.keep(heartbeat=heartbeat)
 
     def rotate(self) -> None:
-        """Continue in a new journal with the next record; its header has the facts of that time."""
+        """Continue in a new journal with the next record; its header is made at that time."""
         self._guard.run(self._stream.rotate)
 
     def retry_now(self) -> None:
-        """Let the next record try the disk again, even if a write failed just now."""
+        """Make the next record try the disk again, even if a write has just failed."""
         self._stream.retry_now()
 
     def rest(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """Write all that waits and CLOSE, and give back the descriptor and the thread.
+        """Write all waiting records and CLOSE, and release the descriptor and the thread.
 
-        The next record opens a journal that continues this one, with a header that is asked for
-        then and a thread of its own. What the disk refuses now keeps waiting, and keeps the thread;
-        `close` counts it. In a signal handler that interrupted a record, this follows that record,
-        and is not waited for.
+        The next record opens a journal that continues this one, with a new header and a new thread.
+        Records that cannot be written now keep waiting, and the thread stays; `close` counts them.
+        In a signal handler that interrupted a record, this happens after that record, without
+        waiting for it.
 
-        The disk has ``timeout_s`` seconds; with 0 the thread does what is left. Returns whether
-        everything is on disk, and neither descriptor nor thread is left.
+        The disk has ``timeout_s`` seconds; with 0, the thread does the remaining work. Returns
+        whether everything is on disk, and both descriptor and thread are released.
         """
         ended: list[SyncThread | None] = []
-        if not self._guard.run(lambda: self._rest(ended)):
+        if not self._guard.run(lambda: self._stop_thread(ended)):
             return self.closed
         if not timeout_s and ended[0] is not None and ended[0].ident is not None:
             return False
         return self._upkeep.finish(ended[0], timeout_s)
 
-    def _rest(self, ended: list[SyncThread | None]) -> bool:
+    def _stop_thread(self, ended: list[SyncThread | None]) -> bool:
         if self._stream.rest():
             return False
         ended.append(self._upkeep.end())
@@ -433,12 +435,12 @@ class JournalWriter:
     def close(self, reason: str = "stop", timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """Write CLOSE, have the sync thread force everything to disk, and close the file.
 
-        ``reason`` is ``"stop"``, or ``"exit"`` of a process. False: no answer in ``timeout_s``
-        seconds.
+        ``reason`` is ``"stop"``, or ``"exit"`` at the end of a process. Returns False if the disk
+        did not respond within ``timeout_s`` seconds.
         """
         ended: list[SyncThread | None] = []
         self._guard.run(lambda: self._close(reason, ended))
-        if not ended:  # closed before; or in the middle of a record, which comes first
+        if not ended:  # already closed, or in the middle of a record, which comes first
             return True
         return self._upkeep.finish(ended[0], timeout_s)
 
@@ -448,7 +450,7 @@ class JournalWriter:
             ended.append(self._upkeep.end())
 
     def after_fork(self) -> None:
-        """Make the copy in a forked child whole; it opens a journal only for new records."""
+        """Reset the copy in a forked child, which opens a journal only for new records."""
         self._guard.begin_child()
         self._upkeep.begin_child()
         self._stream.begin_child()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
-from seamark.journal.reservations import MOST_NUMBER
+from seamark.journal.reservations import MAX_NUMBER
 from seamark.paths import kind_of, model_key
 from seamark.reading.catalog import RunField
 from seamark.reading.names import RunName, generated_name
@@ -157,7 +157,7 @@ def _assigned_numbers(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
     late: list[tuple[str, int]] = []
     taken: set[int] = set()
     for version, number, *_ in sorted(claims, key=_claim_order):
-        if number is None or not 0 < number <= MOST_NUMBER:
+        if number is None or not 0 < number <= MAX_NUMBER:
             continue
         if number in taken:
             late.append((version, number))

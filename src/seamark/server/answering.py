@@ -1,7 +1,7 @@
 """Answers to reads: authorization, time of the data, encoding and compression.
 
-Texts, booleans, null, finite floats and ints below 2**53 are the same in JSON (a float has a point
-or an exponent). Every other value is an object with the key ``$``, which names its type:
+Strings, booleans, null, finite floats and ints below 2**53 are plain JSON (a float has a point or
+an exponent). Every other value is an object with the key ``$``, which names its type:
 
 - ``{"$": "float", "v": "nan"}``, ``"inf"``, ``"-inf"``; ``{"$": "int", "v": "-0x2386f26fc10000"}``;
 - ``{"$": "datetime", "v": "2026-01-31T12:00:00+00:00"}``, ISO 8601;
@@ -9,7 +9,7 @@ or an exponent). Every other value is an object with the key ``$``, which names 
 - ``{"$": "f8", "v": "<base64>"}`` and ``"i8"``: arrays of little-endian float64 and int64. With
   ``?arrays=json`` a list of numbers replaces the base64 text; ``"nan"``, ``"inf"`` and ``"-inf"``
   stand for values that JSON cannot represent;
-- the name of a class, beside its fields: ``{"$": "Attribute", "path": ...}``.
+- the name of a class, next to its fields: ``{"$": "Attribute", "path": ...}``.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ _NAMED: Final = (RunName, TextPage)
 
 
 def to_json(value: Any, *, plain_arrays: bool = False) -> bytes:
-    """Return a value of the classes that reads return as JSON; `TypeError` if it has no form.
+    """Return a value of an answer as JSON; raise `TypeError` for other classes.
 
-    What is nested deeper than 128 levels, as nothing is that Seamark records, becomes ``"..."``.
+    Data below 128 levels of nesting becomes ``"..."``; Seamark records nothing that deep.
     """
     given = _members_of(value) if isinstance(value, Answer) else value
     made = _Encoder(plain_arrays=plain_arrays).value(given, 0)
@@ -179,7 +179,7 @@ def _finite(number: float) -> float | str:
     return number if math.isfinite(number) else str(number)
 
 
-# ---------------------------------------------------------------------- its description
+# ---------------------------------------------------------------------- API description
 
 _SPECIAL: Final = {
     "description": "What JSON cannot write by itself.",
@@ -220,7 +220,7 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 
 def _widened(schema: Any) -> Any:
-    # Objects stand for what JSON cannot write.
+    # Values that JSON cannot represent are objects.
     if isinstance(schema, list):
         return list(map(_widened, schema))
     if not isinstance(schema, dict):
@@ -272,9 +272,9 @@ _heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
 
 
 class ReadRequest:
-    """Request that reads, with the methods that answer it.
+    """Request for reading, with the methods that answer it.
 
-    `question` is its body, if it asks a verb; `told` is what it is told of paths that no run has.
+    `question` is the body of a verb. `told` collects messages about paths that no run has.
     """
 
     def __init__(self, request: Request) -> None:
@@ -286,7 +286,7 @@ class ReadRequest:
         self._behind = 0
 
     def wait(self, allowed: Callable[[str], bool]) -> None:
-        """Wait until data that the requester sent before can be read, if readable at all."""
+        """Wait until the positions in the request's header are folded, for `allowed` projects."""
         given = self.request.headers.get(POSITION)
         if given:
             wanted = {
@@ -295,10 +295,10 @@ class ReadRequest:
             self._behind = self.server.behind(wanted)
 
     def answer(self, make: Callable[[], Any], tag: str) -> Response:
-        """Return the answer to send; of a list, as much as fits.
+        """Return the response; a list is cut to the size of one answer.
 
-        `tag` changes whenever the answer may, or is empty if that is not known; `make` is not
-        called where the client has the answer already.
+        `tag` changes whenever the answer may change, and is empty if that is unknown. `make` is not
+        called if the client has the current answer.
         """
         if tag and self.question.seen == tag:
             return self._sent(Answer(unchanged=True))
@@ -310,14 +310,14 @@ class ReadRequest:
         return self._sent(answer)
 
     def part_of(self, items: Sequence[T], total: int | None = None) -> Answer[list[T]]:
-        """Return as much of a list as goes into one answer, from where the part before ended."""
+        """Return the next part of a list that fits into one answer."""
         begin = self.place(Count) or 0
         some = fitting(items, begin)
         end = begin + len(some)
         return Answer(list(some), next=to_next(end) if end < len(items) else None, total=total)
 
     def place(self, kind: Any) -> Any:
-        """Return where the part before ended, as it was given to `to_next`; None for the first."""
+        """Return the end of the previous part, as passed to `to_next`; None for the first part."""
         if not self.question.next:
             return None
         try:
@@ -334,7 +334,7 @@ class ReadRequest:
         return self._response(to_json(answer, plain_arrays=plain), "application/json")
 
     def done(self, found: dict[str, Any]) -> Response:
-        """Return the outcome of a change as JSON."""
+        """Return the result of a change as JSON."""
         return self._response(to_json(found), "application/json")
 
     def _response(self, body: bytes, media_type: str) -> Response:
@@ -352,7 +352,7 @@ class ReadRequest:
         return Response(body, headers=headers, media_type=media_type)
 
     def moment(self) -> AbstractContextManager[object]:
-        """Read a block from one state of the store; never wait in it: connections are few."""
+        """Run a block on one state of the store; it must not wait, since connections are few."""
         return self.server.store().database.holding()
 
     def sources(self, project: str, run: str) -> Sources:
@@ -384,23 +384,23 @@ class Several(ReadRequest):
         self.wait(self.may_read)
 
     def unknown(self, error: QueryError) -> None:
-        """Refuse a path that no run has, or have the answer say so, whichever was asked for."""
+        """Refuse an unknown path, or report it in the answer, as the request specifies."""
         if self.question.unknown == "refuse":
             raise error
         self.told.append(str(error))
 
     def cursor(self) -> str:
-        """Return the cursor of a reader who has seen all changes up to now."""
+        """Return the cursor after all changes up to now."""
         return self.server.changing.cursor(self.now_ns)
 
     def tag(self) -> str:
-        """Return a tag that changes with anything that anybody can read; cheap to compute."""
+        """Return a tag that changes with any run and the requester's rights; cheap to compute."""
         seen = self._readable
         rights = repr((seen.everything, sorted(seen.projects), sorted(seen.but))).encode()
         return f"{self.server.changing.tag(self.now_ns)}.{zlib.crc32(rights):08x}"
 
     def only_readable(self, refs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return those of some runs that they may read, once each; others are as if not there."""
+        """Return the readable runs without duplicates; others are treated as missing."""
         return [ref for ref in dict.fromkeys(refs) if self.may_read(ref[0])]
 
 
@@ -415,7 +415,7 @@ class OneRun(ReadRequest):
         self.read = self.reader(project, run)
 
     def tag(self) -> str:
-        """Return a tag that changes with anything that can be read of the run."""
+        """Return a tag that changes with any readable data of the run."""
         store = self.server.store()
         database = store.database
         rows = database.fetch(_ROW, project=self.project, name=self.run)
@@ -425,16 +425,16 @@ class OneRun(ReadRequest):
         version, state, beat, parent, step = rows[0]
         silent = state in ("running", OPEN) and (
             silent_from(state, beat) < self.now_ns
-            # Where its process may be, it is known to be gone before nothing is heard of it.
+            # On the machine of its process, the end of the process is detected before the silence.
             or (store.here and self.read.state != state)
         )
-        with database.reading() as connection:  # it inherits their tags
+        with database.reading() as connection:  # the run inherits the tags of projects
             above = [
                 f".{project}.{row[0]}"
                 for project in projects_above(self.project, self.run)
                 for row in database.rows(connection, _ROW, project=project, name=PROJECT_LOG)
             ]
-        if parent is not None:  # what is read of it may be theirs
+        if parent is not None:  # its data may belong to ancestors
             ref = (self.project, self.run)
             with database.reading() as connection:
                 line, _ = ancestors_of(store, connection, ref, Fork(parent, step))
@@ -444,12 +444,12 @@ class OneRun(ReadRequest):
 
 
 def several(request: Request) -> Several:
-    """Return a request about everything that the requester may read; a dependency of routes."""
+    """Return a request about everything that the requester may read; for use as a dependency."""
     return Several(request)
 
 
 def may_read(readable: Readable, project: str) -> bool:
-    """Return whether a project may be read: the nearest to it that says something decides."""
+    """Return whether a project may be read; the nearest listed project at or above it decides."""
     parts = project.split("/")
     for end in range(len(parts), 0, -1):
         path = "/".join(parts[:end])
@@ -462,7 +462,7 @@ def may_read(readable: Readable, project: str) -> bool:
 
 @contextmanager
 def heavy() -> Iterator[None]:
-    """Do something that takes much memory, with few others that do so; refuse (503) after 20 s."""
+    """Limit the number of concurrent blocks that need much memory; refuse (503) after 20 s."""
     if not _heavy.acquire(timeout=_PATIENCE_S):
         raise later(
             error="busy",
@@ -476,12 +476,12 @@ def heavy() -> Iterator[None]:
 
 
 def to_next(place: Any) -> str:
-    """Return the ``next`` of an answer, by which `Asked.place` knows where it ends."""
+    """Return the ``next`` of an answer, which `ReadRequest.place` decodes."""
     return msgspec.json.encode(place).decode()
 
 
 def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
-    """Return the items from an offset on that fit into one answer, at least one."""
+    """Return the items from an offset that fit into one answer, at least one."""
     size, end = 0, offset
     while end < len(items) and size < MOST_BYTES:
         some = items[end : end + _TOGETHER]
@@ -491,7 +491,7 @@ def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
 
 
 def compressed(body: bytes, accepted: str) -> tuple[bytes, str]:
-    """Return a body, compressed if that pays, and its ``Content-Encoding``, empty for none."""
+    """Return a body, compressed if large enough, and its ``Content-Encoding`` (empty: none)."""
     if len(body) < _SMALL:
         return body, ""
     names = {

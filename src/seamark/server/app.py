@@ -1,4 +1,4 @@
-"""Application of a server: its routes, and the gate that every request and answer passes."""
+"""Application of a server: its routes, and the gate for all requests and answers."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in AL
 _FIRST_ERROR: Final = 400
 _JOURNAL: Final = "/journals/"
 _STREAMED: Final = (_JOURNAL, "/blobs/")
-"""Path prefixes of bodies that routes read after authentication; others are JSON, read first."""
+"""Parts of paths whose bodies routes read after authentication; other bodies are read first."""
 _NEPTUNE: Final = {
     "/api/leaderboard/v1/operations": 64 << 20,
     "/api/leaderboard/v1/upload/": 9 << 20,
     "/api/artifacts/v1/": 8 << 20,
 }
-"""Paths of requests of Neptune's client that are read in the same way, with their maximum sizes in
+"""Prefixes of paths of Neptune's client that are read in the same way, with maximum body sizes in
 bytes."""
 _JSON_IDLES: Final = 2
-"""Time limit for a JSON body, as a multiple of the longest permitted silence."""
+"""Time limit for a JSON body, as a multiple of the maximum pause."""
 _MIN_BYTES_PER_S: Final = 1024
 """Minimum speed of a body after that time, and of reading an answer, in bytes per second."""
 
@@ -81,7 +81,7 @@ class Gate:
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
-            else:  # a websocket: there are none
+            else:  # websockets are not supported
                 await send({"type": "websocket.close", "code": 1000})
             return
         passage = _Passage(scope, receive, send, self._limits, self._waiting)
@@ -92,7 +92,7 @@ class Gate:
             passage.check()
             await self._app(scope, passage.receive, passage.send)
         except ClientDisconnect:
-            return  # nobody is listening
+            return  # the client has disconnected
         except Exception as error:  # noqa: BLE001 - whatever it is, it is answered in one form
             await passage.fail(error)
         finally:
@@ -100,10 +100,10 @@ class Gate:
 
 
 class _Waiting:
-    """The requests whose bodies are on their way, each of which takes a place that others need.
+    """Limits the number of requests whose bodies are still arriving.
 
-    Nobody can have all of them: who has shown no token is counted by address, of which one has an
-    eighth of the places and all together half; who has, by token, of which one has a quarter.
+    No client can occupy all places. Without a token, an address may have an eighth of the places,
+    and all addresses together half. A token may have a quarter.
     """
 
     def __init__(self, places: int) -> None:
@@ -182,7 +182,7 @@ class _Passage:
 
     async def receive(self) -> Message:
         if self._whole:
-            return await self._receive()  # only that the client went away can come
+            return await self._receive()  # the only possible message is a disconnect
         idle_s = self._limits.idle_s
         steadily = self._began + _JSON_IDLES * idle_s + self._got / _MIN_BYTES_PER_S
         left = min(idle_s, min(self._end, steadily) - time.monotonic())
@@ -237,7 +237,7 @@ class _Passage:
     async def fail(self, error: Exception) -> None:
         if self._started:
             _log.error("%s in the middle of an answer", type(error).__name__, exc_info=error)
-            raise error  # the connection is cut, so that the answer does not look whole
+            raise error  # closes the connection, so that the answer does not look complete
         await self._answer(error)
 
     async def _answer(self, error: Exception) -> None:
@@ -251,8 +251,8 @@ class _Passage:
         await answer_of(error)(self._scope, self._receive, send)
 
     def _end_of_connection(self) -> list[tuple[bytes, bytes]]:
-        # Otherwise all of a body without a stated length would be read to reach the next request.
-        # One that states its length was checked before.
+        # Otherwise a body of unknown length would be read to its end to reach the next request. A
+        # declared length was checked before.
         chunked = any(name == b"transfer-encoding" for name, _ in self._scope["headers"])
         return [(b"connection", b"close")] if chunked and not self._whole else []
 
@@ -280,7 +280,7 @@ class PatientProtocol(H11Protocol):
     _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait for the first request."""
+        """Start the time limit for the first request."""
         super().connection_made(transport)
         self._wait()
 
@@ -289,11 +289,11 @@ class PatientProtocol(H11Protocol):
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._stop()
-        elif self._late is None and self.conn.trailing_data[0]:  # the beginning of a next request
+        elif self._late is None and self.conn.trailing_data[0]:  # the start of another request
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the connection."""
+        """Cancel the time limits of the connection."""
         self._stop()
         self._read_again()
         super().connection_lost(exc)
@@ -305,7 +305,7 @@ class PatientProtocol(H11Protocol):
         self._wait_for_reader()
 
     def resume_writing(self) -> None:
-        """Stop the time limit: the client reads again."""
+        """Stop the time limit for reading, as the client reads again."""
         self._read_again()
         super().resume_writing()
 
@@ -341,29 +341,29 @@ class PatientProtocol(H11Protocol):
 
 
 def protocol_for(seconds: float) -> type[PatientProtocol]:
-    """Return the protocol with the time that headers may take, seconds."""
+    """Return the protocol with a time limit for headers, in seconds."""
     return type("Protocol", (PatientProtocol,), {"headers_s": seconds})
 
 
 BASE: Final = "/api/v1"
 _BESIDE: Final = ("seamark.neptune.server", "seamark.page.beside")
-"""Packages of higher layers that serve addresses of their own."""
+"""Packages of higher layers that add their own routes."""
 
 
 def make_app(server: Server) -> FastAPI:
-    """Return the application that answers for a server, which is closed when it ends."""
+    """Return the application of a server; its shutdown closes the server."""
     app = new_app(server.settings.threads, server.close)
     app.state.server = server
     app.add_middleware(Gate, limits=server.settings.limits)
-    for name in _BESIDE:  # what they put around the gate sees its refusals, too
+    for name in _BESIDE:  # their middleware around the gate sees its refusals, too
         import_module(name).mount(app)
     return app
 
 
 def new_app(threads: int, close: Callable[[], object], names: Iterable[str] = ()) -> FastAPI:
-    """Return an application with the routes of some modules (see `routers`) and nothing around.
+    """Return an application with the routes of some modules (see `routers`), without middleware.
 
-    It answers with so many ``threads``, and calls ``close`` when it ends.
+    It answers with up to ``threads`` threads, and calls ``close`` at shutdown.
     """
 
     @asynccontextmanager
@@ -379,9 +379,9 @@ def new_app(threads: int, close: Callable[[], object], names: Iterable[str] = ()
         title="Seamark",
         version=__version__,
         lifespan=lifespan,
-        redirect_slashes=False,  # a redirect would repeat the Host that a client has made up
-        openapi_url=None,  # ours below passes the guard, as everything does
-        docs_url=None,  # their pages load scripts from elsewhere
+        redirect_slashes=False,  # a redirect would repeat an invented Host header
+        openapi_url=None,  # served by the guarded route below
+        docs_url=None,  # these pages load scripts from other hosts
         redoc_url=None,
     )
     failures.install(app)
@@ -391,10 +391,10 @@ def new_app(threads: int, close: Callable[[], object], names: Iterable[str] = ()
 
 
 def routers(names: Iterable[str] = ()) -> Iterator[APIRouter]:
-    """Yield the routers of some modules of `seamark.server.routes`, or all those of a server."""
+    """Yield the routers of the named modules in `seamark.server.routes` (default: all modules)."""
     kinds = ("router",) if names else ("router", "server_router")
     names = names or sorted(found.name for found in pkgutil.iter_modules(routes.__path__))
-    # All modules first: some of them add routes to a router that they share.
+    # Import all modules first, as some add routes to a shared router.
     for module in [import_module(f"{routes.__name__}.{name}") for name in names]:
         for kind in kinds:
             if isinstance(router := getattr(module, kind, None), APIRouter):
@@ -402,14 +402,15 @@ def routers(names: Iterable[str] = ()) -> Iterator[APIRouter]:
 
 
 def description() -> APIRouter:
-    """Return the route that describes all others of its application."""
+    """Return the router whose route describes the API of its application."""
     router = APIRouter(tags=["server"])
 
     @router.get("/openapi.json", include_in_schema=False)
     def describe(request: Request) -> Response:
         open_to_all(request)
         state = request.app.state
-        if getattr(state, "description", None) is None:  # two threads would make the same
+        # No lock: two threads would create the same description.
+        if getattr(state, "description", None) is None:
             described = request.app.openapi()
             reads.describe(described)
             state.description = json.dumps(described, separators=(",", ":")).encode()

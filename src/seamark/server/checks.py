@@ -1,12 +1,11 @@
-"""Checks before a server starts; each error is one line that says how to fix the problem.
+"""Checks before a server starts; each error is one line that explains how to fix the problem.
 
-Objects and tables hold the same random name. If they differ, for example because a volume is not
-mounted, the server must not start: it would acknowledge data that is not found again.
+Objects and tables hold the same random name. If the names differ, for example because a volume is
+not mounted, the server must not start: it would acknowledge data that cannot be found again later.
 
-A lock keeps a second server from the same SQLite files. It is a kernel lock on an open file
+A lock prevents a second server on the same SQLite files. It is a kernel lock on an open file
 (``flock``), which ends with the process and which no child process inherits. Network file systems,
-where such a lock may hold on one machine only, are refused for SQLite
-(`seamark.server.databases`).
+where such a lock may hold on one machine only, are refused for SQLite (`seamark.server.databases`).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ __all__ = [
 
 
 _NAME: Final = "identity"
-"""Name of the object and key of the fact that must hold the same text."""
+"""Name of the object, and key of the row in the table of facts, that hold the same random name."""
 _FACT: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _NAME)
 _NOTE: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 _OTHERWISE: Final = (
@@ -62,9 +61,9 @@ _OTHERWISE: Final = (
 
 
 def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False) -> ObjectStore:
-    """Open the objects of a server; raise `CannotStart` unless they belong to its tables.
+    """Open the object storage of a server; raise `CannotStart` unless it belongs to its tables.
 
-    With `adopt`, the tables are to be made again from whatever objects are there.
+    With `adopt`, the tables take over the name of the objects, because they are rebuilt from them.
     """
     with databases.account.reading() as connection:
         known = connection.execute(_FACT).scalar_one_or_none()
@@ -91,7 +90,7 @@ def _match(
         if known is not None:
             raise _missing(uri)
         if next(objects.listed(PREFIX), None) is not None:
-            return  # tables were lost: not decided here (see `lost_database`)
+            return  # the tables were lost; see `lost_database`
     if found is None:
         try:
             objects.put(_NAME, expected.encode())
@@ -133,7 +132,7 @@ _TAKEN: Final = {errno.EAGAIN, errno.EACCES}
 
 @contextlib.contextmanager
 def alone(settings: Settings, doing: str = "") -> Iterator[None]:
-    """Run a block while no other server uses the same SQLite files, else raise `CannotStart`."""
+    """Lock the SQLite files of a server for a block; raise `CannotStart` if they are locked."""
     path = lock_file(settings.store)
     if path is None:
         yield
@@ -143,7 +142,7 @@ def alone(settings: Settings, doing: str = "") -> Iterator[None]:
     try:
         _lock(fd, path, doing)
         os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)  # for people; the lock is what counts
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)  # information only; the lock decides
         yield
     finally:
         os.close(fd)
@@ -183,11 +182,11 @@ _MOST_PROCESSES: Final = 256
 
 
 class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - says what is so
-    """A server cannot be started as it was told to."""
+    """The server cannot start with the given settings."""
 
 
 def check_settings(settings: Settings, *, insecure: bool = False) -> None:
-    """Refuse settings that cannot work, or, unless `insecure`, send tokens in the clear."""
+    """Refuse settings that cannot work, or that send tokens unencrypted unless `insecure`."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
         msg = "--tls-cert and --tls-key belong together: give both, or none"
         raise ArgumentError(msg)
@@ -230,16 +229,16 @@ def check_folder(folder: Path, what: str) -> None:
 
 
 def folder_of(url: str) -> Path | None:
-    """Return the folder that a URL of objects names; None if it is no ``file:`` URL."""
+    """Return the folder of a ``file:`` URL; None for other URLs."""
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def lost_database(settings: Settings) -> CannotStart:
-    """Return the refusal to begin anew beside journals that nobody knows of.
+    """Return the refusal to start with an empty database if there are journals in the objects.
 
-    Whoever lost a database finds out before anything is sent again; and what was purged, which only
-    the tables of accounts know, does not come back unasked.
+    A lost database is noticed before any data is sent again. Purged runs, which are listed only in
+    the lost tables, do not reappear without a decision of the administrator.
     """
     msg = (
         "--store: the database is empty, but journals lie in --blobs: name the database that"
@@ -254,8 +253,7 @@ def lost_database(settings: Settings) -> CannotStart:
 def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket; processes that inherit it share its connections.
 
-    A port that is taken is tried again for some seconds: processes of a server that was killed
-    notice that and end.
+    A port in use is retried for some seconds, in which the processes of a killed server exit.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -296,7 +294,7 @@ def _check_certificate(settings: Settings) -> None:
     assert settings.tls_cert is not None  # noqa: S101 - asked by the caller
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")  # never ask
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")  # never prompt
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         msg = (
             f"--tls-cert {settings.tls_cert}, --tls-key {settings.tls_key}: not a certificate and"

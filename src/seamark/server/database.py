@@ -1,4 +1,4 @@
-"""Database of a server with bounded statements, plain errors and linear-time patterns."""
+"""Database of a server with time limits, translated errors and linear-time regular expressions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATEMENT_S: Final = 10.0
 """Time limit of a reader's statement, in seconds."""
 _WRITE_S: Final = 60.0
 _TICKS: Final = 100_000
-"""Number of SQLite instructions between two looks at the clock, some milliseconds."""
+"""Number of SQLite instructions between two checks of the time limit; some milliseconds."""
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _CANCELLED: Final = "57014"
 _UNFIT: Final = ("22", "54")
@@ -47,18 +47,18 @@ _UNDEFINED: Final = ("42P01", "3F000")
 
 
 class DatabaseUnreachable(SeamarkError, ConnectionError):  # noqa: N818 - says what is so
-    """The database cannot be reached, or has no room left; the same may work later."""
+    """The database cannot be reached or has no space left; a retry may succeed."""
 
 
 class TooSlow(QueryError):  # noqa: N818 - says what is so
-    """A question took the database longer than it may."""
+    """A query exceeded the time limit of the database."""
 
 
 class ServerDatabase(Database):
-    """A set of tables that many threads and processes use.
+    """Set of tables that is used by many threads and processes.
 
-    A statement of `reading` may take `statement_s` seconds, 0 for as long as it likes. Errors that
-    mean that the database is not there now are raised as `DatabaseUnreachable`.
+    `statement_s` limits the time of a statement of `reading`, in seconds; 0 is no limit. Errors of
+    a database that is not available are raised as `DatabaseUnreachable`.
     """
 
     def __init__(self, engine: sa.Engine, statement_s: float = STATEMENT_S) -> None:
@@ -67,7 +67,7 @@ class ServerDatabase(Database):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Run a block that sees one state of all tables; a slow statement is `TooSlow`."""
+        """Run a block on one state of all tables; a slow statement raises `TooSlow`."""
         with (
             translate_errors(self._statement_s),
             super().reading() as connection,
@@ -77,7 +77,7 @@ class ServerDatabase(Database):
 
     @contextlib.contextmanager
     def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
-        """Run a block as one transaction, or raise `Conflict`: then nothing was written."""
+        """Run a block as one transaction, or raise `Conflict` without writing anything."""
         with translate_errors(_WRITE_S), super().writing(lasting=lasting) as connection:
             if self.dialect == "postgresql" and self._statement_s:
                 milliseconds = int(max(_WRITE_S, self._statement_s) * 1000)
@@ -86,7 +86,7 @@ class ServerDatabase(Database):
 
     @contextlib.contextmanager
     def _bounded(self, connection: sa.Connection) -> Iterator[None]:
-        # PostgreSQL bounds the time by itself.
+        # PostgreSQL has its own time limit.
         if self.dialect != "sqlite" or not self._statement_s:
             yield
             return
@@ -99,7 +99,7 @@ class ServerDatabase(Database):
             given.set_progress_handler(None, 0)
 
     def pattern(self, pattern: str) -> str:
-        """Return a regular expression of this database; SQLite refuses backtracking."""
+        """Return a regular expression for this database; SQLite refuses backtracking."""
         if self.dialect != "sqlite":
             return super().pattern(pattern)
         written = _as_re2(pattern)
@@ -109,7 +109,7 @@ class ServerDatabase(Database):
 
 @contextlib.contextmanager
 def translate_errors(statement_s: float) -> Iterator[None]:
-    """Say in plain words that a database is gone, or took too long."""
+    """Translate errors of an unavailable or slow database."""
     try:
         yield
     except (SeamarkError, Conflict):
@@ -148,7 +148,7 @@ def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
 
 
 def is_undefined(error: BaseException) -> bool:
-    """Return whether an error means that a table or a schema is not there (any more)."""
+    """Return whether an error means that a table or a schema does not exist."""
     inner = getattr(error, "orig", None) or error
     if isinstance(inner, sqlite3.OperationalError):
         return "no such table" in str(inner)
@@ -196,7 +196,7 @@ V = TypeVar("V")
 
 
 class Latest(OrderedDict[K, V]):
-    """Entries in the order in which they were set; of more than `most`, the first ones go."""
+    """Dictionary of at most `most` entries, which removes the one that was set the longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Error responses: a short code for programs, and a sentence that says what to do."""
+"""Error responses: a short code for programs, and a sentence for users."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ __all__ = [
 
 
 class Rejected(SeamarkError):  # noqa: N818 - says what is so
-    """Sent data is not accepted; the message says what to do.
+    """Sent data is not accepted; the message suggests what to do.
 
-    `slug` is its code for programs, `status` that of HTTP, and `more` are further members of the
-    answer. It may be sent again after `wait_s` seconds; None: never as it is.
+    `slug` is a code for programs, `status` the HTTP status, and `more` has further members of the
+    response. The data may be sent again after `wait_s` seconds; None: it must not be sent again
+    unchanged.
     """
 
     slug = "refused"
@@ -64,12 +65,12 @@ class Rejected(SeamarkError):  # noqa: N818 - says what is so
 
     @property
     def known(self) -> int | None:
-        """Number of bytes that are stored already, if that is the reason; else None."""
+        """Number of stored bytes, if that is the reason of the error; else None."""
         return self.more.get("known")
 
 
 class GapError(Rejected):
-    """Bytes before it are missing; ``known`` says how many are kept."""
+    """Bytes before the batch are missing; ``known`` is the number of stored bytes."""
 
     slug = "gap"
     status = 409
@@ -79,13 +80,14 @@ _log: Final = logging.getLogger("seamark.server")
 _EVERY_S: Final = 60.0
 _lock: Final = threading.Lock()
 _kinds: Final[dict[str, tuple[float, int]]] = {}
-"""Monotonic time of the last log line of a kind, and the number of those omitted since."""
+"""Monotonic time of the last log line of each kind, and the number of lines omitted since."""
 
 
 def warn_rarely(kind: str, message: str, *arguments: object) -> None:
-    """Log a warning unless one of its kind was logged less than a minute ago.
+    """Log a warning unless one of the same kind was logged less than a minute ago.
 
-    The next one says how many were left out. Kinds are a few texts that do not depend on requests.
+    The next warning contains the number of omitted ones. There are few kinds, independent of the
+    contents of requests.
     """
     now = time.monotonic()
     with _lock:
@@ -150,7 +152,7 @@ _OWN: Final[_Answers] = (
     (QueryError, 422, "query", ""),
     ((PathError, ArgumentError, TypeError, ValueError), 422, "invalid", ""),
 )
-"""Status, code and message for each of our error classes; an empty message means the error's own.
+"""Status, code and message for our error classes; empty stands for the message of the error.
 """
 _OTHERS: Final[_Answers] = (
     (Conflict, _LATER, "conflict", "others were writing the same; send the request again"),
@@ -168,9 +170,9 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Refusal(HTTPException):
-    """An answer that is no success: a short word for programs, such as ``"gap"``, and a `hint`.
+    """Error response with a short code for programs, such as ``"gap"``, and a `hint` for users.
 
-    The hint is a sentence for people that says what to do; `more` are further members of the body.
+    The hint is a sentence that suggests what to do; `more` has further members of the body.
     """
 
     def __init__(
@@ -188,15 +190,15 @@ class Refusal(HTTPException):
 
 
 def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -> Refusal:
-    """Return the answer that asks for the same again after some seconds."""
+    """Return a refusal that asks the client to retry after some seconds."""
     return Refusal(status, error, hint, headers={"Retry-After": str(max(1, round(seconds)))})
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Return the answer for an error; log unexpected errors; clear the frames of the traceback."""
+    """Return the refusal for an error; log unexpected errors; clear the frames of the traceback."""
     refusal = _refusal_of(error)
     if refusal.status_code in _OVERLOADED:
-        # Of what was logged in more words before, this is the same kind.
+        # Skipped if a longer line of this kind was just logged.
         hint = _printable(refusal.detail)
         warn_rarely(refusal.error, "refused (%d): %s", refusal.status_code, hint)
     _clear_frames(error)
@@ -204,7 +206,7 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def _refusal_of(error: BaseException) -> Refusal:
-    # Here, as the processes that answer nobody import this module too, and it takes half a second.
+    # Local import: it takes half a second, and processes that fold import this module, too.
     from fastapi.exceptions import RequestValidationError
 
     if isinstance(error, Refusal):
@@ -226,7 +228,7 @@ def _refusal_of(error: BaseException) -> Refusal:
         if isinstance(error, kinds):
             if status != _LATER:
                 return Refusal(status, slug, hint or str(error))
-            warn_rarely(slug, "%s", error)  # its words may name the address of the database
+            warn_rarely(slug, "%s", error)  # the error text may contain the address of the database
             return later(slug, hint)
     return _mistake(error)
 
@@ -245,15 +247,15 @@ def _mistake(error: BaseException) -> Refusal:
 
 
 def answer_of(error: BaseException) -> JSONResponse:
-    """Return an error as the answer that is sent."""
+    """Return the response for an error."""
     refusal = refusal_of(error)
     body = {"error": refusal.error, "hint": _printable(refusal.detail), **refusal.more}
     return JSONResponse(body, refusal.status_code, refusal.headers)
 
 
 def _clear_frames(error: BaseException | None) -> None:
-    # Local variables of calls that have ended, such as a body of many megabytes, would stay until
-    # garbage is collected: futures and tracebacks refer to each other.
+    # Otherwise local variables of finished calls, such as bodies of many megabytes, would stay in
+    # memory until the garbage collection, as futures and tracebacks refer to each other.
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -262,7 +264,7 @@ def _clear_frames(error: BaseException | None) -> None:
 
 
 def install(app: FastAPI) -> None:
-    """Install handlers with which an application answers every error in one form."""
+    """Install error handlers, so that an application answers all errors in one format."""
     from fastapi.exceptions import RequestValidationError
 
     async def answer(request: Request, error: Exception) -> Response:

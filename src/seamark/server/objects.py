@@ -1,7 +1,7 @@
 """Object storage of a server: objects are written once and never overwritten.
 
-An object comes into being whole and durable, or not at all, so that a folder as well as a bucket
-can hold it. A folder can have objects that grow, too: bytes are added to one by its only writer.
+An object is created completely and durably or not at all; a folder and a bucket can both do that. A
+folder can also have growing objects, to which a single writer appends bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 _NEW: Final = ".new"
 """Folder of unfinished files; its entries are not objects."""
 _LEFT_NS: Final = 24 * 3600 * 10**9
-"""Age from which a file there was left by a dead process, in nanoseconds."""
+"""Age from which an unfinished file counts as left by a dead process, in nanoseconds."""
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 _GROW: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
@@ -45,7 +45,7 @@ _BLOCKS: Final = 128
 
 
 class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - says what is so
-    """The place of the objects is not there now; the same may work later."""
+    """The object storage is not available; a retry may succeed."""
 
 
 class ObjectInfo(NamedTuple):
@@ -57,49 +57,49 @@ class ObjectInfo(NamedTuple):
 
 
 class ObjectStore(Protocol):
-    """Keeps objects; safe to use from threads, and from several processes at once.
+    """Object storage; safe to use from several threads and processes.
 
     Names are relative, with ``/``; see `seamark.journal.safe.parts_of`.
     """
 
     def put(self, name: str, data: bytes, *more: bytes) -> None:
-        """Write an object that does not exist, with `more` behind `data`; it is durable on return.
+        """Write a new object, `data` followed by `more`; it is durable on return.
 
         Raises:
-            FileExistsError: If there is one of that name, which is left as it is.
-            OSError: If the place refuses; then there is no such object.
+            FileExistsError: If an object of that name exists, which is not changed.
+            OSError: If the storage refuses it; the object does not exist then.
         """
 
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Return bytes of an object, fewer where it ends; `FileNotFoundError` without one."""
+        """Return bytes of an object, fewer at its end; `FileNotFoundError` if it is missing."""
 
     def delete(self, name: str) -> None:
-        """Remove an object; nothing happens if there is none of that name."""
+        """Remove an object, if it exists."""
 
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield the facts about all objects whose names have a prefix."""
+        """Yield metadata of all objects whose names have a prefix."""
 
     def grow(self, name: str, size: int) -> GrowingObject | None:
-        """Make an object to which bytes are added; None where a place has no such.
+        """Create a growing object; return None if the storage does not support them.
 
-        There will be `size` bytes at most; those that are not written yet are zeros.
+        It can hold `size` bytes; bytes that are not written yet are zeros.
         """
 
     def cut(self, name: str, size: int) -> None:
-        """Release the bytes after the first ones of an object made by `grow`."""
+        """Truncate an object created by `grow` to its first bytes."""
 
     def check(self) -> None:
-        """Raise `ObjectsUnreachable` if another place than the opened one is there now."""
+        """Raise `ObjectsUnreachable` if the opened storage was replaced or is missing."""
 
     def close(self) -> None:
-        """Close everything that is open; harmless when called twice."""
+        """Close all open resources; harmless when called twice."""
 
 
 def open_objects(uri: str) -> ObjectStore:
-    """Open a place by its URI.
+    """Open an object storage by its URI.
 
-    It is ``file:///folder``, which is made if it is not there; or what fsspec reaches, such as
-    ``s3://bucket/prefix``, with the package that it needs for that.
+    The URI is ``file:///folder``, a folder that is created if missing, or a URI of fsspec such as
+    ``s3://bucket/prefix``, which needs the matching package.
     """
     parts = urlsplit(uri)
     if parts.scheme == "file":
@@ -117,13 +117,13 @@ def open_objects(uri: str) -> ObjectStore:
 
 
 class FolderObjects:
-    """Objects as files of a folder, which is made if it is missing; see `ObjectStore`.
+    """Objects as files of a folder, which is created if missing; see `ObjectStore`.
 
-    An object is written to a file of its own, synced, and linked to its name, which fails where
-    the name is taken; then the folders on the way are synced.
+    An object is written to a new file, synced, and linked to its name, which fails if the name
+    exists; then the folders above it are synced.
 
-    A folder that goes away, or gives way to another, such as the empty one below a mount, takes
-    and gives nothing until it is back.
+    If the folder disappears or is replaced, for example by the empty folder below a mount, nothing
+    is read or written until it is back.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -171,14 +171,15 @@ class FolderObjects:
         try:
             _sync_folder(path.parent)
         except OSError:
-            with contextlib.suppress(OSError):  # not durable: then it should not be there either
+            with contextlib.suppress(OSError):  # not durable, so it must not exist either
                 path.unlink()
             raise
 
     def grow(self, name: str, size: int) -> GrowingObject:
         """See `ObjectStore.grow`.
 
-        The zeros are written, so that one `fdatasync` of the file forces what takes their place.
+        The zeros are written, so that one `fdatasync` of the file is enough for the data that
+        replaces them.
         """
         self.put(name, bytes(size))
         return GrowingObject(os.open(self._path(name), _GROW), size, self.check)
@@ -241,15 +242,15 @@ class FolderObjects:
                         yield ObjectInfo(name, known.st_size, known.st_mtime_ns)
 
     def close(self) -> None:
-        """See `ObjectStore.close`: nothing is open between two calls."""
+        """See `ObjectStore.close`; nothing is open between two calls."""
 
 
 class GrowingObject:
-    """An object to which one thread at a time adds bytes; made by `ObjectStore.grow`.
+    """Object to which one thread at a time appends bytes; created by `ObjectStore.grow`.
 
-    What was added is as durable as an object that was put, and is never changed again, but by
-    `take_back` while nobody else knows of it. `end` is how many bytes were added. `check` raises
-    `OSError` if the file cannot be found by its name any more.
+    Appended bytes are as durable as other objects, and are changed only by `take_back`, before any
+    reader knows of them. `end` is the number of appended bytes. `check` raises `OSError` if the
+    file cannot be found by its name any more.
     """
 
     def __init__(self, fd: int, size: int, check: Callable[[], None]) -> None:
@@ -257,15 +258,15 @@ class GrowingObject:
 
     @property
     def capacity(self) -> int:
-        """Number of bytes that may still be added."""
+        """Number of bytes that can still be appended."""
         return self._size - self.end
 
     def add(self, *parts: bytes) -> None:
-        """Append bytes durably; after an `OSError` nothing more may be added."""
+        """Append bytes durably; after an `OSError` nothing more may be appended."""
         self.end += self._write(self.end, b"".join(parts))
 
     def take_back(self, end: int) -> None:
-        """Let zeros be behind the first bytes again, durably; errors as of `add`."""
+        """Overwrite the bytes after `end` with zeros, durably; errors as for `add`."""
         self._write(end, bytes(self.end - end))
         self.end = end
 
@@ -279,7 +280,7 @@ class GrowingObject:
         return len(data)
 
     def close(self) -> None:
-        """Let go of the file; harmless when called twice."""
+        """Close the file; harmless when called twice."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -314,7 +315,7 @@ def _link(new: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A file system without hard links. Names are drawn at random: nobody has this one.
+        # A file system without hard links. Names are random, so no other process uses this one.
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         new.rename(path)
@@ -328,13 +329,13 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-# ---------------------------------------------------------------------- elsewhere
+# ---------------------------------------------------------------------- fsspec
 
 
 class FsspecObjects:
-    """Objects where fsspec reaches, such as S3; see `ObjectStore`.
+    """Objects in a storage of fsspec, such as S3; see `ObjectStore`.
 
-    The address is given by whoever runs the server, never by a record.
+    The address is a setting of the server, and never comes from a record.
     """
 
     def __init__(self, uri: str) -> None:
@@ -356,7 +357,7 @@ class FsspecObjects:
         return f"{self._root}/{name}"
 
     def put(self, name: str, data: bytes, *more: bytes) -> None:
-        """See `ObjectStore.put`. Names are drawn at random, so that looking first is enough."""
+        """See `ObjectStore.put`. Names are random, so checking first is enough."""
         path = self._path(name)
         if self._fs.exists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -364,7 +365,7 @@ class FsspecObjects:
         self._fs.pipe_file(path, b"".join((data, *more)))
 
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """See `ObjectStore.get`. The last blocks read are kept: an object never changes."""
+        """See `ObjectStore.get`. The last blocks are cached, as an object never changes."""
         if length is None:
             found: bytes = self._fs.cat_file(self._path(name), start=offset)
             return found
@@ -406,13 +407,13 @@ class FsspecObjects:
                 yield ObjectInfo(name, int(info["size"]), _time_of(info))
 
     def grow(self, name: str, size: int) -> None:
-        """See `ObjectStore.grow`: there is no such in a bucket."""
+        """See `ObjectStore.grow`; a bucket has no growing objects."""
 
     def cut(self, name: str, size: int) -> None:
-        """See `ObjectStore.cut`: nothing was made to grow here."""
+        """See `ObjectStore.cut`; there are no growing objects."""
 
     def check(self) -> None:
-        """See `ObjectStore.check`. Nothing is known without asking the place."""
+        """See `ObjectStore.check`; a check would need a request."""
 
     def close(self) -> None:
         """See `ObjectStore.close`."""
@@ -420,7 +421,7 @@ class FsspecObjects:
 
 
 def _time_of(info: dict[str, Any]) -> int:
-    # Where the place tells no time, the object counts as new, so that it stays.
+    # Without a time the object counts as new, so it is kept.
     for key in ("LastModified", "last_modified", "mtime", "updated", "created"):
         value = info.get(key)
         if isinstance(value, datetime):

@@ -1,9 +1,9 @@
 """Claims of runs on a server, and permanent removal of runs.
 
 Claim n of a run or a group is its row 2n - 1, and row 2n marks its release. Processes that saw the
-same newest row try to insert the same next row, and the database accepts only one of them.
+same newest row try to insert the same next row; the database accepts only one of them.
 
-A tombstone of a removed run remains, so that no sender can bring the run back.
+A tombstone of a removed run remains, so that no sender can restore the run.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ _HEARD: Final = (
 
 
 class Claim(NamedTuple):
-    """A claim that was made; `number` says which one of the run or group it is, 1-based.
+    """Claim of a run or group; `number` counts the claims of the same run or group, 1-based.
 
-    `position` is how many bytes of the run, or of the project's log, were kept then: what earlier
-    claimants sent.
+    `position` is the number of stored bytes of the run, or of the project's log, at the time of the
+    claim: the data of earlier claimants.
     """
 
     ref: Ref
@@ -106,12 +106,12 @@ class ServerClaims:
         self._position, self._now_ns = position, now_ns
 
     def take(self, refs: Iterable[Ref], kind: str, claimant: Mapping[str, Any]) -> Claim | None:
-        """Claim the first of some that nobody has; None if there is none.
+        """Claim the first free run or group of some; return None if there is none.
 
         Args:
             refs: In order of preference.
             kind: ``"run"`` or ``"group"``.
-            claimant: What `seamark.journal.reservations.claimant` says of the process.
+            claimant: Description of the process by `seamark.journal.reservations.claimant`.
         """
         wanted, now = list(dict.fromkeys(refs)), self._now_ns()
         for start in range(0, len(wanted), _AT_ONCE):
@@ -123,10 +123,10 @@ class ServerClaims:
                 if last is not None and not self._is_free(ref[0], log, last, now):
                     continue
                 if kind == "run" and not self._position(*ref):
-                    continue  # purged, or never there
+                    continue  # purged, or never received
                 number = 1 if last is None else last.claim + 1
                 holder = json.dumps(claimant, separators=(",", ":"))
-                with contextlib.suppress(Conflict):  # somebody else was faster
+                with contextlib.suppress(Conflict):  # another process was faster
                     if self._reserve(ref, kind, 2 * number - 1, holder):
                         return Claim(ref, number, self._position(ref[0], log))
         return None
@@ -145,7 +145,7 @@ class ServerClaims:
         return found
 
     def _reserve(self, ref: Ref, kind: str, row: int, holder: str) -> bool:
-        # A row is never changed; the result says whether nobody else had it.
+        # A row is never changed; the result is False if another process inserted it.
         with self._account.writing() as connection:
             made = self._account.run(
                 connection,
@@ -160,7 +160,7 @@ class ServerClaims:
         return bool(made)
 
     def _is_free(self, project: str, log: str, claim: _Newest, now: int) -> bool:
-        # It was released, or nothing was heard of the claimant for long.
+        # It was released, or the claimant sent nothing for a long time.
         if claim.is_released:
             return True
         facts = json.loads(claim.holder)
@@ -171,12 +171,12 @@ class ServerClaims:
         return has_lapsed(facts, max((claim.t_ns, *heard)), now, here=False)
 
     def holds(self, ref: Ref, kind: str, number: int, key: str) -> bool:
-        """Return whether a claim is the newest, and was not released."""
+        """Return whether a claim is the newest one and was not released."""
         last = self._newest([ref], kind).get(ref)
         return last is not None and last.is_that(number, key) and not last.is_released
 
     def release(self, ref: Ref, kind: str, number: int, key: str) -> bool:
-        """Give a claim back; return whether it was the newest, and the asker's."""
+        """Release a claim; return whether it was the newest one and belonged to the caller."""
         last = self._newest([ref], kind).get(ref)
         if last is None or not last.is_that(number, key):
             return False
@@ -213,11 +213,11 @@ def purge(
     who: str,
     now_ns: int,
 ) -> None:
-    """Remove a run for good; may be called again where it was cut short.
+    """Remove a run permanently; may be repeated after an interruption.
 
-    The tombstone is written first: from then on nothing of the run is taken, so that what is
-    removed after it stays removed. Objects lose the bytes of the run within days. `Conflict` if
-    others write the same all the time.
+    The tombstone is written first. From then on no data of the run is accepted, so data that is
+    removed afterwards stays removed. The bytes of the run disappear from the objects within days.
+    Raises `Conflict` if other processes keep writing the same rows.
     """
     with account.writing() as connection:
         account.run(connection, _BURY, project=project, run=run, t_ns=now_ns, who=who)
@@ -227,7 +227,7 @@ def purge(
 
 
 def purged(account: Database) -> list[tuple[str, str]]:
-    """Return project and run id of all runs that were purged."""
+    """Return project and run id of all purged runs."""
     return [(row[0], row[1]) for row in account.fetch(_ALL)]
 
 

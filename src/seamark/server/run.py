@@ -1,7 +1,7 @@
 """Processes of a server: the supervisor, and workers that answer requests or fold journals.
 
-Only the supervisor starts workers. It sends the settings to each as one line of standard input,
-which stays open: end of file means that the supervisor has exited.
+Only the supervisor starts workers. It sends the settings to each worker as one line of standard
+input, which stays open; end of file means that the supervisor has exited.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOG: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(arguments: list[str]) -> int:
-    """Run one process, ``answer SOCKET READY`` or ``fold READY`` (descriptors); return its code."""
+    """Run a process: ``answer SOCKET READY`` or ``fold READY`` (descriptors); return its status."""
     logging.basicConfig(format=_LOG, level=logging.INFO)
     for name in ("uvicorn.error", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -94,7 +94,7 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
     class Announced(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            # What is there now stays: nobody who asks waits until it has been looked through.
+            # Existing objects stay; requests need not wait for the collector to examine them.
             gc.collect()
             gc.freeze()
             _announce(ready, ANSWERS)
@@ -102,14 +102,14 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
     server = Announced(config)
     _when_left_alone(lambda: setattr(server, "should_exit", True))
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        # uvicorn hands the signal that ended it on to the process, which has ended well.
+        # uvicorn raises the signal that stopped it again, although the process ended normally.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         server.run([socket.socket(fileno=listening)])
 
 
 def _fold(settings: Settings, ready: int) -> None:
-    stop = _set_by_signals()  # before NumPy starts threads, which would not block the signals
+    stop = _set_by_signals()  # before NumPy starts threads that would not block the signals
     from seamark.server.folding.main import main as fold
 
     _when_left_alone(stop.set)
@@ -118,9 +118,8 @@ def _fold(settings: Settings, ready: int) -> None:
 
 
 def _set_by_signals() -> threading.Event:
-    # A handler runs between any two steps of the main thread, which may be waiting for the event
-    # and hold its lock: whoever set it there would wait for themselves for ever. So a thread takes
-    # the signals.
+    # A handler interrupts the main thread, which may hold the lock of the event while it waits for
+    # it. Setting the event there would be a deadlock, so a thread handles the signals.
     stop = threading.Event()
     asked = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, asked)
@@ -163,10 +162,10 @@ _STOP_S: Final = 75.0
 """Time after which stopping processes are killed, in seconds; they give up slightly earlier."""
 _ASKED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _MEMORY: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
-"""Environment that makes glibc return the memory of large bodies immediately."""
+"""Environment variables that make glibc return the memory of large bodies immediately."""
 _RUN: Final = (
     "import sys\n"
-    "sys.path[:] = [each for each in sys.path if each]\n"  # never what lies in the working folder
+    "sys.path[:] = [each for each in sys.path if each]\n"  # never modules of the working directory
     "from seamark.server.run import main\n"
     "sys.exit(main(sys.argv[1:]))\n"
 )
@@ -176,7 +175,7 @@ def prepare(settings: Settings) -> str | None:
     """Check the resources of a server and upgrade its tables.
 
     Returns:
-        The token of the first admin if it was just made, else None.
+        The token of the first admin if it was just created, else None.
     """
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.logins import deciding_by
@@ -213,10 +212,11 @@ def serve(
 ) -> int:
     """Run a server until a signal ends it; return an exit code.
 
-    The first signal lets it finish what it accepted, a second one ends it at once. `tell` is called
-    once the server answers, with the token of the first admin, if it was just made, and its URL.
+    After the first signal the server finishes accepted work; a second signal stops it at once.
+    `tell` is called once the server answers, with the token of the first admin (None if it was
+    created before) and the URL.
     """
-    # First the port: the token of an admin that `prepare` makes would be shown by nobody.
+    # The port first: if it failed later, the new token of the admin would never be shown.
     with (
         contextlib.closing(checks.bind(settings.host, settings.port)) as listening,
         alone(settings),
@@ -237,7 +237,7 @@ def serve(
 
 
 def url_of(settings: Settings, listening: socket.socket) -> str:
-    """Return the address at which a server on this machine is reached."""
+    """Return the address of a server on this machine."""
     scheme = "https" if settings.tls_cert else "http"
     host = settings.host
     shown = f"[{host}]" if ":" in host else host
@@ -261,10 +261,10 @@ class _Child:
             stdin=subprocess.PIPE,
             pass_fds=(*self._fds, ready),
             env=os.environ | _MEMORY,
-            start_new_session=True,  # Ctrl-C reaches the supervisor, which passes it on once
+            start_new_session=True,  # Ctrl-C reaches only the supervisor, which forwards it once
         )
         assert self.process.stdin is not None  # noqa: S101 - a pipe, as asked for
-        with contextlib.suppress(OSError):  # it died at once: noticed like any other death
+        with contextlib.suppress(OSError):  # it exited at once, which `ended` reports
             self.process.stdin.write(self._settings.encode() + b"\n")
             self.process.stdin.flush()
 
@@ -289,7 +289,7 @@ class _Child:
 
 
 class Supervisor:
-    """Keeps the processes of a server running; `ready` is called once the first answers."""
+    """Supervisor of the processes of a server; calls `ready` once the first answers."""
 
     def __init__(
         self,
@@ -313,7 +313,7 @@ class Supervisor:
         self._code = 0
 
     def run(self) -> int:
-        """Start everything and return when everything has ended."""
+        """Start all processes; return when all have ended."""
         heard, tell = os.pipe()
         os.set_blocking(heard, False)
         try:
@@ -363,7 +363,7 @@ class Supervisor:
             if code is None or self._signals:
                 continue
             if code == EXIT_FOR_GOOD:
-                self._code = 1  # it has said why
+                self._code = 1  # the process has printed the reason
             elif not self._code:
                 pause = child.again_at - time.monotonic()
                 self._say(f"{child.name} ended ({_code_words(code)}); again in {pause:.1f} s")
@@ -381,7 +381,7 @@ class Supervisor:
             self._signals += 1
 
         before = {number: signal.signal(number, on_signal) for number in _ASKED}
-        # Whoever starts a server may ignore it: then no exit code of a child is known.
+        # If the parent ignored SIGCHLD, exit codes of children would be lost.
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             yield
@@ -400,7 +400,7 @@ def _code_words(code: int) -> str:
 
 
 def started_words(settings: Settings, token: str | None, url: str) -> list[str]:
-    """Return the text that is printed once a server answers: its address and the next steps."""
+    """Return the lines that are printed once a server answers: its address and the next steps."""
     from seamark.server.databases import redacted
 
     kept = settings.database_folder if settings.is_sqlite else redacted(settings.store)

@@ -1,4 +1,4 @@
-"""Accounts in the database: users, roles and tokens, and changes of them."""
+"""Accounts in the database: users, roles and tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Accounts", "NameInUse", "NoSuch", "within"]
 
 VISIBILITIES: Final = ("private", "workspace", "public")
 _KEEP_S: Final = 2.0
-"""Time for which rows are cached, in seconds: a revocation takes effect everywhere within it."""
+"""Lifetime of cached rows, in seconds; a revocation takes effect in all processes within it."""
 _MANY: Final = 1000
 _LABEL_CHARS: Final = 200
 _FIRST: Final = "admin"
@@ -31,7 +31,7 @@ _BELONG: Final = Upsert(tables.member, ("user", "project", "role"), ("user", "pr
 
 
 class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
-    """No user, token or project goes by this name."""
+    """There is no user, token or project of this name."""
 
 
 class NameInUse(SeamarkError, ValueError):  # noqa: N818 - says what is so
@@ -40,12 +40,12 @@ class NameInUse(SeamarkError, ValueError):  # noqa: N818 - says what is so
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Visibility of projects, by project path, to users without a role in them."""
+    """Visibility of projects to users without a role in them, by project path."""
 
     rows: Mapping[str, str]
 
     def of(self, project: str) -> str:
-        """Return the visibility of a project: its own, else that of the nearest one above."""
+        """Return the visibility of a project, perhaps inherited from the nearest project above."""
         while project:
             if found := self.rows.get(project):
                 return found
@@ -61,7 +61,7 @@ class Visibility:
 class Accounts:
     """Users, tokens, roles and visibility in the tables of ``account``; thread-safe.
 
-    `changes` counts what was changed here: what was read before another one is read anew.
+    `changes` counts changes in this process; rows cached before the last change are read again.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class Accounts:
         self._visible: tuple[float, Visibility] | None = None
         self.changes = 0
 
-    # ------------------------------------------------------------------ deciding
+    # ------------------------------------------------------------------ authorization
 
     def role(self, who: Identity, project: str) -> Role | None:
-        """Return a user's role in a project; None if they may not know that it exists."""
+        """Return the role of a user in a project; None if its existence is hidden from the user."""
         if who.admin:
             return Role.OWNER
         found = role_of(who, project)
@@ -86,7 +86,7 @@ class Accounts:
         return found
 
     def may_publish(self, who: Identity, project: str) -> bool:
-        """Return whether a user may make a project public, as an owner of its workspace."""
+        """Return whether a user may make a project public; owners of its workspace may."""
         return self.role(who, _workspace(project)) == Role.OWNER
 
     def readable(self, who: Identity) -> Readable:
@@ -99,7 +99,7 @@ class Accounts:
         return Readable(projects=frozenset({*who.roles, *shown}), but=frozenset(hidden))
 
     def visibility(self) -> Visibility:
-        """Return the visibility of projects, at most a few seconds old."""
+        """Return the visibility of all projects; it may be some seconds old."""
         known = self._visible
         if known is not None and time.monotonic() < known[0]:
             return known[1]
@@ -108,14 +108,14 @@ class Accounts:
         self._visible = (time.monotonic() + self._keep_s, found)
         return found
 
-    # ------------------------------------------------------------------ who asks
+    # ------------------------------------------------------------------ authentication
 
     def by_token(self, secret: str) -> tuple[Token, Identity] | None:
-        """Return a token, valid or not, and its identity; None for an unknown one."""
+        """Return a token, even if it is not valid, and its identity; None for an unknown token."""
         return self._find_token(tables.token.c.hash == hash_of(secret))
 
     def by_prefix(self, token: str) -> tuple[Token, Identity] | None:
-        """Return a token by its prefix, which is no secret; only for texts signed by Seamark."""
+        """Return a token by its prefix, which is not secret; only for texts signed by Seamark."""
         return self._find_token(tables.token.c.id == token) if can_hold(token) else None
 
     def _find_token(self, wanted: sa.ColumnElement[bool]) -> tuple[Token, Identity] | None:
@@ -136,7 +136,7 @@ class Accounts:
         return token, _limited(Identity(row.user, token.id, bool(row.admin), *roles), token)
 
     def by_name(self, name: str) -> Identity | None:
-        """Return the identity of a user with all rights; None if there is no such user."""
+        """Return the identity of a user with all rights; None for an unknown user."""
         columns = tables.user.c.admin, tables.user.c.disabled_ns
         statement = sa.select(*columns).where(tables.user.c.name == name)
         if not can_hold(name):
@@ -148,7 +148,7 @@ class Accounts:
             return Identity(name, "", bool(row.admin), *self._roles(connection, name))
 
     def used(self, token: str) -> None:
-        """Note that a token was used now."""
+        """Record the current time as the last use of a token."""
         table = tables.token
         with self._database.writing() as connection:
             connection.execute(
@@ -164,14 +164,14 @@ class Accounts:
         roles = {path: Role(role) for path, role in given.items() if role}
         return roles, frozenset(map(_workspace, given))
 
-    # ------------------------------------------------------------------ changing
+    # ------------------------------------------------------------------ changes
 
     def has_users(self) -> bool:
         """Return whether there are any users."""
         return bool(self._rows(sa.select(tables.user.c.name).limit(1)))
 
     def first_admin(self) -> NewToken | None:
-        """Make the first admin and their token, in one process only; None if a user exists."""
+        """Create the first admin and a token, in one process only; return None if a user exists."""
         with self._alone() as connection:
             if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
                 return None
@@ -190,7 +190,7 @@ class Accounts:
     def set_user(
         self, name: str, *, admin: bool | None = None, disabled: bool | None = None
     ) -> None:
-        """Make a user an admin or not, or disable their tokens; one admin must remain."""
+        """Change whether a user is an admin or disabled; one admin must remain."""
         values: dict[str, Any] = {}
         if admin is not None:
             values["admin"] = admin
@@ -212,7 +212,7 @@ class Accounts:
             return self._has_user(connection, name)
 
     def is_service_of(self, name: str, project: str) -> bool:
-        """Return whether a name is free, or that of a service account of one project alone."""
+        """Return whether a name is free, or belongs to a service account of only one project."""
         table = tables.user.c
         asked = sa.select(table.service, table.admin).where(table.name == name)
         if not can_hold(name):
@@ -230,7 +230,7 @@ class Accounts:
             )
 
     def raise_member(self, user: str, project: str, role: Role) -> bool:
-        """Give a user at least a role in a project; return whether they had less before."""
+        """Give a user at least a role in a project; return whether the role was lower before."""
         who = self.by_name(user)
         if who is not None and (who.admin or (role_of(who, project) or 0) >= role):
             return False
@@ -253,11 +253,12 @@ class Accounts:
         expires_ns: int | None = None,
         made_with: str | None = None,
     ) -> NewToken:
-        """Make a token of a user.
+        """Create a token for a user.
 
-        `role` is the most that it may do, by default what its user may. `project` limits it to that
-        project with all that is in it. `expires_ns` is in nanoseconds since the Unix epoch.
-        Revoking `made_with`, the prefix of the limited token that it is made with, revokes it, too.
+        `role` is the highest role that it grants, by default that of its user. `project` limits it
+        to that project and its sub-projects. `expires_ns` is in nanoseconds since the Unix epoch.
+        `made_with` is the prefix of the limited token that created it; revoking that one revokes
+        both.
         """
         if project is not None:
             check_project(project)
@@ -281,7 +282,7 @@ class Accounts:
             )
 
     def token(self, token: str) -> Token:
-        """Return the facts about a token by its beginning; raise `NoSuch` if there is none."""
+        """Return the public data of a token by its prefix; raise `NoSuch` if it is unknown."""
         statement = sa.select(tables.token).where(tables.token.c.id == token)
         found = self._rows(statement) if can_hold(token) else ()
         if not found:
@@ -297,7 +298,7 @@ class Accounts:
         return list(map(Token.of, self._rows(statement)))
 
     def revoke(self, token: str) -> None:
-        """End a token for good, and those that were made with it; harmless when it has ended."""
+        """Revoke a token, and those that it created; harmless when it has ended."""
         self.token(token)
         table = tables.token
         ended, made = set[str](), [token]
@@ -315,7 +316,7 @@ class Accounts:
                 ]
 
     def set_member(self, user: str, project: str, role: Role | None) -> None:
-        """Set a user's role in a project and all below it; None removes it."""
+        """Set the role of a user in a project and its sub-projects; None removes it."""
         check_project(project)
         table = tables.member
         mine = (table.c.user == user, table.c.project == project)
@@ -328,14 +329,14 @@ class Accounts:
                 )
 
     def add_to_workspace(self, user: str, workspace: str) -> None:
-        """Make a user a member of a workspace, unless they have a role there."""
+        """Make a user a member of a workspace, unless the user has a role there."""
         check_name(workspace, "workspace")
         with self._alone() as connection:
             self._expect_user(connection, user)
             self._database.run(connection, _BELONG, user=user, project=workspace, role=0)
 
     def services_within(self, project: str) -> list[str]:
-        """Return the service accounts with a role in a project or in something in it, by name."""
+        """Return the service accounts with a role in a project or its sub-projects, by name."""
         member, user = tables.member.c, tables.user.c
         statement = (
             sa.select(member.user, member.project)
@@ -345,7 +346,7 @@ class Accounts:
         return sorted({name for name, path in self._rows(statement) if is_inside(path, project)})
 
     def members(self, project: str) -> dict[str, Role | None]:
-        """Return the users of a project itself with their roles; None for mere members."""
+        """Return the users of a project itself with their roles; None for plain members."""
         table = tables.member.c
         statement = sa.select(table.user, table.role).where(table.project == project)
         rows = self._rows(statement.order_by(table.user))
@@ -376,7 +377,7 @@ class Accounts:
         )
 
     def forget_project(self, project: str) -> None:
-        """Remove all roles in a project itself, its visibility and its views."""
+        """Remove the roles in a project itself, its visibility and its views."""
         with self._alone() as connection:
             for column in (tables.member.c.project, tables.project.c.path, tables.view.c.project):
                 connection.execute(sa.delete(column.table).where(column == project))
@@ -400,12 +401,12 @@ class Accounts:
             mine = table.c.path == project
             connection.execute(sa.update(table).where(mine).values(visibility=visibility))
 
-    # ------------------------------------------------------------------ what was done
+    # ------------------------------------------------------------------ audit log
 
     def note(
         self, who: Identity, action: str, subject: str, *, address: str = "", **detail: Any
     ) -> None:
-        """Add an entry to the audit log; `detail` is JSON, and never a secret."""
+        """Add an entry to the audit log; `detail` is JSON and must not contain secrets."""
         with self._database.writing() as connection:
             connection.execute(
                 sa.insert(tables.audit).values(
@@ -428,7 +429,7 @@ class Accounts:
         rows = self._rows(statement)
         return [{**row._asdict(), "detail": json.loads(row.detail)} for row in rows]
 
-    # ------------------------------------------------------------------ the database
+    # ------------------------------------------------------------------ database
 
     def _rows(self, statement: sa.Select[Any]) -> Sequence[Any]:
         with self._database.reading() as connection:
@@ -481,7 +482,7 @@ class Accounts:
 
 
 def role_of(who: Identity, project: str) -> Role | None:
-    """Return the role given to a user in a project or in one above it."""
+    """Return the role of a user in a project or in one above it."""
     found = [role for path, role in who.roles.items() if is_inside(project, path)]
     return max(found, default=None)
 
@@ -501,7 +502,7 @@ def _limited(who: Identity, token: Token) -> Identity:
 
 
 def within(project: sa.Column[str], place: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a project is one place or inside it; an index serves."""
+    """Return the condition that a project is at or below a path; it can use an index."""
     return sa.or_(project == place, sa.and_(project > f"{place}/", project < f"{place}0"))
 
 

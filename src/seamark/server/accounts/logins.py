@@ -24,16 +24,16 @@ _S: Final = 1_000_000_000
 
 
 class Throttle:
-    """Limit on failures by key: `burst` at once, then one each `every_s`; for `keys` keys."""
+    """Rate limit of failures by key: `burst` at once, then one each `every_s`; for `keys` keys."""
 
     def __init__(self, burst: int, every_s: float, keys: int, now_ns: Callable[[], int]) -> None:
         self._burst, self._every_ns = burst, int(every_s * _S)
         self._now_ns = now_ns
-        self._debts = Latest[str, int](keys)  # when all is forgiven, by key
+        self._debts = Latest[str, int](keys)  # time at which no failure counts any more, by key
         self._lock = threading.Lock()
 
     def wait_s(self, key: str) -> float:
-        """Return how long a key has to wait before it may be wrong again, seconds; 0 for not."""
+        """Return the time until the next permitted failure of a key, in seconds; 0 for none."""
         with self._lock:
             debt = self._debts.get(key, 0) - self._now_ns()
         return max(0.0, (debt - (self._burst - 1) * self._every_ns) / _S)
@@ -42,7 +42,7 @@ class Throttle:
         """Count a failure."""
         with self._lock:
             now = self._now_ns()
-            most = now + self._burst * self._every_ns  # who goes on guessing waits no longer
+            most = now + self._burst * self._every_ns  # more failures do not extend the wait
             self._debts[key] = min(most, max(now, self._debts.get(key, 0)) + self._every_ns)
 
     def __len__(self) -> int:
@@ -50,24 +50,24 @@ class Throttle:
 
 
 AUTH_GROUP: Final = "seamark.auth"
-"""Entry points for authentication; the server uses the one that it is configured with."""
+"""Group of entry points for authentication; a setting of the server selects one."""
 Deciding = Callable[[Mapping[str, str], str], Identity | str | None]
-"""Function from headers (lower-case names) and client address to an identity, a user name, or None
-to use the token."""
+"""Function that maps headers (lower-case names) and client address to an identity, a user name, or
+None (use the token)."""
 _KEEP_S: Final = 2.0
 _KEPT: Final = 10_000
 _NOTED_NS: Final = 300 * _S
-"""Minimum age of the stored last use of a token before it is updated, in nanoseconds."""
+"""Minimum age of the stored last use of a token for an update, in nanoseconds."""
 _log: Final = logging.getLogger("seamark.server")
 
 
 class Logins:
-    """Finds the identity of a requester; safe to use from many threads.
+    """Authentication of requesters; thread-safe.
 
     Results are cached for two seconds, so a revocation takes effect within that time. `deciding` is
-    an authentication of the lab's own, which is tried before tokens. Each of the `processes` of a
-    server has its share of the permitted failures: a common count would need a write for each
-    request without a valid token.
+    a custom authentication, which is tried before tokens. The permitted failures are divided
+    between the `processes` of a server, because a common count would need a write for each invalid
+    request.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Logins:
         self._noting_from = steady_ns()
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
-        """Return the requester, else `NOBODY`; refuse an invalid token (401, after many 429)."""
+        """Return the requester or `NOBODY`; refuse an invalid token (401, after many 429)."""
         if (found := self._identify_externally(headers, address)) is not None:
             return found
         secret = _secret(headers)
@@ -103,7 +103,7 @@ class Logins:
         return looked_up[2]
 
     def again(self, token: str, name: str) -> Identity:
-        """Return an earlier requester with present rights; `NOBODY` if the token is not valid."""
+        """Return an earlier requester with current rights; `NOBODY` if the token is not valid."""
         if not token:
             return (self._accounts.by_name(name) if name else None) or NOBODY
         found = self._accounts.by_prefix(token)
@@ -123,7 +123,7 @@ class Logins:
             self._refuse_guessing(secret, address)
             self._addresses.failed(address)
             self._prefixes.failed(prefix_of(secret))
-            # The last word tells unknown, revoked, expired and disabled ones apart.
+            # The last word differs for unknown, revoked, expired and disabled tokens.
             warn_rarely(f"bad-token {why.split()[-1]}", "refused (401) from %s: %s", address, why)
             raise Refusal(401, "bad-token", why, headers={"WWW-Authenticate": "Bearer"})
         token, who = found
@@ -138,9 +138,9 @@ class Logins:
         return f"the user of the token {token.id}… is disabled" if who == NOBODY else ""
 
     def _refuse_guessing(self, secret: str, address: str) -> None:
-        # Only who is wrong again waits: a good token passes whatever others send from its address
-        # or with its beginning, so nobody can lock anybody out. None can be guessed: 208 bits are
-        # unknown.
+        # Only invalid tokens are delayed. A valid token passes despite failures of other clients
+        # with the same address or prefix, so no client can lock out another one. A token cannot be
+        # guessed: 208 bits are unknown.
         wait = max(self._addresses.wait_s(address), self._prefixes.wait_s(prefix_of(secret)))
         if wait > 0:
             raise Refusal(
@@ -158,7 +158,7 @@ class Logins:
         try:
             self._accounts.used(token.id)
         except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere
-            self._noting_from = self._steady_ns() + _NOTED_NS  # each may wait for a lock
+            self._noting_from = self._steady_ns() + _NOTED_NS  # each attempt may wait for a lock
             _log.warning("the last use of a token could not be written: %s", type(error).__name__)
 
     def _identify_externally(self, headers: Mapping[str, str], address: str) -> Identity | None:
@@ -179,7 +179,7 @@ class Logins:
 
 
 def deciding_by(name: str) -> Deciding | None:
-    """Return the entry point of the group ``seamark.auth`` with a name; None for no name."""
+    """Load the named entry point of the group ``seamark.auth``; return None for no name."""
     if not name:
         return None
     from importlib.metadata import entry_points

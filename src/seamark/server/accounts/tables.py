@@ -1,6 +1,6 @@
-"""Tables of accounts and their migrations, and the form of tokens.
+"""Tables of accounts and their migrations, and the format of tokens.
 
-These tables hold everything that cannot be rebuilt from recorded runs. The steps in
+These tables hold the data that cannot be rebuilt from recorded runs. The migrations in
 `seamark.server.accounts.migrations` create and change them; a test compares the result with the
 tables here.
 """
@@ -55,15 +55,16 @@ __all__ = [
 
 
 _BEGIN: Final = "seamark_"
-"""Prefix of tokens, recognizable to people and secret scanners."""
+"""Prefix of tokens, recognizable for users and secret scanners."""
 PREFIX_CHARS: Final = len(_BEGIN) + 8
 _FORM: Final = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 
 
 class NewToken(NamedTuple):
-    """A token that was just made; its secret is never shown again.
+    """New token; its secret is never shown again.
 
-    `hash` is the SHA-256 of the whole, hex: it has 256 random bits, so nothing slower is needed.
+    `hash` is the SHA-256 (hex) of the whole token. A token has 256 random bits, so a slower hash is
+    not needed.
     """
 
     secret: str
@@ -75,9 +76,9 @@ class NewToken(NamedTuple):
 class Token:
     """Public data of a token, without its secret; times are in nanoseconds since the Unix epoch.
 
-    `id` is its public prefix. `role` is the highest role that it grants, `project` what it is
-    limited to with everything in it; None for no limit. `used_ns` is approximate. Revoking
-    `made_with`, the limited token that created it, revokes it, too.
+    `id` is its public prefix. `role` is the highest role that it grants. It is limited to `project`
+    and its sub-projects; None for no limit. `used_ns` is approximate. `made_with` is the limited
+    token that created it; revoking that one revokes both.
     """
 
     id: str
@@ -93,42 +94,42 @@ class Token:
     made_with: str | None = None
 
     def shown(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the token for JSON."""
         role = self.role.name.lower() if self.role else None
         return {**asdict(self), "role": role}
 
     @classmethod
     def of(cls, row: Any) -> Token:
-        """Return the token of a row of its table."""
+        """Create a token from a row of its table."""
         values = {field.name: getattr(row, field.name) for field in fields(cls)}
         role = None if row.role is None else Role(row.role)
         return cls(**values | {"role": role})
 
 
 def new_token() -> NewToken:
-    """Make a token of 256 random bits."""
+    """Create a token of 256 random bits."""
     secret = _BEGIN + secrets.token_urlsafe(32)
     return NewToken(secret, prefix_of(secret), hash_of(secret))
 
 
 def is_token(text: str) -> bool:
-    """Return whether a text has the form of a token."""
+    """Return whether a text has the format of a token."""
     return _FORM.fullmatch(text) is not None
 
 
 def prefix_of(secret: str) -> str:
-    """Return the beginning of a token, which may be shown: 208 of its bits remain."""
+    """Return the public prefix of a token; 208 of its bits stay secret."""
     return secret[:PREFIX_CHARS]
 
 
 def hash_of(secret: str) -> str:
-    """Return the SHA-256 of a token, hex."""
+    """Return the SHA-256 (hex) of a token."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 metadata: Final = sa.MetaData()
 _Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-"""Text column compared by bytes on every engine."""
+"""Text column, compared by bytes on all database engines."""
 _Serial: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 fact: Final = sa.Table(
     "fact",
@@ -136,7 +137,7 @@ fact: Final = sa.Table(
     sa.Column("key", _Text, primary_key=True),
     sa.Column("value", _Text, nullable=False),
 )
-"""Facts about the server itself, such as its ``instance``, a random name."""
+"""Data of the server itself, such as its random name ``instance``."""
 user: Final = sa.Table(
     "user",
     metadata,
@@ -146,7 +147,7 @@ user: Final = sa.Table(
     sa.Column("created_ns", sa.BigInteger, nullable=False),
     sa.Column("disabled_ns", sa.BigInteger),
 )
-"""People and service accounts (``service``); an ``admin`` may do everything everywhere."""
+"""Users, including service accounts (``service``); an ``admin`` has all rights."""
 token: Final = sa.Table(
     "token",
     metadata,
@@ -163,10 +164,10 @@ token: Final = sa.Table(
     sa.Column("used_ns", sa.BigInteger),
     sa.Column("made_with", _Text),
 )
-"""Tokens: ``id`` is the visible beginning, ``hash`` the SHA-256 (hex) of the whole token.
+"""Tokens: ``id`` is the public prefix, ``hash`` the SHA-256 (hex) of the whole token.
 
-``role`` and ``project`` are its limits, if any; ``made_with`` is the ``id`` of the limited token
-that created it, which it does not outlive.
+``role`` and ``project`` are its limits, if any. ``made_with`` is the ``id`` of the limited token
+that created it; both end together.
 """
 member: Final = sa.Table(
     "member",
@@ -177,8 +178,8 @@ member: Final = sa.Table(
 )
 """Role of a user in a project and everything below it.
 
-The workspace is the first part of a project's path: its owner is its admin, and role 0 is a plain
-member, who reads what is visible to the workspace.
+The workspace is the first part of a project's path. Its owner administers it. Role 0 is a plain
+member, who may read projects that are visible to the workspace.
 """
 project: Final = sa.Table(
     "project",
@@ -204,7 +205,7 @@ audit: Final = sa.Table(
     sa.Column("subject", _Text, nullable=False),
     sa.Column("detail", _Text, nullable=False),
 )
-"""Actions with their user and address; ``detail`` is JSON and never contains a secret."""
+"""Audit log: actions with user and address; ``detail`` is JSON and contains no secrets."""
 tombstone: Final = sa.Table(
     "tombstone",
     metadata,
@@ -213,7 +214,7 @@ tombstone: Final = sa.Table(
     sa.Column("t_ns", sa.BigInteger, nullable=False),
     sa.Column("who", _Text, nullable=False),
 )
-"""Purged runs, which stay deleted until their data is restored explicitly."""
+"""Purged runs, which stay removed until their data is restored explicitly."""
 neptune_project: Final = sa.Table(
     "neptune_project",
     metadata,
@@ -256,7 +257,7 @@ _DRAW: Final = Upsert(fact, ("key", "value"), ("key",))
 
 
 def instance_of(account: Database) -> str:
-    """Return the random name of this server, which is made the first time."""
+    """Return the random name of this server, created at the first call."""
     return _random_fact(account, "instance", 8)
 
 
@@ -268,20 +269,20 @@ def link_key_of(account: Database) -> bytes:
 def _random_fact(account: Database, key: str, size: int) -> str:
     rows = account.fetch(_VALUE, at=key)
     if not rows:
-        with account.writing() as connection:  # of several that draw at once the first one counts
+        with account.writing() as connection:  # the first process decides
             account.run(connection, _DRAW, key=key, value=secrets.token_hex(size))
             rows = account.rows(connection, _VALUE, at=key)
     return str(rows[0][0])
 
 
 def lock_account(connection: sa.Connection) -> None:
-    """Let nobody else look before they write in ``account`` until a transaction has ended."""
-    if connection.dialect.name != "sqlite":  # whose transactions keep others out
+    """Lock the ``account`` tables until the transaction ends."""
+    if connection.dialect.name != "sqlite":  # transactions of SQLite are exclusive
         connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
 
 
 HEAD: Final = "0006"
-"""Latest revision. A database at it needs no Alembic, whose import is slow."""
+"""Latest revision. A database at this revision needs no Alembic, whose import is slow."""
 _PLACE: Final = "seamark.server.accounts:migrations"
 _STEPS: Final = sa.table("alembic_version", sa.column("version_num"))
 _LOCK: Final = 0x5EA3A12C
@@ -289,7 +290,7 @@ _LOCK: Final = 0x5EA3A12C
 
 
 def migrate(database: Database) -> None:
-    """Take every step that is missing, in one transaction; several processes may do so at once."""
+    """Apply missing migrations in one transaction; safe in several processes at once."""
     if is_current(database):
         return
     from alembic import command
@@ -304,7 +305,7 @@ def migrate(database: Database) -> None:
 
 
 def is_current(database: Database) -> bool:
-    """Return whether no step is missing; raise `SchemaNewer` for tables of another version."""
+    """Return whether all migrations are applied; `SchemaNewer` for tables of another version."""
     with database.reading() as connection:
         if not sa.inspect(connection).has_table(_STEPS.name):
             return False
@@ -359,7 +360,7 @@ class ServerViews:
         self._account = account
 
     def apart(self, project: str) -> str:
-        """Return an empty text: whoever may read the project sees its views."""
+        """Return an empty text, as all readers of the project see its views."""
         del project
         return ""
 

@@ -33,20 +33,20 @@ __all__ = [
 
 
 RESERVED_NS: Final = 24 * 3600 * 10**9
-"""Time for which a content is kept after a client was told that it exists, in nanoseconds."""
+"""Minimum lifetime of a content after a client was informed that it exists, in nanoseconds."""
 ABANDONED_NS: Final = 24 * 3600 * 10**9
-"""Time without a new part after which an upload is abandoned, in nanoseconds."""
+"""Time without a new part after which an upload counts as abandoned, in nanoseconds."""
 _LEAVING_NS: Final = 3600 * 10**9
-"""Time for which released objects stay for concurrent readers, in nanoseconds."""
+"""Lifetime of released objects, for concurrent readers, in nanoseconds."""
 _BLOCK: Final = 1 << 20
 _HASHES: Final = 256
 _MANIFEST: Final = -1
-"""Offset that marks the object listing the parts."""
+"""Offset that marks the object with the list of parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobLimits:
-    """Limits on the contents that are accepted; `digests` is how many a query may name."""
+    """Limits of accepted contents; `digests` is the maximum number of digests in a query."""
 
     part_bytes: int = 8 << 20
     blob_bytes: int = 1 << 40
@@ -55,7 +55,7 @@ class BlobLimits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an upload: bytes that have arrived, and whether all is stored and matches."""
+    """Progress of an upload: number of stored bytes, and whether it is complete and verified."""
 
     offset: int
     complete: bool
@@ -63,7 +63,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A content that is there; `parts` are offset, length and object of each part, in order."""
+    """Stored content; `parts` has offset, length and object of each part, in order."""
 
     digest: str
     size: int
@@ -71,7 +71,7 @@ class Blob:
     objects: ObjectStore
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield its bytes from one offset to another, a megabyte at most at a time."""
+        """Yield the bytes between two offsets in parts of at most a megabyte."""
         end = self.size if end is None else min(end, self.size)
         for offset, length, name in self.parts:
             at, last = max(start, offset), min(end, offset + length)
@@ -94,7 +94,7 @@ class _Upload:
 
 
 class Blobs:
-    """Contents of files on the server; from any thread and, on the same tables, any process."""
+    """Contents of files on the server; safe to use from several threads and processes."""
 
     def __init__(
         self,
@@ -112,10 +112,10 @@ class Blobs:
         self._quota = quota
         database.create_tables(sql.metadata)
 
-    # ------------------------------------------------------------------ whether it is there
+    # ------------------------------------------------------------------ queries
 
     def missing(self, project: str, run: str, digests: Collection[str]) -> list[str]:
-        """Return the contents that a project lacks; the others are kept for a day, for the run."""
+        """Return the contents that a project lacks; keep the others for a day, for the run."""
         if len(digests) > self.limits.digests:
             msg = f"at most {self.limits.digests:,} digests at a time, got {len(digests):,}"
             raise Rejected(msg, "too-large", 413)
@@ -149,7 +149,7 @@ class Blobs:
         return Blob(digest, size, parts, self._objects)
 
     def missing_contents(self, project: str, digests: Collection[str]) -> list[str]:
-        """Return the contents that a project lacks, sorted; nothing is changed by that."""
+        """Return the contents that a project lacks, sorted, without changing anything."""
         wanted = {_checked(each) for each in digests}
         if not wanted:
             return []
@@ -159,7 +159,7 @@ class Blobs:
         return sorted(wanted - there)
 
     def progress(self, project: str, digest: str, size: int | None = None) -> Progress:
-        """Return how far a content has arrived; without a size, the upload that is furthest."""
+        """Return the progress of a content; without a size, that of the most advanced upload."""
         with self._database.reading() as connection:
             rows = self._database.rows(
                 connection, sql.FIND, at_project=project, at_digest=_checked(digest)
@@ -172,20 +172,20 @@ class Blobs:
         offsets = [row[2] for row in known if size in (None, row[0])]
         return Progress(max(offsets, default=0), complete=False)
 
-    # ------------------------------------------------------------------ taking
+    # ------------------------------------------------------------------ uploads
 
     def put(
         self, project: str, run: str, digest: str, size: int, offset: int, data: bytes
     ) -> Progress:
         """Store a part of a content; bytes that are already stored stay unchanged.
 
-        When this returns, the part is on the disk for good. With the last one the digest is
-        compared; a sender whose last answer was lost sends an empty part at the end.
+        On return the part is durable. The last part triggers the comparison of the digest. A sender
+        that lost the last response sends an empty part at the end.
 
         Raises:
             GapError: If bytes before the part are missing.
-            Rejected: If the content or the part is larger than the limits say, its workspace may
-                not keep that much, or all is there and is something else.
+            Rejected: If the content or the part exceeds a limit or the quota of the workspace, or
+                the complete content does not match the digest.
         """
         _checked(digest)
         self._expect_fit(size, offset, data)
@@ -274,14 +274,14 @@ class Blobs:
     def _finish(self, run: str, upload: _Upload) -> Progress:
         known = self.progress(upload.project, upload.digest, upload.size)
         if known.complete and self._mark_used(upload.project, run, upload.digest):
-            return known  # by somebody else, just now
+            return known  # completed by another sender
         with self._database.reading() as connection:
             parts = self._parts(connection, upload.upload)
         blob = Blob(upload.digest, upload.size, parts, self._objects)
         try:
             right = self._hashes.digest(upload.upload, blob) == upload.digest
         except (FileMissingError, FileNotFoundError):
-            right = False  # somebody gave it up meanwhile, or the place of objects lost a part
+            right = False  # the upload was abandoned meanwhile, or the storage lost a part
         if not right:
             self._drop(upload.upload)
             if self.progress(upload.project, upload.digest, upload.size).complete:
@@ -293,7 +293,7 @@ class Blobs:
         return Progress(upload.size, complete=True)
 
     def _keep(self, run: str, made: BlobObject, parts: Iterable[tuple[int, int, str]]) -> None:
-        # If the content has come another way meanwhile, this upload is not needed.
+        # If another upload completed the content meanwhile, this one is not needed.
         now = self._now_ns()
         given = {"project": made.project, "digest": made.digest, "size": made.size}
         with self._database.writing() as connection:
@@ -316,7 +316,7 @@ class Blobs:
             self._hashes.forget(made.upload)
 
     def _mark_used(self, project: str, run: str, digest: str) -> bool:
-        # The result says whether it is there still, and has not just left.
+        # The result is False if the content was just removed.
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
             self._use(connection, project, run, [digest])
@@ -329,17 +329,18 @@ class Blobs:
         rows = [(project, digest, run) for digest in digests]
         self._database.run_many(connection, sql.USE, rows)
 
-    # ------------------------------------------------------------------ leaving
+    # ------------------------------------------------------------------ removal
 
     def forget_run(self, project: str, run: str) -> None:
-        """Note that a run was purged; `collect` removes contents that no other run needs."""
+        """Release the contents of a purged run; `collect` removes those that no other run uses."""
         with self._database.writing() as connection:
             self._database.run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
 
     def collect(self, *, reserved: bool = True) -> int:
         """Remove unused contents, abandoned uploads and orphaned objects; return their number.
 
-        Without `reserved`, what somebody was told in the last day is there goes, too.
+        Without `reserved`, contents that a client was informed about during the last day are
+        removed, too.
         """
         now = self._now_ns()
         limit = now if reserved else 1 << 62
@@ -391,7 +392,7 @@ class Blobs:
 
 
 class _Hashes:
-    """Digests of parts that this process has seen in order; others are read again at the end."""
+    """Digests of parts that this process received in order; others are read again at the end."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -6,8 +6,8 @@ The tables can be rebuilt from the names of the objects::
     blobs/<project>/.sha256/<digest>.<size>.<upload>.<offset>-<n>  a part
     blobs/<project>/.sha256/<digest>.<size>.<upload>.whole-<n>     JSON: the parts of a content
 
-``<n>`` is random, so two processes never write the same object. Which runs need a content is not in
-the names; it is derived from the journals (`settle_blobs`).
+``<n>`` is random, so two processes never write the same object. The names do not contain the runs
+that use a content; they are derived from the journals (`settle_blobs`).
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ blob = sa.Table(
     sa.Column("project", _Text, primary_key=True),
     sa.Column("digest", _Text, primary_key=True),  # SHA-256, hex
     sa.Column("size", sa.BigInteger, nullable=False),  # bytes
-    sa.Column("upload", _Text, nullable=False),  # whose parts hold it
+    sa.Column("upload", _Text, nullable=False),  # upload with the parts
     # ns since the Unix epoch, as are all times here
     sa.Column("arrived", sa.BigInteger, nullable=False),
-    sa.Column("reserved", sa.BigInteger, nullable=False),  # not garbage before this time
+    sa.Column("reserved", sa.BigInteger, nullable=False),  # kept until this time
 )
 """Complete contents."""
 upload = sa.Table(
@@ -86,9 +86,9 @@ upload = sa.Table(
     metadata,
     sa.Column("project", _Text, primary_key=True),
     sa.Column("digest", _Text, primary_key=True),
-    sa.Column("size", sa.BigInteger, primary_key=True),  # as the sender says
+    sa.Column("size", sa.BigInteger, primary_key=True),  # declared by the sender
     sa.Column("upload", _Text, nullable=False, unique=True),
-    sa.Column("offset", sa.BigInteger, nullable=False),  # so many bytes are there
+    sa.Column("offset", sa.BigInteger, nullable=False),  # number of stored bytes
     sa.Column("touched", sa.BigInteger, nullable=False),
 )
 """Incomplete contents. All clients that send the same content share a row."""
@@ -108,12 +108,12 @@ use = sa.Table(
     sa.Column("run", _Text, primary_key=True),
     sa.Index("blob_use_by_run", "project", "run"),
 )
-"""Runs that use a content; it is kept while there is one."""
+"""Runs that use a content; a used content is kept."""
 garbage = sa.Table(
     "blob_garbage",
     metadata,
     sa.Column("object", _Text, primary_key=True),
-    sa.Column("after", sa.BigInteger, nullable=False),  # deleted from this time on
+    sa.Column("after", sa.BigInteger, nullable=False),  # deleted after this time
 )
 """Released objects that may still be read."""
 PREFIX: Final = "blobs/"
@@ -129,15 +129,15 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def is_digest(text: object) -> bool:
-    """Return whether something is a SHA-256 in lower-case hexadecimal digits."""
+    """Return whether a value is a SHA-256 in lower-case hexadecimal digits."""
     return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
 class BlobObject(NamedTuple):
     """Fields of the name of an object.
 
-    `what` is ``one``, ``whole``, or the offset of a part. `upload` tells uploads of a content
-    apart, `attempt` objects with the same bytes. `size` is that of the content, in bytes.
+    `what` is ``one``, ``whole``, or the offset of a part. `upload` distinguishes uploads of the
+    same content, `attempt` objects with the same bytes. `size` is the size of the content in bytes.
     """
 
     project: str
@@ -149,7 +149,7 @@ class BlobObject(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name."""
+        """Name of the object."""
         return (
             f"{PREFIX}{self.project}/{_FOLDER}/"
             f"{self.digest}.{self.size}.{self.upload}.{self.what}-{self.attempt}"
@@ -157,12 +157,12 @@ class BlobObject(NamedTuple):
 
 
 def new_object(project: str, digest: str, size: int, upload: str, what: str | int) -> BlobObject:
-    """Return an object that does not exist yet; see `BlobObject`."""
+    """Return the description of a new object; see `BlobObject`."""
     return BlobObject(project, digest, size, upload, str(what), secrets.token_hex(4))
 
 
 def parse(name: str) -> BlobObject | None:
-    """Return the parsed name of an object; None for other objects."""
+    """Parse the name of an object; return None for other objects."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -199,7 +199,7 @@ END_USE: Final = sa.delete(use).where(
 FORGET_RUN: Final = sa.delete(use).where(
     use.c.project == _project, use.c.run == sa.bindparam("at_run")
 )
-# ---------------------------------------------------------------------- on their way
+# ---------------------------------------------------------------------- uploads
 
 UPLOAD: Final = sa.select(upload.c.upload, upload.c.offset).where(
     upload.c.project == _project,
@@ -225,31 +225,31 @@ PARTS: Final = (
 OBJECTS: Final = sa.select(part.c.object).where(part.c.upload == _upload)
 ADD_PART: Final = Upsert(part, tuple(part.c.keys()), ("upload", "offset"))
 FORGET_PARTS: Final = sa.delete(part).where(part.c.upload == _upload)
-# ---------------------------------------------------------------------- left over
+# ---------------------------------------------------------------------- garbage
 
 LET_GO: Final = Upsert(garbage, tuple(garbage.c.keys()), ("object",))
 GARBAGE: Final = sa.select(garbage.c.object).where(garbage.c.after <= sa.bindparam("now"))
 END_GARBAGE: Final = sa.delete(garbage).where(garbage.c.object == sa.bindparam("at_object"))
 UNKNOWN_RUN: Final = ""
-"""Placeholder for the runs that use a content until the journals were examined; see `settle_blobs`.
+"""Placeholder for the runs that use a content, until `settle_blobs` has examined the journals.
 """
 _LOST_RUN: Final = "."
-"""Placeholder for a journal with lost bytes; no run has this name."""
+"""Placeholder for a run with lost bytes of a journal; no run has this name."""
 _ANY_DIGEST: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _LISTS: Final = b'"dir"'
 """Key of a folder's record, whose content is the list of its members."""
 _LIST_BYTES: Final = 64 << 20
 _PACKED: Final = -1
-"""Pseudo kind of frames selected by their flag alone."""
+"""Pseudo kind of frames that are selected only by their flag."""
 
 
 def rebuild_blobs(
     database: Database, objects: ObjectStore, now_ns: int, *, whole: bool = True
 ) -> int:
-    """Fill the tables of contents from the objects, keeping existing rows; return the count.
+    """Rebuild the tables of contents from the objects, keeping existing rows; return the count.
 
-    Which runs need what is not known then: `settle_blobs` finds it out. If not all journals could
-    be read (`whole`), nobody knows what those need of which bytes are lost, and all stays for good.
+    `settle_blobs` then determines the runs that use them. Without `whole`, some journals lost bytes
+    that may refer to contents; in this case all contents are kept permanently.
     """
     database.create_tables(metadata)
     count = 0
@@ -280,17 +280,17 @@ def settle_blobs(
     reserved_ns: int,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Find out which runs need the contents that `rebuild_blobs` found; return of how many.
+    """Determine the runs that use the contents found by `rebuild_blobs`; return the count.
 
-    A run needs what any record of its journals names, however it does. Senders that are about to
-    name something ask first, so that what no journal names is kept until `reserved_ns` (nanoseconds
-    since the Unix epoch), and collected then. `runs` returns project, run id and position of all
-    runs, `opened` name and bytes of each journal of one. What was not settled when `stop` returned
-    True is settled another time.
+    A run uses each content whose digest appears in any record of its journals. Contents without a
+    run are kept until `reserved_ns` (nanoseconds since the Unix epoch), for senders that have
+    already checked that a content exists, and are collected afterwards. `runs` returns project, run
+    id and position of all runs, `opened` the name and the bytes of each journal of a run. Once
+    `stop` returns True, the rest is left to the next call.
 
     Raises:
-        OSError: If a journal cannot be read now, or needs a newer version of this package; nothing
-            is settled in its project.
+        OSError: If a journal cannot be read now, or needs a newer version of this package; contents
+            of its project are not changed.
     """
     rows = database.fetch(USED_BY, at_run=UNKNOWN_RUN)
     unknown: dict[str, set[str]] = {}

@@ -4,8 +4,9 @@ Any number of these processes share the work. If one dies, another one repeats i
 lease has lapsed. Nothing is counted twice, because the position up to which a run is folded is
 committed together with the folded data.
 
-A run counts as crashed if nothing was received from it for a while. The time of the last batch is
-stored with the folded data, but folding may be minutes behind; therefore it is also written ahead.
+A run counts as crashed if no data was received from it for a while. The time of the last batch is
+stored with the folded data, but folding may be minutes behind; therefore it is also written in
+advance.
 """
 
 from __future__ import annotations
@@ -71,11 +72,11 @@ _BEAT: Final = (
 
 
 def note_activity(store: Store, kept: IntakeJournals, refs: Collection[Ref]) -> int:
-    """Write into a store when the journals of runs were heard of last; return how many changed.
+    """Store the times of the last received data of runs; return the number of changed runs.
 
-    Runs that the store does not have yet are passed over. A fold that began before and is saved
-    afterwards writes what it knew; the next call mends that. After a `Conflict` raised by another
-    transaction, what was done so far stays.
+    Runs that are not in the store yet are skipped. A concurrent fold may overwrite a time with an
+    older one, which the next call corrects. If another transaction causes a `Conflict`, the changes
+    made so far stay.
     """
     changed, wanted = 0, list(refs)
     for start in range(0, len(wanted), RUNS_AT_ONCE):
@@ -90,7 +91,7 @@ def _note_activity(store: Store, connection: sa.Connection, heard: dict[Ref, Any
     numbers = {one.number: ref for ref, one in places_of(store, connection, list(heard)).items()}
     if not numbers:
         return 0
-    # In the order in which a run is saved: its own row, then those of its journals.
+    # Same order as saving a run: first its own row, then those of its journals.
     connection.execute(_LOCK, {"numbers": sorted(numbers)}).all()
     changed = []
     for number, ref in sorted(numbers.items()):
@@ -109,35 +110,36 @@ def _note_activity(store: Store, connection: sa.Connection, heard: dict[Ref, Any
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _log: Final = logging.getLogger("seamark.server")
 _POLL_S: Final = 0.03
-"""Interval of polls for unfolded runs, in seconds, most of the delay of a reader. It also limits
-how often a slow sender's run is folded: a turn costs as much as the intake."""
+"""Interval of polls for unfolded runs, in seconds; most of the delay of a reader. It also limits
+how often the run of a slow sender is folded, as a turn costs as much as the intake."""
 _IDLE_POLL_S: Final = 0.08
 _IDLE_AFTER_S: Final = 5.0
 _AT_ONCE: Final = 64
-"""Number of runs requested at a time, each for one turn."""
+"""Number of runs fetched at a time, each for one turn."""
 _FIRST_PAUSE_S: Final = 0.5
 _LAST_PAUSE_S: Final = 60.0
 _MAX_FAILING: Final = 10_000
-"""Maximum number of failing runs whose next attempt is remembered; others are tried earlier."""
+"""Maximum number of failing runs whose next attempt is remembered; others are retried earlier."""
 _AWAY_S: Final = 2.0
 """Maximum interval between attempts to reach the database, in seconds."""
 _TEND_S: Final = 10.0
 _COMPACTION_LEASE: Final = ("", ".tend")
-"""Name of the lease for compaction; no run has it."""
+"""Name of the lease for compaction; no run has this name."""
 _HEAR_S: Final = 10.0
-"""Interval at which the times of waiting runs are recorded, in seconds."""
+"""Interval for storing the activity of waiting runs in advance, in seconds."""
 _LATE_S: Final = 20.0
-"""Waiting time from which a run is one of them, in seconds; it counts as crashed much later."""
+"""Waiting time from which a run's activity is stored in advance, in seconds."""
 _TIMES_LEASE: Final = ("", ".heard")
-"""Name of the lease for recording those times."""
+"""Name of the lease for storing the activity; no run has this name."""
 _LATE_AT_ONCE: Final = 1000
 
 
 def main(settings: Settings, stop: threading.Event) -> None:
-    """Fold until `stop` is set; a run that is being folded is finished.
+    """Fold until `stop` is set; the current turn is completed.
 
     Raises:
-        DatabaseUnreachable: If the database is away at the start; the supervisor tries again.
+        DatabaseUnreachable: If the database is not available at the start; the supervisor restarts
+            the process.
     """
     from seamark.server.checks import open_matching_objects
     from seamark.server.kept import layout
@@ -153,7 +155,7 @@ def main(settings: Settings, stop: threading.Event) -> None:
 
 
 class FoldWorker:
-    """Folds stored bytes that are not folded yet; several workers may use the same store."""
+    """Worker that folds stored bytes; several workers may use the same store."""
 
     def __init__(
         self,
@@ -173,11 +175,11 @@ class FoldWorker:
         self._whole: object = None
 
     def run(self) -> None:
-        """Fold until it is told to stop.
+        """Fold until the stop event is set.
 
         Raises:
             SchemaNewer: If a newer Seamark has taken over.
-            DatabaseUnreachable: If tables were removed; whoever starts anew makes them.
+            DatabaseUnreachable: If tables were removed; a restarted process creates them.
         """
         beside = [
             threading.Thread(target=self._now_and_then, args=what, name=name, daemon=True)
@@ -223,7 +225,7 @@ class FoldWorker:
         return 0.0 if self._more else max(0.0, begun + _POLL_S - now)
 
     def round(self) -> bool:
-        """Give each run of which more is kept than folded one turn; return if there was any."""
+        """Fold one turn of each run with unfolded bytes; return whether there was one."""
         self._kept.check()
         store = self._store()
         leases = Leases(store.database, self._owner)
@@ -233,7 +235,7 @@ class FoldWorker:
 
     def _fold_waiting(self, store: Store, leases: Leases) -> bool:
         waiting = self._kept.unfolded(_AT_ONCE + len(self._failing))
-        # What does not wait (any more) does not fail either, such as a run that was purged.
+        # Runs that do not wait any more, such as purged ones, are not failing either.
         refs = {(run.project, run.run) for run in waiting}
         for ref in self._failing.keys() - refs:
             del self._failing[ref]
@@ -262,12 +264,12 @@ class FoldWorker:
                 more=lambda connection: leases.release(connection, *ref),
             )
             self._more = self._more or turn.more
-            if not turn.more and self._store() is store:  # of another one this says nothing
+            if not turn.more and self._store() is store:  # not valid for another store
                 self._kept.note(*ref, turn.position)
             self._failing.pop(ref, None)
         except DatabaseUnreachable:
             raise
-        except Conflict:  # somebody else folded it meanwhile: look again
+        except Conflict:  # another process folded it meanwhile; try again
             leases.drop(*ref)
         except Exception as error:  # noqa: BLE001 - one run must not keep others from theirs
             self._note_failure(ref, error)
@@ -275,20 +277,20 @@ class FoldWorker:
         return True
 
     def _make_whole(self, store: Store, leases: Leases) -> bool:
-        # What arrives meanwhile is folded in between.
+        # Data that arrives meanwhile is folded in between.
         if not is_whole(store):
             positions, last = Positions(lambda: store), time.monotonic()
             for run in self._kept.runs():
                 if self._stop.is_set():
                     return False
                 ref = (run.project, run.run)
-                # A run that is purged meanwhile never comes to its position.
+                # A run that is purged meanwhile never reaches its position.
                 while positions.folded(*ref) < run.position and self._kept.journals(*ref):
                     done = self._fold(store, leases, run)
                     if self._stop.is_set() or self._rests(ref):
                         break
                     if not done:
-                        self._stop.wait(_POLL_S)  # somebody else does
+                        self._stop.wait(_POLL_S)  # another process folds it
                 if time.monotonic() - last > _POLL_S:
                     self._fold_waiting(store, leases)
                     last = time.monotonic()
@@ -300,8 +302,8 @@ class FoldWorker:
         return True
 
     def _look_again(self, store: Store) -> None:
-        # The notes and the folded runs are in two sets of tables: after a power loss, or the loss
-        # of one of the sets, either may lack the latest changes of the other.
+        # Noted positions and folded runs are in different sets of tables. After a power loss, or
+        # the loss of one set, each may lack the latest changes of the other.
         folded = Positions(lambda: store).all()
         less = [
             (run.project, run.run)
@@ -310,7 +312,7 @@ class FoldWorker:
         ]
         self._kept.wait_again(less)
 
-    # ------------------------------------------------------------------ what goes wrong
+    # ------------------------------------------------------------------ failures
 
     def _rests(self, ref: Ref) -> bool:
         again_at, _ = self._failing.get(ref, (0.0, 0.0))
@@ -330,15 +332,15 @@ class FoldWorker:
         self._away = True
         self._stop.wait(_AWAY_S * _chance.uniform(0.2, 1))
 
-    # ------------------------------------------------------------------ beside it
+    # ------------------------------------------------------------------ background work
 
     def tend(self, store: Store) -> None:
-        """Do the maintenance that is due, and complete interrupted removals."""
+        """Run due maintenance, and complete interrupted removals."""
         self._kept.tend(self._stop.is_set)
         self._forget_purged(store)
 
     def note_overdue_activity(self, store: Store) -> None:
-        """Note when runs were heard of that have waited for long."""
+        """Store the activity of runs that have waited for a long time."""
         before = self._now_ns() - int(_LATE_S * 10**9)
         late = self._kept.late(before, _LATE_AT_ONCE)
         note_activity(store, self._kept, [(run.project, run.run) for run in late])

@@ -1,4 +1,4 @@
-"""A turn of folding: the next stored bytes of one run, up to a limit."""
+"""Turns of folding: the next stored bytes of one run, up to a limit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FORGET: Final = sa.delete(tables.folded).where(
 
 
 class Turn(NamedTuple):
-    """Result of one turn: how many bytes of the run are kept, and whether `more` are to fold."""
+    """Result of a turn: stored bytes of the run, and whether `more` remain to be folded."""
 
     position: int
     more: bool
@@ -81,9 +81,9 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     most: int = TURN_BYTES,
     more: Callable[[sa.Connection], None] | None = None,
 ) -> Turn:
-    """Fold the next stored bytes of a run, at most `most`, and save the result.
+    """Fold at most `most` stored bytes of a run, and save the result.
 
-    One frame that is longer is folded whole. `more` writes further rows in the same transaction.
+    A longer frame is folded whole. `more` writes further rows in the same transaction.
 
     Raises:
         Conflict: If another process folded the run at the same time; nothing is lost.
@@ -117,8 +117,8 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     left = position > sum(ends.values())
 
     def write(connection: sa.Connection) -> None:
-        # Only what was kept at one moment, all of it, is a position: a sum hides which journal has
-        # how much.
+        # A position is valid only if all bytes stored at one moment are folded; a partial sum would
+        # not show the progress of each journal.
         if anew or not left:
             database, at = store.database, 0 if left else position
             database.run(connection, _FOLDED, project=project, run=run, position=at)
@@ -133,14 +133,14 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     else:
         with store.database.writing() as connection:
             write(connection)
-    if is_new and not kept.journals(project, run):  # purged in the meantime
+    if is_new and not kept.journals(project, run):  # purged meanwhile
         forget(store, project, run)
         return Turn(0, more=False)
     return Turn(position, more=left)
 
 
 def _later(error: OSError) -> OSError:
-    # Without a number the error would be for good.
+    # An error without a number counts as permanent.
     return OSError(error.errno or errno.EIO, str(error))
 
 
@@ -151,7 +151,7 @@ def forget(
     *,
     more: Callable[[sa.Connection], None] | None = None,
 ) -> None:
-    """Remove a run that is not kept any more."""
+    """Remove a run whose journals were removed."""
     database = store.database
     with database.writing() as connection:
         found = places_of(store, connection, [(project, run)])
@@ -173,7 +173,7 @@ def _is_continued(journal: JournalState, kept: Mapping[str, IntakeJournal]) -> b
 def _shares(
     known: Iterable[JournalState], kept: Mapping[str, IntakeJournal], most: int
 ) -> dict[str, int]:
-    # Those with little first, so that a long one does not hold up the others.
+    # Shortest rest first, so that a long journal does not delay others.
     folded = {one.file: one.offset for one in known}
     left, ends = most, {}
     rests = sorted((one.size - folded.get(name, 0), name) for name, one in kept.items())
@@ -183,6 +183,6 @@ def _shares(
             share = min(rest, max(share, _LONGEST_FRAME))
         left = max(0, left - share)
         begun = folded.get(name, 0)
-        if begun or share > 0:  # one that is new is taken up with its header, or not at all
+        if begun or share > 0:  # a new journal is folded from its header on or not at all
             ends[name] = begun + share
     return ends

@@ -1,6 +1,6 @@
-"""Maintenance of objects after they are written: compaction, rewriting, garbage collection.
+"""Maintenance of stored objects: compaction, rewriting and garbage collection.
 
-Several fold workers may run the maintenance at once: every step is done completely or undone.
+Several fold workers may run the maintenance at once: each step is completed or undone.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ __all__ = ["Caretaker"]
 
 _chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 COMPACT_BYTES: Final = 1 << 20
-"""Size from which loose data of a run is written to its own object, in bytes."""
+"""Size from which data of a run in shared objects is moved to its own object, in bytes."""
 REST_NS: Final = 600 * 10**9
-"""Silence after which a run's loose data is written to its own object in any case, in nanoseconds.
+"""Silence after which data of any size is moved to the run's own object, in nanoseconds.
 """
 OBJECT_BYTES: Final = 64 << 20
-"""Maximum size of an object, unless a single stretch is larger; bytes."""
+"""Maximum size of an object in bytes, unless a single range is larger."""
 ORPHAN_NS: Final = 3600 * 10**9
-"""Age from which an object without a name counts as an orphan, in nanoseconds."""
+"""Age from which an object that is not in the tables counts as an orphan, in nanoseconds."""
 ORPHANS_EVERY_NS: Final = 3600 * 10**9
-"""Interval of searches for orphans, which list all objects; nanoseconds."""
+"""Interval of searches for orphans, in nanoseconds; each search lists all objects."""
 
 _AT_ONCE: Final = 50
 _LISTED: Final = 500
 _LATER_NS: Final = 3600 * 10**9
-"""Delay before a failed task is tried again, in nanoseconds."""
+"""Delay before a failed task is retried, in nanoseconds."""
 
 _log: Final = logging.getLogger("seamark.server")
 _run, _journal, _object, _segment = layout.runs, layout.journals, layout.objects, layout.segments
@@ -143,19 +143,19 @@ class _Stretch(NamedTuple):
 
 
 class Caretaker:
-    """Takes care of objects that hold journals."""
+    """Maintenance of objects that hold journals."""
 
     def __init__(
         self, database: Database, objects: ObjectStore, now_ns: Callable[[], int] = time.time_ns
     ) -> None:
         self._database, self._objects, self._now_ns = database, objects, now_ns
         self._names = names_of_worker()
-        # Not at once: whoever restarts a server in a loop should not list a bucket each time.
+        # Not at once, as a server that restarts in a loop should not list a bucket each time.
         self._next_orphans = now_ns() + _chance.randrange(ORPHANS_EVERY_NS // 10)
         self._failed: dict[tuple[str, int], int] = {}
 
     def tend(self, stop: Callable[[], bool]) -> None:
-        """Do a limited amount of each kind of due work; `stop` returns whether to end soon."""
+        """Run a limited amount of each kind of due work; `stop` returns whether to end early."""
         self.remove_due(stop)
         self.compact(stop)
         self.rewrite(stop)
@@ -163,10 +163,10 @@ class Caretaker:
             self._next_orphans = self._now_ns() + ORPHANS_EVERY_NS
             self.claim_orphans(stop)
 
-    # ------------------------------------------------------------------ removing
+    # ------------------------------------------------------------------ removal
 
     def remove_due(self, stop: Callable[[], bool]) -> None:
-        """Remove objects that were let go of long enough ago."""
+        """Remove objects that were released long enough ago."""
         rows = self._database.fetch(_DUE, now=self._now_ns())
         for number, name, state in rows:
             if stop():
@@ -178,17 +178,17 @@ class Caretaker:
                 continue
             mine = _object.c.number == number
             done: Any = sa.delete(_object).where(mine)
-            if state == layout.CLAIMED:  # whoever wrote it may still come: the name stays taken
+            if state == layout.CLAIMED:  # its writer may still try to register this name
                 done = sa.update(_object).where(mine).values(remove_ns=None)
             with self._database.writing() as connection:
                 connection.execute(done)
 
     def claim_orphans(self, stop: Callable[[], bool]) -> None:
-        """Claim the names of objects that the tables do not list, so that nobody can register them.
+        """Claim the names of objects that are not in the tables, so that they cannot be registered.
 
-        A process that died before registering its object has acknowledged nothing; one that is only
-        late finds the name claimed and writes another object. An object with bytes that are kept
-        nowhere else is left alone: the tables may have been lost, or come from a backup.
+        A process that died before registering its object has acknowledged nothing; a slow process
+        finds the name claimed and writes another object. An object with bytes that are stored
+        nowhere else is not changed, as the tables may have been lost or restored from a backup.
         """
         alone = 0
         before = self._now_ns() - ORPHAN_NS
@@ -208,7 +208,7 @@ class Caretaker:
                         self._claim(found.name, found.size)
                     else:
                         alone += 1
-                elif rows[found.name] == (layout.CLAIMED, None):  # it came to light late
+                elif rows[found.name] == (layout.CLAIMED, None):  # the file appeared late
                     with contextlib.suppress(OSError):
                         self._objects.delete(found.name)
 
@@ -220,7 +220,7 @@ class Caretaker:
             )
 
     def _is_spare(self, found: ObjectInfo) -> bool:
-        # It is spare if all that it holds is kept elsewhere too, or was purged.
+        # An object is redundant if all its bytes are also in other objects or were purged.
         try:
             parts = read_parts(self._objects, found.name, found.size).parts
         except FileNotFoundError:
@@ -248,17 +248,17 @@ class Caretaker:
                 .values(state=layout.CLAIMED, remove_ns=self._now_ns() + REMOVE_NS)
             )
 
-    # ------------------------------------------------------------------ writing anew
+    # ------------------------------------------------------------------ rewriting
 
     def compact(self, stop: Callable[[], bool]) -> None:
-        """Give runs objects of their own in the place of those that they share."""
+        """Move data of runs from shared objects to objects of one run."""
         now = self._now_ns()
         rows = self._database.fetch(_LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS)
         for (number,) in rows:
             self._rewrite(stop, "run", number, _OF_RUN)
 
     def rewrite(self, stop: Callable[[], bool]) -> None:
-        """Write objects anew that hold bytes of purged runs beside others."""
+        """Rewrite objects that hold bytes of purged runs in addition to others."""
         rows = self._database.fetch(_STALE)
         for (number,) in rows:
             self._rewrite(stop, "object", number, _OF_OBJECT)
@@ -275,7 +275,7 @@ class Caretaker:
                     return
                 self._move(group)
         except (OutrunError, Conflict):
-            return  # somebody else moved them
+            return  # another process moved them
         except (OSError, ValueError) as error:
             _log.error("%s %d cannot be compacted: %s", what, number, error)
             now = self._now_ns()
@@ -311,7 +311,7 @@ class Caretaker:
             raise
 
     def _read(self, stretches: list[_Stretch]) -> bytes:
-        # Each frame is checked once more.
+        # Each frame is checked again.
         first = stretches[0]
         if first.place is None:
             return b""

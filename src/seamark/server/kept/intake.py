@@ -1,7 +1,7 @@
-"""Intake of batches: the batches of several runs are stored together, then acknowledged.
+"""Intake of batches, which stores the batches of several runs together.
 
 A thread collects the batches of a short interval, writes them to one object, and registers it in
-one transaction; only then are the senders answered. A single sender does not wait for the thread.
+one transaction. The senders are answered after that. A single sender does not wait for the thread.
 """
 
 from __future__ import annotations
@@ -49,13 +49,14 @@ __all__ = ["Intake", "check_run"]
 
 
 _MAX_REMEMBERED: Final = 10_000
-"""Maximum number of remembered journals, and of runs."""
+"""Maximum number of remembered journals, and of remembered runs."""
 
 
 class Recent:
-    """Rows of the journals that were kept last, for one thread.
+    """Rows of the last stored journals; for one thread.
 
-    Another process may have changed them: the transaction finds out (`seamark.server.kept.commit`).
+    Another process may have changed them; the transaction detects that
+    (`seamark.server.kept.commit`).
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,7 @@ class Recent:
         self._journals = Latest[Key, JournalRow](_MAX_REMEMBERED)
 
     def of(self, group: Iterable[Arrived]) -> Rows | None:
-        """Return the rows of a group; None unless each batch begins at the end of its journal."""
+        """Return the rows of a group; None unless each batch starts at the end of its journal."""
         ends: dict[Key, int] = {}
         rows = Rows({}, {})
         for batch in group:
@@ -78,12 +79,12 @@ class Recent:
         return rows
 
     def note(self, runs: Mapping[str, RunRow], journals: Mapping[Key, JournalRow]) -> None:
-        """Remember rows as they are now."""
+        """Remember the current rows."""
         self._runs.update(runs)
         self._journals.update(journals)
 
     def forget(self, group: Iterable[Arrived]) -> None:
-        """Believe nothing about the journals of a group any more."""
+        """Discard the rows of the journals of a group."""
         for batch in group:
             self._journals.pop(batch.key, None)
 
@@ -91,26 +92,26 @@ class Recent:
 WINDOW_S: Final = 0.25
 """Maximum time for which batches are collected, in seconds."""
 GROUP_BYTES: Final = 8 << 20
-"""Maximum size of a group, unless a single batch is larger; bytes."""
+"""Maximum size of a group in bytes, unless a single batch is larger."""
 WAITING_BYTES: Final = 128 << 20
-"""Maximum size of data waiting to be written; beyond it senders are asked to retry."""
+"""Maximum size of data waiting to be written, in bytes; beyond it senders must retry."""
 ARRIVING_BYTES: Final = 256 << 20
-"""Maximum size of bodies being received."""
+"""Maximum total size of bodies being received, in bytes."""
 MOST_JOURNALS: Final = 4096
 """Maximum number of journals of a run."""
 AHEAD_NS: Final = 3600 * 10**9
-"""A writer's clock further ahead than this is noted, in nanoseconds."""
+"""Deviation from which a writer's clock that is ahead is noted, in nanoseconds."""
 _MOST_PROJECT_BYTES: Final = 1024
 _EACH_S: Final = 0.01
 """Additional collecting time per batch of the last group beyond the first, in seconds: a single
 sender never waits."""
 _TRIES: Final = 8
 _LISTED_BYTES: Final = 512
-"""Approximate size of the entry of a part in an object."""
+"""Approximate size of the entry of a part in an object, in bytes."""
 _LOOK_S: Final = 60.0
 """Interval of checks whether an object is old enough to be closed, in seconds."""
 _BULK_BYTES: Final = 1 << 20
-"""Size of a batch whose sender has more data and need not wait, in bytes."""
+"""Size from which a batch suggests that its sender has more data, in bytes; it need not wait."""
 _LEAST_S: Final = 1.0
 _MOST_S: Final = 10.0
 _LOAD_WEIGHT: Final = 0.9
@@ -131,7 +132,7 @@ _KNOWN: Final = (
 
 
 def check_run(project: str, run: str) -> None:
-    """Raise `PathError` unless a project and a run id can be those of a run."""
+    """Raise `PathError` unless a project and a run id are valid."""
     check_place(project, run)
     if len(project) > _MOST_PROJECT_BYTES or project.count("/") >= DEEPEST:
         msg = (
@@ -142,21 +143,21 @@ def check_run(project: str, run: str) -> None:
 
 
 class Intake:
-    """Takes batches of journals for good; safe to use from threads.
+    """Intake that stores batches of journals durably; thread-safe.
 
     Args:
-        database: The set of tables that is called ``kept``.
-        objects: Where bytes are written.
-        gone: Tells whether a run (project path, run id) was purged; asked for runs that the tables
-            do not know.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-        most_journals: Of one run.
-        window_s: How long batches are collected at most, seconds.
-        grows: Whether what is small goes into an object that grows, see
-            `seamark.server.kept.commit`: for one process, whose tables are files of its machine.
-        quota: Tells whether a workspace has room for more; None for no limit.
-        reserved: Tells whether a journal (project path, run id, file name) is one that the server
-            writes itself, with `take`.
+        database: The set of tables named ``kept``.
+        objects: Object storage for the bytes.
+        gone: Returns whether a run (project path, run id) was purged; called for runs that are not
+            in the tables.
+        now_ns: Clock, in nanoseconds since the Unix epoch.
+        most_journals: Maximum number of journals of one run.
+        window_s: Maximum time for which batches are collected, in seconds.
+        grows: Whether small batches are appended to a growing object (see
+            `seamark.server.kept.commit`); only for a single process with tables in local files.
+        quota: Quota of workspaces; None for no limit.
+        reserved: Returns whether a journal (project path, run id, file name) is written by the
+            server itself, with `take`.
     """
 
     def __init__(
@@ -190,10 +191,10 @@ class Intake:
         self._load = 0.0
         self._ended = time.monotonic()
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ queries
 
     def known(self, project: str, run: str) -> tuple[dict[str, int], int]:
-        """Return kept bytes by journal and the position of a run, or refuse a purged one (410)."""
+        """Return stored bytes by journal and the position of a run; refuse a purged run (410)."""
         check_run(project, run)
         rows = self._database.fetch(_KNOWN, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
@@ -201,33 +202,33 @@ class Intake:
             raise Rejected(msg, "purged", 410)
         return {row[2]: row[3] for row in rows if row[2]}, rows[0][0] if rows else 0
 
-    # ------------------------------------------------------------------ taking
+    # ------------------------------------------------------------------ storage
 
     def put(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
     ) -> Receipt:
-        """Keep a batch of a journal, or a declared gap; returns once it is durable.
+        """Store a batch of a journal, or a declared gap; return once it is durable.
 
         Args:
             project: Project path.
             run: Run id, or ``.project``.
             journal: File name.
-            offset: Of its first byte in the file.
+            offset: Offset of its first byte in the file.
             data: Whole frames; see `seamark.journal.shipping`.
-            gap: How many bytes will never be frames; then there is no data.
+            gap: Number of bytes that will never be sent; there is no data then.
 
         Raises:
-            BatchError: If it is no such batch, or exceeds a limit.
-            Rejected: If it is not taken: as a `GapError`, `DivergedError` or `FullError`, if the
-                run was purged or has too many journals, the journal is the server's own, or the
-                workspace has no room.
-            PathError: If project or run are no names.
+            BatchError: If the batch is invalid or exceeds a limit.
+            Rejected: If it is not accepted: as a `GapError`, `DivergedError` or `FullError`, if the
+                run was purged or has too many journals, if the server itself writes the journal, or
+                if the quota of the workspace is exceeded.
+            PathError: If project or run are not valid names.
         """
         self._check(project, run, journal)
         return self._keep_now(self._arrived(project, run, journal, offset, data, gap))
 
     def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Stored:
-        """Keep a batch of a journal that may be the server's own; see `put`."""
+        """Store a batch of a journal that the server itself may write; see `put`."""
         check_run(project, run)
         kept = self._keep_now(self._arrived(project, run, journal, offset, data))
         return Stored(kept.offset, kept.position)
@@ -235,7 +236,7 @@ class Intake:
     def submit(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
     ) -> Future[Receipt]:
-        """Check a batch and have it kept; see `put`, whose errors this raises or answers."""
+        """Check and queue a batch; the errors of `put` are raised or set on the result."""
         self._check(project, run, journal)
         batch = self._arrived(project, run, journal, offset, data, gap)
         self._queue_up(batch)
@@ -295,7 +296,7 @@ class Intake:
 
     @contextlib.contextmanager
     def counting_bytes(self) -> Iterator[Callable[[int], None]]:
-        """Count bytes of requests being read, of all senders; `FullError` if too many."""
+        """Count the bytes of all requests being read; raise `FullError` if there are too many."""
         mine = 0
 
         def more(size: int) -> None:
@@ -325,7 +326,7 @@ class Intake:
         with self._turn:
             self._seal()
 
-    # ------------------------------------------------------------------ the thread
+    # ------------------------------------------------------------------ thread
 
     def _work(self) -> None:
         while self._wait():
@@ -375,7 +376,7 @@ class Intake:
         return self._growing is not None and self._growing.is_old()
 
     def _seal(self) -> None:
-        # What cannot be said of it now is found out later.
+        # On errors, `take_up` completes it later.
         try:
             if self._growing is not None:
                 self._growing.seal()
@@ -389,7 +390,7 @@ class Intake:
         self._ended = now
 
     def _wait_s(self, batch: Arrived) -> float:
-        busy = max(0.0, 2 * self._load - 1)  # below one half nobody is in anybody's way
+        busy = max(0.0, 2 * self._load - 1)  # no delay below half of the load
         if len(batch.data) >= _BULK_BYTES:
             return round(busy, 2)
         return round(_LEAST_S + (_MOST_S - _LEAST_S) * busy, 2)
@@ -401,7 +402,7 @@ class Intake:
             try:
                 plan.make(group, recent)
                 rows = self._write(plan, recent)
-            except (OutrunError, Conflict):  # another worker was faster: look again
+            except (OutrunError, Conflict):  # another worker was faster; plan again
                 self._recent.forget(group)
                 recent = None
                 continue
@@ -424,7 +425,7 @@ class Intake:
         if not plan.parts:
             return Rows({}, {})
         sizes = [len(data) for data in plan.data]
-        # The list is made once it is known where it goes; it is about as long as this.
+        # Estimate: the list depends on its place and is created later.
         about = sum(sizes) + _LISTED_BYTES * (1 + len(sizes))
         grown = self._growing
         if grown is None or (file := grown.open(about)) is None:
@@ -445,13 +446,13 @@ class Intake:
                 recent,
                 grown=grown.number,
             )
-        except (OutrunError, Conflict):  # nothing was written, so nobody knows of these bytes
+        except (OutrunError, Conflict):  # the bytes were not registered
             try:
                 file.take_back(start)
             except OSError:
                 grown.abandon()
             raise
-        except BaseException:  # what is acknowledged next must not lie behind them
+        except BaseException:  # acknowledged data must not follow unregistered bytes
             grown.abandon()
             raise
 
@@ -462,8 +463,8 @@ class Intake:
         try:
             size = len(head) + sum(sizes)
             return commit(self._database, name, size, parts, plan.sizes, self._most, recent)
-        except (OutrunError, Conflict):  # nothing was written, so nobody knows the object
-            with contextlib.suppress(OSError):  # else it is collected as an orphan
+        except (OutrunError, Conflict):  # the object was not registered
+            with contextlib.suppress(OSError):  # otherwise collected as an orphan
                 self._objects.delete(name)
             raise
 

@@ -90,14 +90,14 @@ _UNUSE: Final = sa.delete(use).where(
         sa.select(_run.c.project, _run.c.run).where(_run.c.purged_ns.isnot(None))
     )
 )
-"""Release contents sent for a run while it was being purged."""
+"""Statement that releases contents sent for a run while it was being purged."""
 
 _COLLECT_NS: Final = 600 * 10**9
 """Interval of searches for unused contents, in nanoseconds."""
 
 
 class IntakeRun(NamedTuple):
-    """A run, or ``.project``, and how many bytes of its journals are kept, gaps included."""
+    """Run, or ``.project``, with the number of stored bytes of its journals, gaps included."""
 
     project: str
     run: str
@@ -105,7 +105,7 @@ class IntakeRun(NamedTuple):
 
 
 class IntakeJournal(NamedTuple):
-    """Size of a stored journal, gaps included, and when its last bytes arrived here."""
+    """Size of a stored journal, gaps included, and time of arrival of its last bytes."""
 
     size: int
     heard_ns: int
@@ -127,28 +127,28 @@ class IntakeJournals:
     # ------------------------------------------------------------------ runs
 
     def check(self) -> None:
-        """Check that stored journals can be read, or raise `ObjectsUnreachable`."""
+        """Raise `ObjectsUnreachable` if stored journals cannot be read."""
         self._objects.check()
 
     def unfolded(self, most: int) -> list[IntakeRun]:
-        """Return runs of which more is kept than was noted, those that wait longest first.
+        """Return runs with more stored bytes than noted as folded, longest wait first.
 
-        It is asked several times a second: one look into an index.
+        It is called several times a second, and needs one index lookup.
         """
         rows = self._database.fetch(_UNFOLDED, most=most)
         return [IntakeRun(*row) for row in rows]
 
     def note(self, project: str, run: str, position: int) -> None:
-        """Note that a run is folded up to a position; nothing happens if more is kept by now.
+        """Note that a run is folded up to a position, unless more bytes are stored meanwhile.
 
-        Only a hint of where to look next: what is folded is in the store. What a loss of power
-        takes of these notes is folded once more, which changes nothing.
+        The note is only a hint for `unfolded`; the store has the folded position. Runs whose notes
+        are lost in a power loss are folded again without effect.
         """
         with self._database.writing(lasting=False) as connection:
             self._database.run(connection, _NOTE, run_key=key_of(project, run), folded=position)
 
     def late(self, before_ns: int, most: int) -> list[IntakeRun]:
-        """Return those of `unfolded` that have waited since before a moment, longest first."""
+        """Return the runs of `unfolded` that have waited since before a time, longest first."""
         rows = self._database.fetch(_LATE, most=most, before=before_ns)
         return [IntakeRun(*row) for row in rows]
 
@@ -177,10 +177,10 @@ class IntakeJournals:
         return {name: IntakeJournal(size, heard_ns) for name, size, heard_ns, _ in rows}
 
     def source(self, project: str, run: str, journal: str) -> Source:
-        """Open a journal; `FileMissingError` if nothing is kept of it.
+        """Open a journal; raise `FileMissingError` if no bytes of it are stored.
 
-        Gaps are bytes that are no frames. `Source.quiet_since_ns` is None: only whole frames and
-        declared gaps come, so that what is there is final.
+        Gaps read as bytes that are not frames. `Source.quiet_since_ns` is None: only whole frames
+        and declared gaps are stored, so all bytes are final.
         """
         key = key_of(project, run)
         with self._database.reading() as connection:
@@ -191,12 +191,13 @@ class IntakeJournals:
             segments = segments_of(self._database, connection, rows[0][3])
         return StoredSource(self._objects, journal, segments)
 
-    # ------------------------------------------------------------------ removing
+    # ------------------------------------------------------------------ removal
 
     def forget(self, project: str, run: str) -> None:
-        """Remove every row of a run, so that its bytes are collected; for good after a tombstone.
+        """Remove all rows of a run, so that its bytes are collected; permanent after a tombstone.
 
-        Its own row stays and says that it was purged, so that a batch on its way is not kept.
+        The row of the run itself stays and marks it as purged, so that a batch in transit is not
+        stored.
         """
         key, now = key_of(project, run), self._now_ns()
         with self._database.writing() as connection:
@@ -226,7 +227,7 @@ class IntakeJournals:
         return Blobs(self._database, self._objects, now_ns=self._now_ns)
 
     def tend(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Compact objects and collect those that nobody needs, a little each time."""
+        """Compact objects and collect unused ones, a limited amount each time."""
         self._caretaker.tend(stop)
         if self._now_ns() - self._collected_ns > _COLLECT_NS and not stop():
             self._collected_ns = self._now_ns()
@@ -242,10 +243,10 @@ class IntakeJournals:
         until = self._now_ns() + RESERVED_NS
         try:
             settle_blobs(self._database, self._objects, self.runs, self._opened, until, stop)
-        except OSError as error:  # then they stay for now
+        except OSError as error:  # they stay for now
             _log.warning("cannot determine now which uploaded files are in use: %s", error)
 
     def _opened(self, project: str, run: str) -> Iterator[tuple[str, Source]]:
         for name in self.journals(project, run):
-            with contextlib.suppress(FileMissingError):  # purged in this moment
+            with contextlib.suppress(FileMissingError):  # purged at the same time
                 yield name, self.source(project, run, name)

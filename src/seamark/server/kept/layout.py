@@ -1,6 +1,6 @@
 """Layout of stored journals: tables, and objects that hold parts of journals.
 
-An object begins with a list of its parts::
+An object starts with a list of its parts::
 
     0   8  89 53 4D 4F 0D 0A 1A 0A     magic
     8   4  u32 length of the list      12  4  u32 crc32 of the list
@@ -66,31 +66,31 @@ __all__ = [
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-_Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # only that counts by itself there
+_Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # numbers rows automatically there
 LIVE = 0
-"""State of an object named by segments."""
+"""State of an object that segments refer to."""
 RELEASED = 1
-"""State of an object that nothing names any more; its row is removed with it."""
+"""State of an object without segments; its row is removed with it."""
 CLAIMED = 2
-"""State of an orphan. Its row stays, so that nothing can name it later."""
+"""State of an orphan. Its row stays, so that the object cannot be registered later."""
 GROWING = 3
-"""State of an object to which bytes are added; it stays even if nothing names it."""
+"""State of an object to which bytes are appended; it stays even without segments."""
 runs = sa.Table(
     "kept_run",
     metadata,
     sa.Column("number", _Number, primary_key=True, autoincrement=True),
-    # Project path, a slash, and the run id, which has none.
+    # Project path, a slash, and the run id (without slashes).
     sa.Column("key", _Text, nullable=False, unique=True),
     sa.Column("project", _Text, nullable=False),
     sa.Column("run", _Text, nullable=False),
     # Bytes of all journals, gaps included; only grows.
     sa.Column("position", sa.BigInteger, nullable=False),
-    # Since when more is kept than somebody has noted as folded, ns since the epoch.
+    # Start of the wait of bytes not noted as folded, ns since the Unix epoch.
     sa.Column("waiting_ns", sa.BigInteger),
-    # Bytes that lie in objects which several runs share, and when the last of them came.
+    # Bytes in objects shared by several runs, and time of arrival of the last ones.
     sa.Column("loose", sa.BigInteger, nullable=False),
     sa.Column("heard_ns", sa.BigInteger, nullable=False),
-    # When it was purged, ns since the epoch: nothing of it is taken any more.
+    # Time of the purge, ns since the Unix epoch; no more data is accepted.
     sa.Column("purged_ns", sa.BigInteger),
 )
 sa.Index(
@@ -112,10 +112,10 @@ journals = sa.Table(
     sa.Column("number", _Number, primary_key=True, autoincrement=True),
     sa.Column("run", sa.BigInteger, nullable=False),
     sa.Column("name", _Text, nullable=False),
-    # Bytes that are kept, gaps included. It advances by compare-and-set.
+    # Number of stored bytes, gaps included. It advances by compare-and-set.
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("heard_ns", sa.BigInteger, nullable=False),
-    # How far its writer's clock was ahead of ours at worst, ns; 0 if by less than an hour.
+    # Largest lead of its writer's clock over the server's, ns; 0 if less than an hour.
     sa.Column("ahead_ns", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("run", "name"),
 )
@@ -126,9 +126,9 @@ objects = sa.Table(
     sa.Column("name", _Text, nullable=False, unique=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("state", sa.SmallInteger, nullable=False),
-    # From when on it may be removed, ns since the epoch.
+    # Time from which it may be removed, ns since the Unix epoch.
     sa.Column("remove_ns", sa.BigInteger),
-    # Whether it holds bytes of a run that was purged, beside others.
+    # Whether it holds bytes of a purged run in addition to others.
     sa.Column("stale", sa.SmallInteger, nullable=False),
 )
 sa.Index(
@@ -149,17 +149,17 @@ segments = sa.Table(
     sa.Column("journal", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("offset", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("length", sa.BigInteger, nullable=False),
-    # Which object holds it; the one that says so, for a declared gap.
+    # Object that holds the bytes, or declares the gap.
     sa.Column("object", sa.BigInteger, nullable=False, index=True),
-    # Where in the object, bytes; none for a declared gap.
+    # Offset in the object, in bytes; null for a declared gap.
     sa.Column("place", sa.BigInteger),
-    # When the last of it came, ns since the epoch by the clock of the server.
+    # Time of arrival of the last bytes, ns since the Unix epoch by the server's clock.
     sa.Column("heard_ns", sa.BigInteger, nullable=False),
-    # Whether it still shares its object with other runs.
+    # Whether the object is shared with other runs.
     sa.Column("loose", sa.SmallInteger, nullable=False),
 )
 REMOVE_NS: Final = 24 * 3600 * 10**9
-"""Time for which an unnamed object stays for concurrent readers, in nanoseconds."""
+"""Lifetime of a released object, for concurrent readers, in nanoseconds."""
 _AT_ONCE: Final = 500
 _object, _segment = objects, segments
 
@@ -167,10 +167,10 @@ _object, _segment = objects, segments
 def release(
     connection: sa.Connection, numbers: Sequence[int], remove_ns: int, *, stale: bool = False
 ) -> None:
-    """Let go of those objects that no segment names any more; those that grow stay as they are.
+    """Release the objects that no segment refers to any more, except growing ones.
 
-    They may be removed from `remove_ns` on, ns since the Unix epoch. With `stale`, those that are
-    still named hold bytes that have to go, and are written anew.
+    They may be removed from `remove_ns` on, ns since the Unix epoch. With `stale`, objects that are
+    still referred to hold bytes that must be removed, and will be rewritten.
     """
     for start in range(0, len(numbers), _AT_ONCE):
         some = list(numbers[start : start + _AT_ONCE])
@@ -216,9 +216,9 @@ def unpacked(body: bytes, packing: str) -> bytes:
 
 
 def _inflated(body: bytes) -> bytes:
-    # Piece by piece: what a frame says of its size is somebody's word.
+    # Decompressed in pieces, as the declared size of a frame is not trusted.
     decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
-    plain = io.BytesIO()  # grows in place, where a list of parts would be held twice
+    plain = io.BytesIO()  # grows in place; joining a list of parts would need twice the memory
     try:
         with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
             while part := reader.read(_PART_BYTES):
@@ -237,16 +237,16 @@ PREFIX: Final = "journals/"
 _MAGIC: Final = b"\x89SMO\r\n\x1a\n"
 _HEAD: Final = struct.Struct("<8sII")
 _MAX_BYTES: Final = 64 << 20
-"""Maximum size of a list, thousands of times what is written."""
+"""Maximum size of a list in bytes, thousands of times the size of real ones."""
 _FORMAT: Final = 1
 _FOLDER: Final = 1000
 
 
 class Part(NamedTuple):
-    """A stretch of a journal in an object; `offset` and `length` are of the journal, in bytes.
+    """Range of a journal in an object; `offset` and `length` in the journal, in bytes.
 
-    `heard_ns` is when the last of it came, ns since the Unix epoch by the clock of the server, and
-    `ahead_ns` how far its writer's clock was ahead, 0 if by less than an hour. `crc` (CRC32) and
+    `heard_ns` is the time of arrival of its last bytes, ns since the Unix epoch by the server's
+    clock. `ahead_ns` is the lead of its writer's clock, 0 if less than an hour. `crc` (CRC32) and
     `place`, its offset in the object, are None for a declared gap.
     """
 
@@ -267,7 +267,7 @@ class Part(NamedTuple):
 
 
 def names_of_worker() -> Iterator[str]:
-    """Yield names that no other process gives: a random id, and a number that counts up."""
+    """Yield unique names for objects: a random id and a counter."""
     worker = secrets.token_hex(8)
     for number in count():
         yield f"{PREFIX}{worker}/{number // _FOLDER}/{number:08d}"
@@ -281,10 +281,10 @@ def packed(
     sizes: Sequence[int],
     start: int = 0,
 ) -> tuple[bytes, list[Part]]:
-    """Return the bytes before those of the parts, and the parts with their places.
+    """Return the magic and the list of parts as bytes, and the parts with their places.
 
-    `sizes` are the bytes that each part has in the object, 0 for a declared gap; `start` is the
-    place of all this in the object. `shared` tells whether it is of several runs.
+    `sizes` has the number of bytes of each part in the object, 0 for a declared gap. `start` is the
+    offset of the result in the object. `shared` tells whether the parts belong to several runs.
     """
     listed = {
         "format": _FORMAT,
@@ -302,10 +302,10 @@ def packed(
 
 
 class Listed(NamedTuple):
-    """Contents of an object, as the lists in it declare them; `end` is that of the last part.
+    """Contents of an object according to its lists; `end` is the end of the last part.
 
-    `shared` tells whether the parts are of several runs, `whole` whether everything else in the
-    object is zeros, which it may grow into.
+    `shared` tells whether the parts belong to several runs, `whole` whether the rest of the object
+    is zeros, the space for growth.
     """
 
     parts: list[Part]
@@ -315,10 +315,10 @@ class Listed(NamedTuple):
 
 
 def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
-    """Return the contents of an object; `ValueError` if its beginning is invalid or damaged.
+    """Return the contents of an object; raise `ValueError` if its start is invalid or damaged.
 
-    One that grew holds several lists, each with its parts. Its end may be torn, if a machine lost
-    power: what is there was not acknowledged, and is passed over.
+    An object that has grown holds several lists, each with its parts. After a power loss its end
+    may be incomplete; such data was not acknowledged, and is skipped.
     """
     found: list[Listed] = []
     end, whole = 0, True
@@ -339,7 +339,7 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
             found.append(section)
             end = section.end
     if found and (end < size or found[1:]) and not _are_sound(objects, name, found[-1].parts):
-        found.pop()  # its list got there, and its bytes did not
+        found.pop()  # its list was written, but not its bytes
         whole = False
     parts = [part for section in found for part in section.parts]
     shared = not found or found[0].shared
@@ -347,7 +347,7 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
 
 
 def is_sound(objects: ObjectStore, name: str, part: Part) -> bool:
-    """Return whether the bytes of a part are those that were written."""
+    """Return whether the bytes of a part are intact."""
     if part.place is None:
         return True
     return zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
@@ -388,7 +388,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
 
 
 def _sound(one: Any) -> Part:
-    # A bucket may hold what somebody else has put there.
+    # A bucket may hold objects of other programs.
     part = Part(*one)
     numbers = (part.offset, part.length, part.heard_ns, part.ahead_ns)
     try:

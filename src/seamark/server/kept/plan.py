@@ -1,4 +1,4 @@
-"""Plan for a group of batches, and the journals they are compared with."""
+"""Plans for groups of batches, and the stored journals for comparison."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ __all__ = [
 
 
 class DivergedError(Rejected):
-    """Other bytes are kept in its place; ``known`` says how many are kept."""
+    """Other bytes are stored at the same offset; ``known`` is the number of stored bytes."""
 
     slug = "diverged"
     status = 409
 
 
 class FullError(Rejected):
-    """The server has too much to do, or cannot write now; the same may be sent again."""
+    """The server is overloaded or cannot write now; the batch may be sent again."""
 
     slug = "busy"
     status = 503
@@ -84,15 +84,15 @@ _ALL = (1 << 63) - 1
 def segments_of(
     database: Database, connection: sa.Connection, journal: int, start: int = 0, end: int = _ALL
 ) -> list[Segment]:
-    """Return where a journal lies, or its stretches that touch the bytes from start to end."""
+    """Return the segments of a journal, or those that overlap the bytes from start to end."""
     rows: list[Any] = database.rows(connection, _SEGMENTS, journal=journal, start=start, end=end)
     return [Segment(*row) for row in rows]
 
 
 class StoredSource:
-    """Bytes of a journal that were stored when it was opened.
+    """Source of the bytes of a journal that were stored when it was opened.
 
-    Declared gaps read as zeros, which are no frame.
+    Declared gaps read as zeros, which are not a valid frame.
     """
 
     def __init__(self, objects: ObjectStore, name: str, segments: Sequence[Segment]) -> None:
@@ -159,15 +159,15 @@ Key = tuple[str, str]
 
 
 def key_of(project: str, run: str) -> str:
-    """Return the unique key of a run; run ids have no slash."""
+    """Return the unique key of a run; run ids contain no slash."""
     return f"{project}/{run}"
 
 
 class Receipt(NamedTuple):
-    """Answer to a batch that was stored.
+    """Response to a stored batch.
 
-    `offset` counts the bytes of its journal, `position` those of all journals of the run. The next
-    batch may be sent after `wait_s` seconds.
+    `offset` is the number of stored bytes of its journal, `position` that of all journals of the
+    run. The next batch may be sent after `wait_s` seconds.
     """
 
     offset: int
@@ -177,10 +177,10 @@ class Receipt(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Arrived:
-    """A batch that was checked, and waits to be kept; `data` is empty for a declared gap.
+    """Checked batch that waits to be stored; `data` is empty for a declared gap.
 
-    `heard_ns` is when it came, ns since the Unix epoch; `ahead_ns` how far its writer's clock was
-    ahead, 0 if by less than an hour. `done` takes the answer.
+    `heard_ns` is the time of arrival, ns since the Unix epoch; `ahead_ns` is the lead of its
+    writer's clock, 0 if less than an hour. `done` is the future of the response.
     """
 
     project: str
@@ -195,7 +195,7 @@ class Arrived:
 
     @property
     def key(self) -> Key:
-        """Key of the journal that it belongs to."""
+        """Key of its journal."""
         return key_of(self.project, self.run), self.journal
 
     @property
@@ -205,7 +205,7 @@ class Arrived:
 
 
 class RunRow(NamedTuple):
-    """A run as the tables have it."""
+    """Row of a run."""
 
     number: int
     key: str
@@ -214,7 +214,7 @@ class RunRow(NamedTuple):
 
 
 class JournalRow(NamedTuple):
-    """A journal as the tables have it."""
+    """Row of a journal."""
 
     number: int
     run: int
@@ -223,7 +223,7 @@ class JournalRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Runs and journals as the tables have them, by their keys."""
+    """Rows of runs and journals, by their keys."""
 
     runs: dict[str, RunRow]
     journals: dict[Key, JournalRow]
@@ -251,9 +251,9 @@ _COUNTS: Final = (
 def read_runs(
     connection: sa.Connection, keys: Iterable[str], *, locked: bool = False
 ) -> dict[str, RunRow]:
-    """Return the rows of runs by their keys, locked until the transaction ends if so asked.
+    """Return the rows of runs by their keys, optionally locked until the transaction ends.
 
-    Everybody locks rows in the order of their keys.
+    All processes lock rows in the order of their keys.
     """
     statement = _RUNS_LOCKED if locked else _RUNS
     rows = connection.execute(statement, {"keys": sorted(set(keys))})
@@ -278,12 +278,12 @@ class Plan:
     """Group of batches, divided by comparison with the stored journals.
 
     Attributes:
-        parts: What is new, in order.
-        data: The bytes of each; empty for a declared gap.
-        sizes: How many bytes each journal had before.
-        waiting: Batches whose answer depends on the parts, each with the offset to answer.
-        settled: Batches that are kept already, each with what to answer.
-        refused: Those that are not taken, each with the reason.
+        parts: New parts, in order.
+        data: Bytes of each part; empty for a declared gap.
+        sizes: Number of bytes of each journal before.
+        waiting: Batches whose response depends on the parts, each with the offset in the response.
+        settled: Batches that are already stored, each with its response.
+        refused: Batches that are not accepted, each with the reason.
     """
 
     def __init__(
@@ -296,7 +296,7 @@ class Plan:
     ) -> None:
         self._database, self._objects = database, objects
         self._most, self._gone, self._quota = most_journals, gone, quota
-        self._new: dict[str, int] = {}  # bytes of this group, by workspace
+        self._new: dict[str, int] = {}  # new bytes of this group, by workspace
         self.parts: list[Part] = []
         self.data: list[bytes] = []
         self.sizes: dict[Key, int] = {}
@@ -307,10 +307,10 @@ class Plan:
         self._of: dict[Key, list[int]] = {}
 
     def make(self, arrived: Iterable[Arrived], recent: Rows | None = None) -> None:
-        """Sort out batches, in the order in which they came.
+        """Classify batches in the order of their arrival.
 
-        `recent` are the rows of all their journals, if each batch goes on where its journal ended
-        when they were read; None to read what is kept.
+        `recent` has the rows of all their journals, if each batch starts at the end of its journal;
+        None to read the rows.
         """
         group = list(arrived)
         if recent is not None:
@@ -377,7 +377,7 @@ class Plan:
         self._counts[key[0]] = count
 
     def _check_quota(self, project: str, more: int) -> None:
-        # What came of the workspace in the same group counts, too.
+        # Other data of the workspace in the same group counts, too.
         if self._quota is None:
             return
         workspace = project.partition("/")[0]
@@ -401,7 +401,7 @@ class Plan:
     def _stored_bytes(
         self, connection: sa.Connection, key: Key, start: int, end: int
     ) -> Iterator[tuple[int, bytes | None]]:
-        # What is kept, then what is about to be.
+        # Stored bytes, followed by new bytes of the same group.
         stored = min(end, self.sizes[key])
         if start < stored:
             found = segments_of(

@@ -1,7 +1,7 @@
 """Routes for tokens, users, roles and visibility, and the greeting of a server.
 
-Nobody gets more through these routes than they have: what a token may hand on is bounded by its
-own user, role, project and end.
+These routes never extend rights: a token can only create tokens within its own user, role, project
+and expiry.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ ProjectQuery = Annotated[str, Query(min_length=1, max_length=1024)]
 class NewTokenBody(Body):
     """Request for a new token.
 
-    `user` is by default the requester; one that does not exist is created, as a service account
-    or an admin if so asked. `role` is the highest that the token grants, `project` what it is
-    limited to with everything in it.
+    `user` is by default the requester; an unknown user is created, as an admin or a service account
+    if requested. `role` is the highest role that the token grants. `project` limits it to a project
+    and its sub-projects.
     """
 
     user: Name | None = None
@@ -80,12 +80,12 @@ class UserBody(Body):
     disabled: bool | None = None
 
 
-# ---------------------------------------------------------------------- who asks
+# ---------------------------------------------------------------------- requester
 
 
 @router.get("/me")
 def me(request: Request) -> dict[str, Any]:
-    """Return the identity and the rights of the requester; without a token, nobody."""
+    """Return the identity and the rights of the requester; without a token, those of nobody."""
     who = open_to_all(request)
     return {
         "name": who.name,
@@ -103,11 +103,11 @@ def me(request: Request) -> dict[str, Any]:
 def tokens(
     request: Request, project: Annotated[str | None, Query(max_length=1024)] = None
 ) -> dict[str, Any]:
-    """Return tokens, never their secrets: one's own; all, for an admin.
+    """Return the requester's tokens without secrets; all tokens for an admin.
 
-    A token that is limited to a role or a project lists itself and those that it made.
+    A token that is limited to a role or a project lists itself and the tokens that it created.
 
-    With ``project``: those that are limited to it, for its owners.
+    With ``project``, owners get the tokens that are limited to it.
     """
     accounts = server_of(request).accounts
     if project is not None:
@@ -128,11 +128,11 @@ def tokens(
 
 @router.post("/tokens", status_code=201)
 def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
-    """Make a token and return it, this once.
+    """Create a token and return it; its secret is not shown again.
 
-    Everybody makes tokens of their own. An admin makes them for anybody; an owner of a project for
-    service accounts of that project, limited to it. Who has a role too small in the project that is
-    named gets the one that is named.
+    Users create their own tokens. An admin creates tokens for any user, and an owner of a project
+    creates tokens for its service accounts, limited to the project. A user with a lower role in the
+    given project gets the given role.
     """
     who = expect_somebody(request)
     accounts = server_of(request).accounts
@@ -164,9 +164,9 @@ def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
 
 @router.delete("/tokens/{token}")
 def revoke_token(request: Request, token: str) -> dict[str, Any]:
-    """End a token for good, named by its beginning.
+    """Revoke a token, given by its prefix.
 
-    If it is limited to a role or a project, those that it made end with it.
+    If it is limited to a role or a project, the tokens that it created are revoked, too.
     """
     who = expect_somebody(request)
     server = server_of(request)
@@ -190,14 +190,14 @@ def revoke_token(request: Request, token: str) -> dict[str, Any]:
 
 @router.get("/users")
 def users(request: Request) -> dict[str, Any]:
-    """Return all users, for an admin."""
+    """Return all users; for admins."""
     expect_admin(request)
     return {"users": server_of(request).accounts.users()}
 
 
 @router.patch("/users/{name}")
 def change_user(request: Request, name: str, body: UserBody) -> dict[str, Any]:
-    """Make a user an admin or not, or disable their tokens; for admins."""
+    """Change whether a user is an admin or disabled; for admins."""
     who = expect_admin(request)
     server = server_of(request)
     server.accounts.set_user(name, admin=body.admin, disabled=body.disabled)
@@ -222,7 +222,7 @@ def members(request: Request, project: ProjectQuery) -> dict[str, Any]:
 
 @router.put("/members")
 def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
-    """Set or remove a user's role in a project and all below it; for its owners."""
+    """Set or remove the role of a user in a project and its sub-projects; for its owners."""
     who = expect(request, body.project, Role.OWNER)
     server = server_of(request)
     role = None if body.role is None else Role[body.role.upper()]
@@ -233,7 +233,7 @@ def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
 
 @router.put("/visibility")
 def set_visibility(request: Request, body: VisibilityBody) -> dict[str, Any]:
-    """Set the visibility of a project; for its owners and those of its workspace."""
+    """Set the visibility of a project; for owners of the project or its workspace."""
     who = expect(request, body.project, Role.OWNER)
     accounts = server_of(request).accounts
     if body.visibility == "public" and not accounts.may_publish(who, body.project):
@@ -258,7 +258,7 @@ def audit(
     return {"audit": server_of(request).accounts.audit(before, limit)}
 
 
-# ---------------------------------------------------------------------- inside
+# ---------------------------------------------------------------------- helpers
 
 
 def _expect_hand_out(
@@ -323,7 +323,7 @@ def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
 
 
 def _is_limited(token: Token) -> bool:
-    # Tokens that may do less than their user are given to machines, and leak.
+    # Limited tokens are used on machines and are more likely to leak.
     return token.role is not None or token.project is not None
 
 

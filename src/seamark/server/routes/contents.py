@@ -36,7 +36,7 @@ __all__ = ["router", "server_router"]
 router: Final = APIRouter()
 server_router: Final = APIRouter(tags=["files"])
 
-_READS: Final = [Depends(needs(Role.VIEWER))]  # before anything of the request is looked at
+_READS: Final = [Depends(needs(Role.VIEWER))]  # before any validation of the request
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 _UNKNOWN: Final = "application/octet-stream"
 _SHOWN: Final = {
@@ -71,7 +71,7 @@ _IMAGES: Final = (
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
-"""First bytes of the images that a browser may show by themselves."""
+"""First bytes of images that a browser may show directly."""
 _BEGINS: Final = 16
 _MAX_CONTENTS: Final = 1000
 """Maximum number of contents per request."""
@@ -82,9 +82,9 @@ _SAFE: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, max-age=31536000, immutable",
 }
-"""Headers that keep uploaded files from being active content on the page's origin."""
+"""Headers that prevent active content of uploaded files on the page's origin."""
 _PREVIEW: Final = "sandbox allow-scripts; default-src 'unsafe-inline' data: blob:"
-"""Headers that give a recorded file an origin of its own without access to anything else."""
+"""Headers that give a recorded file a separate origin without access to other data."""
 
 
 @router.get(
@@ -100,14 +100,14 @@ def fetch(
     digest: str,
     name: Annotated[str, Query(max_length=255, description="What to call the download.")] = "",
 ) -> Response:
-    """Return a content, or the part that a ``Range`` names; always as a download."""
+    """Return a content, or the part given by ``Range``; always as a download."""
     content = _content(request, project, run, digest)
     headers = _SAFE | {"Content-Disposition": _disposition("attachment", name or digest)}
     return _sent(request, digest, content, headers, _type_of(name))
 
 
 class _ContentsBody(Body):
-    """Contents to look for, by their SHA-256, hex."""
+    """Contents to check, by SHA-256 (hex)."""
 
     sha256: Annotated[list[_Digest], Field(max_length=_MAX_CONTENTS)]
 
@@ -120,12 +120,12 @@ class _ContentsBody(Body):
     tags=["files"],
 )
 def contents(request: Request, project: str, run: str, body: _ContentsBody) -> dict[str, list[str]]:
-    """Return which of some contents are not there, so that nobody begins a download in vain."""
+    """Return the missing ones of some contents, for a check before downloads."""
     return {"absent": serving_of(request).missing_contents(project, run, body.sha256)}
 
 
 class _LinkBody(Body):
-    """Content (SHA-256, hex) to link to; the extension of its name determines the type."""
+    """Content (SHA-256, hex) for a link; the extension of its name determines the type."""
 
     project: Annotated[str, Field(max_length=4096)]
     run: Annotated[str, Field(max_length=4096)]
@@ -136,11 +136,11 @@ class _LinkBody(Body):
 
 @router.post("/link", operation_id="linkContent", responses=FAILURES, tags=["runs"])
 def link(request: Request, body: _LinkBody) -> dict[str, str]:
-    """Return an address of one content that needs no token, for the 60 seconds that follow.
+    """Return an address of a content that needs no token; it is valid for 60 seconds.
 
-    Parts of the content (``Range``) are given for 12 hours more, so that films and downloads go on.
-    All of it ends with the token that asked. The address is relative to the page, and given to
-    nobody who may not read the run.
+    Parts of the content (``Range``) are served for 12 more hours, so that videos and downloads can
+    continue. The address ends with the requester's token. It is relative to the page, and only
+    returned to requesters who may read the run.
     """
     who = expect(request, body.project, Role.VIEWER)
     _content(request, body.project, body.run, body.sha256)
@@ -152,11 +152,11 @@ def link(request: Request, body: _LinkBody) -> dict[str, str]:
 
 @router.get("/linked/{signed}/{name}", response_class=Response, tags=["files"])
 def linked(request: Request, signed: str, name: str) -> Response:
-    """Return the content of a signed address, or the part that a ``Range`` names.
+    """Return the content of a signed address, or the part given by ``Range``.
 
-    PNG, JPEG and WebP can be shown by themselves, and a preview in a frame; all else is saved.
+    PNG, JPEG and WebP are shown directly, a preview in a frame; other files are downloads.
     """
-    del name  # for who saves it
+    del name  # for the downloading user
     public(request)
     links = serving_of(request).links
     found = links.open(signed, part=True)
@@ -177,8 +177,9 @@ def linked(request: Request, signed: str, name: str) -> Response:
 
 
 def _may_still_read(request: Request, link: Link) -> bool:
-    # Who asked for the address may, and who shows by other means who they are: behind a proxy that
-    # signs people in, each request does, and such people may be known to nobody else.
+    # Readable for the user who requested the address, or for one who authenticates otherwise.
+    # Behind a proxy with single sign-on each request is authenticated, perhaps for a user without
+    # an account here.
     serving = serving_of(request)
     for who in (serving.logins.again(link.token, link.user), asker(request)):
         role = serving.accounts.role(who, link.project)
@@ -211,8 +212,8 @@ def _sent(
 
 
 def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
-    # None, for the whole content, where the request names no range, several, or one of what this no
-    # longer is.
+    # None, for the whole content, if the request has no range, several ranges, or the range of an
+    # outdated content (If-Range).
     found = _RANGE.fullmatch(request.headers.get("range", "").strip())
     if found is None or not any(found.groups()):
         return None
@@ -232,7 +233,7 @@ def _part(content: Content, first: str, last: str, headers: dict[str, str], kind
 
 
 def _image_of(content: Content) -> str:
-    # Only pictures that can run nothing are told.
+    # Only images that cannot contain scripts are recognized.
     begin = b"".join(content.read(0, _BEGINS))
     return next((kind for pattern, kind in _IMAGES if pattern.match(begin)), "")
 
@@ -255,7 +256,7 @@ def _disposition(how: str, name: str) -> str:
 
 
 _BLOBS: Final = "/runs/{project:path}/{run}/blobs"
-# Before anything of the request is looked at.
+# Before any validation of the request.
 _WRITES: Final = [Depends(needs(Role.CONTRIBUTOR))]
 _MAX_WHOLE: Final = (1 << 63) - 1
 
@@ -267,7 +268,7 @@ def ask(
     run: str,
     digests: Annotated[list[str], BodyOf(embed=True, description="SHA-256 of contents, hex.")],
 ) -> dict[str, list[str]]:
-    """Return those contents that the project does not have; the others stay for a day at least."""
+    """Return the contents that the project lacks; the others are kept for at least a day."""
     _check_not_purged(request, project, run)
     return {"missing": server_of(request).blobs.missing(project, run, digests)}
 
@@ -281,7 +282,7 @@ async def put(
     offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the part, bytes.")],
     size: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the whole, bytes.")],
 ) -> dict[str, Any]:
-    """Take a part of a content; the digest is compared once all parts are there."""
+    """Store a part of a content; the digest is compared once all parts are stored."""
 
     def take(data: bytes) -> Progress:
         _check_not_purged(request, project, run)
@@ -300,7 +301,7 @@ def progress(
     digest: str,
     size: Annotated[int | None, Query(ge=0, le=_MAX_WHOLE)] = None,
 ) -> dict[str, Any]:
-    """Return how much of a content has arrived: where to go on with it."""
+    """Return the number of stored bytes of a content, at which an upload continues."""
     del run
     return _as_json(server_of(request).blobs.progress(project, digest, size))
 

@@ -1,4 +1,4 @@
-"""Drawings of series of many runs in one answer; see `seamark.server.reads`."""
+"""Curves of series of many runs in one answer; see `seamark.server.reads`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Refs = Annotated[list[Ref], Meta(max_length=_MOST_SERIES)]
 
 
 class LookQuestion(Question, kw_only=True):
-    """Series, and how they are drawn; see `seamark.reading.curves.Look`."""
+    """Series and the appearance of their curves; see `seamark.reading.curves.Look`."""
 
     paths: Annotated[list[Text], Meta(min_length=1, max_length=_MOST_SERIES)]
     px: Annotated[int, Meta(ge=2, le=_MOST_PX)] = 1000
@@ -42,7 +42,7 @@ class LookQuestion(Question, kw_only=True):
     log_y: bool = False
 
     def look(self, runs: int) -> Look:
-        """Return the look of drawings for a number of runs; refuse too many (413)."""
+        """Return the appearance of curves for a number of runs; refuse too many series (413)."""
         look = Look(points=self.px, **{name: getattr(self, name) for name in _OF_LOOK})
         look.check()
         asked = runs * len(self.paths)
@@ -61,7 +61,7 @@ Since = Annotated[Sequence[tuple[Text, Text, Text, Text]], Meta(max_length=_MOST
 
 
 class Group(Struct, forbid_unknown_fields=True):
-    """Group of runs, and their common values."""
+    """Group of runs with their common values."""
 
     refs: Refs
     by: Annotated[dict[Text, Any], Meta(max_length=8)] = {}
@@ -73,10 +73,10 @@ _OF_LOOK: Final = {one.name for one in fields(Look)} & set(LookQuestion.__struct
 
 @of_all(LookQuestion, heavy=True)
 def curves(every: Several, refs: Refs, since: Since = ()) -> Curves:
-    """Return series of several runs in parts, as they are drawn; those without points are left out.
+    """Return the curves of series of several runs in parts, without empty series.
 
-    What is read grows with ``px``, the representative points of each, and not with the points. Of
-    drawings that ``since`` names, by project, run, path and cursor, only what has changed comes.
+    The cost grows with ``px``, the number of representative points of each curve, and not with the
+    points. For curves in ``since`` (project, run, path and cursor), only changes are returned.
     """
     question, look = every.question, every.question.look(len(refs))
     known = {(project, run, path): cursor for project, run, path, cursor in since}
@@ -92,9 +92,9 @@ def curves(every: Several, refs: Refs, since: Since = ()) -> Curves:
 
 @of_all(LookQuestion, heavy=True)
 def group_curves(every: Several, groups: Groups) -> list[GroupCurve]:
-    """Return mean, deviation and range of series over groups of runs, part by part.
+    """Return mean, deviation and range of series over groups of runs, in parts.
 
-    ``by`` of a group is what its runs have in common, as ``groups`` told it, and comes back.
+    ``by`` of a group has the common values of its runs from ``groups``, and is returned unchanged.
     """
     question, runs = every.question, {tuple(ref) for group in groups for ref in group.refs}
     look = question.look(len(runs))

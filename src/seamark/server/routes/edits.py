@@ -1,7 +1,7 @@
 """Routes for edits and claims of runs, and for their permanent removal.
 
-An edit is written to a journal of the server's own, and counts as newer than all records of the
-run. State, times and owner are derived and cannot be edited.
+An edit is written to a journal of the server, and is newer than all records of the run. State,
+times and owner are derived and cannot be edited.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["router", "server_router"]
 
 router: Final = APIRouter(tags=["runs"])
 server_router: Final = APIRouter(tags=["runs"])
-"""Routes of a server only: the page has no claims and never purges."""
+"""Routes of servers only; the page of local folders has no claims and never purges."""
 _MOST: Final = 1000
 _LAST: Final = (1 << 63) - 1
 Kind = Literal["run", "group"]
@@ -43,7 +43,7 @@ Count = Annotated[int, Field(ge=0, le=_LAST)]
 
 
 class _Claimant(Body):
-    """Description of the process that makes a claim, with a random key to release it."""
+    """Description of the claiming process, with a random key for releasing the claim."""
 
     user: Name | None = None
     host: Name
@@ -64,7 +64,7 @@ class _TakeBody(Body):
 
 
 class _ClaimBody(Body):
-    """A claim that was made."""
+    """Existing claim."""
 
     project: Text
     name: Text
@@ -74,7 +74,7 @@ class _ClaimBody(Body):
 
 
 class _Claimed(BaseModel):
-    """The claim that was made, or null; the run must be read up to `position`, bytes."""
+    """New claim, or null; the run must be read up to `position`, in bytes."""
 
     ref: Ref | None
     number: int | None
@@ -82,7 +82,7 @@ class _Claimed(BaseModel):
 
 
 class _Held(BaseModel):
-    """Whether a claim is, or was, the newest one and the asker's."""
+    """Flag whether a claim is (or was) the newest one and belongs to the requester."""
 
     held: bool
 
@@ -93,9 +93,9 @@ def _answers(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
 
 @server_router.post("/runs/claims", operation_id="claimRun", responses=_answers(_Claimed))
 def take(every: All, body: _TakeBody) -> Response:
-    """Claim the first of some runs, or groups, that nobody has and the asker may write to.
+    """Claim the first free run or group of some to which the requester may write.
 
-    A claim ends when it is released, or when nothing was heard of the claimant for 90 s.
+    A claim ends when it is released, or when the claimant has sent nothing for 90 s.
     """
     who, roles = asker(every.request), {}
     for project, _ in body.refs:
@@ -115,7 +115,7 @@ def take(every: All, body: _TakeBody) -> Response:
 
 @server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
 def held(every: All, body: _ClaimBody) -> Response:
-    """Return whether a claim is still the newest, and was not released."""
+    """Return whether a claim is the newest one and was not released."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
     return every.done(
         {
@@ -128,7 +128,7 @@ def held(every: All, body: _ClaimBody) -> Response:
 
 @server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
 def release(every: All, body: _ClaimBody) -> Response:
-    """Give a claim back; ``held`` says whether it was the newest, and the asker's."""
+    """Release a claim; ``held`` tells whether it was the newest one and the requester's."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
     return every.done(
         {
@@ -141,7 +141,7 @@ def release(every: All, body: _ClaimBody) -> Response:
 
 _MOST_RUNS: Final = 200
 _AT_ONCE: Final = 16
-"""Maximum number of records that become durable together."""
+"""Maximum number of records that are made durable together."""
 _NAME: Final = "sys/name"
 _DESCRIPTION: Final = "sys/description"
 _TAGS: Final = "sys/tags"
@@ -153,10 +153,10 @@ Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Fie
 
 
 class _EditBody(Body):
-    """Runs to edit, by refs or a query, and the changes; fields that are not given stay unchanged.
+    """Runs to edit, by refs or a query, and the changes; missing fields do not change.
 
-    A null name or description removes it. ``description_was`` is the description that the new
-    one replaces; null for none.
+    A null name or description is removed. ``description_was`` is the expected current description;
+    null for none.
     """
 
     refs: Annotated[list[Ref], Field(min_length=1, max_length=_MOST_RUNS)] | None = None
@@ -202,9 +202,9 @@ class _EditBody(Body):
 
 
 class _EditedRun(BaseModel):
-    """Outcome for one run; the edit can be read from ``position`` on.
+    """Result for one run; the edit is visible from ``position`` on.
 
-    If the run was not edited, ``error`` is a short code of the reason and ``hint`` explains it.
+    If the run was not edited, ``error`` is a short code of the reason and ``hint`` an explanation.
     """
 
     project: str
@@ -216,7 +216,7 @@ class _EditedRun(BaseModel):
 
 
 class _Edited(BaseModel):
-    """Outcome of an edit, run by run."""
+    """Results of an edit by run."""
 
     runs: list[_EditedRun]
 
@@ -231,10 +231,10 @@ class _Edited(BaseModel):
     },
 )
 def edit(every: All, body: _EditBody) -> Response:
-    """Change name, description, tags or the trash of runs; return the outcome for each run.
+    """Change name, description, tags or trash state of runs; return a result for each run.
 
-    If one run alone is named and cannot be edited, that is the answer: 403, 404, or 409 with
-    ``description`` if it is not what ``description_was`` says.
+    If a single run is given and cannot be edited, the response is an error: 403, 404, or 409 with
+    ``description`` if it differs from ``description_was``.
     """
     if every.server.read_only:
         raise Refusal(403, "read-only", every.server.read_only)
@@ -299,9 +299,9 @@ def _edit_result(ref: Ref, found: int | Refusal) -> dict[str, Any]:
 
 @server_router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")
 def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
-    """Remove a run for good, with the files that no other run of its project refers to.
+    """Remove a run permanently, with the files that no other run of its project uses.
 
-    What was sent of it is never taken again (410). Copies elsewhere stay.
+    Its data is never accepted again (410). Copies outside the server stay.
     """
     who = expect(request, project, Role.OWNER)
     server = server_of(request)

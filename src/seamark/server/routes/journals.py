@@ -1,4 +1,4 @@
-"""Routes for the name of an arriving run, and for journals as bytes."""
+"""Routes for names of new runs, and for journals as bytes."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ def _decide_alone(
     among: tuple[str, str],
     decide: Callable[[dict[str, Any], list[RunName]], Arrival],
 ) -> Arrival:
-    # One decision after the other, whichever worker is asked. What was taken so far is kept by
-    # `key`.
+    # One decision at a time in all workers. Names taken so far are stored under `key`.
     store, account, (place, kind) = server.store(), server.databases.account, among
 
     def resolve() -> Arrival:
@@ -61,7 +60,7 @@ def _decide_alone(
             lock_account(connection)
             was = connection.scalar(sa.select(tables.fact.c.value).where(tables.fact.c.key == key))
             held = json.loads(was or "{}")
-            # After the lock: whoever had it before has said by then what comes.
+            # After the lock, so that earlier decisions are visible.
             with store.database.reading() as reading:
                 known = run_names(store, reading, lambda one: one == place, kind)
             found = decide(held, known)
@@ -77,7 +76,7 @@ _MOST_VERSIONS: Final = 10_000
 
 
 class _NameBody(Body):
-    """Run that is about to begin, and the policy if another one has its name."""
+    """New run, and the policy for the case that another run has its name."""
 
     project: _Short
     run: _Short
@@ -89,9 +88,9 @@ class _NameBody(Body):
 
 @router.post("/arrivals", tags=["runs"], operation_id="arrive", responses=FAILURES)
 def resolve_name(request: Request, body: _NameBody) -> Arrival:
-    """Decide about an arriving run, or an arriving version of an artifact.
+    """Resolve the name of a new run, or of a new version of an artifact.
 
-    Its name is taken if it goes. ``versions`` are those of the artifact where it comes from.
+    The name is reserved if possible. ``versions`` are those of the artifact at its source.
     """
     project, run, name, server = body.project, body.run, body.name, server_of(request)
     try:
@@ -135,7 +134,7 @@ _UNPACKING: Final = threading.BoundedSemaphore(4)
 
 @router.get(_OF_RUN, tags=["journals"])
 def known(request: Request, project: str, run: str) -> dict[str, Any]:
-    """Return how many bytes of each journal of a run are kept, by file name."""
+    """Return the number of stored bytes of each journal of a run, by file name."""
     expect(request, project, Role.CONTRIBUTOR)
     journals, position = server_of(request).intake.known(project, run)
     return {"journals": journals, "position": position}
@@ -155,10 +154,10 @@ def read(
     journal: str,
     offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Bytes that are known.")],
 ) -> Response:
-    """Return the whole frames of a journal that follow an offset: about 4 MiB, or none (204).
+    """Return whole frames of a journal after an offset: about 4 MiB, or none (204).
 
-    ``Seamark-Offset`` is the offset of the first byte that is returned. ``Seamark-Gap`` is returned
-    in the place of bytes that will never be frames: it is their number.
+    ``Seamark-Offset`` is the offset of the first returned byte. ``Seamark-Gap`` replaces bytes that
+    will never be sent, and is their number.
     """
     try:
         check_journal_name(journal)
@@ -196,10 +195,10 @@ async def put(
         int, Query(ge=0, le=_MAX_WHOLE, description="How many bytes will never be frames.")
     ] = 0,
 ) -> dict[str, Any]:
-    """Keep whole frames of a journal, or a declared gap (then without a body).
+    """Store whole frames of a journal, or a declared gap (without a body).
 
-    The body is compressed with zstd (``Content-Encoding: zstd``), or plain. What is answered is
-    kept for good.
+    The body is compressed with zstd (``Content-Encoding: zstd``), or plain. The data is durable
+    once the response is sent.
     """
     intake = server_of(request).intake
     packing = request.headers.get("content-encoding", "identity").strip().lower()

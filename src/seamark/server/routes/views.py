@@ -1,4 +1,4 @@
-"""Routes for the views of a project: who may read it opens them, who may write to it saves them."""
+"""Routes for the views of a project; readers may open them, contributors may save them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Project = Annotated[str, Field(max_length=4096)]
 
 
 class _ListBody(Body):
-    """The project whose views are asked for."""
+    """Request for the views of a project."""
 
     project: Project
 
 
 class _ViewBody(Body):
-    """A change of one view, which is as `was` says: its address, or null if there is none yet.
+    """Change of a view; `was` is its expected address, or null for a new view.
 
-    An `address` saves it, a null one removes it; `to` is its new name. `default` says whether it is
-    the one with which the project is opened.
+    An `address` saves the view, null removes it; `to` is a new name. `default` sets whether the
+    project is opened with this view.
     """
 
     project: Project
@@ -51,8 +51,8 @@ class _ViewBody(Body):
 class _Views(BaseModel):
     """Views of a project by name.
 
-    `may_save` says whether the asker may change them, `apart` why nobody else sees those that the
-    asker saves.
+    `may_save` tells whether the requester may change them. `apart` explains if new views are not
+    shared with other users.
     """
 
     project: str
@@ -72,7 +72,7 @@ _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
 def views(request: Request, body: _ListBody) -> _Views:
     """Return the views of a project."""
     _, role = _role(request, body.project)
-    # Over all projects there is no role for most people: they have no views there.
+    # Most users have no role for all projects, and so no views there.
     found = {} if role is None else serving_of(request).views.read(body.project)
     return _told(request, body.project, role, found)
 

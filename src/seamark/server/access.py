@@ -98,14 +98,14 @@ class Access(Protocol):
         """Return the projects that a user may read."""
 
 
-BEGIN_S: Final = 60
+WHOLE_S: Final = 60
 """Period in which an address serves the whole content, in seconds."""
-GO_ON_S: Final = 12 * 3600
+PARTS_S: Final = 12 * 3600
 """Additional period in which an address serves parts of the content, in seconds."""
-_SECOND: Final = 10**9
+_NS_PER_S: Final = 10**9
 _KIND: Final = b"seamark link 2\0"
 """Prefix of the signed text; it differs between kinds of addresses."""
-_MOST_CHARACTERS: Final = 12 << 10
+_MAX_CHARACTERS: Final = 12 << 10
 
 
 class Link(NamedTuple):
@@ -132,34 +132,34 @@ class Links:
 
     def sign(self, link: Link) -> str:
         """Return the signed text for the address of a content."""
-        until = self._now_ns() // _SECOND + BEGIN_S
-        said = json.dumps([*link, until], separators=(",", ":")).encode()
-        return f"{_text(said)}.{_text(self._mac(said))}"
+        until = self._now_ns() // _NS_PER_S + WHOLE_S
+        payload = json.dumps([*link, until], separators=(",", ":")).encode()
+        return f"{_encoded(payload)}.{_encoded(self._mac(payload))}"
 
     def open(self, signed: str, *, part: bool = False) -> Link | None:
         """Return the link in a signed text, for a `part` or all; None if expired or forged."""
-        if len(signed) > _MOST_CHARACTERS or not signed.isascii():
+        if len(signed) > _MAX_CHARACTERS or not signed.isascii():
             return None
         words, _, mac = signed.partition(".")
         try:
-            said, given = _bytes(words), _bytes(mac)
+            payload, given = _decoded(words), _decoded(mac)
         except (ValueError, binascii.Error):
             return None
-        if not hmac.compare_digest(self._mac(said), given):
+        if not hmac.compare_digest(self._mac(payload), given):
             return None
-        *link, until = json.loads(said)
-        ends = until + GO_ON_S if part else until
-        return Link(*link) if self._now_ns() <= ends * _SECOND else None
+        *link, until = json.loads(payload)
+        ends = until + PARTS_S if part else until
+        return Link(*link) if self._now_ns() <= ends * _NS_PER_S else None
 
-    def _mac(self, said: bytes) -> bytes:
-        return hmac.new(self._key, _KIND + said, hashlib.sha256).digest()
+    def _mac(self, payload: bytes) -> bytes:
+        return hmac.new(self._key, _KIND + payload, hashlib.sha256).digest()
 
 
-def _text(data: bytes) -> str:
+def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _bytes(text: str) -> bytes:
+def _decoded(text: str) -> bytes:
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
 
 

@@ -75,13 +75,13 @@ __all__ = [
 
 _TAG: Final = "$"
 _VALUE: Final = "v"
-_EXACT: Final = 1 << 53
-_MOST_DEPTH: Final = 128
-_TOO_DEEP: Final = "..."
-_ENVELOPES: Final = "seamark.reading.codec"
-_ARRAYS: Final = {"float64": "f8", "int64": "i8"}
-_PLAIN: Final = {str, bool, type(None)}
-_NAMED: Final = (RunName, TextPage)
+_MAX_EXACT: Final = 1 << 53
+_MAX_DEPTH: Final = 128
+_DEPTH_MARK: Final = "..."
+_ENVELOPE_MODULE: Final = "seamark.reading.codec"
+_ARRAY_TAGS: Final = {"float64": "f8", "int64": "i8"}
+_PLAIN_TYPES: Final = {str, bool, type(None)}
+_NAMED_TUPLES: Final = (RunName, TextPage)
 """Tuples that are encoded as objects; other tuples are lists."""
 
 
@@ -104,14 +104,14 @@ class _Encoder:
 
     def value(self, value: Any, depth: int) -> Any:
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in _PLAIN_TYPES:
             return value
         if kind is float:
             return value if value - value == 0 else {_TAG: "float", _VALUE: str(value)}
         if kind is int:
-            return value if -_EXACT < value < _EXACT else {_TAG: "int", _VALUE: hex(value)}
-        if depth > _MOST_DEPTH:
-            return _TOO_DEEP
+            return value if -_MAX_EXACT < value < _MAX_EXACT else {_TAG: "int", _VALUE: hex(value)}
+        if depth > _MAX_DEPTH:
+            return _DEPTH_MARK
         if kind is dict:
             made = self._members(value, depth)
             return {_TAG: "dict", _VALUE: made} if _TAG in made else made
@@ -131,8 +131,8 @@ class _Encoder:
             made = self._members(
                 {one.name: getattr(value, one.name) for one in fields(value)}, depth
             )
-            return made if type(value).__module__ == _ENVELOPES else {_TAG: name} | made
-        if isinstance(value, _NAMED):
+            return made if type(value).__module__ == _ENVELOPE_MODULE else {_TAG: name} | made
+        if isinstance(value, _NAMED_TUPLES):
             return {_TAG: name} | self._members(value._asdict(), depth)
         if isinstance(value, list | tuple):
             return self._list(value, depth)
@@ -145,7 +145,7 @@ class _Encoder:
         return self._array(value)
 
     def _array(self, array: Any) -> dict[str, Any]:
-        name = _ARRAYS.get(getattr(getattr(array, "dtype", None), "name", ""))
+        name = _ARRAY_TAGS.get(getattr(getattr(array, "dtype", None), "name", ""))
         if name is None:
             msg = f"{type(array).__qualname__} cannot be written as JSON"
             raise TypeError(msg)
@@ -204,7 +204,7 @@ def schemas_of(kinds: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, An
     found, components = msgspec.json.schema_components(
         list(kinds), schema_hook=_schema, ref_template="#/components/schemas/{name}"
     )
-    return list(map(_widened, found)), _widened(components) | {"Special": _SPECIAL}
+    return list(map(_extended, found)), _extended(components) | {"Special": _SPECIAL}
 
 
 def _schema(kind: Any) -> dict[str, Any]:
@@ -219,21 +219,21 @@ def _schema(kind: Any) -> dict[str, Any]:
     return {"description": about, "type": "object", "properties": properties, "required": required}
 
 
-def _widened(schema: Any) -> Any:
+def _extended(schema: Any) -> Any:
     # Values that JSON cannot represent are objects.
     if isinstance(schema, list):
-        return list(map(_widened, schema))
+        return list(map(_extended, schema))
     if not isinstance(schema, dict):
         return schema
-    for kind in _NAMED if "prefixItems" in schema else ():
+    for kind in _NAMED_TUPLES if "prefixItems" in schema else ():
         if schema.get("title") == kind.__name__:
-            schema = _named(schema, kind._fields)
+            schema = _named_tuple_schema(schema, kind._fields)
     if schema.get("type") in ("integer", "number") or schema.get("format") == "date-time":
         return {"anyOf": [schema, _SPECIAL_REF]}
-    return {key: _widened(one) for key, one in schema.items()}
+    return {key: _extended(one) for key, one in schema.items()}
 
 
-def _named(schema: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+def _named_tuple_schema(schema: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
     properties = dict(zip(fields, schema["prefixItems"], strict=True))
     return {
         "title": schema["title"],
@@ -255,11 +255,11 @@ UNREAD: Final = "Seamark-Unread"
 """Response header: number of unreadable folders; absent if 0."""
 MOST_BYTES: Final = 16 << 20
 """Maximum size of a list in one answer, in bytes before compression."""
-_SMALL: Final = 1 << 11
-_TOGETHER: Final = 64
-_AT_ONCE: Final = 4
-_PATIENCE_S: Final = 20.0
-_ROW: Final = sa.select(
+_MIN_COMPRESSED_BYTES: Final = 1 << 11
+_ITEMS_AT_ONCE: Final = 64
+_MAX_HEAVY: Final = 4
+_HEAVY_WAIT_S: Final = 20.0
+_RUN_STATE: Final = sa.select(
     schema.run.c.version,
     schema.run.c.state,
     schema.run.c.beat,
@@ -268,7 +268,7 @@ _ROW: Final = sa.select(
 ).where(schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name"))
 _MSGPACK: Final = "application/msgpack"
 _VARY: Final = "Accept, Accept-Encoding"
-_heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
+_heavy_slots: Final = threading.BoundedSemaphore(_MAX_HEAVY)
 
 
 class ReadRequest:
@@ -301,13 +301,13 @@ class ReadRequest:
         called if the client has the current answer.
         """
         if tag and self.question.seen == tag:
-            return self._sent(Answer(unchanged=True))
+            return self._encoded(Answer(unchanged=True))
         found = make()
         if isinstance(found, list):
             found = self.part_of(found)
         answer = found if isinstance(found, Answer) else Answer(found)
         answer.seen, answer.told = tag, self.told
-        return self._sent(answer)
+        return self._encoded(answer)
 
     def part_of(self, items: Sequence[T], total: int | None = None) -> Answer[list[T]]:
         """Return the next part of a list that fits into one answer."""
@@ -327,7 +327,7 @@ class ReadRequest:
             msg = f"next: expected the value that the previous part returned, got {got}"
             raise ArgumentError(msg) from None
 
-    def _sent(self, answer: Answer[Any]) -> Response:
+    def _encoded(self, answer: Answer[Any]) -> Response:
         if _MSGPACK in self.request.headers.get("accept", ""):
             return self._response(pack(answer), _MSGPACK)
         plain = self.request.query_params.get("arrays") == "json"
@@ -418,7 +418,7 @@ class OneRun(ReadRequest):
         """Return a tag that changes with any readable data of the run."""
         store = self.server.store()
         database = store.database
-        rows = database.fetch(_ROW, project=self.project, name=self.run)
+        rows = database.fetch(_RUN_STATE, project=self.project, name=self.run)
         if not rows:
             msg = f"run {self.run!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)
@@ -432,7 +432,7 @@ class OneRun(ReadRequest):
             above = [
                 f".{project}.{row[0]}"
                 for project in projects_above(self.project, self.run)
-                for row in database.rows(connection, _ROW, project=project, name=PROJECT_LOG)
+                for row in database.rows(connection, _RUN_STATE, project=project, name=PROJECT_LOG)
             ]
         if parent is not None:  # its data may belong to ancestors
             ref = (self.project, self.run)
@@ -463,7 +463,7 @@ def may_read(readable: Readable, project: str) -> bool:
 @contextmanager
 def heavy() -> Iterator[None]:
     """Limit the number of concurrent blocks that need much memory; refuse (503) after 20 s."""
-    if not _heavy.acquire(timeout=_PATIENCE_S):
+    if not _heavy_slots.acquire(timeout=_HEAVY_WAIT_S):
         raise later(
             error="busy",
             hint="others are reading much at the moment; send the request again",
@@ -472,7 +472,7 @@ def heavy() -> Iterator[None]:
     try:
         yield
     finally:
-        _heavy.release()
+        _heavy_slots.release()
 
 
 def to_next(place: Any) -> str:
@@ -484,7 +484,7 @@ def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
     """Return the items from an offset that fit into one answer, at least one."""
     size, end = 0, offset
     while end < len(items) and size < MOST_BYTES:
-        some = items[end : end + _TOGETHER]
+        some = items[end : end + _ITEMS_AT_ONCE]
         size += len(pack(list(some)))
         end += len(some)
     return items[offset:end]
@@ -492,7 +492,7 @@ def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
 
 def compressed(body: bytes, accepted: str) -> tuple[bytes, str]:
     """Return a body, compressed if large enough, and its ``Content-Encoding`` (empty: none)."""
-    if len(body) < _SMALL:
+    if len(body) < _MIN_COMPRESSED_BYTES:
         return body, ""
     names = {
         name.strip()

@@ -49,20 +49,20 @@ Other origins may not read an answer (there is no CORS), frame it or guess its t
 revalidate each time, and shared caches store nothing.
 """
 _log: Final = logging.getLogger("seamark.server")
-_CLOSE: Final = {"Connection": "close"}
+_CLOSE_HEADER: Final = {"Connection": "close"}
 _HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in ALWAYS.items()]
 _FIRST_ERROR: Final = 400
-_JOURNAL: Final = "/journals/"
-_STREAMED: Final = (_JOURNAL, "/blobs/")
+_JOURNAL_PATH: Final = "/journals/"
+_STREAMED_PATHS: Final = (_JOURNAL_PATH, "/blobs/")
 """Parts of paths whose bodies routes read after authentication; other bodies are read first."""
-_NEPTUNE: Final = {
+_NEPTUNE_BYTES: Final = {
     "/api/leaderboard/v1/operations": 64 << 20,
     "/api/leaderboard/v1/upload/": 9 << 20,
     "/api/artifacts/v1/": 8 << 20,
 }
 """Prefixes of paths of Neptune's client that are read in the same way, with maximum body sizes in
 bytes."""
-_JSON_IDLES: Final = 2
+_MAX_IDLES: Final = 2
 """Time limit for a JSON body, as a multiple of the maximum pause."""
 _MIN_BYTES_PER_S: Final = 1024
 """Minimum speed of a body after that time, and of reading an answer, in bytes per second."""
@@ -74,7 +74,7 @@ class Gate:
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app, self._limits = app, limits
         self._at_once = 0
-        self._waiting = _Waiting(limits.at_once)
+        self._arrivals = _ArrivalLimit(limits.at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -84,22 +84,22 @@ class Gate:
             else:  # websockets are not supported
                 await send({"type": "websocket.close", "code": 1000})
             return
-        passage = _Passage(scope, receive, send, self._limits, self._waiting)
+        exchange = _Exchange(scope, receive, send, self._limits, self._arrivals)
         self._at_once += 1
         try:
             if self._at_once > self._limits.at_once:
-                passage.refuse_busy()
-            passage.check()
-            await self._app(scope, passage.receive, passage.send)
+                exchange.refuse_busy()
+            exchange.check()
+            await self._app(scope, exchange.receive, exchange.send)
         except ClientDisconnect:
             return  # the client has disconnected
         except Exception as error:  # noqa: BLE001 - whatever it is, it is answered in one form
-            await passage.fail(error)
+            await exchange.fail(error)
         finally:
             self._at_once -= 1
 
 
-class _Waiting:
+class _ArrivalLimit:
     """Limits the number of requests whose bodies are still arriving.
 
     No client can occupy all places. Without a token, an address may have an eighth of the places,
@@ -107,22 +107,22 @@ class _Waiting:
     """
 
     def __init__(self, places: int) -> None:
-        self._strangers: Counter[str] = Counter()
-        self._tokens: Counter[str] = Counter()
-        self._half = max(1, places // 2)
+        self._by_address: Counter[str] = Counter()
+        self._by_token: Counter[str] = Counter()
+        self._half_places = max(1, places // 2)
 
     @contextmanager
     def place(self, *, token: str, address: str) -> Iterator[None]:
-        known = bool(token)
-        waiting, who = (self._tokens, token) if known else (self._strangers, address)
-        most = max(1, self._half // (2 if known else 4))
-        if waiting[who] >= most or (not known and waiting.total() >= self._half):
-            whose = f"with the token {token}…" if known else "from there"
+        has_token = bool(token)
+        waiting, who = (self._by_token, token) if has_token else (self._by_address, address)
+        most = max(1, self._half_places // (2 if has_token else 4))
+        if waiting[who] >= most or (not has_token and waiting.total() >= self._half_places):
+            sender = f"with the token {token}…" if has_token else "from there"
             raise Refusal(
                 503,
                 "busy",
-                f"too many requests {whose} have not arrived whole; send it again",
-                headers={**_CLOSE, "Retry-After": "5"},
+                f"too many requests {sender} have not arrived whole; send it again",
+                headers={**_CLOSE_HEADER, "Retry-After": "5"},
             )
         waiting[who] += 1
         try:
@@ -133,31 +133,34 @@ class _Waiting:
                 del waiting[who]
 
 
-class _Passage:
+class _Exchange:
     def __init__(
         self,
         scope: Scope,
         receive: Receive,
         send: Send,
         limits: Limits,
-        waiting: _Waiting,
+        waiting: _ArrivalLimit,
     ) -> None:
         self._scope, self._receive, self._send, self._limits = scope, receive, send, limits
-        self._waiting = waiting
+        self._arrivals = waiting
         self._state: dict[str, Any] = scope.setdefault("state", {})
-        self._most, seconds = limits.json_bytes, min(limits.request_s, _JSON_IDLES * limits.idle_s)
-        if scope["method"] == "PUT" and any(each in scope["path"] for each in _STREAMED):
-            self._most, seconds = limits.batch_bytes, limits.request_s
-            if _JOURNAL in scope["path"]:
-                self._most = max(self._most, limits.frame_bytes)
-        for begin, most in _NEPTUNE.items():
+        self._max_bytes, seconds = (
+            limits.json_bytes,
+            min(limits.request_s, _MAX_IDLES * limits.idle_s),
+        )
+        if scope["method"] == "PUT" and any(each in scope["path"] for each in _STREAMED_PATHS):
+            self._max_bytes, seconds = limits.batch_bytes, limits.request_s
+            if _JOURNAL_PATH in scope["path"]:
+                self._max_bytes = max(self._max_bytes, limits.frame_bytes)
+        for begin, most in _NEPTUNE_BYTES.items():
             if scope["method"] == "POST" and scope["path"].startswith(begin):
-                self._most, seconds = most, limits.request_s
-        self._got = 0
-        self._whole = False
-        self._began = time.monotonic()
-        self._end = self._began + seconds
-        self._started = False
+                self._max_bytes, seconds = most, limits.request_s
+        self._received_bytes = 0
+        self._complete = False
+        self._started_s = time.monotonic()
+        self._deadline_s = self._started_s + seconds
+        self._response_started = False
         self._dropped = False
 
     @staticmethod
@@ -171,49 +174,51 @@ class _Passage:
         target = len(self._scope.get("raw_path") or b"") + len(self._scope["query_string"])
         if target > limits.target_bytes:
             hint = f"the address has {target} bytes; at most {limits.target_bytes} are taken"
-            raise Refusal(414, "too-large", hint, headers=_CLOSE)
+            raise Refusal(414, "too-large", hint, headers=_CLOSE_HEADER)
         headers = sum(len(name) + len(value) for name, value in self._scope["headers"])
         if headers > limits.header_bytes:
             hint = f"the headers have {headers} bytes; at most {limits.header_bytes} are taken"
-            raise Refusal(431, "too-large", hint, headers=_CLOSE)
+            raise Refusal(431, "too-large", hint, headers=_CLOSE_HEADER)
         for name, value in self._scope["headers"]:
-            if name == b"content-length" and value.isdigit() and int(value[:20]) > self._most:
+            if name == b"content-length" and value.isdigit() and int(value[:20]) > self._max_bytes:
                 raise self._too_large()
 
     async def receive(self) -> Message:
-        if self._whole:
+        if self._complete:
             return await self._receive()  # the only possible message is a disconnect
         idle_s = self._limits.idle_s
-        steadily = self._began + _JSON_IDLES * idle_s + self._got / _MIN_BYTES_PER_S
-        left = min(idle_s, min(self._end, steadily) - time.monotonic())
+        speed_limit = (
+            self._started_s + _MAX_IDLES * idle_s + self._received_bytes / _MIN_BYTES_PER_S
+        )
+        left = min(idle_s, min(self._deadline_s, speed_limit) - time.monotonic())
         try:
-            with self._place():
+            with self._arriving():
                 message = await asyncio.wait_for(self._receive(), max(0.0, left))
         except asyncio.TimeoutError:
-            self._whole = True
+            self._complete = True
             raise Refusal(
                 408,
                 "too-slow",
                 "the rest of the request did not arrive in time; send it again",
-                headers=_CLOSE,
+                headers=_CLOSE_HEADER,
             ) from None
         if message["type"] == "http.request":
-            self._got += len(message.get("body", b""))
-            self._whole = not message.get("more_body", False)
-            if self._got > self._most:
-                self._whole = True
+            self._received_bytes += len(message.get("body", b""))
+            self._complete = not message.get("more_body", False)
+            if self._received_bytes > self._max_bytes:
+                self._complete = True
                 raise self._too_large()
         return message
 
     @contextmanager
-    def _place(self) -> Iterator[None]:
+    def _arriving(self) -> Iterator[None]:
         client, who = self._scope.get("client"), self._state.get("identity")
         token = who.token or who.name if self._state.get("guarded") and who else ""
         try:
-            with self._waiting.place(token=token, address=client[0] if client else ""):
+            with self._arrivals.place(token=token, address=client[0] if client else ""):
                 yield
         except Refusal:
-            self._whole = True
+            self._complete = True
             raise
 
     async def send(self, message: Message) -> None:
@@ -227,15 +232,15 @@ class _Passage:
                     Refusal(500, "internal", "the server made a mistake; its log has the reason")
                 )
                 return
-            self._started = True
+            self._response_started = True
             given = {name.lower() for name, _ in message.get("headers", [])}
             rest = [(name, value) for name, value in _HEADERS if name not in given]
-            rest += self._end_of_connection()
+            rest += self._closing_headers()
             message = {**message, "headers": [*message.get("headers", []), *rest]}
         await self._send(message)
 
     async def fail(self, error: Exception) -> None:
-        if self._started:
+        if self._response_started:
             _log.error("%s in the middle of an answer", type(error).__name__, exc_info=error)
             raise error  # closes the connection, so that the answer does not look complete
         await self._answer(error)
@@ -243,26 +248,26 @@ class _Passage:
     async def _answer(self, error: Exception) -> None:
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
-                rest = [*_HEADERS, *self._end_of_connection()]
+                rest = [*_HEADERS, *self._closing_headers()]
                 message = {**message, "headers": [*message["headers"], *rest]}
             await self._send(message)
 
-        self._started = True
+        self._response_started = True
         await answer_of(error)(self._scope, self._receive, send)
 
-    def _end_of_connection(self) -> list[tuple[bytes, bytes]]:
+    def _closing_headers(self) -> list[tuple[bytes, bytes]]:
         # Otherwise a body of unknown length would be read to its end to reach the next request. A
         # declared length was checked before.
         chunked = any(name == b"transfer-encoding" for name, _ in self._scope["headers"])
-        return [(b"connection", b"close")] if chunked and not self._whole else []
+        return [(b"connection", b"close")] if chunked and not self._complete else []
 
     def _too_large(self) -> Refusal:
         return Refusal(
             413,
             "too-large",
-            f"the body is too large: at most {self._most} bytes are taken at a time",
-            headers=_CLOSE,
-            limit=self._most,
+            f"the body is too large: at most {self._max_bytes} bytes are taken at a time",
+            headers=_CLOSE_HEADER,
+            limit=self._max_bytes,
         )
 
 
@@ -275,67 +280,67 @@ class PatientProtocol(H11Protocol):
 
     headers_s: ClassVar[float] = 30.0
     """Time limit for the headers of a request, and for an unread answer, in seconds."""
-    _late: asyncio.TimerHandle | None = None
-    _slow: asyncio.TimerHandle | None = None
-    _unread = 0
+    _headers_timer: asyncio.TimerHandle | None = None
+    _reader_timer: asyncio.TimerHandle | None = None
+    _unread_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Start the time limit for the first request."""
         super().connection_made(transport)
-        self._wait()
+        self._start_headers_timer()
 
     def data_received(self, data: bytes) -> None:
         """Receive bytes from the client."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
-            self._stop()
-        elif self._late is None and self.conn.trailing_data[0]:  # the start of another request
-            self._wait()
+            self._stop_headers_timer()
+        elif self._headers_timer is None and self.conn.trailing_data[0]:  # start of a request
+            self._start_headers_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel the time limits of the connection."""
-        self._stop()
-        self._read_again()
+        self._stop_headers_timer()
+        self._stop_reader_timer()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Start the time limit for a client that does not read its answer."""
         super().pause_writing()
-        self._read_again()
-        self._wait_for_reader()
+        self._stop_reader_timer()
+        self._start_reader_timer()
 
     def resume_writing(self) -> None:
         """Stop the time limit for reading, as the client reads again."""
-        self._read_again()
+        self._stop_reader_timer()
         super().resume_writing()
 
-    def _wait_for_reader(self) -> None:
-        self._unread = self.transport.get_write_buffer_size()
-        self._slow = self.loop.call_later(self.headers_s, self._look_at_reader)
+    def _start_reader_timer(self) -> None:
+        self._unread_bytes = self.transport.get_write_buffer_size()
+        self._reader_timer = self.loop.call_later(self.headers_s, self._check_reader)
 
-    def _look_at_reader(self) -> None:
-        self._slow = None
-        read = self._unread - self.transport.get_write_buffer_size()
+    def _check_reader(self) -> None:
+        self._reader_timer = None
+        read = self._unread_bytes - self.transport.get_write_buffer_size()
         if read < _MIN_BYTES_PER_S * self.headers_s:
             self.transport.abort()
         else:
-            self._wait_for_reader()
+            self._start_reader_timer()
 
-    def _read_again(self) -> None:
-        if self._slow is not None:
-            self._slow.cancel()
-            self._slow = None
+    def _stop_reader_timer(self) -> None:
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
+            self._reader_timer = None
 
-    def _wait(self) -> None:
-        self._late = self.loop.call_later(self.headers_s, self._give_up)
+    def _start_headers_timer(self) -> None:
+        self._headers_timer = self.loop.call_later(self.headers_s, self._close_idle)
 
-    def _stop(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _stop_headers_timer(self) -> None:
+        if self._headers_timer is not None:
+            self._headers_timer.cancel()
+            self._headers_timer = None
 
-    def _give_up(self) -> None:
-        self._late = None
+    def _close_idle(self) -> None:
+        self._headers_timer = None
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.transport.close()
 
@@ -346,7 +351,7 @@ def protocol_for(seconds: float) -> type[PatientProtocol]:
 
 
 BASE: Final = "/api/v1"
-_BESIDE: Final = ("seamark.neptune.server", "seamark.page.beside")
+_EXTENSIONS: Final = ("seamark.neptune.server", "seamark.page.beside")
 """Packages of higher layers that add their own routes."""
 
 
@@ -355,7 +360,7 @@ def make_app(server: Server) -> FastAPI:
     app = new_app(server.settings.threads, server.close)
     app.state.server = server
     app.add_middleware(Gate, limits=server.settings.limits)
-    for name in _BESIDE:  # their middleware around the gate sees its refusals, too
+    for name in _EXTENSIONS:  # their middleware around the gate sees its refusals, too
         import_module(name).mount(app)
     return app
 
@@ -402,7 +407,7 @@ def routers(names: Iterable[str] = ()) -> Iterator[APIRouter]:
 
 
 def description() -> APIRouter:
-    """Return the router whose route describes the API of its application."""
+    """Return the router sender route describes the API of its application."""
     router = APIRouter(tags=["server"])
 
     @router.get("/openapi.json", include_in_schema=False)

@@ -52,13 +52,15 @@ BEHIND: Final = "Seamark-Behind"
 """Response header: number of requested bytes that are not folded yet."""
 WAIT_S: Final = 2.0
 """Maximum waiting time of a read, in seconds."""
-_FIRST_S: Final = 0.004
-_LAST_S: Final = 0.05
+_MIN_PAUSE_S: Final = 0.004
+_MAX_PAUSE_S: Final = 0.05
 _MAX_RUNS: Final = 1000
 """Maximum number of runs named by a header."""
 Ref = tuple[str, str]
 """Project path and run id."""
-_ALL: Final = sa.select(tables.folded.c.project, tables.folded.c.run, tables.folded.c.position)
+_ALL_FOLDED: Final = sa.select(
+    tables.folded.c.project, tables.folded.c.run, tables.folded.c.position
+)
 _FOLDED: Final = sa.select(tables.folded.c.position).where(
     tables.folded.c.project == sa.bindparam("project"), tables.folded.c.run == sa.bindparam("run")
 )
@@ -81,7 +83,7 @@ class Positions:
     def all(self) -> dict[Ref, int]:
         """Return the folded positions of all runs, in bytes."""
         database = self._store().database
-        return {(row[0], row[1]): int(row[2]) for row in database.fetch(_ALL)}
+        return {(row[0], row[1]): int(row[2]) for row in database.fetch(_ALL_FOLDED)}
 
     def wait_for(self, run: Ref, position: int, seconds: float = WAIT_S) -> int:
         """Wait until a run is folded up to a position; return the number of missing bytes."""
@@ -89,7 +91,7 @@ class Positions:
 
     def wait_for_all(self, wanted: Mapping[Ref, int], seconds: float = WAIT_S) -> int:
         """Wait for several runs at once; return the total number of missing bytes."""
-        end, pause = time.monotonic() + seconds, _FIRST_S
+        end, pause = time.monotonic() + seconds, _MIN_PAUSE_S
         missing = self._missing(wanted)
         if missing and self._gone is not None:
             gone = self._gone
@@ -99,7 +101,7 @@ class Positions:
             if left <= 0:
                 break
             time.sleep(min(pause, left))
-            pause = min(2 * pause, _LAST_S)
+            pause = min(2 * pause, _MAX_PAUSE_S)
             missing = self._missing({run: wanted[run] for run in missing})
         return sum(missing.values())
 
@@ -119,23 +121,23 @@ def from_header(text: str) -> dict[Ref, int]:
     return found
 
 
-_KEY: Final = "changes"
-_NUMBER: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
+_CHANGE_KEY: Final = "changes"
+_INT64: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
 """Pattern of a 64-bit number."""
 _change, _changed, _run = tables.change.c, tables.changed.c, schema.run.c
-_NEXT: Final = (
+_INCREMENT: Final = (
     sa.update(tables.change)
     .values(number=_change.number + 1)
     .where(_change.key == sa.bindparam("one"))
 )
-_FIRST: Final = Upsert(tables.change, ("key", "number"), ("key",))
-_LAST: Final = sa.select(_change.number).where(_change.key == _KEY)
-_NOTE: Final = Upsert(
+_INSERT_FIRST: Final = Upsert(tables.change, ("key", "number"), ("key",))
+_LAST_NUMBER: Final = sa.select(_change.number).where(_change.key == _CHANGE_KEY)
+_NOTE_CHANGE: Final = Upsert(
     tables.changed, ("project", "run", "number", "gone"), ("project", "run"), overwrite=True
 )
 
 
-def _since(number: Any) -> sa.Select[Any]:
+def _changes_after(number: Any) -> sa.Select[Any]:
     same = sa.and_(_run.project == _changed.project, _run.name == _changed.run)
     shown = (_changed.number, _changed.project, _changed.run, _changed.gone)
     return (
@@ -146,14 +148,14 @@ def _since(number: Any) -> sa.Select[Any]:
     )
 
 
-_SINCE: Final = _since(sa.bindparam("since")).limit(_MAX_RUNS + 1)
+_CHANGED_SINCE: Final = _changes_after(sa.bindparam("since")).limit(_MAX_RUNS + 1)
 _MAY_FALL_SILENT: Final = sa.or_(_run.state == "running", _run.state == OPEN)
 _FELL_SILENT: Final = sa.select(_run.project, _run.name, _run.state, _run.beat).where(
     _MAY_FALL_SILENT,
     sa.bindparam("since") <= SILENT_FROM,
     sa.bindparam("until") > SILENT_FROM,
 )
-_SILENT: Final = sa.select(sa.func.count()).where(
+_COUNT_SILENT: Final = sa.select(sa.func.count()).where(
     _MAY_FALL_SILENT, sa.bindparam("until") > SILENT_FROM
 )
 
@@ -177,7 +179,7 @@ class Cursor:
     def of(cls, text: str) -> Cursor | None:
         """Parse a client's cursor; return None if it is invalid."""
         store, *numbers = text.rsplit(".", 2)
-        if len(numbers) != 2 or not all(map(_NUMBER.fullmatch, numbers)):  # noqa: PLR2004 - see above
+        if len(numbers) != 2 or not all(map(_INT64.fullmatch, numbers)):  # noqa: PLR2004 - see above
             return None
         return cls(store, int(numbers[0]), int(numbers[1]))
 
@@ -190,12 +192,12 @@ def note_changes(
     gone: bool = False,
 ) -> None:
     """Register that runs were saved or removed; called at the end of the same transaction."""
-    if not database.run(connection, _NEXT, one=_KEY):
-        database.run_many(connection, _FIRST, [(_KEY, 0)])
-        database.run(connection, _NEXT, one=_KEY)
-    number = database.rows(connection, _LAST)[0][0]
+    if not database.run(connection, _INCREMENT, one=_CHANGE_KEY):
+        database.run_many(connection, _INSERT_FIRST, [(_CHANGE_KEY, 0)])
+        database.run(connection, _INCREMENT, one=_CHANGE_KEY)
+    number = database.rows(connection, _LAST_NUMBER)[0][0]
     rows = [(project, run, number, int(gone)) for project, run in sorted(refs)]
-    database.run_many(connection, _NOTE, rows)
+    database.run_many(connection, _NOTE_CHANGE, rows)
 
 
 def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[int, int]:
@@ -203,8 +205,8 @@ def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[
 
     While both stay the same, no readable data of any run has changed.
     """
-    rows = database.rows(connection, _LAST)
-    ((silent,),) = database.rows(connection, _SILENT, until=now_ns)
+    rows = database.rows(connection, _LAST_NUMBER)
+    ((silent,),) = database.rows(connection, _COUNT_SILENT, until=now_ns)
     return (int(rows[0][0]) if rows else 0), int(silent)
 
 
@@ -216,13 +218,13 @@ def changes_since(
     The result is the next cursor, the changed runs (without their paths), and whether there are
     more changes.
     """
-    rows: list[Any] = database.rows(connection, _SINCE, since=cursor.number)
+    rows: list[Any] = database.rows(connection, _CHANGED_SINCE, since=cursor.number)
     more = len(rows) > _MAX_RUNS
     if more:  # whole changes only, as the next cursor is the number of the last one
         last = rows[_MAX_RUNS][0]
         whole = [row for row in rows if row[0] < last]
         rows = whole or database.query(
-            connection, _since(cursor.number).where(_changed.number == last)
+            connection, _changes_after(cursor.number).where(_changed.number == last)
         )
     found = {}
     for _, project, run, gone, state, beat in rows:

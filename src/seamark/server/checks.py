@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CannotStart",
-    "alone",
     "bind",
     "check_folder",
     "check_settings",
+    "lock_server",
     "lost_database",
     "open_matching_objects",
 ]
 
 
-_NAME: Final = "identity"
+_IDENTITY: Final = "identity"
 """Name of the object, and key of the row in the table of facts, that hold the same random name."""
-_FACT: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _NAME)
-_NOTE: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
-_OTHERWISE: Final = (
+_READ_IDENTITY: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _IDENTITY)
+_WRITE_IDENTITY: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
+_REFOLD_HINT: Final = (
     "make the tables again from what is there (what is missing is sent again by"
     " `seamark sync`): seamark server refold --objects, with the same options"
 )
@@ -66,81 +66,81 @@ def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False
     With `adopt`, the tables take over the name of the objects, because they are rebuilt from them.
     """
     with databases.account.reading() as connection:
-        known = connection.execute(_FACT).scalar_one_or_none()
+        known = connection.execute(_READ_IDENTITY).scalar_one_or_none()
     folder = folder_of(uri)
     if folder is not None:
-        if known is not None and not adopt and not (folder / _NAME).is_file():
-            raise _missing(uri)
+        if known is not None and not adopt and not (folder / _IDENTITY).is_file():
+            raise _missing_objects(uri)
         check_folder(folder, "--blobs")
     objects = open_objects(uri)
     try:
-        _match(databases, objects, uri, known, adopt=adopt)
+        _check_identity(databases, objects, uri, known, adopt=adopt)
     except BaseException:
         objects.close()
         raise
     return objects
 
 
-def _match(
+def _check_identity(
     databases: Databases, objects: ObjectStore, uri: str, known: str | None, *, adopt: bool
 ) -> None:
     expected = known or instance_of(databases.account)
-    found = _read(objects)
+    found = _read_identity(objects)
     if found is None and not adopt:
         if known is not None:
-            raise _missing(uri)
+            raise _missing_objects(uri)
         if next(objects.listed(PREFIX), None) is not None:
             return  # the tables were lost; see `lost_database`
     if found is None:
         try:
-            objects.put(_NAME, expected.encode())
+            objects.put(_IDENTITY, expected.encode())
         except FileExistsError:  # another process of this server was faster
-            found = _read(objects)
+            found = _read_identity(objects)
     found = found or expected
     if found != expected and not adopt:
         msg = (
-            f"--blobs: the objects in {_shown(uri)} belong to another database: name the database"
-            f" and the objects that belong together, or {_OTHERWISE}"
+            f"--blobs: the objects in {_quoted(uri)} belong to another database: name the database"
+            f" and the objects that belong together, or {_REFOLD_HINT}"
         )
         raise CannotStart(msg)
     if found != known:
         with databases.account.writing() as connection:
-            databases.account.run(connection, _NOTE, key=_NAME, value=found)
+            databases.account.run(connection, _WRITE_IDENTITY, key=_IDENTITY, value=found)
 
 
-def _read(objects: ObjectStore) -> str | None:
+def _read_identity(objects: ObjectStore) -> str | None:
     try:
-        return objects.get(_NAME).decode("ascii", "replace")
+        return objects.get(_IDENTITY).decode("ascii", "replace")
     except FileNotFoundError:
         return None
 
 
-def _missing(uri: str) -> CannotStart:
+def _missing_objects(uri: str) -> CannotStart:
     return CannotStart(
-        f"--blobs: {_shown(uri)} does not hold the objects of this database, such as where a mount"
-        f" did not come up: name or mount the right one, or {_OTHERWISE}"
+        f"--blobs: {_quoted(uri)} does not hold the objects of this database, such as where a mount"
+        f" did not come up: name or mount the right one, or {_REFOLD_HINT}"
     )
 
 
-def _shown(uri: str) -> str:
+def _quoted(uri: str) -> str:
     folder = folder_of(uri)
     return repr(str(folder)) if folder is not None else redacted(uri)
 
 
-_TAKEN: Final = {errno.EAGAIN, errno.EACCES}
+_LOCKED_ERRORS: Final = {errno.EAGAIN, errno.EACCES}
 
 
 @contextlib.contextmanager
-def alone(settings: Settings, doing: str = "") -> Iterator[None]:
+def lock_server(settings: Settings, doing: str = "") -> Iterator[None]:
     """Lock the SQLite files of a server for a block; raise `CannotStart` if they are locked."""
     path = lock_file(settings.store)
     if path is None:
         yield
         return
     check_folder(path.parent, "--store")
-    fd = _open(path)
+    fd = _open_lock_file(path)
     try:
-        _lock(fd, path, doing)
+        _lock_exclusively(fd, path, doing)
         os.ftruncate(fd, 0)
         os.pwrite(fd, b"%d\n" % os.getpid(), 0)  # information only; the lock decides
         yield
@@ -148,7 +148,7 @@ def alone(settings: Settings, doing: str = "") -> Iterator[None]:
         os.close(fd)
 
 
-def _open(path: Path) -> int:
+def _open_lock_file(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -156,29 +156,29 @@ def _open(path: Path) -> int:
         raise CannotStart(msg) from error
 
 
-def _lock(fd: int, path: Path, doing: str) -> None:
+def _lock_exclusively(fd: int, path: Path, doing: str) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in _TAKEN:
+        if error.errno not in _LOCKED_ERRORS:
             msg = (
                 f"--store: nothing can be locked in {str(path.parent)!r} ({error.strerror}), which"
                 " SQLite needs: name a folder on a disk of this machine, or a PostgreSQL"
             )
             raise CannotStart(msg) from error
         pid = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
-        who = f" (process {pid})" if pid.isdigit() else ""
-        todo = f"stop it before {doing}" if doing else "use that one, or stop it"
+        holder = f" (process {pid})" if pid.isdigit() else ""
+        remedy = f"stop it before {doing}" if doing else "use that one, or stop it"
         msg = (
-            f"--store: a server runs on {str(path.parent)!r} already{who}, and SQLite takes one:"
-            f" {todo}; several servers can share a PostgreSQL"
+            f"--store: a server runs on {str(path.parent)!r} already{holder}, and SQLite takes one:"
+            f" {remedy}; several servers can share a PostgreSQL"
         )
         raise CannotStart(msg) from error
 
 
 _BACKLOG: Final = 2048
-_TAKEN_S: Final = 5.0
-_MOST_PROCESSES: Final = 256
+_PORT_RETRY_S: Final = 5.0
+_MAX_PROCESSES: Final = 256
 
 
 class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - says what is so
@@ -195,8 +195,8 @@ def check_settings(settings: Settings, *, insecure: bool = False) -> None:
     for proxy in settings.proxies:
         _check_proxy(proxy)
     for name, count in (("--workers", settings.workers), ("--fold-workers", settings.fold_workers)):
-        if not 1 <= count <= _MOST_PROCESSES:
-            msg = f"{name}: expected 1 to {_MOST_PROCESSES}, got {count}"
+        if not 1 <= count <= _MAX_PROCESSES:
+            msg = f"{name}: expected 1 to {_MAX_PROCESSES}, got {count}"
             raise ArgumentError(msg)
     if settings.quota is not None and settings.quota < 1:
         msg = f"--quota: expected at least 1 byte, got {settings.quota}"
@@ -264,21 +264,21 @@ def bind(host: str, port: int) -> socket.socket:
     made = socket.socket(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _bind(made, address)
+        _bind_with_retries(made, address)
         made.listen(_BACKLOG)
         made.set_inheritable(True)
     except OSError as error:
         made.close()
-        todo = (
+        remedy = (
             "another program listens there already, perhaps a server that runs still: stop it, or"
             " choose another port"
         )
-        raise CannotStart(bind_words(host, port, error, todo)) from error
+        raise CannotStart(bind_words(host, port, error, remedy)) from error
     return made
 
 
-def _bind(made: socket.socket, address: Any) -> None:
-    end = time.monotonic() + _TAKEN_S
+def _bind_with_retries(made: socket.socket, address: Any) -> None:
+    end = time.monotonic() + _PORT_RETRY_S
     while True:
         try:
             made.bind(address)

@@ -18,29 +18,29 @@ from seamark.store.database import Conflict, Database
 
 __all__ = [
     "STATEMENT_S",
+    "BoundedDict",
     "DatabaseUnreachable",
-    "Latest",
     "ServerDatabase",
     "TooSlow",
     "bound_patterns",
     "is_undefined",
-    "meaning_of",
     "translate_errors",
+    "translated_error",
 ]
 
 
 STATEMENT_S: Final = 10.0
 """Time limit of a reader's statement, in seconds."""
 _WRITE_S: Final = 60.0
-_TICKS: Final = 100_000
+_CHECK_INSTRUCTIONS: Final = 100_000
 """Number of SQLite instructions between two checks of the time limit; some milliseconds."""
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _CANCELLED: Final = "57014"
-_UNFIT: Final = ("22", "54")
+_INVALID_VALUES: Final = ("22", "54")
 """Prefixes of SQLSTATE codes of invalid or oversized values."""
-_UNUSABLE: Final = ("locked", "unable to open", "disk I/O", "full", "readonly")
-_LOST: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
-_AWAY: Final = ("08", "57P", "53")
+_UNAVAILABLE_WORDS: Final = ("locked", "unable to open", "disk I/O", "full", "readonly")
+_CONNECTION_ERRORS: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
+_UNAVAILABLE: Final = ("08", "57P", "53")
 """Prefixes of SQLSTATE codes: connection lost, shutting down or starting, out of resources."""
 _UNDEFINED: Final = ("42P01", "3F000")
 """SQLSTATE codes of a missing table or schema."""
@@ -71,7 +71,7 @@ class ServerDatabase(Database):
         with (
             translate_errors(self._statement_s),
             super().reading() as connection,
-            self._bounded(connection),
+            self._limit_time(connection),
         ):
             yield connection
 
@@ -85,14 +85,14 @@ class ServerDatabase(Database):
             yield connection
 
     @contextlib.contextmanager
-    def _bounded(self, connection: sa.Connection) -> Iterator[None]:
+    def _limit_time(self, connection: sa.Connection) -> Iterator[None]:
         # PostgreSQL has its own time limit.
         if self.dialect != "sqlite" or not self._statement_s:
             yield
             return
         given: Any = connection.connection.dbapi_connection
         end = time.monotonic() + self._statement_s
-        given.set_progress_handler(lambda: int(time.monotonic() > end), _TICKS)
+        given.set_progress_handler(lambda: int(time.monotonic() > end), _CHECK_INSTRUCTIONS)
         try:
             yield
         finally:
@@ -102,8 +102,8 @@ class ServerDatabase(Database):
         """Return a regular expression for this database; SQLite refuses backtracking."""
         if self.dialect != "sqlite":
             return super().pattern(pattern)
-        written = _as_re2(pattern)
-        _re2(written)
+        written = _re2_syntax(pattern)
+        _compiled_re2(written)
         return written
 
 
@@ -115,13 +115,13 @@ def translate_errors(statement_s: float) -> Iterator[None]:
     except (SeamarkError, Conflict):
         raise
     except Exception as error:
-        found = meaning_of(error, statement_s)
+        found = translated_error(error, statement_s)
         if found is None:
             raise
         raise found from error
 
 
-def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
+def translated_error(error: BaseException, statement_s: float) -> SeamarkError | None:
     """Return the translation of an error of the driver or the pool; None for other errors."""
     if isinstance(error, sa.exc.TimeoutError):
         return DatabaseUnreachable("all connections to the database are in use; try again later")
@@ -132,16 +132,16 @@ def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
     if code == _CANCELLED or (isinstance(inner, sqlite3.Error) and "interrupted" in str(inner)):
         return TooSlow(f"the database took longer than {statement_s:g} s: ask for less at a time")
     if isinstance(inner, sqlite3.OperationalError):
-        said = str(inner)
-        if any(word in said for word in _UNUSABLE):
-            return DatabaseUnreachable(f"the database cannot be used now: {said}")
+        reason = str(inner)
+        if any(word in reason for word in _UNAVAILABLE_WORDS):
+            return DatabaseUnreachable(f"the database cannot be used now: {reason}")
         return None
     kind, code = type(inner), code or ""
     if not kind.__module__.startswith("psycopg"):
         return None
-    if kind.__name__ == "DataError" or code.startswith(_UNFIT):
+    if kind.__name__ == "DataError" or code.startswith(_INVALID_VALUES):
         return ArgumentError("the request has a text or a number that the database cannot store")
-    if code.startswith(_AWAY) or (not code and kind.__name__ in _LOST):
+    if code.startswith(_UNAVAILABLE) or (not code and kind.__name__ in _CONNECTION_ERRORS):
         first = (str(inner).strip() or "connection lost").splitlines()[0]
         return DatabaseUnreachable(f"the database cannot be reached: {first}")
     return None
@@ -158,12 +158,12 @@ def is_undefined(error: BaseException) -> bool:
 # ---------------------------------------------------------------------- regular expressions
 
 
-def _as_re2(pattern: str) -> str:
-    return _ESCAPED.sub(lambda found: r"\z" if found[1] == "Z" else found[0], pattern)
+def _re2_syntax(pattern: str) -> str:
+    return _ESCAPE.sub(lambda found: r"\z" if found[1] == "Z" else found[0], pattern)
 
 
 @functools.lru_cache(maxsize=256)
-def _re2(pattern: str) -> Any:
+def _compiled_re2(pattern: str) -> Any:
     import re2
 
     options = re2.Options()
@@ -171,9 +171,11 @@ def _re2(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options=options)
     except re2.error as error:
-        said = error.args[0] if error.args else ""
-        said = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        msg = f"query: expected a regular expression without backtracking, got {pattern!r}: {said}"
+        reason = error.args[0] if error.args else ""
+        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+        msg = (
+            f"query: expected a regular expression without backtracking, got {pattern!r}: {reason}"
+        )
         raise QueryError(msg) from None
 
 
@@ -181,29 +183,29 @@ def bound_patterns(engine: sa.Engine) -> None:
     """Make SQLite match patterns with RE2, in linear time, instead of SQLAlchemy's ``re``."""
 
     @sa.event.listens_for(engine, "connect")
-    def _connected(connection: Any, _: Any) -> None:
-        connection.create_function("regexp", 2, _matches, deterministic=True)
+    def _add_regexp(connection: Any, _: Any) -> None:
+        connection.create_function("regexp", 2, _is_match, deterministic=True)
 
 
-def _matches(pattern: str | None, value: object) -> bool | None:
+def _is_match(pattern: str | None, value: object) -> bool | None:
     if pattern is None or value is None:
         return None
-    return _re2(pattern).search(str(value)) is not None
+    return _compiled_re2(pattern).search(str(value)) is not None
 
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Latest(OrderedDict[K, V]):
+class BoundedDict(OrderedDict[K, V]):
     """Dictionary of at most `most` entries, which removes the one that was set the longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self._most = most
+        self._max_entries = most
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
         self.move_to_end(key)
-        if len(self) > self._most:
+        if len(self) > self._max_entries:
             self.popitem(last=False)

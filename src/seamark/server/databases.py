@@ -30,14 +30,14 @@ __all__ = ["Databases", "SchemaNewer", "lock_file", "open_databases", "redacted"
 
 _CONNECT_S: Final = 5
 _POOL_WAIT_S: Final = 10.0
-_SET: Final = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s"
+_CHANGE_SETTING: Final = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s"
 """Statement that changes a PostgreSQL setting, if the (compatible) database has it."""
-_LOOK_S: Final = 1.0
+_LIVE_CHECK_S: Final = 1.0
 """Interval of checks for the live store, in seconds."""
-_THREADS: Final = 64
+_MAX_THREADS: Final = 64
 """Maximum number of threads of a process that answer requests."""
-_CACHE_KIB: Final = _THREADS * (32 << 10)
-_REMOTE_FILES: Final = frozenset(
+_CACHE_KIB: Final = _MAX_THREADS * (32 << 10)
+_NETWORK_FILE_SYSTEMS: Final = frozenset(
     {
         *("afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"),
         *(
@@ -77,9 +77,9 @@ _live = sa.Table(
     sa.Column("store", _Text, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
 )
-_LIVE: Final = sa.select(_live.c.store, _live.c.version).where(_live.c.key == "live")
-_SWITCH: Final = Upsert(_live, ("key", "store", "version"), ("key",), overwrite=True)
-_BEGIN: Final = Upsert(_live, ("key", "store", "version"), ("key",))
+_READ_LIVE: Final = sa.select(_live.c.store, _live.c.version).where(_live.c.key == "live")
+_SWITCH_LIVE: Final = Upsert(_live, ("key", "store", "version"), ("key",), overwrite=True)
+_INSERT_LIVE: Final = Upsert(_live, ("key", "store", "version"), ("key",))
 
 
 def store_name(version: str = schema.SCHEMA_VERSION, copy: int = 0) -> str:
@@ -99,7 +99,7 @@ class Databases:
         self._statement_s = statement_s
         self._lock = threading.Lock()
         self._store: tuple[str, Store] | None = None
-        self._looked = 0.0
+        self._checked_s = 0.0
         self.url = redacted(places.url)
         self.is_sqlite = places.is_sqlite
         self.account = ServerDatabase(places.engine("account"), statement_s)
@@ -110,7 +110,7 @@ class Databases:
 
     def live(self) -> Live | None:
         """Return the live store, or None; raise `SchemaNewer` if a newer Seamark created it."""
-        rows = self.kept.fetch(_LIVE)
+        rows = self.kept.fetch(_READ_LIVE)
         if not rows:
             return None
         found = Live(*rows[0])
@@ -128,19 +128,19 @@ class Databases:
         A switch to another store is noticed within a second. Raises `SchemaNewer` if a newer
         Seamark made its store the live one.
         """
-        return self._current()[1]
+        return self._current_store()[1]
 
     @property
     def store_in_use(self) -> str:
         """Name of the store returned by `store`."""
-        return self._current()[0]
+        return self._current_store()[0]
 
-    def _current(self) -> tuple[str, Store]:
+    def _current_store(self) -> tuple[str, Store]:
         with self._lock:
             now = time.monotonic()
-            if self._store is None or now - self._looked > _LOOK_S:
+            if self._store is None or now - self._checked_s > _LIVE_CHECK_S:
                 live = self.live()
-                self._looked = now
+                self._checked_s = now
                 is_ours = live is not None and live.version == int(schema.SCHEMA_VERSION)
                 name = live.name if live is not None and is_ours else store_name()
                 if self._store is None or self._store[0] != name:
@@ -149,7 +149,7 @@ class Databases:
                         self._store[1].database.engine.dispose()
                     self._store = name, store
                 if live is None:
-                    self._point_at(name, _BEGIN)
+                    self._write_live(name, _INSERT_LIVE)
             return self._store
 
     def store_at(self, name: str) -> Store:
@@ -162,10 +162,10 @@ class Databases:
 
     def switch(self, name: str) -> None:
         """Make a store of this version the live one, for all processes."""
-        self._point_at(name, _SWITCH)
-        self._looked = -_LOOK_S
+        self._write_live(name, _SWITCH_LIVE)
+        self._checked_s = -_LIVE_CHECK_S
 
-    def _point_at(self, name: str, statement: Upsert) -> None:
+    def _write_live(self, name: str, statement: Upsert) -> None:
         version = int(schema.SCHEMA_VERSION)
         with self.kept.writing() as connection:
             self.kept.run(connection, statement, key="live", store=name, version=version)
@@ -265,8 +265,8 @@ class _Files:
         except OSError as error:
             msg = f"store: the folder {str(self.folder)!r} cannot be made: {error.strerror}"
             raise ArgumentError(msg) from error
-        kind = _file_system(self.folder)
-        if kind in _REMOTE_FILES:
+        kind = _file_system_type(self.folder)
+        if kind in _NETWORK_FILE_SYSTEMS:
             msg = (
                 f"store: {str(self.folder)!r} lies on a network file system ({kind}), on which"
                 " SQLite loses data: name a folder on a disk of this machine, or a PostgreSQL"
@@ -286,7 +286,7 @@ class _Files:
             raise ArgumentError(msg) from error
         engine = sqlite_engine(
             lambda: file_connection(file),
-            threads=_THREADS,
+            threads=_MAX_THREADS,
             cache_kib=_CACHE_KIB,
             durable=not name.startswith("store_v"),  # the tables can be folded again
         )
@@ -329,16 +329,16 @@ class _Schemas:
 
         # Runs before SQLAlchemy reads the default schema.
         @sa.event.listens_for(engine, "connect", insert=True)
-        def _connected(connection: Any, _: Any) -> None:
+        def _configure(connection: Any, _: Any) -> None:
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute(f'SET search_path TO "{name}"')
                 cursor.execute(f"SET statement_timeout TO {milliseconds}")
                 cursor.execute("SET idle_in_transaction_session_timeout TO 120000")
                 # Compiling a statement of a page takes longer than running it.
-                cursor.execute(_SET, ["off", "jit"])
+                cursor.execute(_CHANGE_SETTING, ["off", "jit"])
                 if milliseconds:  # a generic plan is poor for most paths, values and pages
-                    cursor.execute(_SET, ["force_custom_plan", "plan_cache_mode"])
+                    cursor.execute(_CHANGE_SETTING, ["force_custom_plan", "plan_cache_mode"])
             connection.autocommit = False
 
         return engine
@@ -359,7 +359,7 @@ class _Schemas:
             connection.execute(statement)
 
 
-def _file_system(folder: Path) -> str:
+def _file_system_type(folder: Path) -> str:
     import psutil
 
     inside = os.path.realpath(folder).rstrip("/") + "/"

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from seamark.errors import ArgumentError, PathError, QueryError, SeamarkError
-from seamark.server.database import STATEMENT_S, DatabaseUnreachable, TooSlow, meaning_of
+from seamark.server.database import STATEMENT_S, DatabaseUnreachable, TooSlow, translated_error
 from seamark.server.objects import ObjectsUnreachable
 from seamark.store.database import Conflict
 
@@ -77,9 +77,9 @@ class GapError(Rejected):
 
 
 _log: Final = logging.getLogger("seamark.server")
-_EVERY_S: Final = 60.0
+_LOG_INTERVAL_S: Final = 60.0
 _lock: Final = threading.Lock()
-_kinds: Final[dict[str, tuple[float, int]]] = {}
+_logged_kinds: Final[dict[str, tuple[float, int]]] = {}
 """Monotonic time of the last log line of each kind, and the number of lines omitted since."""
 
 
@@ -91,11 +91,11 @@ def warn_rarely(kind: str, message: str, *arguments: object) -> None:
     """
     now = time.monotonic()
     with _lock:
-        logged, left_out = _kinds.get(kind, (now - _EVERY_S, 0))
-        if now - logged < _EVERY_S:
-            _kinds[kind] = logged, left_out + 1
+        logged, left_out = _logged_kinds.get(kind, (now - _LOG_INTERVAL_S, 0))
+        if now - logged < _LOG_INTERVAL_S:
+            _logged_kinds[kind] = logged, left_out + 1
             return
-        _kinds[kind] = now, 0
+        _logged_kinds[kind] = now, 0
     if left_out:
         message, arguments = message + " (and %d times since the last line)", (*arguments, left_out)
     _log.warning(message, *arguments)
@@ -139,12 +139,17 @@ FAILURE: Final = {
 }
 """Schema of an error response."""
 _OVERLOADED: Final = {429, 503}
-_LATER: Final = 503
-_Answers = tuple[tuple[Any, int, str, str], ...]
-_OWN: Final[_Answers] = (
-    (DatabaseUnreachable, _LATER, "database", "the database does not answer; send the same again"),
+_UNAVAILABLE: Final = 503
+_ErrorTable = tuple[tuple[Any, int, str, str], ...]
+_SEAMARK_ERRORS: Final[_ErrorTable] = (
     (
-        *(ObjectsUnreachable, _LATER, "objects"),
+        DatabaseUnreachable,
+        _UNAVAILABLE,
+        "database",
+        "the database does not answer; send the same again",
+    ),
+    (
+        *(ObjectsUnreachable, _UNAVAILABLE, "objects"),
         "the server's place for files is away; send the same again later",
     ),
     (TooSlow, 422, "too-slow", ""),
@@ -154,19 +159,19 @@ _OWN: Final[_Answers] = (
 )
 """Status, code and message for our error classes; empty stands for the message of the error.
 """
-_OTHERS: Final[_Answers] = (
-    (Conflict, _LATER, "conflict", "others were writing the same; send the request again"),
+_OTHER_ERRORS: Final[_ErrorTable] = (
+    (Conflict, _UNAVAILABLE, "conflict", "others were writing the same; send the request again"),
     (
         *((UnicodeError, OverflowError, RecursionError), 422, "invalid"),
         "the request has a text or a number that cannot be kept, or is nested too deeply",
     ),
 )
-_OF_DATABASE: Final = (
+_DATABASE_ERRORS: Final = (
     sa.exc.OperationalError,
     sa.exc.InterfaceError,
     sqlite3.OperationalError,
 )
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Refusal(HTTPException):
@@ -213,35 +218,37 @@ def _refusal_of(error: BaseException) -> Refusal:
         return error
     if isinstance(error, HTTPException):
         slug = _SLUGS.get(error.status_code, "refused")
-        return Refusal(error.status_code, slug, _words(error), headers=error.headers)
+        return Refusal(error.status_code, slug, _http_message(error), headers=error.headers)
     if isinstance(error, RequestValidationError):
-        return Refusal(422, "invalid", _validation_words(error))
+        return Refusal(422, "invalid", _validation_message(error))
     if isinstance(error, Rejected):
         wait = {} if error.wait_s is None else {"Retry-After": str(max(1, round(error.wait_s)))}
         return Refusal(error.status, error.slug, str(error), headers=wait, **error.more)
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
         warn_rarely("disk-full", "the disk is full: %s", error)
         return later("disk-full", "the disk of the server is full; it is tried again", 30)
     if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
-        error = _translated(error)
-    for kinds, status, slug, hint in _OWN if isinstance(error, SeamarkError) else _OTHERS:
+        error = _translate_database_error(error)
+    for kinds, status, slug, hint in (
+        _SEAMARK_ERRORS if isinstance(error, SeamarkError) else _OTHER_ERRORS
+    ):
         if isinstance(error, kinds):
-            if status != _LATER:
+            if status != _UNAVAILABLE:
                 return Refusal(status, slug, hint or str(error))
             warn_rarely(slug, "%s", error)  # the error text may contain the address of the database
             return later(slug, hint)
-    return _mistake(error)
+    return _internal_error(error)
 
 
-def _translated(error: Exception) -> Exception:
-    found = meaning_of(error, STATEMENT_S)
-    if found is None and isinstance(error, _OF_DATABASE):
-        said = str(getattr(error, "orig", error)).strip().split("\n")[0]
-        found = DatabaseUnreachable(f"the database does not answer: {said}")
+def _translate_database_error(error: Exception) -> Exception:
+    found = translated_error(error, STATEMENT_S)
+    if found is None and isinstance(error, _DATABASE_ERRORS):
+        detail = str(getattr(error, "orig", error)).strip().split("\n")[0]
+        found = DatabaseUnreachable(f"the database does not answer: {detail}")
     return found or error
 
 
-def _mistake(error: BaseException) -> Refusal:
+def _internal_error(error: BaseException) -> Refusal:
     _log.error("%s in the server", type(error).__name__, exc_info=error)
     return Refusal(500, "internal", "the server made a mistake; its log has the reason")
 
@@ -284,7 +291,7 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, answer)
 
 
-def _words(error: HTTPException) -> str:
+def _http_message(error: HTTPException) -> str:
     if error.status_code == 404:  # noqa: PLR2004 - a status
         return "nothing is at this address; GET /api/v1/openapi.json lists what there is"
     if error.status_code == 405:  # noqa: PLR2004 - a status
@@ -292,10 +299,10 @@ def _words(error: HTTPException) -> str:
     return str(error.detail)
 
 
-def _validation_words(error: RequestValidationError) -> str:
+def _validation_message(error: RequestValidationError) -> str:
     for each in error.errors():
-        where = ".".join(str(part) for part in each.get("loc", ()))
-        return f"{where[:200]}: {each.get('msg', 'not as expected')}"
+        location = ".".join(str(part) for part in each.get("loc", ()))
+        return f"{location[:200]}: {each.get('msg', 'not as expected')}"
     return "the request is not as expected"
 
 

@@ -29,17 +29,17 @@ __all__ = [
     "asker",
     "expect",
     "expect_admin",
-    "needs",
     "note",
     "open_to_all",
     "public",
     "received",
+    "role_guard",
     "server_of",
     "serving_of",
 ]
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `seamark token create`.")
-_header = APIKeyHeader(
+_token_header = APIKeyHeader(
     name="X-Seamark-Token", auto_error=False, description="The same, where a proxy takes the other."
 )
 _TOKEN_NEEDED = "this needs a token (Authorization: Bearer ...)"  # noqa: S105 - words
@@ -65,7 +65,7 @@ def serving_of(request: Request) -> Serving:
 def asker(
     request: Request,
     bearer: Annotated[object, Depends(_bearer)] = None,
-    header: Annotated[object, Depends(_header)] = None,
+    header: Annotated[object, Depends(_token_header)] = None,
 ) -> Identity:
     """Return the identity behind the token of a request; `NOBODY` without a token.
 
@@ -93,14 +93,14 @@ def expect(request: Request, project: str, role: Role) -> Identity:
     try:
         check_scope(project)
     except PathError as error:
-        raise _hidden(project) from error
+        raise _unknown_project(project) from error
     found = serving_of(request).accounts.role(who, project)
     if found is not None and found >= role:
         return who
     if who == NOBODY:
         expect_somebody(request)
     if found is None:
-        raise _hidden(project)
+        raise _unknown_project(project)
     raise Refusal(
         403,
         "role-too-small",
@@ -142,7 +142,7 @@ def public(request: Request) -> None:
     request.state.guarded = True
 
 
-def needs(role: Role) -> Callable[..., Identity]:
+def role_guard(role: Role) -> Callable[..., Identity]:
     """Return a dependency that guards a route with ``{project:path}`` in its address.
 
     For ``async`` routes: dependencies run in a thread, so reading the database does not block other
@@ -167,7 +167,7 @@ async def received(request: Request, count: Callable[[int], None]) -> bytes:
     return b"".join(parts)
 
 
-def _hidden(project: str) -> Refusal:
+def _unknown_project(project: str) -> Refusal:
     return Refusal(
         404, "no-project", f"no project {project[:200]!r} is here, or this token may not see it"
     )

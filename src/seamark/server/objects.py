@@ -31,16 +31,16 @@ __all__ = [
     "open_objects",
 ]
 
-_NEW: Final = ".new"
+_UNFINISHED: Final = ".new"
 """Folder of unfinished files; its entries are not objects."""
-_LEFT_NS: Final = 24 * 3600 * 10**9
+_ABANDONED_NS: Final = 24 * 3600 * 10**9
 """Age from which an unfinished file counts as left by a dead process, in nanoseconds."""
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_GROW: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_APPEND_FLAGS: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_LINK_ERRORS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 _BLOCK_BYTES: Final = 1 << 20
-_BLOCKS: Final = 128
+_CACHED_BLOCKS: Final = 128
 """Number of blocks of remote objects cached in memory."""
 
 
@@ -128,13 +128,13 @@ class FolderObjects:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._new = folder / _NEW
+        self._new = folder / _UNFINISHED
         self._new.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._inode = _inode(folder)
-        self._sweep()
+        self._remove_abandoned()
 
-    def _sweep(self) -> None:
-        before = time.time_ns() - _LEFT_NS
+    def _remove_abandoned(self) -> None:
+        before = time.time_ns() - _ABANDONED_NS
         for path in self._new.iterdir():
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime_ns < before:
@@ -151,7 +151,7 @@ class FolderObjects:
 
     def _path(self, name: str) -> Path:
         parts = parts_of(name, "object")
-        if parts[0] == _NEW:
+        if parts[0] == _UNFINISHED:
             msg = f"object: {name!r} is reserved for unfinished objects"
             raise ArgumentError(msg)
         return self.folder.joinpath(*parts)
@@ -160,11 +160,11 @@ class FolderObjects:
         """See `ObjectStore.put`."""
         path = self._path(name)
         self.check()
-        self._make(path.parent)
+        self._make_folders(path.parent)
         new = self._new / secrets.token_hex(16)
         try:
-            _write(new, (data, *more))
-            _link(new, path)
+            _write_synced(new, (data, *more))
+            _link_or_rename(new, path)
         finally:
             with contextlib.suppress(OSError):
                 new.unlink()
@@ -182,13 +182,13 @@ class FolderObjects:
         replaces them.
         """
         self.put(name, bytes(size))
-        return GrowingObject(os.open(self._path(name), _GROW), size, self.check)
+        return GrowingObject(os.open(self._path(name), _APPEND_FLAGS), size, self.check)
 
     def cut(self, name: str, size: int) -> None:
         """See `ObjectStore.cut`."""
         os.truncate(self._path(name), size)
 
-    def _make(self, folder: Path) -> None:
+    def _make_folders(self, folder: Path) -> None:
         missing = []
         while folder != self.folder and not folder.is_dir():
             missing.append(folder)
@@ -200,7 +200,7 @@ class FolderObjects:
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         try:
-            fd = os.open(self._path(name), _READ)
+            fd = os.open(self._path(name), _READ_FLAGS)
         except FileNotFoundError:
             self.check()
             raise
@@ -234,7 +234,9 @@ class FolderObjects:
                 name = f"{above}/{entry.name}" if above else entry.name
                 if entry.is_dir(follow_symlinks=False):
                     inside = name + "/"
-                    if name != _NEW and (inside.startswith(prefix) or prefix.startswith(inside)):
+                    if name != _UNFINISHED and (
+                        inside.startswith(prefix) or prefix.startswith(inside)
+                    ):
                         waiting.append(name)
                 elif name.startswith(prefix) and entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(FileNotFoundError):
@@ -263,14 +265,14 @@ class GrowingObject:
 
     def add(self, *parts: bytes) -> None:
         """Append bytes durably; after an `OSError` nothing more may be appended."""
-        self.end += self._write(self.end, b"".join(parts))
+        self.end += self._write_synced(self.end, b"".join(parts))
 
     def take_back(self, end: int) -> None:
         """Overwrite the bytes after `end` with zeros, durably; errors as for `add`."""
-        self._write(end, bytes(self.end - end))
+        self._write_synced(end, bytes(self.end - end))
         self.end = end
 
-    def _write(self, place: int, data: bytes) -> int:
+    def _write_synced(self, place: int, data: bytes) -> int:
         self._check()
         view = memoryview(data)
         while view:
@@ -297,8 +299,8 @@ def _inode(folder: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _write(path: Path, parts: tuple[bytes, ...]) -> None:
-    fd = os.open(path, _CREATE, 0o600)
+def _write_synced(path: Path, parts: tuple[bytes, ...]) -> None:
+    fd = os.open(path, _CREATE_FLAGS, 0o600)
     try:
         for part in parts:
             view = memoryview(part)
@@ -309,11 +311,11 @@ def _write(path: Path, parts: tuple[bytes, ...]) -> None:
         os.close(fd)
 
 
-def _link(new: Path, path: Path) -> None:
+def _link_or_rename(new: Path, path: Path) -> None:
     try:
         os.link(new, path)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in _LINK_ERRORS:
             raise
         # A file system without hard links. Names are random, so no other process uses this one.
         if path.exists():
@@ -350,7 +352,7 @@ class FsspecObjects:
             msg = f"objects: {uri!r} names no place that fsspec knows: {error}"
             raise ArgumentError(msg) from error
         self._root = str(root).rstrip("/")
-        self._block = lru_cache(_BLOCKS)(self._read_block)
+        self._block = lru_cache(_CACHED_BLOCKS)(self._read_block)
 
     def _path(self, name: str) -> str:
         parts_of(name, "object")

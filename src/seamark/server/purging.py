@@ -33,30 +33,30 @@ __all__ = ["ServerClaims", "is_purged", "purge", "purged"]
 Ref = tuple[str, str]
 """Project and run id, or name of a group."""
 _journal: Final = schema.journal.c
-_AT_ONCE: Final = 100
+_NAMES_AT_ONCE: Final = 100
 _row: Final = tables.reservation.c
-_OF_SOME: Final = (
+_SELECTED: Final = (
     _row.project == sa.bindparam("at"),
     _row.kind == sa.bindparam("of"),
-    any_of(_row.name, _AT_ONCE),
+    any_of(_row.name, _NAMES_AT_ONCE),
 )
 _last: Final = (
     sa.select(_row.name, sa.func.max(_row.number).label("number"))
-    .where(*_OF_SOME)
+    .where(*_SELECTED)
     .group_by(_row.name)
     .subquery()
 )
 _NEWEST: Final = (
     sa.select(_row.name, _row.number, _row.holder, _row.t_ns)
     .join(_last, sa.and_(_last.c.name == _row.name, _last.c.number == _row.number))
-    .where(*_OF_SOME)
+    .where(*_SELECTED)
 )
 _KEYS: Final = ("project", "kind", "name", "number")
 _RESERVE: Final = Upsert(tables.reservation, (*_KEYS, "holder", "t_ns"), _KEYS)
-_FORGET: Final = sa.delete(tables.reservation).where(
+_DELETE_CLAIMS: Final = sa.delete(tables.reservation).where(
     _row.project == sa.bindparam("at"), _row.kind == "run", _row.name == sa.bindparam("who")
 )
-_HEARD: Final = (
+_LAST_ACTIVITY: Final = (
     sa.select(sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header)
     .join(schema.run, schema.run.c.id == _journal.run)
     .where(schema.run.c.project == sa.bindparam("at"), schema.run.c.name == sa.bindparam("log"))
@@ -88,7 +88,7 @@ class _Newest(NamedTuple):
     def is_released(self) -> bool:
         return self.row % 2 == 0
 
-    def is_that(self, number: int, key: str) -> bool:
+    def matches(self, number: int, key: str) -> bool:
         return self.claim == number and json.loads(self.holder)["key"] == key
 
 
@@ -114,8 +114,8 @@ class ServerClaims:
             claimant: Description of the process by `seamark.journal.reservations.claimant`.
         """
         wanted, now = list(dict.fromkeys(refs)), self._now_ns()
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
+        for start in range(0, len(wanted), _NAMES_AT_ONCE):
+            some = wanted[start : start + _NAMES_AT_ONCE]
             newest = self._newest(some, kind)
             for ref in some:
                 log = ref[1] if kind == "run" else PROJECT_LOG
@@ -138,7 +138,7 @@ class ServerClaims:
         found: dict[Ref, _Newest] = {}
         with self._account.reading() as connection:
             for project, names in by_project.items():
-                for some in in_parts(names, _AT_ONCE):
+                for some in in_parts(names, _NAMES_AT_ONCE):
                     asked = {"at": project, "of": kind, **some}
                     for name, *row in self._account.rows(connection, _NEWEST, **asked):
                         found[project, name] = _Newest(*row)
@@ -166,19 +166,19 @@ class ServerClaims:
         facts = json.loads(claim.holder)
         if not has_lapsed(facts, claim.t_ns, now, here=False):
             return False
-        rows = self._store().database.fetch(_HEARD, at=project, log=log)
-        heard = [at for at, header in rows if is_same_process(_decoded(header), facts)]
-        return has_lapsed(facts, max((claim.t_ns, *heard)), now, here=False)
+        rows = self._store().database.fetch(_LAST_ACTIVITY, at=project, log=log)
+        received = [at for at, header in rows if is_same_process(_decoded(header), facts)]
+        return has_lapsed(facts, max((claim.t_ns, *received)), now, here=False)
 
     def holds(self, ref: Ref, kind: str, number: int, key: str) -> bool:
         """Return whether a claim is the newest one and was not released."""
         last = self._newest([ref], kind).get(ref)
-        return last is not None and last.is_that(number, key) and not last.is_released
+        return last is not None and last.matches(number, key) and not last.is_released
 
     def release(self, ref: Ref, kind: str, number: int, key: str) -> bool:
         """Release a claim; return whether it was the newest one and belonged to the caller."""
         last = self._newest([ref], kind).get(ref)
-        if last is None or not last.is_that(number, key):
+        if last is None or not last.matches(number, key):
             return False
         if not last.is_released:
             retry(lambda: self._reserve(ref, kind, 2 * number, last.holder))
@@ -187,7 +187,7 @@ class ServerClaims:
 
 def forget_claims(account: Database, connection: sa.Connection, project: str, run: str) -> None:
     """Remove the claims of a run that was removed."""
-    account.run(connection, _FORGET, at=project, who=run)
+    account.run(connection, _DELETE_CLAIMS, at=project, who=run)
 
 
 def _decoded(header: str) -> Mapping[str, Any]:
@@ -196,9 +196,11 @@ def _decoded(header: str) -> Mapping[str, Any]:
 
 
 _tombstone: Final = tables.tombstone.c
-_BURY: Final = Upsert(tables.tombstone, ("project", "run", "t_ns", "who"), ("project", "run"))
-_ALL: Final = sa.select(_tombstone.project, _tombstone.run)
-_ONE: Final = sa.select(_tombstone.t_ns).where(
+_INSERT_TOMBSTONE: Final = Upsert(
+    tables.tombstone, ("project", "run", "t_ns", "who"), ("project", "run")
+)
+_ALL_TOMBSTONES: Final = sa.select(_tombstone.project, _tombstone.run)
+_TOMBSTONE: Final = sa.select(_tombstone.t_ns).where(
     _tombstone.project == sa.bindparam("project"), _tombstone.run == sa.bindparam("run")
 )
 
@@ -220,7 +222,7 @@ def purge(
     Raises `Conflict` if other processes keep writing the same rows.
     """
     with account.writing() as connection:
-        account.run(connection, _BURY, project=project, run=run, t_ns=now_ns, who=who)
+        account.run(connection, _INSERT_TOMBSTONE, project=project, run=run, t_ns=now_ns, who=who)
         forget_claims(account, connection, project, run)
     retry(lambda: kept.forget(project, run))
     retry(lambda: forget(store, project, run))
@@ -228,9 +230,9 @@ def purge(
 
 def purged(account: Database) -> list[tuple[str, str]]:
     """Return project and run id of all purged runs."""
-    return [(row[0], row[1]) for row in account.fetch(_ALL)]
+    return [(row[0], row[1]) for row in account.fetch(_ALL_TOMBSTONES)]
 
 
 def is_purged(account: Database, project: str, run: str) -> bool:
     """Return whether a run was purged."""
-    return bool(account.fetch(_ONE, project=project, run=run))
+    return bool(account.fetch(_TOMBSTONE, project=project, run=run))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.server.blobs.tables import blob, upload, use
-from seamark.server.database import Latest
+from seamark.server.database import BoundedDict
 from seamark.server.failures import Rejected
 from seamark.server.kept.layout import runs
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["Quota"]
 
 
-_KEEP_S: Final = 10.0
+_CACHE_S: Final = 10.0
 """Lifetime of the cached usage, in seconds; this process adds its own uploads."""
-_KEPT: Final = 1000
+_MAX_WORKSPACES: Final = 1000
 
 
-def _inside(project: sa.Column[str]) -> sa.ColumnElement[bool]:
+def _in_workspace(project: sa.Column[str]) -> sa.ColumnElement[bool]:
     # A range, so that the index is used.
     return sa.or_(
         project == sa.bindparam("workspace"),
@@ -43,12 +43,12 @@ _used: Final = (
     .exists()
 )
 # Purged data is not counted, although its bytes stay on the disk for some days.
-_COUNTED: Final[tuple[Any, ...]] = (
+_USAGE: Final[tuple[Any, ...]] = (
     sa.select(sa.func.sum(runs.c.position)).where(
-        _inside(runs.c.project), runs.c.purged_ns.is_(None)
+        _in_workspace(runs.c.project), runs.c.purged_ns.is_(None)
     ),
-    sa.select(sa.func.sum(blob.c.size)).where(_inside(blob.c.project), _used),
-    sa.select(sa.func.sum(upload.c.size)).where(_inside(upload.c.project)),
+    sa.select(sa.func.sum(blob.c.size)).where(_in_workspace(blob.c.project), _used),
+    sa.select(sa.func.sum(upload.c.size)).where(_in_workspace(upload.c.project)),
 )
 
 
@@ -63,13 +63,13 @@ class Quota:
         self,
         database: Database,
         most_bytes: int | None = None,
-        keep_s: float = _KEEP_S,
+        keep_s: float = _CACHE_S,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database, self._most = database, most_bytes
         self._keep_s, self._steady = keep_s, steady
         self._lock = Lock()
-        self._counted = Latest[str, tuple[float, int]](_KEPT)
+        self._counted = BoundedDict[str, tuple[float, int]](_MAX_WORKSPACES)
 
     def expect(self, project: str, more: int) -> None:
         """Raise `QuotaExceeded` if a number of bytes would exceed the quota of a workspace."""
@@ -104,7 +104,7 @@ class Quota:
             return known[1]
         given = {"workspace": workspace, "low": f"{workspace}/", "high": f"{workspace}0"}
         with self._database.reading() as connection:
-            rows = [self._database.rows(connection, each, **given) for each in _COUNTED]
+            rows = [self._database.rows(connection, each, **given) for each in _USAGE]
         used = sum(int(row[0][0] or 0) for row in rows)
         with self._lock:
             self._counted[workspace] = now + self._keep_s, used

@@ -24,7 +24,7 @@ from typing import Any, Final
 from seamark import __version__
 from seamark.errors import SeamarkError
 from seamark.server import checks
-from seamark.server.checks import alone
+from seamark.server.checks import lock_server
 from seamark.server.database import DatabaseUnreachable
 from seamark.server.settings import Settings
 
@@ -38,15 +38,15 @@ ANSWERS: Final = b"a"
 """Message of a process to the supervisor once it answers requests."""
 _KEEP_ALIVE_S: Final = 75
 _ANSWER_STOP_S: Final = 60
-_LOG: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(arguments: list[str]) -> int:
     """Run a process: ``answer SOCKET READY`` or ``fold READY`` (descriptors); return its status."""
-    logging.basicConfig(format=_LOG, level=logging.INFO)
+    logging.basicConfig(format=_LOG_FORMAT, level=logging.INFO)
     for name in ("uvicorn.error", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    logging.getLogger("uvicorn.error").addFilter(_is_logged)
     settings = Settings.from_json(sys.stdin.readline())
     what, *descriptors = arguments
     try:
@@ -55,15 +55,15 @@ def main(arguments: list[str]) -> int:
         else:
             _fold(settings, *map(int, descriptors))
     except DatabaseUnreachable as error:
-        _print_error(error)
+        _print_failure(error)
         return EXIT_LATER
     except SeamarkError as error:
-        _print_error(error)
+        _print_failure(error)
         return EXIT_FOR_GOOD
     return 0
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_logged(record: logging.LogRecord) -> bool:
     return "upgrade request" not in str(record.msg) and "WebSocket" not in str(record.msg)
 
 
@@ -97,10 +97,10 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
             # Existing objects stay; requests need not wait for the collector to examine them.
             gc.collect()
             gc.freeze()
-            _announce(ready, ANSWERS)
+            _report_ready(ready, ANSWERS)
 
     server = Announced(config)
-    _when_left_alone(lambda: setattr(server, "should_exit", True))
+    _when_supervisor_ends(lambda: setattr(server, "should_exit", True))
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         # uvicorn raises the signal that stopped it again, although the process ended normally.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -109,30 +109,30 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
 
 
 def _fold(settings: Settings, ready: int) -> None:
-    stop = _set_by_signals()  # before NumPy starts threads that would not block the signals
+    stop = _stop_event()  # before NumPy starts threads that would not block the signals
     from seamark.server.folding.main import main as fold
 
-    _when_left_alone(stop.set)
-    _announce(ready, b"f")
+    _when_supervisor_ends(stop.set)
+    _report_ready(ready, b"f")
     fold(settings, stop)
 
 
-def _set_by_signals() -> threading.Event:
+def _stop_event() -> threading.Event:
     # A handler interrupts the main thread, which may hold the lock of the event while it waits for
     # it. Setting the event there would be a deadlock, so a thread handles the signals.
     stop = threading.Event()
-    asked = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+    numbers = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
 
     def wait_for_stop() -> None:
-        signal.sigwait(asked)
+        signal.sigwait(numbers)
         stop.set()
 
     threading.Thread(target=wait_for_stop, name="seamark-signals", daemon=True).start()
     return stop
 
 
-def _when_left_alone(do: Callable[[], Any]) -> None:
+def _when_supervisor_ends(do: Callable[[], Any]) -> None:
     def watch() -> None:
         while os.read(0, 4096):
             pass
@@ -141,29 +141,29 @@ def _when_left_alone(do: Callable[[], Any]) -> None:
     threading.Thread(target=watch, name="seamark-supervisor", daemon=True).start()
 
 
-def _announce(ready: int, what: bytes) -> None:
+def _report_ready(ready: int, what: bytes) -> None:
     with contextlib.suppress(OSError):
         os.write(ready, what)
         os.close(ready)
 
 
-def _print_error(error: Exception) -> None:
+def _print_failure(error: Exception) -> None:
     sys.stderr.write(f"seamark server: {error}\n")
 
 
 Say = Callable[[str], Any]
-_FIRST_S: Final = 0.2
-_LAST_S: Final = 30.0
-_SETTLED_S: Final = 30.0
+_MIN_PAUSE_S: Final = 0.2
+_MAX_PAUSE_S: Final = 30.0
+_STABLE_S: Final = 30.0
 """Lifetime after which a dead process is restarted immediately, in seconds."""
-_LOOK_S: Final = 0.05
+_CHECK_S: Final = 0.05
 """Interval at which the supervisor checks for signals and processes, in seconds."""
-_STOP_S: Final = 75.0
+_STOP_LIMIT_S: Final = 75.0
 """Time after which stopping processes are killed, in seconds; they give up slightly earlier."""
-_ASKED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_MEMORY: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_MALLOC_SETTINGS: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 """Environment variables that make glibc return the memory of large bodies immediately."""
-_RUN: Final = (
+_CHILD_PROGRAM: Final = (
     "import sys\n"
     "sys.path[:] = [each for each in sys.path if each]\n"  # never modules of the working directory
     "from seamark.server.run import main\n"
@@ -178,7 +178,7 @@ def prepare(settings: Settings) -> str | None:
         The token of the first admin if it was just created, else None.
     """
     from seamark.server.accounts.accounts import Accounts
-    from seamark.server.accounts.logins import deciding_by
+    from seamark.server.accounts.logins import load_authentication
     from seamark.server.accounts.tables import instance_of
     from seamark.server.checks import open_matching_objects
     from seamark.server.databases import open_databases
@@ -187,7 +187,7 @@ def prepare(settings: Settings) -> str | None:
 
     if settings.is_sqlite:
         checks.check_folder(settings.database_folder, "--store")
-    deciding_by(settings.auth)
+    load_authentication(settings.auth)
     databases = open_databases(settings.store)
     try:
         make_tables(databases)
@@ -219,20 +219,20 @@ def serve(
     # The port first: if it failed later, the new token of the admin would never be shown.
     with (
         contextlib.closing(checks.bind(settings.host, settings.port)) as listening,
-        alone(settings),
+        lock_server(settings),
     ):
-        token, url, told = prepare(settings), url_of(settings, listening), False
+        token, url, is_announced = prepare(settings), url_of(settings, listening), False
 
         def ready() -> None:
-            nonlocal told
-            told = True
+            nonlocal is_announced
+            is_announced = True
             if tell is not None:
                 tell(token, url)
 
         try:
             return Supervisor(settings, listening, say, ready).run()
         finally:
-            if token is not None and not told:
+            if token is not None and not is_announced:
                 say(f"token of the first admin, shown this once: {token}")
 
 
@@ -250,20 +250,20 @@ class _Child:
     ) -> None:
         self.name, self._arguments, self._settings, self._fds = name, arguments, settings, fds
         self.process: subprocess.Popen[bytes] | None = None
-        self.again_at = 0.0
-        self._began = 0.0
-        self._pause_s = _FIRST_S
+        self.restart_at = 0.0
+        self._started_s = 0.0
+        self._pause_s = _MIN_PAUSE_S
 
     def start(self, ready: int) -> None:
-        self._began = time.monotonic()
+        self._started_s = time.monotonic()
         self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
-            [sys.executable, "-c", _RUN, *self._arguments, str(ready)],
+            [sys.executable, "-c", _CHILD_PROGRAM, *self._arguments, str(ready)],
             stdin=subprocess.PIPE,
             pass_fds=(*self._fds, ready),
-            env=os.environ | _MEMORY,
+            env=os.environ | _MALLOC_SETTINGS,
             start_new_session=True,  # Ctrl-C reaches only the supervisor, which forwards it once
         )
-        assert self.process.stdin is not None  # noqa: S101 - a pipe, as asked for
+        assert self.process.stdin is not None  # noqa: S101 - always a pipe
         with contextlib.suppress(OSError):  # it exited at once, which `ended` reports
             self.process.stdin.write(self._settings.encode() + b"\n")
             self.process.stdin.flush()
@@ -271,15 +271,17 @@ class _Child:
     def ended(self) -> int | None:
         if self.process is None or (code := self.process.poll()) is None:
             return None
-        assert self.process.stdin is not None  # noqa: S101 - a pipe, as asked for
+        assert self.process.stdin is not None  # noqa: S101 - always a pipe
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         self.process = None
         now = time.monotonic()
         self._pause_s = (
-            _FIRST_S if now - self._began > _SETTLED_S else min(2 * self._pause_s, _LAST_S)
+            _MIN_PAUSE_S
+            if now - self._started_s > _STABLE_S
+            else min(2 * self._pause_s, _MAX_PAUSE_S)
         )
-        self.again_at = now + self._pause_s
+        self.restart_at = now + self._pause_s
         return code
 
     def signal(self, number: signal.Signals) -> None:
@@ -318,7 +320,7 @@ class Supervisor:
         os.set_blocking(heard, False)
         try:
             with self._handlers():
-                self._work(heard, tell)
+                self._supervise(heard, tell)
         finally:
             for child in self._children:
                 child.signal(signal.SIGKILL)
@@ -326,16 +328,16 @@ class Supervisor:
             os.close(tell)
         return self._code
 
-    def _work(self, heard: int, tell: int) -> None:
+    def _supervise(self, heard: int, tell: int) -> None:
         announced = False
         stop_by: float | None = None
         while True:
-            self._reap()
+            self._handle_exits()
             if self._signals or self._code:
                 if stop_by is None:
-                    stop_by = time.monotonic() + _STOP_S
+                    stop_by = time.monotonic() + _STOP_LIMIT_S
                     self._stop_children()
-                if self._is_over(stop_by):
+                if self._all_ended(stop_by):
                     return
             else:
                 self._start_missing(tell)
@@ -343,21 +345,21 @@ class Supervisor:
                 if ANSWERS in os.read(heard, 4096) and not announced:
                     announced = True
                     self._ready()
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_S)
 
     def _start_missing(self, tell: int) -> None:
         now = time.monotonic()
         for child in self._children:
-            if child.process is None and now >= child.again_at:
+            if child.process is None and now >= child.restart_at:
                 child.start(tell)
 
-    def _is_over(self, stop_by: float) -> bool:
+    def _all_ended(self, stop_by: float) -> bool:
         if self._signals > 1 or time.monotonic() >= stop_by:
             for child in self._children:
                 child.signal(signal.SIGKILL)
         return all(child.process is None for child in self._children)
 
-    def _reap(self) -> None:
+    def _handle_exits(self) -> None:
         for child in self._children:
             code = child.ended()
             if code is None or self._signals:
@@ -365,8 +367,8 @@ class Supervisor:
             if code == EXIT_FOR_GOOD:
                 self._code = 1  # the process has printed the reason
             elif not self._code:
-                pause = child.again_at - time.monotonic()
-                self._say(f"{child.name} ended ({_code_words(code)}); again in {pause:.1f} s")
+                pause = child.restart_at - time.monotonic()
+                self._say(f"{child.name} ended ({_exit_reason(code)}); again in {pause:.1f} s")
 
     def _stop_children(self) -> None:
         if self._signals:
@@ -380,7 +382,7 @@ class Supervisor:
             del number, frame
             self._signals += 1
 
-        before = {number: signal.signal(number, on_signal) for number in _ASKED}
+        before = {number: signal.signal(number, on_signal) for number in _STOP_SIGNALS}
         # If the parent ignored SIGCHLD, exit codes of children would be lost.
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
@@ -390,7 +392,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
 
-def _code_words(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     try:

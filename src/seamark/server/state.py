@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from seamark.server.access import Links
 from seamark.server.accounts.accounts import Accounts, within
-from seamark.server.accounts.logins import Logins, deciding_by
+from seamark.server.accounts.logins import Logins, load_authentication
 from seamark.server.accounts.tables import ServerViews, instance_of, link_key_of, migrate
 from seamark.server.blobs.blobs import Blobs
 from seamark.server.changes import Positions, ServerChanges
@@ -57,13 +57,13 @@ class Server:
         self.changing = ServerChanges(databases)
         self.accounts = Accounts(databases.account, now_ns)
         self.logins = Logins(
-            self.accounts, deciding_by(settings.auth), now_ns, processes=settings.workers
+            self.accounts, load_authentication(settings.auth), now_ns, processes=settings.workers
         )
         self.views = ServerViews(databases.account)
         self.instance = instance_of(databases.account)
         self.links = Links(link_key_of(databases.account), now_ns)
         self.objects = open_matching_objects(databases, settings.blobs)
-        self._is_gone = is_gone = partial(is_purged, databases.account)
+        self._is_purged = is_gone = partial(is_purged, databases.account)
         self.quota = quota = Quota(databases.kept, settings.quota)
         self.intake = Intake(
             databases.kept,
@@ -131,7 +131,7 @@ class Server:
 
     def take_up(self) -> None:
         """Register the last data stored by a dead process; called before new data is accepted."""
-        take_up(self.databases.kept, self.objects, gone=self._is_gone, now_ns=self.now_ns)
+        take_up(self.databases.kept, self.objects, gone=self._is_purged, now_ns=self.now_ns)
 
     def close(self) -> None:
         """Store accepted data and close everything; harmless when called twice."""

@@ -17,7 +17,7 @@ MOST_VIEWS: Final = 200
 """Maximum number of views of a project."""
 MOST_ADDRESS: Final = 64 << 10
 """Maximum length of a view's address, in characters."""
-_LAST: Final = (1 << 63) - 1
+_MAX_INT64: Final = (1 << 63) - 1
 
 
 def _printable(name: str) -> str:
@@ -40,7 +40,7 @@ class View(BaseModel):
     address: Address
     default: bool = False
     by: Annotated[str, Field(max_length=1000)] = ""
-    t_ns: Annotated[int, Field(ge=0, le=_LAST)] = 0
+    t_ns: Annotated[int, Field(ge=0, le=_MAX_INT64)] = 0
 
 
 Work = Callable[[Mapping[str, View]], Mapping[str, View]]

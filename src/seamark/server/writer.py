@@ -45,11 +45,11 @@ _HOST: Final = "server"
 """Prefix of journal names, used in place of a host name."""
 NEPTUNE: Final = "neptune"
 """Prefix of journals with data sent by Neptune's client."""
-_MOST_JOURNALS: Final = 16
-_TRIES: Final = 20
+_MAX_JOURNALS: Final = 16
+_MAX_ATTEMPTS: Final = 20
 AHEAD_NS: Final = 3600 * 10**9
 """Distance ahead of the clock beyond which a time of a frame is ignored, in nanoseconds."""
-_LAST_T: Final = (
+_READ_LAST_T: Final = (
     sa.select(sa.func.max(schema.journal.c.last_t))
     .join(schema.run, schema.run.c.id == schema.journal.c.run)
     .where(
@@ -100,7 +100,7 @@ def is_own_journal(instance: str, project: str, run: str, journal: str) -> bool:
     host = journal.partition("-")[0]
     if host not in (_HOST, NEPTUNE):
         return False
-    some = (own_journal(instance, project, run, number, host) for number in range(_MOST_JOURNALS))
+    some = (own_journal(instance, project, run, number, host) for number in range(_MAX_JOURNALS))
     return any(journal == journal_name(writer, uid) for uid, writer in some)
 
 
@@ -117,7 +117,7 @@ def next_journal(
     Other writers may not use these names (`is_own_journal`). ``known`` journals that cannot be
     continued, for example after a loss, are skipped.
     """
-    for number in range(_MOST_JOURNALS):
+    for number in range(_MAX_JOURNALS):
         uid, writer = own_journal(instance, *ref, number, host)
         name = journal_name(writer, uid)
         if name not in known:
@@ -196,7 +196,7 @@ class ServerWriter:
         from seamark.server.kept.plan import DivergedError
 
         wanted = list(ops)
-        for last in range(_TRIES, 0, -1):
+        for last in range(_MAX_ATTEMPTS, 0, -1):
             journals = self._kept.journals(project, run)
             if not journals:
                 msg = f"run {run!r} does not exist in project {project!r}"
@@ -217,7 +217,7 @@ class ServerWriter:
         raise AssertionError  # pragma: no cover - the loop returns or raises
 
     def _last_t(self, project: str, run: str) -> int:
-        return int(self._store().database.fetch(_LAST_T, project=project, name=run)[0][0] or 0)
+        return int(self._store().database.fetch(_READ_LAST_T, project=project, name=run)[0][0] or 0)
 
 
 def header_of(

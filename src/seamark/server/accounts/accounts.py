@@ -21,13 +21,15 @@ from seamark.store.database import Database, Upsert, can_hold
 __all__ = ["Accounts", "NameInUse", "NoSuch", "within"]
 
 VISIBILITIES: Final = ("private", "workspace", "public")
-_KEEP_S: Final = 2.0
+_CACHE_S: Final = 2.0
 """Lifetime of cached rows, in seconds; a revocation takes effect in all processes within it."""
-_MANY: Final = 1000
-_LABEL_CHARS: Final = 200
-_FIRST: Final = "admin"
-_ADD: Final = Upsert(tables.project, ("path", "visibility", "created_ns", "created_by"), ("path",))
-_BELONG: Final = Upsert(tables.member, ("user", "project", "role"), ("user", "project"))
+_MAX_AUDIT_ROWS: Final = 1000
+_MAX_LABEL_CHARS: Final = 200
+_FIRST_ADMIN: Final = "admin"
+_ADD_PROJECT: Final = Upsert(
+    tables.project, ("path", "visibility", "created_ns", "created_by"), ("path",)
+)
+_ADD_MEMBER: Final = Upsert(tables.member, ("user", "project", "role"), ("user", "project"))
 
 
 class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
@@ -68,7 +70,7 @@ class Accounts:
         self,
         database: Database,
         now_ns: Callable[[], int] = time.time_ns,
-        keep_s: float = _KEEP_S,
+        keep_s: float = _CACHE_S,
     ) -> None:
         self._database, self.now_ns, self._keep_s = database, now_ns, keep_s
         self._visible: tuple[float, Visibility] | None = None
@@ -133,7 +135,9 @@ class Accounts:
         token = Token.of(row)
         if row.disabled_ns is not None:
             return token, NOBODY
-        return token, _limited(Identity(row.user, token.id, bool(row.admin), *roles), token)
+        return token, _limited_identity(
+            Identity(row.user, token.id, bool(row.admin), *roles), token
+        )
 
     def by_name(self, name: str) -> Identity | None:
         """Return the identity of a user with all rights; None for an unknown user."""
@@ -172,16 +176,18 @@ class Accounts:
 
     def first_admin(self) -> NewToken | None:
         """Create the first admin and a token, in one process only; return None if a user exists."""
-        with self._alone() as connection:
+        with self._locked() as connection:
             if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
                 return None
-            self._insert_user(connection, _FIRST, service=False, admin=True)
-            return self._insert_token(connection, _FIRST, by=_FIRST, label="first start")
+            self._insert_user(connection, _FIRST_ADMIN, service=False, admin=True)
+            return self._insert_token(
+                connection, _FIRST_ADMIN, by=_FIRST_ADMIN, label="first start"
+            )
 
     def add_user(self, name: str, *, service: bool = False, admin: bool = False) -> None:
         """Add a user or a service account; raise `NameInUse` if the name is taken."""
         check_name(name, "user")
-        with self._alone() as connection:
+        with self._locked() as connection:
             if self._has_user(connection, name):
                 msg = f"user {name!r} exists already"
                 raise NameInUse(msg)
@@ -196,7 +202,7 @@ class Accounts:
             values["admin"] = admin
         if disabled is not None:
             values["disabled_ns"] = self.now_ns() if disabled else None
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._expect_user(connection, name)
             table = tables.user
             if values:
@@ -262,13 +268,15 @@ class Accounts:
         """
         if project is not None:
             check_project(project)
-        if len(label) > _LABEL_CHARS or not label.isprintable() or not can_hold(label):
-            msg = f"label: expected up to {_LABEL_CHARS} printable characters, got {label!r:.80}"
+        if len(label) > _MAX_LABEL_CHARS or not label.isprintable() or not can_hold(label):
+            msg = (
+                f"label: expected up to {_MAX_LABEL_CHARS} printable characters, got {label!r:.80}"
+            )
             raise ArgumentError(msg)
         if expires_ns is not None and not self.now_ns() < expires_ns < 1 << 63:
             msg = "expires: expected a time that is still to come"
             raise ArgumentError(msg)
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._expect_user(connection, user)
             return self._insert_token(
                 connection,
@@ -302,7 +310,7 @@ class Accounts:
         self.token(token)
         table = tables.token
         ended, made = set[str](), [token]
-        with self._alone() as connection:
+        with self._locked() as connection:
             while made:
                 ended.update(made)
                 connection.execute(
@@ -320,7 +328,7 @@ class Accounts:
         check_project(project)
         table = tables.member
         mine = (table.c.user == user, table.c.project == project)
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._expect_user(connection, user)
             connection.execute(sa.delete(table).where(*mine))
             if role is not None:
@@ -331,9 +339,9 @@ class Accounts:
     def add_to_workspace(self, user: str, workspace: str) -> None:
         """Make a user a member of a workspace, unless the user has a role there."""
         check_name(workspace, "workspace")
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._expect_user(connection, user)
-            self._database.run(connection, _BELONG, user=user, project=workspace, role=0)
+            self._database.run(connection, _ADD_MEMBER, user=user, project=workspace, role=0)
 
     def services_within(self, project: str) -> list[str]:
         """Return the service accounts with a role in a project or its sub-projects, by name."""
@@ -378,7 +386,7 @@ class Accounts:
 
     def forget_project(self, project: str) -> None:
         """Remove the roles in a project itself, its visibility and its views."""
-        with self._alone() as connection:
+        with self._locked() as connection:
             for column in (tables.member.c.project, tables.project.c.path, tables.view.c.project):
                 connection.execute(sa.delete(column.table).where(column == project))
 
@@ -389,10 +397,10 @@ class Accounts:
             msg = f"visibility: expected one of {', '.join(VISIBILITIES)}, got {visibility!r:.80}"
             raise ArgumentError(msg)
         table = tables.project
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._database.run(
                 connection,
-                _ADD,
+                _ADD_PROJECT,
                 path=project,
                 visibility=visibility,
                 created_ns=self.now_ns(),
@@ -423,7 +431,7 @@ class Accounts:
     def audit(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Return the audit log, newest first; with `before`, only entries with a smaller ``id``."""
         table = tables.audit
-        statement = sa.select(table).order_by(table.c.id.desc()).limit(min(limit, _MANY))
+        statement = sa.select(table).order_by(table.c.id.desc()).limit(min(limit, _MAX_AUDIT_ROWS))
         if before is not None:
             statement = statement.where(table.c.id < before)
         rows = self._rows(statement)
@@ -436,7 +444,7 @@ class Accounts:
             return connection.execute(statement).all()
 
     @contextmanager
-    def _alone(self) -> Iterator[sa.Connection]:
+    def _locked(self) -> Iterator[sa.Connection]:
         with self._database.writing() as connection:
             lock_account(connection)
             yield connection
@@ -487,7 +495,7 @@ def role_of(who: Identity, project: str) -> Role | None:
     return max(found, default=None)
 
 
-def _limited(who: Identity, token: Token) -> Identity:
+def _limited_identity(who: Identity, token: Token) -> Identity:
     roles: dict[str, Role] = {"": Role.OWNER} if who.admin else dict(who.roles)
     if token.role is None and token.project is None:
         return who

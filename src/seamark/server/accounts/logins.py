@@ -11,52 +11,54 @@ from typing import TYPE_CHECKING, Final
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.server.access import NOBODY, Identity
 from seamark.server.accounts.tables import hash_of, is_token, prefix_of
-from seamark.server.database import Latest
+from seamark.server.database import BoundedDict
 from seamark.server.failures import Refusal, warn_rarely
 
 if TYPE_CHECKING:
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.tables import Token
 
-__all__ = ["Logins", "Throttle", "deciding_by"]
+__all__ = ["Logins", "Throttle", "load_authentication"]
 
-_S: Final = 1_000_000_000
+_NS_PER_S: Final = 1_000_000_000
 
 
 class Throttle:
     """Rate limit of failures by key: `burst` at once, then one each `every_s`; for `keys` keys."""
 
     def __init__(self, burst: int, every_s: float, keys: int, now_ns: Callable[[], int]) -> None:
-        self._burst, self._every_ns = burst, int(every_s * _S)
+        self._burst, self._every_ns = burst, int(every_s * _NS_PER_S)
         self._now_ns = now_ns
-        self._debts = Latest[str, int](keys)  # time at which no failure counts any more, by key
+        self._forgiven_ns = BoundedDict[str, int](keys)  # end of the last failure's effect, by key
         self._lock = threading.Lock()
 
     def wait_s(self, key: str) -> float:
         """Return the time until the next permitted failure of a key, in seconds; 0 for none."""
         with self._lock:
-            debt = self._debts.get(key, 0) - self._now_ns()
-        return max(0.0, (debt - (self._burst - 1) * self._every_ns) / _S)
+            debt = self._forgiven_ns.get(key, 0) - self._now_ns()
+        return max(0.0, (debt - (self._burst - 1) * self._every_ns) / _NS_PER_S)
 
     def failed(self, key: str) -> None:
         """Count a failure."""
         with self._lock:
             now = self._now_ns()
             most = now + self._burst * self._every_ns  # more failures do not extend the wait
-            self._debts[key] = min(most, max(now, self._debts.get(key, 0)) + self._every_ns)
+            self._forgiven_ns[key] = min(
+                most, max(now, self._forgiven_ns.get(key, 0)) + self._every_ns
+            )
 
     def __len__(self) -> int:
-        return len(self._debts)
+        return len(self._forgiven_ns)
 
 
 AUTH_GROUP: Final = "seamark.auth"
 """Group of entry points for authentication; a setting of the server selects one."""
-Deciding = Callable[[Mapping[str, str], str], Identity | str | None]
+Authenticator = Callable[[Mapping[str, str], str], Identity | str | None]
 """Function that maps headers (lower-case names) and client address to an identity, a user name, or
 None (use the token)."""
-_KEEP_S: Final = 2.0
-_KEPT: Final = 10_000
-_NOTED_NS: Final = 300 * _S
+_CACHE_S: Final = 2.0
+_MAX_ENTRIES: Final = 10_000
+_USE_INTERVAL_NS: Final = 300 * _NS_PER_S
 """Minimum age of the stored last use of a token for an update, in nanoseconds."""
 _log: Final = logging.getLogger("seamark.server")
 
@@ -73,7 +75,7 @@ class Logins:
     def __init__(
         self,
         accounts: Accounts,
-        deciding: Deciding | None = None,
+        deciding: Authenticator | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         steady_ns: Callable[[], int] = time.monotonic_ns,
         processes: int = 1,
@@ -81,11 +83,11 @@ class Logins:
         self._accounts, self._deciding = accounts, deciding
         self._now_ns, self._steady_ns = now_ns, steady_ns
         self._lock = threading.Lock()
-        self._known = Latest[tuple[str, int], tuple[int, int | None, Identity]](_KEPT)
+        self._known = BoundedDict[tuple[str, int], tuple[int, int | None, Identity]](_MAX_ENTRIES)
         each = max(1, processes)
-        self._addresses = Throttle(max(1, 20 // each), 3 * each, _KEPT, steady_ns)
-        self._prefixes = Throttle(max(1, 10 // each), 6 * each, _KEPT, steady_ns)
-        self._noting_from = steady_ns()
+        self._addresses = Throttle(max(1, 20 // each), 3 * each, _MAX_ENTRIES, steady_ns)
+        self._prefixes = Throttle(max(1, 10 // each), 6 * each, _MAX_ENTRIES, steady_ns)
+        self._next_note_ns = steady_ns()
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         """Return the requester or `NOBODY`; refuse an invalid token (401, after many 429)."""
@@ -95,7 +97,7 @@ class Logins:
         if not secret:
             return NOBODY
         key = hash_of(secret), self._accounts.changes
-        if (remembered := self._remembered(key)) is not None:
+        if (remembered := self._cached(key)) is not None:
             return remembered
         looked_up = self._look_up(secret, address)
         with self._lock:
@@ -107,9 +109,9 @@ class Logins:
         if not token:
             return (self._accounts.by_name(name) if name else None) or NOBODY
         found = self._accounts.by_prefix(token)
-        return NOBODY if found is None or self._ended(*found) else found[1]
+        return NOBODY if found is None or self._invalid_reason(*found) else found[1]
 
-    def _remembered(self, key: tuple[str, int]) -> Identity | None:
+    def _cached(self, key: tuple[str, int]) -> Identity | None:
         with self._lock:
             found = self._known.get(key)
         if found is None or self._steady_ns() >= found[0]:
@@ -118,7 +120,7 @@ class Logins:
 
     def _look_up(self, secret: str, address: str) -> tuple[int, int | None, Identity]:
         found = self._accounts.by_token(secret) if is_token(secret) else None
-        why = "this token is not known here" if found is None else self._ended(*found)
+        why = "this token is not known here" if found is None else self._invalid_reason(*found)
         if found is None or why:
             self._refuse_guessing(secret, address)
             self._addresses.failed(address)
@@ -128,9 +130,9 @@ class Logins:
             raise Refusal(401, "bad-token", why, headers={"WWW-Authenticate": "Bearer"})
         token, who = found
         self._note_use(token)
-        return self._steady_ns() + int(_KEEP_S * _S), token.expires_ns, who
+        return self._steady_ns() + int(_CACHE_S * _NS_PER_S), token.expires_ns, who
 
-    def _ended(self, token: Token, who: Identity) -> str:
+    def _invalid_reason(self, token: Token, who: Identity) -> str:
         if token.revoked_ns is not None:
             return f"the token {token.id}… was revoked"
         if token.expires_ns is not None and self._now_ns() >= token.expires_ns:
@@ -151,14 +153,15 @@ class Logins:
             )
 
     def _note_use(self, token: Token) -> None:
-        if abs(self._now_ns() - (token.used_ns or 0)) < _NOTED_NS:
+        if abs(self._now_ns() - (token.used_ns or 0)) < _USE_INTERVAL_NS:
             return
-        if self._steady_ns() < self._noting_from:
+        if self._steady_ns() < self._next_note_ns:
             return
         try:
             self._accounts.used(token.id)
         except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere
-            self._noting_from = self._steady_ns() + _NOTED_NS  # each attempt may wait for a lock
+            # Each attempt may wait for a lock.
+            self._next_note_ns = self._steady_ns() + _USE_INTERVAL_NS
             _log.warning("the last use of a token could not be written: %s", type(error).__name__)
 
     def _identify_externally(self, headers: Mapping[str, str], address: str) -> Identity | None:
@@ -178,7 +181,7 @@ class Logins:
         return who
 
 
-def deciding_by(name: str) -> Deciding | None:
+def load_authentication(name: str) -> Authenticator | None:
     """Load the named entry point of the group ``seamark.auth``; return None for no name."""
     if not name:
         return None
@@ -186,7 +189,7 @@ def deciding_by(name: str) -> Deciding | None:
 
     for point in entry_points(group=AUTH_GROUP, name=name):
         try:
-            loaded: Deciding = point.load()
+            loaded: Authenticator = point.load()
         except Exception as error:
             msg = f"auth: {name!r} of {point.value} cannot be loaded: {error}"
             raise SeamarkError(msg) from error

@@ -54,10 +54,10 @@ __all__ = [
 ]
 
 
-_BEGIN: Final = "seamark_"
+_PREFIX: Final = "seamark_"
 """Prefix of tokens, recognizable for users and secret scanners."""
-PREFIX_CHARS: Final = len(_BEGIN) + 8
-_FORM: Final = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
+PREFIX_CHARS: Final = len(_PREFIX) + 8
+_TOKEN_FORMAT: Final = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 
 
 class NewToken(NamedTuple):
@@ -108,13 +108,13 @@ class Token:
 
 def new_token() -> NewToken:
     """Create a token of 256 random bits."""
-    secret = _BEGIN + secrets.token_urlsafe(32)
+    secret = _PREFIX + secrets.token_urlsafe(32)
     return NewToken(secret, prefix_of(secret), hash_of(secret))
 
 
 def is_token(text: str) -> bool:
     """Return whether a text has the format of a token."""
-    return _FORM.fullmatch(text) is not None
+    return _TOKEN_FORMAT.fullmatch(text) is not None
 
 
 def prefix_of(secret: str) -> str:
@@ -252,8 +252,8 @@ view: Final = sa.Table(
 )
 """Saved views of projects; see `seamark.server.views`."""
 _fact: Final = fact.c
-_VALUE: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
-_DRAW: Final = Upsert(fact, ("key", "value"), ("key",))
+_READ_FACT: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
+_INSERT_FACT: Final = Upsert(fact, ("key", "value"), ("key",))
 
 
 def instance_of(account: Database) -> str:
@@ -267,11 +267,11 @@ def link_key_of(account: Database) -> bytes:
 
 
 def _random_fact(account: Database, key: str, size: int) -> str:
-    rows = account.fetch(_VALUE, at=key)
+    rows = account.fetch(_READ_FACT, at=key)
     if not rows:
         with account.writing() as connection:  # the first process decides
-            account.run(connection, _DRAW, key=key, value=secrets.token_hex(size))
-            rows = account.rows(connection, _VALUE, at=key)
+            account.run(connection, _INSERT_FACT, key=key, value=secrets.token_hex(size))
+            rows = account.rows(connection, _READ_FACT, at=key)
     return str(rows[0][0])
 
 
@@ -283,9 +283,9 @@ def lock_account(connection: sa.Connection) -> None:
 
 HEAD: Final = "0006"
 """Latest revision. A database at this revision needs no Alembic, whose import is slow."""
-_PLACE: Final = "seamark.server.accounts:migrations"
-_STEPS: Final = sa.table("alembic_version", sa.column("version_num"))
-_LOCK: Final = 0x5EA3A12C
+_MIGRATIONS: Final = "seamark.server.accounts:migrations"
+_ALEMBIC_VERSION: Final = sa.table("alembic_version", sa.column("version_num"))
+_LOCK_KEY: Final = 0x5EA3A12C
 """Key of the advisory lock of PostgreSQL, held until the transaction ends."""
 
 
@@ -298,8 +298,8 @@ def migrate(database: Database) -> None:
     config = _config()
     with database.writing() as connection:
         if connection.dialect.name != "sqlite":
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-        _refuse_others(connection, config)
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_KEY)))
+        _refuse_unknown_revision(connection, config)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
@@ -307,15 +307,15 @@ def migrate(database: Database) -> None:
 def is_current(database: Database) -> bool:
     """Return whether all migrations are applied; `SchemaNewer` for tables of another version."""
     with database.reading() as connection:
-        if not sa.inspect(connection).has_table(_STEPS.name):
+        if not sa.inspect(connection).has_table(_ALEMBIC_VERSION.name):
             return False
-        if list(connection.scalars(sa.select(_STEPS.c.version_num))) == [HEAD]:
+        if list(connection.scalars(sa.select(_ALEMBIC_VERSION.c.version_num))) == [HEAD]:
             return True
-        _refuse_others(connection, _config())
+        _refuse_unknown_revision(connection, _config())
     return False
 
 
-def _refuse_others(connection: sa.Connection, config: Config) -> None:
+def _refuse_unknown_revision(connection: sa.Connection, config: Config) -> None:
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
@@ -339,18 +339,18 @@ def _config() -> Config:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", _PLACE)
+    config.set_main_option("script_location", _MIGRATIONS)
     config.set_main_option("path_separator", "os")
     return config
 
 
-_COLUMNS: Final = ("name", "address", "default", "by", "t_ns")
+_VIEW_COLUMNS: Final = ("name", "address", "default", "by", "t_ns")
 _row: Final = view.c
-_OF_PROJECT: Final = sa.select(*(_row[name] for name in _COLUMNS)).where(
+_READ_VIEWS: Final = sa.select(*(_row[name] for name in _VIEW_COLUMNS)).where(
     _row.project == sa.bindparam("at")
 )
-_PUT: Final = Upsert(view, ("project", *_COLUMNS), ("project", "name"))
-_DROP: Final = sa.delete(view).where(_row.project == sa.bindparam("at"))
+_INSERT_VIEW: Final = Upsert(view, ("project", *_VIEW_COLUMNS), ("project", "name"))
+_DELETE_VIEWS: Final = sa.delete(view).where(_row.project == sa.bindparam("at"))
 
 
 class ServerViews:
@@ -376,13 +376,13 @@ class ServerViews:
             with self._account.writing() as connection:
                 lock_account(connection)
                 after = work(self._read(connection, project))
-                self._account.run(connection, _DROP, at=project)
+                self._account.run(connection, _DELETE_VIEWS, at=project)
                 rows = [(project, *one.model_dump().values()) for one in after.values()]
-                self._account.run_many(connection, _PUT, rows)
+                self._account.run_many(connection, _INSERT_VIEW, rows)
             return after
 
         return retry(changed)
 
     def _read(self, connection: sa.Connection, project: str) -> dict[str, View]:
-        rows = self._account.rows(connection, _OF_PROJECT, at=project)
-        return {row[0]: View(**dict(zip(_COLUMNS, row, strict=True))) for row in rows}
+        rows = self._account.rows(connection, _READ_VIEWS, at=project)
+        return {row[0]: View(**dict(zip(_VIEW_COLUMNS, row, strict=True))) for row in rows}

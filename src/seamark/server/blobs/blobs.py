@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import tables as sql
 from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
-from seamark.server.database import Latest
+from seamark.server.database import BoundedDict
 from seamark.server.failures import GapError, Rejected
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ RESERVED_NS: Final = 24 * 3600 * 10**9
 """Minimum lifetime of a content after a client was informed that it exists, in nanoseconds."""
 ABANDONED_NS: Final = 24 * 3600 * 10**9
 """Time without a new part after which an upload counts as abandoned, in nanoseconds."""
-_LEAVING_NS: Final = 3600 * 10**9
+_GARBAGE_NS: Final = 3600 * 10**9
 """Lifetime of released objects, for concurrent readers, in nanoseconds."""
-_BLOCK: Final = 1 << 20
-_HASHES: Final = 256
-_MANIFEST: Final = -1
+_BLOCK_BYTES: Final = 1 << 20
+_MAX_HASHES: Final = 256
+_MANIFEST_OFFSET: Final = -1
 """Offset that marks the object with the list of parts."""
 
 
@@ -76,7 +76,7 @@ class Blob:
         for offset, length, name in self.parts:
             at, last = max(start, offset), min(end, offset + length)
             while at < last:
-                block = self.objects.get(name, at - offset, min(_BLOCK, last - at))
+                block = self.objects.get(name, at - offset, min(_BLOCK_BYTES, last - at))
                 if not block:
                     msg = f"the object {name} is shorter than its {length:,} bytes"
                     raise FileMissingError(msg)
@@ -119,7 +119,7 @@ class Blobs:
         if len(digests) > self.limits.digests:
             msg = f"at most {self.limits.digests:,} digests at a time, got {len(digests):,}"
             raise Rejected(msg, "too-large", 413)
-        wanted = sorted({_checked(each) for each in digests})
+        wanted = sorted({_checked_digest(each) for each in digests})
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
             absent = [
@@ -133,14 +133,14 @@ class Blobs:
                     until=until,
                 )
             ]
-            self._use(connection, project, run, wanted)
+            self._add_uses(connection, project, run, wanted)
         return absent
 
     def find(self, project: str, digest: str) -> Blob | None:
         """Return a content of a project; None if the project does not have it."""
         with self._database.reading() as connection:
             rows = self._database.rows(
-                connection, sql.FIND, at_project=project, at_digest=_checked(digest)
+                connection, sql.FIND, at_project=project, at_digest=_checked_digest(digest)
             )
             if not rows:
                 return None
@@ -150,7 +150,7 @@ class Blobs:
 
     def missing_contents(self, project: str, digests: Collection[str]) -> list[str]:
         """Return the contents that a project lacks, sorted, without changing anything."""
-        wanted = {_checked(each) for each in digests}
+        wanted = {_checked_digest(each) for each in digests}
         if not wanted:
             return []
         with self._database.reading() as connection:
@@ -162,7 +162,7 @@ class Blobs:
         """Return the progress of a content; without a size, that of the most advanced upload."""
         with self._database.reading() as connection:
             rows = self._database.rows(
-                connection, sql.FIND, at_project=project, at_digest=_checked(digest)
+                connection, sql.FIND, at_project=project, at_digest=_checked_digest(digest)
             )
             if rows:
                 return Progress(rows[0][0], complete=True)
@@ -187,7 +187,7 @@ class Blobs:
             Rejected: If the content or the part exceeds a limit or the quota of the workspace, or
                 the complete content does not match the digest.
         """
-        _checked(digest)
+        _checked_digest(digest)
         self._expect_fit(size, offset, data)
         known = self.progress(project, digest, size)
         if known.complete:
@@ -205,7 +205,7 @@ class Blobs:
             upload = self._append(upload, data)
         if upload.offset < size:
             return Progress(upload.offset, complete=False)
-        return self._finish(run, upload)
+        return self._complete(run, upload)
 
     def _expect_fit(self, size: int, offset: int, data: bytes) -> None:
         limits = self.limits
@@ -228,11 +228,11 @@ class Blobs:
 
     def _put_whole(self, project: str, run: str, digest: str, data: bytes) -> Progress:
         if hashlib.sha256(data).hexdigest() != digest:
-            raise _wrong(digest)
+            raise _mismatch(digest)
         self._check_quota(project, len(data))
         made = new_object(project, digest, len(data), secrets.token_hex(8), ONE)
         self._objects.put(made.name, data)
-        self._keep(run, made, [(0, len(data), made.name)])
+        self._insert_content(run, made, [(0, len(data), made.name)])
         return Progress(len(data), complete=True)
 
     def _upload(self, project: str, run: str, digest: str, size: int) -> _Upload:
@@ -244,7 +244,7 @@ class Blobs:
                 given = {"project": project, "digest": digest, "size": size, "offset": 0}
                 new = {"upload": secrets.token_hex(8), "touched": self._now_ns()}
                 self._database.run(connection, sql.BEGIN, **given, **new)
-                self._use(connection, project, run, [digest])
+                self._add_uses(connection, project, run, [digest])
                 rows = self._database.rows(connection, sql.UPLOAD, **at)
         return _Upload(project, digest, size, *rows[0])
 
@@ -271,7 +271,7 @@ class Blobs:
         self._hashes.add(upload.upload, upload.offset, data)
         return _Upload(*_key(upload), upload.upload, end)
 
-    def _finish(self, run: str, upload: _Upload) -> Progress:
+    def _complete(self, run: str, upload: _Upload) -> Progress:
         known = self.progress(upload.project, upload.digest, upload.size)
         if known.complete and self._mark_used(upload.project, run, upload.digest):
             return known  # completed by another sender
@@ -283,16 +283,18 @@ class Blobs:
         except (FileMissingError, FileNotFoundError):
             right = False  # the upload was abandoned meanwhile, or the storage lost a part
         if not right:
-            self._drop(upload.upload)
+            self._drop_upload(upload.upload)
             if self.progress(upload.project, upload.digest, upload.size).complete:
                 return Progress(upload.size, complete=True)
-            raise _wrong(upload.digest)
+            raise _mismatch(upload.digest)
         made = new_object(*_key(upload), upload.upload, WHOLE)
         self._objects.put(made.name, _manifest(parts))
-        self._keep(run, made, [*parts, (_MANIFEST, 0, made.name)])
+        self._insert_content(run, made, [*parts, (_MANIFEST_OFFSET, 0, made.name)])
         return Progress(upload.size, complete=True)
 
-    def _keep(self, run: str, made: BlobObject, parts: Iterable[tuple[int, int, str]]) -> None:
+    def _insert_content(
+        self, run: str, made: BlobObject, parts: Iterable[tuple[int, int, str]]
+    ) -> None:
         # If another upload completed the content meanwhile, this one is not needed.
         now = self._now_ns()
         given = {"project": made.project, "digest": made.digest, "size": made.size}
@@ -305,7 +307,7 @@ class Blobs:
                 arrived=now,
                 reserved=now + RESERVED_NS,
             )
-            self._use(connection, made.project, run, [made.digest])
+            self._add_uses(connection, made.project, run, [made.digest])
             if new:
                 self._database.run(connection, sql.END_UPLOAD, at_upload=made.upload)
                 self._database.run(connection, sql.FORGET_PARTS, at_upload=made.upload)
@@ -319,11 +321,11 @@ class Blobs:
         # The result is False if the content was just removed.
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
-            self._use(connection, project, run, [digest])
+            self._add_uses(connection, project, run, [digest])
             at = {"at_project": project, "at_digest": digest}
             return bool(self._database.run(connection, sql.RESERVE, **at, until=until))
 
-    def _use(
+    def _add_uses(
         self, connection: sa.Connection, project: str, run: str, digests: Iterable[str]
     ) -> None:
         rows = [(project, digest, run) for digest in digests]
@@ -349,7 +351,7 @@ class Blobs:
             given_up = self._database.rows(connection, sql.GIVEN_UP, before=now - ABANDONED_NS)
         count = sum(self._remove_unused(row[0], row[1], row[2], limit) for row in unused)
         for (upload,) in given_up:
-            count += self._drop(upload)
+            count += self._drop_upload(upload)
         done = [row[0] for row in self._database.fetch(sql.GARBAGE, now=now)]
         self._delete(done)
         with self._database.writing() as connection:
@@ -366,7 +368,7 @@ class Blobs:
                 self._discard(connection, upload)
         return bool(gone)
 
-    def _drop(self, upload: str) -> bool:
+    def _drop_upload(self, upload: str) -> bool:
         with self._database.writing() as connection:
             gone = self._database.run(connection, sql.END_UPLOAD, at_upload=upload)
             if gone:
@@ -375,7 +377,7 @@ class Blobs:
         return bool(gone)
 
     def _discard(self, connection: sa.Connection, upload: str) -> None:
-        after = self._now_ns() + _LEAVING_NS
+        after = self._now_ns() + _GARBAGE_NS
         rows = self._database.rows(connection, sql.OBJECTS, at_upload=upload)
         self._database.run_many(connection, sql.LET_GO, [(row[0], after) for row in rows])
         self._database.run(connection, sql.FORGET_PARTS, at_upload=upload)
@@ -396,7 +398,7 @@ class _Hashes:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known = Latest[str, tuple[int, Any]](_HASHES)
+        self._known = BoundedDict[str, tuple[int, Any]](_MAX_HASHES)
 
     def add(self, upload: str, offset: int, data: bytes) -> None:
         with self._lock:
@@ -422,7 +424,7 @@ class _Hashes:
             self._known.pop(upload, None)
 
 
-def _checked(digest: str) -> str:
+def _checked_digest(digest: str) -> str:
     if not is_digest(digest):
         msg = f"expected a SHA-256 of 64 lower-case hexadecimal digits, got {digest!r:.80}"
         raise ArgumentError(msg)
@@ -433,7 +435,7 @@ def _key(upload: _Upload) -> tuple[str, str, int]:
     return upload.project, upload.digest, upload.size
 
 
-def _wrong(digest: str) -> Rejected:
+def _mismatch(digest: str) -> Rejected:
     msg = (
         f"what arrived is not the content {digest}: it was changed on its way or while it was"
         " read; nothing was kept, send it again from its beginning"

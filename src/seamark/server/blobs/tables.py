@@ -119,8 +119,8 @@ garbage = sa.Table(
 PREFIX: Final = "blobs/"
 ONE: Final = "one"
 WHOLE: Final = "whole"
-_FOLDER: Final = ".sha256"
-_NAME: Final = re.compile(
+_DIGEST_FOLDER: Final = ".sha256"
+_OBJECT_NAME: Final = re.compile(
     r"blobs/(?P<project>.+)/\.sha256/"
     r"(?P<digest>[0-9a-f]{64})\.(?P<size>\d{1,19})\.(?P<upload>[0-9a-f]{16})\."
     r"(?P<what>one|whole|\d{1,19})-(?P<attempt>[0-9a-f]{8})"
@@ -151,7 +151,7 @@ class BlobObject(NamedTuple):
     def name(self) -> str:
         """Name of the object."""
         return (
-            f"{PREFIX}{self.project}/{_FOLDER}/"
+            f"{PREFIX}{self.project}/{_DIGEST_FOLDER}/"
             f"{self.digest}.{self.size}.{self.upload}.{self.what}-{self.attempt}"
         )
 
@@ -163,7 +163,7 @@ def new_object(project: str, digest: str, size: int, upload: str, what: str | in
 
 def parse(name: str) -> BlobObject | None:
     """Parse the name of an object; return None for other objects."""
-    found = _NAME.fullmatch(name)
+    found = _OBJECT_NAME.fullmatch(name)
     if found is None:
         return None
     size, rest = int(found["size"]), found.group("upload", "what", "attempt")
@@ -236,10 +236,10 @@ UNKNOWN_RUN: Final = ""
 _LOST_RUN: Final = "."
 """Placeholder for a run with lost bytes of a journal; no run has this name."""
 _ANY_DIGEST: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-_LISTS: Final = b'"dir"'
+_FOLDER_KEY: Final = b'"dir"'
 """Key of a folder's record, whose content is the list of its members."""
-_LIST_BYTES: Final = 64 << 20
-_PACKED: Final = -1
+_MAX_LIST_BYTES: Final = 64 << 20
+_ANY_KIND: Final = -1
 """Pseudo kind of frames that are selected only by their flag."""
 
 
@@ -303,7 +303,9 @@ def settle_blobs(
             if stop():
                 return count
             if where == project:
-                named = _named(database, objects, project, run, opened(project, run)) & digests
+                named = (
+                    _named_digests(database, objects, project, run, opened(project, run)) & digests
+                )
                 found += [(project, digest, run) for digest in sorted(named)]
         with database.writing() as connection:
             database.run_many(connection, USE, found)
@@ -315,7 +317,7 @@ def settle_blobs(
     return count
 
 
-def _named(
+def _named_digests(
     database: Database,
     objects: ObjectStore,
     project: str,
@@ -327,10 +329,10 @@ def _named(
     for name, source in journals:
         with JournalReader(source) as reader:
             for block in reader.blocks(unknown=True):
-                for data in _plain(block):
+                for data in _plain_data(block):
                     digests = {each.decode() for each in _ANY_DIGEST.findall(data)}
                     found |= digests
-                    if _LISTS in data:
+                    if _FOLDER_KEY in data:
                         lists |= digests
             if reader.stopped is not None:
                 msg = f"journal {name!r} of {project}/{run}: {reader.stopped}"
@@ -340,9 +342,9 @@ def _named(
     return found
 
 
-def _plain(block: Block) -> Iterator[bytes]:
+def _plain_data(block: Block) -> Iterator[bytes]:
     yield block.data
-    for frame in block.frames.some(_PACKED, ZLIB):
+    for frame in block.frames.some(_ANY_KIND, ZLIB):
         with contextlib.suppress(ValueError):
             yield payload_of(block.data, frame)
 
@@ -350,7 +352,7 @@ def _plain(block: Block) -> Iterator[bytes]:
 def _members(database: Database, objects: ObjectStore, project: str, digest: str) -> set[str]:
     with database.reading() as connection:
         rows = database.rows(connection, FIND, at_project=project, at_digest=digest)
-        if not rows or rows[0][0] > _LIST_BYTES:
+        if not rows or rows[0][0] > _MAX_LIST_BYTES:
             return set()
         parts = database.rows(connection, PARTS, at_upload=rows[0][1])
     data = b"".join(objects.get(name) for _, _, name in parts)

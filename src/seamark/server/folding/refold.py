@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["is_whole", "mark_whole", "refold", "refold_server", "take_up"]
 
-_SEEN_S: Final = 3.0
+_SWITCH_S: Final = 3.0
 """Time after which all processes use the live store, in seconds; see `Databases.store`."""
-_WHOLE: Final = "whole"
-_IS_WHOLE: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _WHOLE)
-_MARK: Final = Upsert(schema.meta, ("key", "value"), ("key",))
+_WHOLE_KEY: Final = "whole"
+_IS_WHOLE: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _WHOLE_KEY)
+_MARK_WHOLE: Final = Upsert(schema.meta, ("key", "value"), ("key",))
 
 Progress = Callable[[int, int], object]
 
@@ -41,7 +41,7 @@ def is_whole(store: Store) -> bool:
 def mark_whole(store: Store) -> None:
     """Mark that all stored journals have been folded into a store."""
     with store.database.writing() as connection:
-        store.database.run(connection, _MARK, key=_WHOLE, value="1")
+        store.database.run(connection, _MARK_WHOLE, key=_WHOLE_KEY, value="1")
 
 
 def refold_server(
@@ -53,7 +53,7 @@ def refold_server(
     which is automatic if they are empty. `progress` is called with the numbers of folded and of all
     bytes.
     """
-    from seamark.server.checks import alone, open_matching_objects
+    from seamark.server.checks import lock_server, open_matching_objects
     from seamark.server.databases import open_databases
     from seamark.server.kept.journals import IntakeJournals
     from seamark.server.kept.rebuild import needs_rebuild
@@ -64,7 +64,7 @@ def refold_server(
         make_tables(databases)
         place = open_matching_objects(databases, settings.blobs, adopt=objects)
         if objects or needs_rebuild(databases.kept, place):
-            with alone(settings, "what it keeps is made again from the objects"):
+            with lock_server(settings, "what it keeps is made again from the objects"):
                 take_up(databases, place)
         return refold(databases, IntakeJournals(databases.kept, place), progress=progress)
     finally:
@@ -105,7 +105,7 @@ def refold(
         mark_whole(store)
         databases.switch(name)
         # For data folded into the old store before all processes used the new one.
-        time.sleep(_SEEN_S)
+        time.sleep(_SWITCH_S)
         _fold_all(store, kept, now_ns, None)
     except BaseException:
         store.database.engine.dispose()

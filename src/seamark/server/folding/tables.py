@@ -57,27 +57,27 @@ change = sa.Table(
 """Single row with the number of the last change."""
 LEASE_S: Final = 15.0
 """Duration of a lease, in seconds; then another process may fold the run of a dead one."""
-_NS: Final = 10**9
+_NS_PER_S: Final = 10**9
 Ref = tuple[str, str]
 _lease: Final = lease.c
-_this: Final = sa.and_(
+_of_run: Final = sa.and_(
     _lease.project == sa.bindparam("at_project"), _lease.run == sa.bindparam("at_run")
 )
-_MAKE: Final = Upsert(
+_INSERT_LEASE: Final = Upsert(
     lease, ("project", "run", "owner", "until"), ("project", "run"), returned=_lease.owner
 )
-_TAKE: Final = (
+_UPDATE_LEASE: Final = (
     sa.update(lease)
     .values(owner=sa.bindparam("new_owner"), until=sa.bindparam("new_until"))
-    .where(_this)
-    .where(sa.or_(_lease.until < sa.bindparam("now"), _lease.owner == sa.bindparam("mine")))
+    .where(_of_run)
+    .where(sa.or_(_lease.until < sa.bindparam("now"), _lease.owner == sa.bindparam("this_owner")))
 )
-_LEAVE: Final = sa.delete(lease).where(_this, _lease.owner == sa.bindparam("mine"))
-_TAKEN: Final = sa.select(_lease.project, _lease.run).where(
-    _lease.until >= sa.bindparam("now"), _lease.owner != sa.bindparam("mine")
+_DELETE_LEASE: Final = sa.delete(lease).where(_of_run, _lease.owner == sa.bindparam("this_owner"))
+_OTHER_LEASES: Final = sa.select(_lease.project, _lease.run).where(
+    _lease.until >= sa.bindparam("now"), _lease.owner != sa.bindparam("this_owner")
 )
 _POSTGRESQL_NOW: Final = sa.select(
-    sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * _NS, sa.BigInteger)
+    sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * _NS_PER_S, sa.BigInteger)
 )
 
 
@@ -88,7 +88,7 @@ class Leases:
     """
 
     def __init__(self, database: Database, owner: str, seconds: float = LEASE_S) -> None:
-        self._database, self._owner, self._ns = database, owner, int(seconds * _NS)
+        self._database, self._owner, self._ns = database, owner, int(seconds * _NS_PER_S)
 
     def claim(self, project: str, run: str) -> bool:
         """Acquire or renew the lease of a run; return whether this process has it."""
@@ -98,11 +98,11 @@ class Leases:
                 now = self._now(connection)
                 until = now + self._ns
                 row = {"project": project, "run": run, "owner": owner, "until": until}
-                if database.rows(connection, _MAKE, **row):
+                if database.rows(connection, _INSERT_LEASE, **row):
                     return True
-                where = {"at_project": project, "at_run": run, "now": now, "mine": owner}
+                where = {"at_project": project, "at_run": run, "now": now, "this_owner": owner}
                 new = {"new_owner": owner, "new_until": until}
-                return bool(database.run(connection, _TAKE, **where, **new))
+                return bool(database.run(connection, _UPDATE_LEASE, **where, **new))
         except Conflict:
             return False
 
@@ -113,12 +113,14 @@ class Leases:
             now = self._now(connection)
             return {
                 (row[0], row[1])
-                for row in database.rows(connection, _TAKEN, now=now, mine=self._owner)
+                for row in database.rows(connection, _OTHER_LEASES, now=now, this_owner=self._owner)
             }
 
     def release(self, connection: sa.Connection, project: str, run: str) -> None:
         """Release the lease of a run in a transaction that writes."""
-        self._database.run(connection, _LEAVE, at_project=project, at_run=run, mine=self._owner)
+        self._database.run(
+            connection, _DELETE_LEASE, at_project=project, at_run=run, this_owner=self._owner
+        )
 
     def drop(self, project: str, run: str) -> None:
         """Release the lease of a run."""

@@ -26,12 +26,12 @@ __all__ = ["fold_turn", "forget"]
 
 TURN_BYTES: Final = 16 << 20
 """Maximum number of bytes of a run folded in one turn."""
-_LONGEST_FRAME: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES + 8
+_MAX_FRAME_BYTES: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES + 8
 
-_FOLDED: Final = Upsert(
+_SET_POSITION: Final = Upsert(
     tables.folded, ("project", "run", "position"), ("project", "run"), overwrite=True
 )
-_FORGET: Final = sa.delete(tables.folded).where(
+_DELETE_POSITION: Final = sa.delete(tables.folded).where(
     tables.folded.c.project == sa.bindparam("at_project"),
     tables.folded.c.run == sa.bindparam("at_run"),
 )
@@ -56,7 +56,7 @@ class _Part:
         try:
             return self._source.pread(max(0, min(size, self._end - offset)), offset)
         except OSError as error:
-            raise _later(error) from error
+            raise _temporary(error) from error
 
     def quiet_since_ns(self) -> int | None:
         return self._source.quiet_since_ns()
@@ -99,15 +99,15 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
         try:
             return _Part(kept.source(project, run, name), ends[name])
         except OSError as error:
-            raise _later(error) from error
+            raise _temporary(error) from error
 
     folding = Folding(
         store, project, run, opened, now_ns, heard=lambda name: journals[name].heard_ns
     )
-    anew = not all(_is_continued(one, journals) for one in folding.run.state.journals.values())
+    anew = not all(_is_continuation(one, journals) for one in folding.run.state.journals.values())
     if anew:
         folding.begin_anew()
-    ends.update(_shares(folding.run.state.journals.values(), journals, most))
+    ends.update(_turn_ends(folding.run.state.journals.values(), journals, most))
     folding.take_up({uid: name for name in ends if (uid := split_journal_name(name)[1])})
     folding.fold(lambda one: ends.get(one.file, 0) > one.offset or one.stopped == UNREADABLE)
     if folding.failed:
@@ -121,7 +121,7 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
         # not show the progress of each journal.
         if anew or not left:
             database, at = store.database, 0 if left else position
-            database.run(connection, _FOLDED, project=project, run=run, position=at)
+            database.run(connection, _SET_POSITION, project=project, run=run, position=at)
         if more is not None:
             more(connection)
         if folding.changed:
@@ -139,7 +139,7 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     return Turn(position, more=left)
 
 
-def _later(error: OSError) -> OSError:
+def _temporary(error: OSError) -> OSError:
     # An error without a number counts as permanent.
     return OSError(error.errno or errno.EIO, str(error))
 
@@ -157,20 +157,20 @@ def forget(
         found = places_of(store, connection, [(project, run)])
         for one in found.values():
             forget_run(store, connection, one.number)
-        database.run(connection, _FORGET, at_project=project, at_run=run)
+        database.run(connection, _DELETE_POSITION, at_project=project, at_run=run)
         if more is not None:
             more(connection)
         if found:
             note_changes(database, connection, [(project, run)], gone=True)
 
 
-def _is_continued(journal: JournalState, kept: Mapping[str, IntakeJournal]) -> bool:
+def _is_continuation(journal: JournalState, kept: Mapping[str, IntakeJournal]) -> bool:
     # Bytes are never replaced.
     found = kept.get(journal.file)
     return found is not None and found.size >= journal.offset
 
 
-def _shares(
+def _turn_ends(
     known: Iterable[JournalState], kept: Mapping[str, IntakeJournal], most: int
 ) -> dict[str, int]:
     # Shortest rest first, so that a long journal does not delay others.
@@ -180,7 +180,7 @@ def _shares(
     for rest, name in rests:
         share = min(rest, left)
         if share < rest and share > 0:
-            share = min(rest, max(share, _LONGEST_FRAME))
+            share = min(rest, max(share, _MAX_FRAME_BYTES))
         left = max(0, left - share)
         begun = folded.get(name, 0)
         if begun or share > 0:  # a new journal is folded from its header on or not at all

@@ -53,13 +53,13 @@ _NEW_OBJECT: Final = Upsert(
 )
 _NEW_SEGMENT: Final = insertion(layout.segments)
 _journal, _run = layout.journals, layout.runs
-_later: Any = sa.bindparam("ahead", type_=sa.BigInteger)
-_ADVANCE: Final = (
+_ahead_ns: Any = sa.bindparam("ahead", type_=sa.BigInteger)
+_ADVANCE_JOURNAL: Final = (
     sa.update(_journal)
     .values(
         size=sa.bindparam("end"),
         heard_ns=sa.bindparam("heard"),
-        ahead_ns=sa.case((_journal.c.ahead_ns < _later, _later), else_=_journal.c.ahead_ns),
+        ahead_ns=sa.case((_journal.c.ahead_ns < _ahead_ns, _ahead_ns), else_=_journal.c.ahead_ns),
     )
     .where(
         _journal.c.number == sa.bindparam("row"),
@@ -68,15 +68,15 @@ _ADVANCE: Final = (
         _journal.c.size == sa.bindparam("before"),
     )
 )
-_heard: Any = sa.bindparam("heard", type_=sa.BigInteger)
-_added: Any = sa.bindparam("added", type_=sa.BigInteger)
-_GROW: Final = (
+_received_ns: Any = sa.bindparam("heard", type_=sa.BigInteger)
+_added_bytes: Any = sa.bindparam("added", type_=sa.BigInteger)
+_ADVANCE_RUN: Final = (
     sa.update(_run)
     .values(
-        position=_run.c.position + _added,
-        loose=_run.c.loose + _added,
-        heard_ns=_heard,
-        waiting_ns=sa.func.coalesce(_run.c.waiting_ns, _heard),
+        position=_run.c.position + _added_bytes,
+        loose=_run.c.loose + _added_bytes,
+        heard_ns=_received_ns,
+        waiting_ns=sa.func.coalesce(_run.c.waiting_ns, _received_ns),
     )
     .where(
         _run.c.number == sa.bindparam("row"),
@@ -168,7 +168,7 @@ def commit(
         # Bulk statements, as each statement costs a network round trip.
         advanced = database.run_each(
             connection,
-            _ADVANCE,
+            _ADVANCE_JOURNAL,
             [
                 {
                     "row": journals[key].number,
@@ -186,7 +186,7 @@ def commit(
             raise OutrunError
         counted = database.run_each(
             connection,
-            _GROW,
+            _ADVANCE_RUN,
             [
                 {
                     "row": runs[run].number,
@@ -290,17 +290,17 @@ GROWN_BYTES: Final = 1 << 20
 """Maximum size of a growing object, in bytes."""
 SMALL_BYTES: Final = 64 << 10
 """Maximum size of an addition, in bytes; more data is stored in a separate object."""
-_OLD_NS: Final = 600 * 10**9
+_MAX_AGE_NS: Final = 600 * 10**9
 """Age after which an object no longer grows, in nanoseconds."""
-_ANY: Final = 1 << 62
+_NO_LIMIT: Final = 1 << 62
 _log: Final = logging.getLogger("seamark.server")
 _object = layout.objects
-_GROWING: Final = (
+_SELECT_GROWING: Final = (
     sa.select(_object.c.number, _object.c.name)
     .where(_object.c.state == layout.GROWING)
     .order_by(_object.c.number)
 )
-_SEAL: Final = (
+_SEAL_OBJECT: Final = (
     sa.update(_object)
     .values(state=layout.LIVE, size=sa.bindparam("end"))
     .where(_object.c.number == sa.bindparam("row"), _object.c.state == layout.GROWING)
@@ -321,24 +321,24 @@ class Growing:
         self._now_ns = now_ns
         self._file: GrowingObject | None = None
         self._until_ns = 0
-        self._grows = True
+        self._can_grow = True
         self.name = ""
         self.number = 0
 
     def open(self, size: int) -> GrowingObject | None:
         """Return the growing object for a number of bytes; None if they need a separate object."""
-        if size > SMALL_BYTES or not self._grows:
+        if size > SMALL_BYTES or not self._can_grow:
             return None
         if self._file is None or self._file.capacity < size or self.is_old():
             self.seal()
-            self._file = self._begin()
+            self._file = self._create_object()
         return self._file
 
-    def _begin(self) -> GrowingObject | None:
+    def _create_object(self) -> GrowingObject | None:
         name, now = next(self._names), self._now_ns()
         file = self._objects.grow(name, GROWN_BYTES)
         if file is None:
-            self._grows = False
+            self._can_grow = False
             return None
         try:
             with self._database.writing() as connection:  # durable, with all earlier rows
@@ -348,7 +348,7 @@ class Growing:
         except BaseException:
             file.close()
             raise
-        self.name, self._until_ns = name, now + _OLD_NS
+        self.name, self._until_ns = name, now + _MAX_AGE_NS
         return file
 
     def is_old(self) -> bool:
@@ -375,7 +375,7 @@ def _seal(
 ) -> None:
     objects.cut(name, end)
     with database.writing(lasting=False) as connection:
-        database.run(connection, _SEAL, row=number, end=end)
+        database.run(connection, _SEAL_OBJECT, row=number, end=end)
         release(connection, [number], now_ns + REMOVE_NS)
 
 
@@ -391,7 +391,7 @@ def take_up(
     No data may be received meanwhile. `gone` returns whether a run that is not in the tables was
     purged. The result is the number of registered bytes of journals.
     """
-    rows = database.fetch(_GROWING)
+    rows = database.fetch(_SELECT_GROWING)
     total = 0
     for number, name in rows:
         size = next((each.size for each in objects.listed(name) if each.name == name), None)
@@ -405,7 +405,7 @@ def take_up(
             continue
         new, sizes = _missing_parts(database, listed.parts, gone)
         if new and (number, name) == rows[-1]:  # data of the others was never acknowledged
-            commit(database, name, size, new, sizes, _ANY, grown=number)
+            commit(database, name, size, new, sizes, _NO_LIMIT, grown=number)
             total += sum(part.length for part in new)
         _seal(database, objects, number, name, listed.end, now_ns())
     if total:

@@ -22,11 +22,11 @@ from seamark.journal.folder import DEEPEST
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
 from seamark.paths import check_place
-from seamark.server.database import Latest
+from seamark.server.database import BoundedDict
 from seamark.server.failures import Rejected, warn_rarely
 from seamark.server.kept import layout
 from seamark.server.kept.commit import Growing, OutrunError, commit
-from seamark.server.kept.layout import names_of_worker, packed
+from seamark.server.kept.layout import object_names, packed
 from seamark.server.kept.plan import (
     Arrived,
     FullError,
@@ -60,8 +60,8 @@ class Recent:
     """
 
     def __init__(self) -> None:
-        self._runs = Latest[str, RunRow](_MAX_REMEMBERED)
-        self._journals = Latest[Key, JournalRow](_MAX_REMEMBERED)
+        self._runs = BoundedDict[str, RunRow](_MAX_REMEMBERED)
+        self._journals = BoundedDict[Key, JournalRow](_MAX_REMEMBERED)
 
     def of(self, group: Iterable[Arrived]) -> Rows | None:
         """Return the rows of a group; None unless each batch starts at the end of its journal."""
@@ -101,23 +101,23 @@ MOST_JOURNALS: Final = 4096
 """Maximum number of journals of a run."""
 AHEAD_NS: Final = 3600 * 10**9
 """Deviation from which a writer's clock that is ahead is noted, in nanoseconds."""
-_MOST_PROJECT_BYTES: Final = 1024
-_EACH_S: Final = 0.01
+_MAX_PROJECT_BYTES: Final = 1024
+_WAIT_PER_BATCH_S: Final = 0.01
 """Additional collecting time per batch of the last group beyond the first, in seconds: a single
 sender never waits."""
-_TRIES: Final = 8
-_LISTED_BYTES: Final = 512
+_MAX_ATTEMPTS: Final = 8
+_LIST_ENTRY_BYTES: Final = 512
 """Approximate size of the entry of a part in an object, in bytes."""
-_LOOK_S: Final = 60.0
+_CHECK_S: Final = 60.0
 """Interval of checks whether an object is old enough to be closed, in seconds."""
 _BULK_BYTES: Final = 1 << 20
 """Size from which a batch suggests that its sender has more data, in bytes; it need not wait."""
-_LEAST_S: Final = 1.0
-_MOST_S: Final = 10.0
+_MIN_WAIT_S: Final = 1.0
+_MAX_WAIT_S: Final = 10.0
 _LOAD_WEIGHT: Final = 0.9
 """Weight of the previous load in the running mean."""
 _log: Final = logging.getLogger("seamark.server")
-_KNOWN: Final = (
+_KNOWN_SIZES: Final = (
     sa.select(
         layout.runs.c.position,
         layout.runs.c.purged_ns,
@@ -134,9 +134,9 @@ _KNOWN: Final = (
 def check_run(project: str, run: str) -> None:
     """Raise `PathError` unless a project and a run id are valid."""
     check_place(project, run)
-    if len(project) > _MOST_PROJECT_BYTES or project.count("/") >= DEEPEST:
+    if len(project) > _MAX_PROJECT_BYTES or project.count("/") >= DEEPEST:
         msg = (
-            f"project: expected at most {DEEPEST} parts and {_MOST_PROJECT_BYTES} characters, "
+            f"project: expected at most {DEEPEST} parts and {_MAX_PROJECT_BYTES} characters, "
             f"got {project.count('/') + 1} and {len(project)}"
         )
         raise PathError(msg)
@@ -176,11 +176,11 @@ class Intake:
         self._database, self._objects = database, objects
         self._gone = gone
         self._quota, self._reserved = quota, reserved
-        self._now_ns, self._most, self._window_s = now_ns, most_journals, window_s
-        self._names = names_of_worker()
+        self._now_ns, self._max_journals, self._window_s = now_ns, most_journals, window_s
+        self._names = object_names()
         self._recent = Recent()
         self._growing = Growing(database, objects, self._names, now_ns) if grows else None
-        self._turn = threading.Lock()
+        self._commit_lock = threading.Lock()
         """Lock held while a group is committed."""
         self._changed = threading.Condition()
         self._queue: deque[Arrived] = deque()
@@ -196,7 +196,7 @@ class Intake:
     def known(self, project: str, run: str) -> tuple[dict[str, int], int]:
         """Return stored bytes by journal and the position of a run; refuse a purged run (410)."""
         check_run(project, run)
-        rows = self._database.fetch(_KNOWN, key=key_of(project, run))
+        rows = self._database.fetch(_KNOWN_SIZES, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
             msg = f"run {run!r} of {project!r} was purged here and is not accepted again"
             raise Rejected(msg, "purged", 410)
@@ -225,12 +225,12 @@ class Intake:
             PathError: If project or run are not valid names.
         """
         self._check(project, run, journal)
-        return self._keep_now(self._arrived(project, run, journal, offset, data, gap))
+        return self._store_now(self._checked_batch(project, run, journal, offset, data, gap))
 
     def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Stored:
         """Store a batch of a journal that the server itself may write; see `put`."""
         check_run(project, run)
-        kept = self._keep_now(self._arrived(project, run, journal, offset, data))
+        kept = self._store_now(self._checked_batch(project, run, journal, offset, data))
         return Stored(kept.offset, kept.position)
 
     def submit(
@@ -238,7 +238,7 @@ class Intake:
     ) -> Future[Receipt]:
         """Check and queue a batch; the errors of `put` are raised or set on the result."""
         self._check(project, run, journal)
-        batch = self._arrived(project, run, journal, offset, data, gap)
+        batch = self._checked_batch(project, run, journal, offset, data, gap)
         self._queue_up(batch)
         return batch.done
 
@@ -248,7 +248,7 @@ class Intake:
             msg = f"journal {journal!r} is reserved for edits made on the server"
             raise Rejected(msg, "reserved")
 
-    def _arrived(
+    def _checked_batch(
         self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int = 0
     ) -> Arrived:
         now = self._now_ns()
@@ -260,17 +260,17 @@ class Intake:
         ahead = ahead if ahead > AHEAD_NS else 0
         return Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
 
-    def _keep_now(self, batch: Arrived) -> Receipt:
-        if self._last_group > 1 or not self._turn.acquire(blocking=False):
+    def _store_now(self, batch: Arrived) -> Receipt:
+        if self._last_group > 1 or not self._commit_lock.acquire(blocking=False):
             self._queue_up(batch)
             return batch.done.result()
         try:
             self._queue_up(batch, wake=False)
             with self._changed:
                 group = self._next_group()
-            self._keep_group(group)
+            self._store_group(group)
         finally:
-            self._turn.release()
+            self._commit_lock.release()
             with self._changed:
                 if self._queue:
                     self._changed.notify_all()
@@ -297,23 +297,23 @@ class Intake:
     @contextlib.contextmanager
     def counting_bytes(self) -> Iterator[Callable[[int], None]]:
         """Count the bytes of all requests being read; raise `FullError` if there are too many."""
-        mine = 0
+        own_bytes = 0
 
         def more(size: int) -> None:
-            nonlocal mine
+            nonlocal own_bytes
             with self._changed:
                 if self._arriving + size > ARRIVING_BYTES or self._bytes >= WAITING_BYTES:
                     msg = "the server has too much to do; send it again in some seconds"
                     raise FullError(msg)
                 self._arriving += size
-            mine += size
+            own_bytes += size
 
         more(0)
         try:
             yield more
         finally:
             with self._changed:
-                self._arriving -= mine
+                self._arriving -= own_bytes
 
     def close(self) -> None:
         """Store accepted batches, then accept no more; harmless when called twice."""
@@ -323,27 +323,29 @@ class Intake:
             thread = self._thread
         if thread is not None:
             thread.join()
-        with self._turn:
+        with self._commit_lock:
             self._seal()
 
     # ------------------------------------------------------------------ thread
 
     def _work(self) -> None:
         while self._wait():
-            with self._turn:
+            with self._commit_lock:
                 with self._changed:
                     group = self._next_group()
                 if group:
-                    self._keep_group(group)
+                    self._store_group(group)
                 elif self._is_old():
                     self._seal()
 
     def _wait(self) -> bool:
         with self._changed:
             while not self._queue and not self._closing:
-                if not self._changed.wait(_LOOK_S) and self._is_old():
+                if not self._changed.wait(_CHECK_S) and self._is_old():
                     return True
-            end = time.monotonic() + min(self._window_s, _EACH_S * max(0, self._last_group - 1))
+            end = time.monotonic() + min(
+                self._window_s, _WAIT_PER_BATCH_S * max(0, self._last_group - 1)
+            )
             while not self._closing and self._bytes < GROUP_BYTES:
                 if (left := end - time.monotonic()) <= 0:
                     break
@@ -358,16 +360,16 @@ class Intake:
             size += len(group[-1].data)
         return group
 
-    def _keep_group(self, group: list[Arrived]) -> None:
+    def _store_group(self, group: list[Arrived]) -> None:
         started = time.monotonic()
         try:
-            self._keep(group)
+            self._store(group)
         except Exception as error:  # noqa: BLE001 - the next group is kept
             _log.exception("a group of batches could not be kept")
             for batch in group:
                 _fail(batch, error)
         finally:
-            self._measure(started)
+            self._measure_load(started)
             self._last_group = len(group)
             with self._changed:
                 self._bytes -= sum(len(batch.data) for batch in group)
@@ -383,7 +385,7 @@ class Intake:
         except (OSError, Conflict, sa.exc.SQLAlchemyError) as error:
             _log.warning("an object could not be completed: %s", error)
 
-    def _measure(self, started: float) -> None:
+    def _measure_load(self, started: float) -> None:
         now = time.monotonic()
         busy = (now - started) / max(now - self._ended, 1e-6)
         self._load = _LOAD_WEIGHT * self._load + (1 - _LOAD_WEIGHT) * min(1.0, busy)
@@ -393,12 +395,12 @@ class Intake:
         busy = max(0.0, 2 * self._load - 1)  # no delay below half of the load
         if len(batch.data) >= _BULK_BYTES:
             return round(busy, 2)
-        return round(_LEAST_S + (_MOST_S - _LEAST_S) * busy, 2)
+        return round(_MIN_WAIT_S + (_MAX_WAIT_S - _MIN_WAIT_S) * busy, 2)
 
-    def _keep(self, group: list[Arrived]) -> None:
+    def _store(self, group: list[Arrived]) -> None:
         recent = self._recent.of(group)
-        for _ in range(_TRIES):
-            plan = Plan(self._database, self._objects, self._most, self._gone, self._quota)
+        for _ in range(_MAX_ATTEMPTS):
+            plan = Plan(self._database, self._objects, self._max_journals, self._gone, self._quota)
             try:
                 plan.make(group, recent)
                 rows = self._write(plan, recent)
@@ -426,7 +428,7 @@ class Intake:
             return Rows({}, {})
         sizes = [len(data) for data in plan.data]
         # Estimate: the list depends on its place and is created later.
-        about = sum(sizes) + _LISTED_BYTES * (1 + len(sizes))
+        about = sum(sizes) + _LIST_ENTRY_BYTES * (1 + len(sizes))
         grown = self._growing
         if grown is None or (file := grown.open(about)) is None:
             return self._write_alone(plan, recent, sizes)
@@ -442,7 +444,7 @@ class Intake:
                 0,
                 parts,
                 plan.sizes,
-                self._most,
+                self._max_journals,
                 recent,
                 grown=grown.number,
             )
@@ -462,7 +464,7 @@ class Intake:
         self._objects.put(name, head, *plan.data)
         try:
             size = len(head) + sum(sizes)
-            return commit(self._database, name, size, parts, plan.sizes, self._most, recent)
+            return commit(self._database, name, size, parts, plan.sizes, self._max_journals, recent)
         except (OutrunError, Conflict):  # the object was not registered
             with contextlib.suppress(OSError):  # otherwise collected as an orphan
                 self._objects.delete(name)
@@ -475,13 +477,13 @@ class Intake:
         for batch, error in plan.refused:
             _fail(batch, error)
         for batch, kept in plan.settled:
-            _finish(batch, kept._replace(wait_s=self._wait_s(batch)))
+            _resolve(batch, kept._replace(wait_s=self._wait_s(batch)))
         for batch, offset in plan.waiting:
             position = runs[key_of(batch.project, batch.run)].position
-            _finish(batch, Receipt(offset, position, self._wait_s(batch)))
+            _resolve(batch, Receipt(offset, position, self._wait_s(batch)))
 
 
-def _finish(batch: Arrived, kept: Receipt) -> None:
+def _resolve(batch: Arrived, kept: Receipt) -> None:
     if batch.done.set_running_or_notify_cancel():
         batch.done.set_result(kept)
 

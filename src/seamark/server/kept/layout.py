@@ -53,7 +53,7 @@ __all__ = [
     "is_sound",
     "journals",
     "metadata",
-    "names_of_worker",
+    "object_names",
     "objects",
     "packed",
     "read_parts",
@@ -160,7 +160,7 @@ segments = sa.Table(
 )
 REMOVE_NS: Final = 24 * 3600 * 10**9
 """Lifetime of a released object, for concurrent readers, in nanoseconds."""
-_AT_ONCE: Final = 500
+_ROWS_AT_ONCE: Final = 500
 _object, _segment = objects, segments
 
 
@@ -172,8 +172,8 @@ def release(
     They may be removed from `remove_ns` on, ns since the Unix epoch. With `stale`, objects that are
     still referred to hold bytes that must be removed, and will be rewritten.
     """
-    for start in range(0, len(numbers), _AT_ONCE):
-        some = list(numbers[start : start + _AT_ONCE])
+    for start in range(0, len(numbers), _ROWS_AT_ONCE):
+        some = list(numbers[start : start + _ROWS_AT_ONCE])
         named = sa.select(_segment.c.object).where(_segment.c.object.in_(some)).distinct()
         left = {row[0] for row in connection.execute(named)}
         gone = [number for number in some if number not in left]
@@ -189,13 +189,13 @@ def release(
             )
 
 
-_LONGEST_FRAME: Final = FILE_HEADER_BYTES + FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
-_OVERHEAD: Final = 64 << 10
+_MAX_FRAME_BYTES: Final = FILE_HEADER_BYTES + FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
+_MAX_OVERHEAD_BYTES: Final = 64 << 10
 """Generous upper limit of the bytes that compression adds to incompressible data."""
-_WINDOW_BYTES: Final = 32 << 20
+_MAX_WINDOW_BYTES: Final = 32 << 20
 """Maximum memory that a zstd frame may request before it writes anything, in bytes."""
-_PART_BYTES: Final = 1 << 20
-_TOO_LONG: Final[dict[str, Any]] = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
+_READ_BYTES: Final = 1 << 20
+_PLAIN_LIMIT: Final[dict[str, Any]] = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
 
 
 def unpacked(body: bytes, packing: str) -> bytes:
@@ -209,22 +209,22 @@ def unpacked(body: bytes, packing: str) -> bytes:
         data = b""
     else:
         data = _inflated(body)
-    if len(body) > BATCH_BYTES + _OVERHEAD and len(data) > _LONGEST_FRAME:
+    if len(body) > BATCH_BYTES + _MAX_OVERHEAD_BYTES and len(data) > _MAX_FRAME_BYTES:
         msg = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less at once"
-        raise Rejected(msg, "too-large", 413, **_TOO_LONG)
+        raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
     return data
 
 
 def _inflated(body: bytes) -> bytes:
     # Decompressed in pieces, as the declared size of a frame is not trusted.
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
     plain = io.BytesIO()  # grows in place; joining a list of parts would need twice the memory
     try:
         with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
-            while part := reader.read(_PART_BYTES):
+            while part := reader.read(_READ_BYTES):
                 if plain.tell() + len(part) > PLAIN_BYTES:
                     msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less at once"
-                    raise Rejected(msg, "too-large", 413, **_TOO_LONG)
+                    raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
                 plain.write(part)
     except zstandard.ZstdError as error:
         msg = f"the body is not zstd: {error}"
@@ -236,10 +236,10 @@ PREFIX: Final = "journals/"
 """Prefix of the names of these objects."""
 _MAGIC: Final = b"\x89SMO\r\n\x1a\n"
 _HEAD: Final = struct.Struct("<8sII")
-_MAX_BYTES: Final = 64 << 20
+_MAX_LIST_BYTES: Final = 64 << 20
 """Maximum size of a list in bytes, thousands of times the size of real ones."""
 _FORMAT: Final = 1
-_FOLDER: Final = 1000
+_OBJECTS_PER_FOLDER: Final = 1000
 
 
 class Part(NamedTuple):
@@ -266,11 +266,11 @@ class Part(NamedTuple):
         return self.offset + self.length
 
 
-def names_of_worker() -> Iterator[str]:
+def object_names() -> Iterator[str]:
     """Yield unique names for objects: a random id and a counter."""
     worker = secrets.token_hex(8)
     for number in count():
-        yield f"{PREFIX}{worker}/{number // _FOLDER}/{number:08d}"
+        yield f"{PREFIX}{worker}/{number // _OBJECTS_PER_FOLDER}/{number:08d}"
 
 
 def packed(
@@ -338,7 +338,7 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
         else:
             found.append(section)
             end = section.end
-    if found and (end < size or found[1:]) and not _are_sound(objects, name, found[-1].parts):
+    if found and (end < size or found[1:]) and not _are_intact(objects, name, found[-1].parts):
         found.pop()  # its list was written, but not its bytes
         whole = False
     parts = [part for section in found for part in section.parts]
@@ -353,7 +353,7 @@ def is_sound(objects: ObjectStore, name: str, part: Part) -> bool:
     return zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
 
 
-def _are_sound(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
+def _are_intact(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
     return all(is_sound(objects, name, part) for part in parts)
 
 
@@ -363,7 +363,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
         msg = f"object {name!r} is cut short"
         raise ValueError(msg)
     magic, length, crc = _HEAD.unpack(head)
-    if magic != _MAGIC or length > min(_MAX_BYTES, size):
+    if magic != _MAGIC or length > min(_MAX_LIST_BYTES, size):
         msg = f"object {name!r} holds no journals"
         raise ValueError(msg)
     text = objects.get(name, start + _HEAD.size, length)
@@ -376,7 +376,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
         raise ValueError(msg)
     parts, place = [], start + _HEAD.size + length
     for one in listed["parts"]:
-        part = _sound(one)
+        part = _checked_part(one)
         if part.crc is not None:
             part = part._replace(place=place)
             place += part.length
@@ -387,7 +387,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
     return Listed(parts, bool(listed["shared"]), place)
 
 
-def _sound(one: Any) -> Part:
+def _checked_part(one: Any) -> Part:
     # A bucket may hold objects of other programs.
     part = Part(*one)
     numbers = (part.offset, part.length, part.heard_ns, part.ahead_ns)

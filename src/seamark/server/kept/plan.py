@@ -70,19 +70,23 @@ class Segment(NamedTuple):
         return self.offset + self.length
 
 
-_of = layout.segments.c
+_segment = layout.segments.c
 _SEGMENTS = (
-    sa.select(_of.offset, _of.length, layout.objects.c.name, _of.place)
-    .join(layout.objects, layout.objects.c.number == _of.object)
-    .where(_of.journal == sa.bindparam("journal"), _of.offset < sa.bindparam("end"))
-    .where(_of.offset + _of.length > sa.bindparam("start"))
-    .order_by(_of.offset)
+    sa.select(_segment.offset, _segment.length, layout.objects.c.name, _segment.place)
+    .join(layout.objects, layout.objects.c.number == _segment.object)
+    .where(_segment.journal == sa.bindparam("journal"), _segment.offset < sa.bindparam("end"))
+    .where(_segment.offset + _segment.length > sa.bindparam("start"))
+    .order_by(_segment.offset)
 )
-_ALL = (1 << 63) - 1
+_MAX_OFFSET = (1 << 63) - 1
 
 
 def segments_of(
-    database: Database, connection: sa.Connection, journal: int, start: int = 0, end: int = _ALL
+    database: Database,
+    connection: sa.Connection,
+    journal: int,
+    start: int = 0,
+    end: int = _MAX_OFFSET,
 ) -> list[Segment]:
     """Return the segments of a journal, or those that overlap the bytes from start to end."""
     rows: list[Any] = database.rows(connection, _SEGMENTS, journal=journal, start=start, end=end)
@@ -229,22 +233,22 @@ class Rows(NamedTuple):
     journals: dict[Key, JournalRow]
 
 
-_of_run, _of_journal = layout.runs.c, layout.journals.c
+_run_c, _journal_c = layout.runs.c, layout.journals.c
 _RUNS: Final = (
-    sa.select(_of_run.number, _of_run.key, _of_run.position, _of_run.purged_ns)
-    .where(_of_run.key.in_(sa.bindparam("keys", expanding=True)))
-    .order_by(_of_run.key)
+    sa.select(_run_c.number, _run_c.key, _run_c.position, _run_c.purged_ns)
+    .where(_run_c.key.in_(sa.bindparam("keys", expanding=True)))
+    .order_by(_run_c.key)
 )
 _RUNS_LOCKED: Final = _RUNS.with_for_update()
 _JOURNALS: Final = (
-    sa.select(_of_journal.number, _of_journal.run, _of_journal.name, _of_journal.size)
-    .where(_of_journal.run.in_(sa.bindparam("runs", expanding=True)))
-    .where(_of_journal.name.in_(sa.bindparam("names", expanding=True)))
+    sa.select(_journal_c.number, _journal_c.run, _journal_c.name, _journal_c.size)
+    .where(_journal_c.run.in_(sa.bindparam("runs", expanding=True)))
+    .where(_journal_c.name.in_(sa.bindparam("names", expanding=True)))
 )
 _COUNTS: Final = (
-    sa.select(_of_journal.run, sa.func.count())
-    .where(_of_journal.run.in_(sa.bindparam("runs", expanding=True)))
-    .group_by(_of_journal.run)
+    sa.select(_journal_c.run, sa.func.count())
+    .where(_journal_c.run.in_(sa.bindparam("runs", expanding=True)))
+    .group_by(_journal_c.run)
 )
 
 
@@ -296,15 +300,15 @@ class Plan:
     ) -> None:
         self._database, self._objects = database, objects
         self._most, self._gone, self._quota = most_journals, gone, quota
-        self._new: dict[str, int] = {}  # new bytes of this group, by workspace
+        self._new_bytes: dict[str, int] = {}  # new bytes of this group, by workspace
         self.parts: list[Part] = []
         self.data: list[bytes] = []
         self.sizes: dict[Key, int] = {}
         self.waiting: list[tuple[Arrived, int]] = []
         self.settled: list[tuple[Arrived, Receipt]] = []
         self.refused: list[tuple[Arrived, Exception]] = []
-        self._ends: dict[Key, int] = {}
-        self._of: dict[Key, list[int]] = {}
+        self._new_sizes: dict[Key, int] = {}
+        self._part_numbers: dict[Key, list[int]] = {}
 
     def make(self, arrived: Iterable[Arrived], recent: Rows | None = None) -> None:
         """Classify batches in the order of their arrival.
@@ -337,10 +341,10 @@ class Plan:
     def _add(self, connection: sa.Connection | None, batch: Arrived) -> None:
         key = batch.key
         self._admit(batch)
-        if key not in self._ends:
+        if key not in self._new_sizes:
             row = self._journals.get(key)
-            self.sizes[key] = self._ends[key] = row.size if row else 0
-        known = self._ends[key]
+            self.sizes[key] = self._new_sizes[key] = row.size if row else 0
+        known = self._new_sizes[key]
         if batch.offset > known:
             msg = (
                 f"journal {batch.journal!r} is kept up to byte {known}, and this begins at "
@@ -354,7 +358,7 @@ class Plan:
             self._check_quota(batch.project, batch.end - known)
             self._append(batch, known)
         if batch.end > self.sizes[key]:
-            self.waiting.append((batch, self._ends[key]))
+            self.waiting.append((batch, self._new_sizes[key]))
         else:
             position = self._runs[key[0]].position if key[0] in self._runs else 0
             self.settled.append((batch, Receipt(self.sizes[key], position)))
@@ -368,7 +372,7 @@ class Plan:
             words = f"run {batch.run!r} of {batch.project!r}"
             msg = f"{words} was purged here and is not accepted again"
             raise Rejected(msg, "purged", 410)
-        if key in self._journals or key in self._ends:
+        if key in self._journals or key in self._new_sizes:
             return
         count = self._counts.get(key[0], 0) + 1
         if count > self._most:
@@ -381,16 +385,16 @@ class Plan:
         if self._quota is None:
             return
         workspace = project.partition("/")[0]
-        new = self._new.get(workspace, 0) + more
+        new = self._new_bytes.get(workspace, 0) + more
         self._quota.expect(project, new)
-        self._new[workspace] = new
+        self._new_bytes[workspace] = new
 
     def _compare(self, connection: sa.Connection, batch: Arrived, known: int) -> None:
         at, end = batch.offset, min(batch.end, known)
         for length, data in self._stored_bytes(connection, batch.key, at, end):
             start = at - batch.offset
-            mine = batch.data[start : start + length] if batch.data else None
-            if mine != data:
+            sent_bytes = batch.data[start : start + length] if batch.data else None
+            if sent_bytes != data:
                 msg = (
                     f"journal {batch.journal!r}: other bytes are kept from byte {at} on, so that "
                     "there are two files of one name: one was written by a copied machine"
@@ -408,7 +412,7 @@ class Plan:
                 self._database, connection, self._journals[key].number, start, stored
             )
             yield from StoredSource(self._objects, key[1], found).stretches(start, stored)
-        for index in self._of.get(key, ()):
+        for index in self._part_numbers.get(key, ()):
             part, data = self.parts[index], self.data[index]
             first, last = max(start, part.offset), min(end, part.end)
             if first < last:
@@ -417,7 +421,7 @@ class Plan:
 
     def _append(self, batch: Arrived, known: int) -> None:
         data = batch.data[known - batch.offset :] if batch.data else b""
-        self._of.setdefault(batch.key, []).append(len(self.parts))
+        self._part_numbers.setdefault(batch.key, []).append(len(self.parts))
         self.data.append(data)
         self.parts.append(
             Part(
@@ -431,4 +435,4 @@ class Plan:
                 zlib.crc32(data) if data else None,
             )
         )
-        self._ends[batch.key] = batch.end
+        self._new_sizes[batch.key] = batch.end

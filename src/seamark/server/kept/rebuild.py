@@ -82,7 +82,7 @@ def rebuild(
     return _Writer(database, sizes, gone).write(found, sorted(set(damaged)))
 
 
-def _chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:
+def _longest_chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:
     # Ranges without gaps from the start on: offset, end, location.
     left = sorted(found, key=lambda each: (each.part.offset, -each.part.end, each.shared))
     known = index = 0
@@ -111,14 +111,14 @@ class _Writer:
         with self._database.writing() as connection:
             for table in (layout.segments, layout.journals, layout.runs, layout.objects):
                 connection.execute(sa.delete(table))
-            stale = self._touched(found[key] for key in purged)
+            stale = self._runs_to_write(found[key] for key in purged)
             for key in sorted(found):
                 if key in purged:
                     self._write_purged(connection, key, found[key])
                     continue
                 chains = {}
                 for file, parts in sorted(found[key].items()):
-                    chain = list(_chain(parts))
+                    chain = list(_longest_chain(parts))
                     known = chain[-1][1] if chain else 0
                     if max(each.part.end for each in parts) > known:
                         missing.append((key, file, known))
@@ -133,7 +133,7 @@ class _Writer:
         return self._gone(part.project, part.run)
 
     @staticmethod
-    def _touched(runs: Iterable[dict[str, list[_Found]]]) -> set[str]:
+    def _runs_to_write(runs: Iterable[dict[str, list[_Found]]]) -> set[str]:
         return {each.name for files in runs for parts in files.values() for each in parts}
 
     @staticmethod

@@ -32,8 +32,8 @@ from seamark.server.settings import API_VERSION, JOURNAL_VERSION
 router: Final = APIRouter(prefix="/accounts", tags=["accounts"])
 server_router: Final = APIRouter(tags=["server"])
 
-_S: Final = 1_000_000_000
-_YEARS: Final = 10 * 366 * 86400
+_NS_PER_S: Final = 1_000_000_000
+_MAX_EXPIRES_S: Final = 10 * 366 * 86400
 
 RoleName = Literal["viewer", "contributor", "owner"]
 Name = Annotated[str, Field(min_length=1, max_length=100)]
@@ -55,7 +55,7 @@ class NewTokenBody(Body):
     label: str = Field("", max_length=200)
     role: RoleName | None = None
     project: Project | None = None
-    expires_s: int | None = Field(None, ge=1, le=_YEARS)
+    expires_s: int | None = Field(None, ge=1, le=_MAX_EXPIRES_S)
 
 
 class MemberBody(Body):
@@ -138,17 +138,17 @@ def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
     accounts = server_of(request).accounts
     user = body.user or who.name
     role = None if body.role is None else Role[body.role.upper()]
-    expires = None if body.expires_s is None else accounts.now_ns() + body.expires_s * _S
+    expires = None if body.expires_s is None else accounts.now_ns() + body.expires_s * _NS_PER_S
     if user != who.name:
-        role = _expect_hand_out(request, accounts, user, body, role)
+        role = _expect_may_create(request, accounts, user, body, role)
     elif body.admin or body.service:
         raise Refusal(422, "invalid", "admin and service are for a user that does not exist yet")
     own = accounts.token(who.token) if who.token else None
     if user == who.name and own is not None:
-        role, project, expires = _bounded(own, role, body.project, expires)
+        role, project, expires = _limited_token(own, role, body.project, expires)
     else:
         project = body.project
-        expires = expires if own is None else _earlier(own.expires_ns, expires)
+        expires = expires if own is None else _earlier_end(own.expires_ns, expires)
     made = accounts.create_token(
         user,
         by=who.name,
@@ -174,7 +174,7 @@ def revoke_token(request: Request, token: str) -> dict[str, Any]:
         found = server.accounts.token(token)
     except NoSuch:
         found = None
-    if found is None or not _may_end(server.accounts, who, found):
+    if found is None or not _may_revoke(server.accounts, who, found):
         raise Refusal(
             404,
             "no-token",
@@ -261,7 +261,7 @@ def audit(
 # ---------------------------------------------------------------------- helpers
 
 
-def _expect_hand_out(
+def _expect_may_create(
     request: Request, accounts: Accounts, user: str, body: NewTokenBody, role: Role | None
 ) -> Role | None:
     who = expect_somebody(request)
@@ -291,7 +291,7 @@ def _expect_hand_out(
     return role
 
 
-def _bounded(
+def _limited_token(
     own: Token, role: Role | None, project: str | None, expires: int | None
 ) -> tuple[Role | None, str | None, int | None]:
     if own.role is not None:
@@ -304,14 +304,14 @@ def _bounded(
                 f"this token is for {own.project} only, and so are those that it makes",
             )
         project = project or own.project
-    return role, project, _earlier(own.expires_ns, expires)
+    return role, project, _earlier_end(own.expires_ns, expires)
 
 
-def _earlier(one: int | None, other: int | None) -> int | None:
+def _earlier_end(one: int | None, other: int | None) -> int | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
+def _may_revoke(accounts: Accounts, who: Identity, token: Token) -> bool:
     if who.admin or token.id == who.token:
         return True
     if token.project is not None and accounts.role(who, token.project) == Role.OWNER:

@@ -18,9 +18,9 @@ from seamark.server.guard import (
     Body,
     asker,
     expect,
-    needs,
     public,
     received,
+    role_guard,
     server_of,
     serving_of,
 )
@@ -36,10 +36,10 @@ __all__ = ["router", "server_router"]
 router: Final = APIRouter()
 server_router: Final = APIRouter(tags=["files"])
 
-_READS: Final = [Depends(needs(Role.VIEWER))]  # before any validation of the request
+_VIEWER_GUARD: Final = [Depends(role_guard(Role.VIEWER))]  # before any validation of the request
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
-_UNKNOWN: Final = "application/octet-stream"
-_SHOWN: Final = {
+_BINARY: Final = "application/octet-stream"
+_SAFE_TYPES: Final = {
     "csv": "text/plain; charset=utf-8",
     "gif": "image/gif",
     "jpeg": "image/jpeg",
@@ -60,37 +60,37 @@ _SHOWN: Final = {
     "yml": "text/plain; charset=utf-8",
 }
 """Content types by extension. None can execute code in a browser: no HTML, SVG, PDF or scripts."""
-_ACTIVE: Final = {
+_PREVIEW_TYPES: Final = {
     "htm": "text/html; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "svg": "image/svg+xml",
 }
 """Content types used only in a preview, which is sandboxed."""
-_IMAGES: Final = (
+_IMAGE_MAGIC: Final = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
 """First bytes of images that a browser may show directly."""
-_BEGINS: Final = 16
+_MAGIC_BYTES: Final = 16
 _MAX_CONTENTS: Final = 1000
 """Maximum number of contents per request."""
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-_SAFE: Final = {
+_SAFE_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, max-age=31536000, immutable",
 }
 """Headers that prevent active content of uploaded files on the page's origin."""
-_PREVIEW: Final = "sandbox allow-scripts; default-src 'unsafe-inline' data: blob:"
+_PREVIEW_POLICY: Final = "sandbox allow-scripts; default-src 'unsafe-inline' data: blob:"
 """Headers that give a recorded file a separate origin without access to other data."""
 
 
 @router.get(
     "/runs/{project:path}/{run}/blobs/{digest}",
     response_class=Response,
-    dependencies=_READS,
+    dependencies=_VIEWER_GUARD,
     tags=["files"],
 )
 def fetch(
@@ -102,8 +102,8 @@ def fetch(
 ) -> Response:
     """Return a content, or the part given by ``Range``; always as a download."""
     content = _content(request, project, run, digest)
-    headers = _SAFE | {"Content-Disposition": _disposition("attachment", name or digest)}
-    return _sent(request, digest, content, headers, _type_of(name))
+    headers = _SAFE_HEADERS | {"Content-Disposition": _disposition("attachment", name or digest)}
+    return _content_response(request, digest, content, headers, _type_of(name))
 
 
 class _ContentsBody(Body):
@@ -115,7 +115,7 @@ class _ContentsBody(Body):
 @router.post(
     "/runs/{project:path}/{run}/contents",
     operation_id="findContents",
-    dependencies=_READS,
+    dependencies=_VIEWER_GUARD,
     responses=FAILURES,
     tags=["files"],
 )
@@ -166,14 +166,14 @@ def linked(request: Request, signed: str, name: str) -> Response:
         raise Refusal(404, "no-link", "this address is none, or too old: open the file anew")
     content = _content(request, found.project, found.run, found.digest)
     kind, how = _type_of(found.name), "attachment"
-    headers = _SAFE | {"Cache-Control": "private, no-store"}
+    headers = _SAFE_HEADERS | {"Cache-Control": "private, no-store"}
     if found.preview:
-        headers["Content-Security-Policy"] = _PREVIEW
-        kind, how = _ACTIVE.get(_extension(found.name), kind), "inline"
+        headers["Content-Security-Policy"] = _PREVIEW_POLICY
+        kind, how = _PREVIEW_TYPES.get(_extension(found.name), kind), "inline"
     elif image := _image_of(content):
         kind, how = image, "inline"
     headers["Content-Disposition"] = _disposition(how, found.name or found.digest)
-    return _sent(request, found.digest, content, headers, kind)
+    return _content_response(request, found.digest, content, headers, kind)
 
 
 def _may_still_read(request: Request, link: Link) -> bool:
@@ -199,14 +199,14 @@ def _content(request: Request, project: str, run: str, digest: str) -> Content:
     return content
 
 
-def _sent(
+def _content_response(
     request: Request, digest: str, content: Content, headers: dict[str, str], kind: str
 ) -> Response:
     headers = headers | {"Accept-Ranges": "bytes", "ETag": f'"{digest}"'}
     if request.headers.get("if-none-match") in (f'"{digest}"', "*"):
         return Response(status_code=304, headers=headers)
     if part := _part_of(request, digest):
-        return _part(content, *part, headers, kind)
+        return _part_response(content, *part, headers, kind)
     headers["Content-Length"] = str(content.size)
     return StreamingResponse(content.read(0, content.size), 200, headers, kind)
 
@@ -221,7 +221,9 @@ def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if named else None
 
 
-def _part(content: Content, first: str, last: str, headers: dict[str, str], kind: str) -> Response:
+def _part_response(
+    content: Content, first: str, last: str, headers: dict[str, str], kind: str
+) -> Response:
     start = int(first) if first else max(0, content.size - int(last))
     end = min(content.size, int(last) + 1) if first and last else content.size
     if start >= end:
@@ -234,8 +236,8 @@ def _part(content: Content, first: str, last: str, headers: dict[str, str], kind
 
 def _image_of(content: Content) -> str:
     # Only images that cannot contain scripts are recognized.
-    begin = b"".join(content.read(0, _BEGINS))
-    return next((kind for pattern, kind in _IMAGES if pattern.match(begin)), "")
+    begin = b"".join(content.read(0, _MAGIC_BYTES))
+    return next((kind for pattern, kind in _IMAGE_MAGIC if pattern.match(begin)), "")
 
 
 def _extension(name: str) -> str:
@@ -243,7 +245,7 @@ def _extension(name: str) -> str:
 
 
 def _type_of(name: str) -> str:
-    return _SHOWN.get(_extension(name), _UNKNOWN)
+    return _SAFE_TYPES.get(_extension(name), _BINARY)
 
 
 def _disposition(how: str, name: str) -> str:
@@ -255,13 +257,13 @@ def _disposition(how: str, name: str) -> str:
 # ---------------------------------------------------------------------- uploads
 
 
-_BLOBS: Final = "/runs/{project:path}/{run}/blobs"
+_BLOBS_PATH: Final = "/runs/{project:path}/{run}/blobs"
 # Before any validation of the request.
-_WRITES: Final = [Depends(needs(Role.CONTRIBUTOR))]
-_MAX_WHOLE: Final = (1 << 63) - 1
+_CONTRIBUTOR_GUARD: Final = [Depends(role_guard(Role.CONTRIBUTOR))]
+_MAX_INT64: Final = (1 << 63) - 1
 
 
-@server_router.post(_BLOBS, dependencies=_WRITES)
+@server_router.post(_BLOBS_PATH, dependencies=_CONTRIBUTOR_GUARD)
 def ask(
     request: Request,
     project: str,
@@ -273,14 +275,14 @@ def ask(
     return {"missing": server_of(request).blobs.missing(project, run, digests)}
 
 
-@server_router.put(_BLOBS + "/{digest}", dependencies=_WRITES)
+@server_router.put(_BLOBS_PATH + "/{digest}", dependencies=_CONTRIBUTOR_GUARD)
 async def put(
     request: Request,
     project: str,
     run: str,
     digest: str,
-    offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the part, bytes.")],
-    size: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the whole, bytes.")],
+    offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Of the part, bytes.")],
+    size: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Of the whole, bytes.")],
 ) -> dict[str, Any]:
     """Store a part of a content; the digest is compared once all parts are stored."""
 
@@ -293,13 +295,13 @@ async def put(
         return _as_json(await run_in_threadpool(take, data))
 
 
-@server_router.get(_BLOBS + "/{digest}/upload", dependencies=_WRITES)
+@server_router.get(_BLOBS_PATH + "/{digest}/upload", dependencies=_CONTRIBUTOR_GUARD)
 def progress(
     request: Request,
     project: str,
     run: str,
     digest: str,
-    size: Annotated[int | None, Query(ge=0, le=_MAX_WHOLE)] = None,
+    size: Annotated[int | None, Query(ge=0, le=_MAX_INT64)] = None,
 ) -> dict[str, Any]:
     """Return the number of stored bytes of a content, at which an upload continues."""
     del run

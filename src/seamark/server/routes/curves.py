@@ -21,17 +21,17 @@ from seamark.server.routes.tables import Ref, Text
 
 __all__: list[str] = []
 
-_MOST_PX: Final = 8192
-_MOST_SERIES: Final = 400
+_MAX_PX: Final = 8192
+_MAX_SERIES: Final = 400
 
-Refs = Annotated[list[Ref], Meta(max_length=_MOST_SERIES)]
+Refs = Annotated[list[Ref], Meta(max_length=_MAX_SERIES)]
 
 
 class LookQuestion(Question, kw_only=True):
     """Series and the appearance of their curves; see `seamark.reading.curves.Look`."""
 
-    paths: Annotated[list[Text], Meta(min_length=1, max_length=_MOST_SERIES)]
-    px: Annotated[int, Meta(ge=2, le=_MOST_PX)] = 1000
+    paths: Annotated[list[Text], Meta(min_length=1, max_length=_MAX_SERIES)]
+    px: Annotated[int, Meta(ge=2, le=_MAX_PX)] = 1000
     attempt: Attempt = "latest"
     x: Text = "step"
     low: float | None = None
@@ -43,10 +43,10 @@ class LookQuestion(Question, kw_only=True):
 
     def look(self, runs: int) -> Look:
         """Return the appearance of curves for a number of runs; refuse too many series (413)."""
-        look = Look(points=self.px, **{name: getattr(self, name) for name in _OF_LOOK})
+        look = Look(points=self.px, **{name: getattr(self, name) for name in _LOOK_FIELDS})
         look.check()
         asked = runs * len(self.paths)
-        most = min(_MOST_SERIES, max(1, MOST_PARTS * 4 // self.px))
+        most = min(_MAX_SERIES, max(1, MOST_PARTS * 4 // self.px))
         if asked > most:
             raise Refusal(
                 413,
@@ -57,7 +57,7 @@ class LookQuestion(Question, kw_only=True):
         return look
 
 
-Since = Annotated[Sequence[tuple[Text, Text, Text, Text]], Meta(max_length=_MOST_SERIES)]
+Since = Annotated[Sequence[tuple[Text, Text, Text, Text]], Meta(max_length=_MAX_SERIES)]
 
 
 class Group(Struct, forbid_unknown_fields=True):
@@ -67,8 +67,8 @@ class Group(Struct, forbid_unknown_fields=True):
     by: Annotated[dict[Text, Any], Meta(max_length=8)] = {}
 
 
-Groups = Annotated[list[Group], Meta(min_length=1, max_length=_MOST_SERIES)]
-_OF_LOOK: Final = {one.name for one in fields(Look)} & set(LookQuestion.__struct_fields__)
+Groups = Annotated[list[Group], Meta(min_length=1, max_length=_MAX_SERIES)]
+_LOOK_FIELDS: Final = {one.name for one in fields(Look)} & set(LookQuestion.__struct_fields__)
 
 
 @of_all(LookQuestion, heavy=True)

@@ -34,12 +34,12 @@ __all__ = ["router", "server_router"]
 router: Final = APIRouter(tags=["runs"])
 server_router: Final = APIRouter(tags=["runs"])
 """Routes of servers only; the page of local folders has no claims and never purges."""
-_MOST: Final = 1000
-_LAST: Final = (1 << 63) - 1
+_MAX_REFS: Final = 1000
+_MAX_INT64: Final = (1 << 63) - 1
 Kind = Literal["run", "group"]
 Key = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 Name = Annotated[str, Field(max_length=200)]
-Count = Annotated[int, Field(ge=0, le=_LAST)]
+Count = Annotated[int, Field(ge=0, le=_MAX_INT64)]
 
 
 class _Claimant(Body):
@@ -58,7 +58,7 @@ class _Claimant(Body):
 class _TakeBody(Body):
     """Runs or groups to claim, in order of preference, and the claimant."""
 
-    refs: Annotated[list[Ref], Field(max_length=_MOST)]
+    refs: Annotated[list[Ref], Field(max_length=_MAX_REFS)]
     kind: Kind = "run"
     claimant: _Claimant
 
@@ -69,7 +69,7 @@ class _ClaimBody(Body):
     project: Text
     name: Text
     kind: Kind = "run"
-    number: Annotated[int, Field(ge=1, le=_LAST)]
+    number: Annotated[int, Field(ge=1, le=_MAX_INT64)]
     key: Key
 
 
@@ -87,11 +87,11 @@ class _Held(BaseModel):
     held: bool
 
 
-def _answers(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+def _response(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **FAILURES}
 
 
-@server_router.post("/runs/claims", operation_id="claimRun", responses=_answers(_Claimed))
+@server_router.post("/runs/claims", operation_id="claimRun", responses=_response(_Claimed))
 def take(every: All, body: _TakeBody) -> Response:
     """Claim the first free run or group of some to which the requester may write.
 
@@ -113,7 +113,7 @@ def take(every: All, body: _TakeBody) -> Response:
     return every.done(told)
 
 
-@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
+@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_response(_Held))
 def held(every: All, body: _ClaimBody) -> Response:
     """Return whether a claim is the newest one and was not released."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
@@ -126,7 +126,7 @@ def held(every: All, body: _ClaimBody) -> Response:
     )
 
 
-@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
+@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_response(_Held))
 def release(every: All, body: _ClaimBody) -> Response:
     """Release a claim; ``held`` tells whether it was the newest one and the requester's."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
@@ -139,8 +139,8 @@ def release(every: All, body: _ClaimBody) -> Response:
     )
 
 
-_MOST_RUNS: Final = 200
-_AT_ONCE: Final = 16
+_MAX_RUNS: Final = 200
+_RECORDS_AT_ONCE: Final = 16
 """Maximum number of records that are made durable together."""
 _NAME: Final = "sys/name"
 _DESCRIPTION: Final = "sys/description"
@@ -159,7 +159,7 @@ class _EditBody(Body):
     null for none.
     """
 
-    refs: Annotated[list[Ref], Field(min_length=1, max_length=_MOST_RUNS)] | None = None
+    refs: Annotated[list[Ref], Field(min_length=1, max_length=_MAX_RUNS)] | None = None
     project: Text | None = None
     query: Annotated[str, Field(max_length=16 << 10)] | None = None
     name: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
@@ -239,32 +239,32 @@ def edit(every: All, body: _EditBody) -> Response:
     if every.server.read_only:
         raise Refusal(403, "read-only", every.server.read_only)
     who = asker(every.request)
-    refs = list(dict.fromkeys(body.refs)) if body.refs else _matching(every, body)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-edit") as pool:
-        found = list(pool.map(partial(_edited, every, who, body), refs))
+    refs = list(dict.fromkeys(body.refs)) if body.refs else _matching_refs(every, body)
+    with ThreadPoolExecutor(_RECORDS_AT_ONCE, thread_name_prefix="seamark-edit") as pool:
+        found = list(pool.map(partial(_edit_run, every, who, body), refs))
     if body.refs is not None and len(found) == 1 and isinstance(found[0], Refusal):
         raise found[0]
     runs = [_edit_result(ref, one) for ref, one in zip(refs, found, strict=True)]
     return every.done({"runs": runs})
 
 
-def _matching(every: Several, body: _EditBody) -> Sequence[Ref]:
-    which = Which(project=body.project, query=body.query, trashed=None, limit=_MOST_RUNS + 1)
+def _matching_refs(every: Several, body: _EditBody) -> Sequence[Ref]:
+    which = Which(project=body.project, query=body.query, trashed=None, limit=_MAX_RUNS + 1)
     store = every.server.store()
     selection = which.selection(every)
     with store.database.reading() as connection:
         chosen = choose(store, connection, selection, every.now_ns, counted=False)
-    if len(chosen.refs) > _MOST_RUNS:
+    if len(chosen.refs) > _MAX_RUNS:
         raise Refusal(
             413,
             "too-many-runs",
-            f"more than {_MOST_RUNS} runs match, which is the most at a time: name fewer",
-            limit=_MOST_RUNS,
+            f"more than {_MAX_RUNS} runs match, which is the most at a time: name fewer",
+            limit=_MAX_RUNS,
         )
     return chosen.refs
 
 
-def _edited(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | Refusal:
+def _edit_run(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | Refusal:
     project, run = ref
     try:
         role = every.server.accounts.role(who, project)
@@ -308,10 +308,10 @@ def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
     try:
         check_name(run, "run id")
     except PathError as error:
-        raise _unknown(project, run) from error
+        raise _unknown_run(project, run) from error
     account = server.databases.account
     if not server.kept.journals(project, run) and not is_purged(account, project, run):
-        raise _unknown(project, run)
+        raise _unknown_run(project, run)
     purge(
         account,
         server.kept,
@@ -325,5 +325,5 @@ def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
     return {"project": project, "run": run}
 
 
-def _unknown(project: str, run: str) -> Refusal:
+def _unknown_run(project: str, run: str) -> Refusal:
     return Refusal(404, "not-found", f"run {run[:200]!r} is not there in {project[:200]!r}")

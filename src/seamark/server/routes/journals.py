@@ -27,7 +27,7 @@ from seamark.server.accounts import tables
 from seamark.server.accounts.tables import lock_account
 from seamark.server.answering import compressed
 from seamark.server.failures import FAILURES, Refusal
-from seamark.server.guard import Body, expect, needs, received, server_of
+from seamark.server.guard import Body, expect, received, role_guard, server_of
 from seamark.server.kept.layout import unpacked
 from seamark.store.database import Upsert, retry
 from seamark.store.read.names import run_names
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 __all__ = ["router"]
 
 
-_KEEP: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
+_WRITE_NAMES: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 
 
-def _decide_alone(
+def _decide_locked(
     server: Server,
     key: str,
     among: tuple[str, str],
@@ -64,7 +64,7 @@ def _decide_alone(
             with store.database.reading() as reading:
                 known = run_names(store, reading, lambda one: one == place, kind)
             found = decide(held, known)
-            account.run(connection, _KEEP, key=key, value=json.dumps(held))
+            account.run(connection, _WRITE_NAMES, key=key, value=json.dumps(held))
             return found
 
     return retry(resolve)
@@ -72,7 +72,7 @@ def _decide_alone(
 
 router = APIRouter()
 _Short = Annotated[str, Field(min_length=1, max_length=1024)]
-_MOST_VERSIONS: Final = 10_000
+_MAX_VERSIONS: Final = 10_000
 
 
 class _NameBody(Body):
@@ -83,7 +83,7 @@ class _NameBody(Body):
     name: Annotated[str, Field(max_length=16 << 10)] | None = None
     conflict: Literal["new", "skip", "error", "replace"] = "new"
     make_project: bool = True
-    versions: Annotated[list[_Short], Field(max_length=_MOST_VERSIONS)] = []
+    versions: Annotated[list[_Short], Field(max_length=_MAX_VERSIONS)] = []
 
 
 @router.post("/arrivals", tags=["runs"], operation_id="arrive", responses=FAILURES)
@@ -106,7 +106,7 @@ def resolve_name(request: Request, body: _NameBody) -> Arrival:
         return Arrival("no project")
     if is_artifact:
         versions = (run, *body.versions)
-        return _decide_alone(
+        return _decide_locked(
             server,
             f"arriving-artifacts:{home}",
             (project, "artifact"),
@@ -116,7 +116,7 @@ def resolve_name(request: Request, body: _NameBody) -> Arrival:
         )
     if name is None:
         return Arrival("go")
-    return _decide_alone(
+    return _decide_locked(
         server,
         f"arriving:{project}",
         (project, "run"),
@@ -124,15 +124,17 @@ def resolve_name(request: Request, body: _NameBody) -> Arrival:
     )
 
 
-_OF_RUN: Final = "/runs/{project:path}/{run}/journals"
-_MAX_WHOLE: Final = (1 << 63) - 1
+_JOURNALS_PATH: Final = "/runs/{project:path}/{run}/journals"
+_MAX_INT64: Final = (1 << 63) - 1
 _MEDIA_TYPE: Final = "application/octet-stream"
-_BYTES: Final[dict[str, Any]] = {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
-_UNPACKING: Final = threading.BoundedSemaphore(4)
+_BINARY_CONTENT: Final[dict[str, Any]] = {
+    _MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}
+}
+_unpacking_slots: Final = threading.BoundedSemaphore(4)
 """Maximum number of batches decompressed and checked at a time; each may reach 64 MiB."""
 
 
-@router.get(_OF_RUN, tags=["journals"])
+@router.get(_JOURNALS_PATH, tags=["journals"])
 def known(request: Request, project: str, run: str) -> dict[str, Any]:
     """Return the number of stored bytes of each journal of a run, by file name."""
     expect(request, project, Role.CONTRIBUTOR)
@@ -141,18 +143,18 @@ def known(request: Request, project: str, run: str) -> dict[str, Any]:
 
 
 @router.get(
-    _OF_RUN + "/{journal}",
+    _JOURNALS_PATH + "/{journal}",
     tags=["journals"],
-    dependencies=[Depends(needs(Role.CONTRIBUTOR))],
+    dependencies=[Depends(role_guard(Role.CONTRIBUTOR))],
     response_class=Response,
-    responses={200: {"content": _BYTES}, 204: {"description": "No frames follow."}},
+    responses={200: {"content": _BINARY_CONTENT}, 204: {"description": "No frames follow."}},
 )
 def read(
     request: Request,
     project: str,
     run: str,
     journal: str,
-    offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Bytes that are known.")],
+    offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Bytes that are known.")],
 ) -> Response:
     """Return whole frames of a journal after an offset: about 4 MiB, or none (204).
 
@@ -180,19 +182,19 @@ def read(
 
 
 @router.put(
-    _OF_RUN + "/{journal}",
+    _JOURNALS_PATH + "/{journal}",
     tags=["journals"],
-    dependencies=[Depends(needs(Role.CONTRIBUTOR))],
-    openapi_extra={"requestBody": {"content": _BYTES}},
+    dependencies=[Depends(role_guard(Role.CONTRIBUTOR))],
+    openapi_extra={"requestBody": {"content": _BINARY_CONTENT}},
 )
 async def put(
     request: Request,
     project: str,
     run: str,
     journal: str,
-    offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the batch in the file.")],
+    offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Of the batch in the file.")],
     gap: Annotated[
-        int, Query(ge=0, le=_MAX_WHOLE, description="How many bytes will never be frames.")
+        int, Query(ge=0, le=_MAX_INT64, description="How many bytes will never be frames.")
     ] = 0,
 ) -> dict[str, Any]:
     """Store whole frames of a journal, or a declared gap (without a body).
@@ -207,7 +209,7 @@ async def put(
         if gap and body:
             msg = "a declared gap has no body"
             raise BatchError(msg)
-        with _UNPACKING:
+        with _unpacking_slots:
             data = unpacked(body, packing)
             return intake.submit(project, run, journal, offset, data, gap=gap)
 

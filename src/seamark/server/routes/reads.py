@@ -44,10 +44,10 @@ def changes(
 
 MOST_POINTS: Final = 1_000_000
 """Maximum number of numeric points per answer."""
-_MAX_READ: Final = 1 << 24
+_MAX_READ_POINTS: Final = 1 << 24
 """Maximum number of points of a series that are read to return some of them."""
-_MOST_RECORDS: Final = 10_000
-_MOST_PAGES: Final = 16
+_MAX_RECORDS: Final = 10_000
+_MAX_PAGES: Final = 16
 _STREAMS: Final = frozenset({"stdout", "stderr"})
 _HEADER_FIELDS: Final = (
     "attempt",
@@ -60,8 +60,8 @@ _HEADER_FIELDS: Final = (
     "ranks",
 )
 """HEADER fields returned to a resuming process; the others describe the previous machine."""
-Last = Annotated[int, Meta(ge=1, le=_MAX_READ)]
-Lines = Annotated[int, Meta(ge=1, le=_MOST_RECORDS)]
+Last = Annotated[int, Meta(ge=1, le=_MAX_READ_POINTS)]
+Lines = Annotated[int, Meta(ge=1, le=_MAX_RECORDS)]
 
 
 @of_run()
@@ -207,12 +207,12 @@ def log(one: OneRun, path: Paths | None = None, tail: Lines = 200) -> list[tuple
     for journal in read.journals() if paths else ():
         begin = read.text_begin(journal.file, paths, lines=tail)
         last: list[tuple[int, str, Any]] = []
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = read.text_page(journal.file, paths, begin)
-            last, begin = (last + page.points)[-_MOST_RECORDS:], page.end
+            last, begin = (last + page.points)[-_MAX_RECORDS:], page.end
             if not page.more:
                 break
         found += last
     found.sort(key=lambda point: point[0])
-    newest = found[: -_MOST_RECORDS - 1 : -1]
+    newest = found[: -_MAX_RECORDS - 1 : -1]
     return list(fitting(newest, 0))[::-1]

@@ -50,20 +50,20 @@ __all__ = ["Which"]
 T = TypeVar("T")
 
 MOST_ROWS: Final = 10_000
-_MOST_CELLS: Final = 4_000_000
-_MOST_NAMES: Final = 1000
-_MOST_QUERY: Final = 16 << 10
-_MOST_REFS: Final = 20_000
+_MAX_CELLS: Final = 4_000_000
+_MAX_NAMES: Final = 1000
+_MAX_QUERY_BYTES: Final = 16 << 10
+_MAX_REFS: Final = 20_000
 _RUNS_AT_ONCE: Final = 50
-_MOST_BEGINS: Final = 400
-_LAST_US: Final = ((1 << 63) - 1) // 1000
+_MAX_BEGINS: Final = 400
+_MAX_US: Final = ((1 << 63) - 1) // 1000
 
 Text = Path
 Texts = Annotated[list[Text], Meta(max_length=MOST_ROWS)]
 Few = Annotated[list[Text], Meta(max_length=1000)]
 Ref = tuple[Text, Text]
-Refs = Annotated[list[Ref], Meta(max_length=_MOST_REFS)]
-Moment = Annotated[int, Meta(ge=-_LAST_US, le=_LAST_US)]
+Refs = Annotated[list[Ref], Meta(max_length=_MAX_REFS)]
+Moment = Annotated[int, Meta(ge=-_MAX_US, le=_MAX_US)]
 Unknown = Literal["refuse", "tell"]
 Kind = Literal["run", "model", "model_version", "artifact", "project"]
 
@@ -78,7 +78,7 @@ class Which(Question, kw_only=True):
 
     project: Text | None = None
     kind: Kind = "run"
-    query: Annotated[str, Meta(max_length=_MOST_QUERY)] | None = None
+    query: Annotated[str, Meta(max_length=_MAX_QUERY_BYTES)] | None = None
     id: Text | Texts | None = None
     state: Text | Few | None = None
     owner: Text | Few | None = None
@@ -94,14 +94,14 @@ class Which(Question, kw_only=True):
 
     def selection(self, every: Several, **more: Any) -> Selection:
         """Return the selection for the store, restricted to readable projects."""
-        if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MOST_QUERY:
-            msg = f"query: expected at most {_MOST_QUERY:,} bytes"
+        if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MAX_QUERY_BYTES:
+            msg = f"query: expected at most {_MAX_QUERY_BYTES:,} bytes"
             raise ArgumentError(msg)
-        given = {name: getattr(self, name) for name in _OF_SELECTION}
+        given = {name: getattr(self, name) for name in _SELECTION_FIELDS}
         return Selection(**(given | more), readable=_restriction(every))
 
 
-_OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen", "next"}
+_SELECTION_FIELDS: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen", "next"}
 
 
 @contextlib.contextmanager
@@ -139,14 +139,14 @@ def table(every: Several, columns: Few | None = None) -> Table:
         found = query_runs(
             store, connection, selection, columns, every.now_ns, every.unknown, counted=counted
         )
-        if len(found) * len(found.columns) > _MOST_CELLS:
-            most = max(1, _MOST_CELLS // len(found.columns))
+        if len(found) * len(found.columns) > _MAX_CELLS:
+            most = max(1, _MAX_CELLS // len(found.columns))
             hint = (
                 f"{len(found):,} runs with {len(found.columns):,} columns are too many at a time: "
                 f"ask for fewer columns, or with limit={most}"
             )
             raise Refusal(413, "too-many-cells", hint, limit=most)
-        named = list(found.refs) if len(found) <= _MOST_NAMES else []
+        named = list(found.refs) if len(found) <= _MAX_NAMES else []
         return Table(found, names_of(store, connection, named), cursor)
 
 
@@ -318,7 +318,7 @@ def crash_reasons(every: Several, refs: Refs) -> list[tuple[str, str, str]]:
 def attempts(
     every: Several,
     refs: Refs,
-    paths: Annotated[Sequence[Text], Meta(max_length=_MOST_BEGINS)] = (),
+    paths: Annotated[Sequence[Text], Meta(max_length=_MAX_BEGINS)] = (),
     x: Text = "step",
 ) -> Attempts:
     """Return the numbers of attempts and openings, for runs with several.
@@ -328,12 +328,12 @@ def attempts(
     order of recording has no such position.
     """
     begins, asked = list[tuple[str, str, str, list[Any]]](), len(refs) * len(paths)
-    if asked > _MOST_BEGINS:
+    if asked > _MAX_BEGINS:
         raise Refusal(
             413,
             "too-many-series",
-            f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}",
-            limit=_MOST_BEGINS,
+            f"{asked:,} series are too many at a time: ask for at most {_MAX_BEGINS}",
+            limit=_MAX_BEGINS,
         )
     check_axis(x)
     for ref in every.only_readable(refs) if paths else ():
@@ -363,7 +363,7 @@ def _of_runs(
 def series_paths(
     every: Several,
     refs: Refs,
-    paths: Annotated[list[Text], Meta(max_length=_MOST_REFS)] | None = None,
+    paths: Annotated[list[Text], Meta(max_length=_MAX_REFS)] | None = None,
 ) -> list[tuple[str, str, list[str]]]:
     """Return the paths of the float series of runs, among some paths or all."""
     wanted, readable = None if paths is None else set(paths), every.only_readable(refs)

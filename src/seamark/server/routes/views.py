@@ -61,38 +61,38 @@ class _Views(BaseModel):
     apart: str
 
 
-_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+_CONFLICT: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": _Views},
     409: {"description": "The view was changed meanwhile, or its new name is taken."},
     **FAILURES,
 }
 
 
-@router.post("/views", operation_id="listViews", responses=_ANSWERS)
+@router.post("/views", operation_id="listViews", responses=_CONFLICT)
 def views(request: Request, body: _ListBody) -> _Views:
     """Return the views of a project."""
-    _, role = _role(request, body.project)
+    _, role = _role_of_requester(request, body.project)
     # Most users have no role for all projects, and so no views there.
     found = {} if role is None else serving_of(request).views.read(body.project)
-    return _told(request, body.project, role, found)
+    return _views_response(request, body.project, role, found)
 
 
-@router.patch("/views", operation_id="editView", responses=_ANSWERS)
+@router.patch("/views", operation_id="editView", responses=_CONFLICT)
 def edit(request: Request, body: _ViewBody) -> _Views:
     """Save, rename or remove a view, or make it the default one; return all views."""
-    who, role = _role(request, body.project)
+    who, role = _role_of_requester(request, body.project)
     if role is None or role < Role.CONTRIBUTOR:
         raise Refusal(403, "role-too-small", "saving a view needs the role contributor")
     now_ns = serving_of(request).now_ns()
 
     def changed(before: Mapping[str, View]) -> Mapping[str, View]:
-        return _changed(before, body, who.name, now_ns)
+        return _apply_change(before, body, who.name, now_ns)
 
     found = serving_of(request).views.change(body.project, changed)
-    return _told(request, body.project, role, found)
+    return _views_response(request, body.project, role, found)
 
 
-def _role(request: Request, project: str) -> tuple[Identity, Role | None]:
+def _role_of_requester(request: Request, project: str) -> tuple[Identity, Role | None]:
     if project:
         expect(request, project, Role.VIEWER)
     else:
@@ -101,7 +101,9 @@ def _role(request: Request, project: str) -> tuple[Identity, Role | None]:
     return who, serving_of(request).accounts.role(who, project)
 
 
-def _told(request: Request, project: str, role: Role | None, found: Mapping[str, View]) -> _Views:
+def _views_response(
+    request: Request, project: str, role: Role | None, found: Mapping[str, View]
+) -> _Views:
     may_save = role is not None and role >= Role.CONTRIBUTOR
     return _Views(
         project=project,
@@ -111,7 +113,9 @@ def _told(request: Request, project: str, role: Role | None, found: Mapping[str,
     )
 
 
-def _changed(before: Mapping[str, View], body: _ViewBody, by: str, now_ns: int) -> dict[str, View]:
+def _apply_change(
+    before: Mapping[str, View], body: _ViewBody, by: str, now_ns: int
+) -> dict[str, View]:
     views = dict(before)
     found = views.pop(body.name, None)
     if (found and found.address) != body.was:

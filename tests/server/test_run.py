@@ -34,7 +34,7 @@ from seamark.remote import shipper as shippers
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import RunKey, Unreachable
 from seamark.server import checks, run
-from seamark.server.checks import alone
+from seamark.server.checks import lock_server
 from seamark.server.databases import open_databases
 from seamark.server.folding.refold import refold_server
 from seamark.server.settings import Settings
@@ -88,7 +88,7 @@ def test_killed_server_loses_nothing_and_is_started_again(run_server, tmp_path):
     first.process.kill()
     first.process.wait(30)
     until(lambda: all(map(has_ended, before)))
-    with alone(Settings.at(first.folder)):
+    with lock_server(Settings.at(first.folder)):
         pass
     for step in range(50, 100):
         training.log_metrics({"loss": 1.0}, step=step)
@@ -248,7 +248,7 @@ def test_taken_port_does_not_use_up_the_first_token(tmp_path, monkeypatch):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         settings = Settings.at(tmp_path / "server", None, None, port=taken.getsockname()[1])
-        monkeypatch.setattr(checks, "_TAKEN_S", 0)
+        monkeypatch.setattr(checks, "_PORT_RETRY_S", 0)
         with pytest.raises(checks.CannotStart, match="--port"):
             run.serve(settings, str)
     assert run.prepare(settings)
@@ -289,14 +289,14 @@ def test_port_is_waited_for_while_workers_of_a_killed_server_end():
 def test_folder_takes_one_server_and_a_postgresql_several(tmp_path):
     settings = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'one'}")
     other = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'other'}")
-    with alone(settings), alone(other):
+    with lock_server(settings), lock_server(other):
         for each in (settings, other):
-            with pytest.raises(checks.CannotStart, match="a server runs"), alone(each):
+            with pytest.raises(checks.CannotStart, match="a server runs"), lock_server(each):
                 pass
-    with alone(settings):
+    with lock_server(settings):
         pass
     shared = Settings.at(tmp_path / "shared", "postgresql://seamark@db/seamark")
-    with alone(shared), alone(shared):
+    with lock_server(shared), lock_server(shared):
         assert not (tmp_path / "shared").exists()
 
 
@@ -321,12 +321,12 @@ def test_folder_that_cannot_hold_a_database_or_objects_is_named(tmp_path, monkey
 PROCESSES = 12
 WAITS = """
 import os, signal, sys
-from seamark.server.run import _set_by_signals
+from seamark.server.run import _stop_event
 for _ in range(int(sys.argv[1])):
     waits, tell = os.pipe()
     if not (child := os.fork()):
         signal.alarm(60)  # ends one that would wait for ever
-        stop = _set_by_signals()
+        stop = _stop_event()
         os.write(tell, b"w")
         while not stop.wait(0):
             pass
@@ -365,7 +365,7 @@ def test_sigterm_ends_a_fold_worker_whose_numpy_has_threads(tmp_path):
 
 
 def test_exit_codes_are_known_where_sigchld_is_ignored(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "_RUN", f"raise SystemExit({run.EXIT_FOR_GOOD})")
+    monkeypatch.setattr(run, "_CHILD_PROGRAM", f"raise SystemExit({run.EXIT_FOR_GOOD})")
     said: list[str] = []
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:

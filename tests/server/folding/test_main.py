@@ -140,7 +140,7 @@ def test_long_run_is_folded_in_turns_and_its_position_told_by_the_last(place, mo
     place.send(PROJECT, "run0", a_training("short", "run0", 3, 1))
     store, count = place.databases.store(), 0
     with monkeypatch.context() as patch:
-        patch.setattr(turns, "_LONGEST_FRAME", 1 << 12)
+        patch.setattr(turns, "_MAX_FRAME_BYTES", 1 << 12)
         while (
             turn := fold_turn(store, place.kept, PROJECT, "run0", time.time_ns, most=1 << 15)
         ).more:

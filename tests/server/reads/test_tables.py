@@ -69,7 +69,7 @@ def test_table_equals_that_of_the_store_and_comes_in_windows(here) -> None:
 
 def test_answers_about_many_runs_are_of_bounded_length(here, monkeypatch) -> None:
     monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1)
-    monkeypatch.setattr("seamark.server.answering._TOGETHER", 4)
+    monkeypatch.setattr("seamark.server.answering._ITEMS_AT_ONCE", 4)
     fill(here)
     with here.client() as asks:
         first = asks.told("select", project="team/x", unknown="tell", sort_by="nope")

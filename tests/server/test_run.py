@@ -60,9 +60,9 @@ def test_server_keeps_its_folder_to_itself(run_server, tmp_path, capsys):
     (tmp_path / "link").symlink_to(server.folder)
     assert main(["server", "--folder", str(tmp_path / "link"), "--port", "0"]) != 0
     (said,) = capsys.readouterr().err.splitlines()
-    assert "--store: a server runs on" in said
+    assert "--store: a server already runs on" in said
     assert f"(process {server.process.pid})" in said
-    assert "use that one, or stop it" in said
+    assert "use that server, or stop it" in said
     with pytest.raises(checks.CannotStart, match="stop it before what it keeps is made again"):
         refold_server(Settings.at(server.folder), objects=True)
     assert ask(server.url, "GET", "accounts/me", server.token).json()["admin"]
@@ -152,9 +152,9 @@ def test_missing_server_extra_is_named(tmp_path):
     assert 'pip install "seamark[server]"' in done.stderr
 
 
-IN_THE_CLEAR = "tokens would cross the network in the clear"
+IN_THE_CLEAR = "tokens would be sent unencrypted"
 REFUSED = [
-    ({"tls_cert": Path("cert.pem")}, "belong together"),
+    ({"tls_cert": Path("cert.pem")}, "must be used together"),
     ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-key no.pem: not a"),
     ({"proxies": ("nginx",)}, "--proxy: expected an address"),
     ({"workers": 0}, "--workers: expected 1 to"),
@@ -291,7 +291,10 @@ def test_folder_takes_one_server_and_a_postgresql_several(tmp_path):
     other = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'other'}")
     with lock_server(settings), lock_server(other):
         for each in (settings, other):
-            with pytest.raises(checks.CannotStart, match="a server runs"), lock_server(each):
+            with (
+                pytest.raises(checks.CannotStart, match="a server already runs"),
+                lock_server(each),
+            ):
                 pass
     with lock_server(settings):
         pass

@@ -182,7 +182,7 @@ def _finite(number: float) -> float | str:
 # ---------------------------------------------------------------------- API description
 
 _SPECIAL: Final = {
-    "description": "What JSON cannot write by itself.",
+    "description": "Value that JSON cannot represent.",
     "type": "object",
     "properties": {_TAG: {"enum": ["float", "int", "datetime", "dict"]}, _VALUE: {}},
     "required": [_TAG, _VALUE],
@@ -375,7 +375,7 @@ class Several(ReadRequest):
             raise Refusal(
                 401,
                 "token-needed",
-                "nothing here is public: send a token (Authorization: Bearer ...)",
+                "no project is public: send a token (Authorization: Bearer ...)",
                 headers={"WWW-Authenticate": "Bearer"},
             )
         self._readable = readable
@@ -466,7 +466,7 @@ def heavy() -> Iterator[None]:
     if not _heavy_slots.acquire(timeout=_HEAVY_WAIT_S):
         raise later(
             error="busy",
-            hint="others are reading much at the moment; send the request again",
+            hint="too many large reads at the moment; send the request again",
             seconds=5,
         )
     try:

@@ -117,11 +117,11 @@ class _ArrivalLimit:
         waiting, who = (self._by_token, token) if has_token else (self._by_address, address)
         most = max(1, self._half_places // (2 if has_token else 4))
         if waiting[who] >= most or (not has_token and waiting.total() >= self._half_places):
-            sender = f"with the token {token}…" if has_token else "from there"
+            sender = f"with the token {token}…" if has_token else "from this address"
             raise Refusal(
                 503,
                 "busy",
-                f"too many requests {sender} have not arrived whole; send it again",
+                f"too many incomplete requests {sender}; send the request again",
                 headers={**_CLOSE_HEADER, "Retry-After": "5"},
             )
         waiting[who] += 1
@@ -166,18 +166,18 @@ class _Exchange:
     @staticmethod
     def refuse_busy() -> NoReturn:
         raise later(
-            error="busy", hint="the server has too much to do; send the request again", seconds=5
+            error="busy", hint="the server is overloaded; send the request again", seconds=5
         )
 
     def check(self) -> None:
         limits = self._limits
         target = len(self._scope.get("raw_path") or b"") + len(self._scope["query_string"])
         if target > limits.target_bytes:
-            hint = f"the address has {target} bytes; at most {limits.target_bytes} are taken"
+            hint = f"the address has {target} bytes, at most {limits.target_bytes} are accepted"
             raise Refusal(414, "too-large", hint, headers=_CLOSE_HEADER)
         headers = sum(len(name) + len(value) for name, value in self._scope["headers"])
         if headers > limits.header_bytes:
-            hint = f"the headers have {headers} bytes; at most {limits.header_bytes} are taken"
+            hint = f"the headers have {headers} bytes, at most {limits.header_bytes} are accepted"
             raise Refusal(431, "too-large", hint, headers=_CLOSE_HEADER)
         for name, value in self._scope["headers"]:
             if name == b"content-length" and value.isdigit() and int(value[:20]) > self._max_bytes:
@@ -199,7 +199,7 @@ class _Exchange:
             raise Refusal(
                 408,
                 "too-slow",
-                "the rest of the request did not arrive in time; send it again",
+                "the request did not arrive completely in time; send it again",
                 headers=_CLOSE_HEADER,
             ) from None
         if message["type"] == "http.request":
@@ -227,9 +227,11 @@ class _Exchange:
         if message["type"] == "http.response.start":
             if message["status"] < _FIRST_ERROR and not self._state.get("guarded"):
                 self._dropped = True
-                _log.error("%s %s has no guard", self._scope["method"], self._scope["path"])
+                _log.error(
+                    "%s %s does not check access", self._scope["method"], self._scope["path"]
+                )
                 await self._answer(
-                    Refusal(500, "internal", "the server made a mistake; its log has the reason")
+                    Refusal(500, "internal", "internal error; the log of the server has the reason")
                 )
                 return
             self._response_started = True
@@ -241,7 +243,7 @@ class _Exchange:
 
     async def fail(self, error: Exception) -> None:
         if self._response_started:
-            _log.error("%s in the middle of an answer", type(error).__name__, exc_info=error)
+            _log.error("%s while sending a response", type(error).__name__, exc_info=error)
             raise error  # closes the connection, so that the answer does not look complete
         await self._answer(error)
 
@@ -265,7 +267,7 @@ class _Exchange:
         return Refusal(
             413,
             "too-large",
-            f"the body is too large: at most {self._max_bytes} bytes are taken at a time",
+            f"the body is too large: at most {self._max_bytes} bytes are accepted",
             headers=_CLOSE_HEADER,
             limit=self._max_bytes,
         )

@@ -55,8 +55,8 @@ _IDENTITY: Final = "identity"
 _READ_IDENTITY: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _IDENTITY)
 _WRITE_IDENTITY: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 _REFOLD_HINT: Final = (
-    "make the tables again from what is there (what is missing is sent again by"
-    " `seamark sync`): seamark server refold --objects, with the same options"
+    "rebuild the tables from the objects with `seamark server refold --objects` and the same"
+    " options (`seamark sync` sends missing data again)"
 )
 
 
@@ -99,8 +99,8 @@ def _check_identity(
     found = found or expected
     if found != expected and not adopt:
         msg = (
-            f"--blobs: the objects in {_quoted(uri)} belong to another database: name the database"
-            f" and the objects that belong together, or {_REFOLD_HINT}"
+            f"--blobs: the objects in {_quoted(uri)} belong to another database: use"
+            f" the matching --store and --blobs, or {_REFOLD_HINT}"
         )
         raise CannotStart(msg)
     if found != known:
@@ -117,8 +117,8 @@ def _read_identity(objects: ObjectStore) -> str | None:
 
 def _missing_objects(uri: str) -> CannotStart:
     return CannotStart(
-        f"--blobs: {_quoted(uri)} does not hold the objects of this database, such as where a mount"
-        f" did not come up: name or mount the right one, or {_REFOLD_HINT}"
+        f"--blobs: {_quoted(uri)} does not hold the objects of this database, perhaps because"
+        f" a volume is not mounted: use or mount the right one, or {_REFOLD_HINT}"
     )
 
 
@@ -152,7 +152,7 @@ def _open_lock_file(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        msg = f"--store: the file {str(path)!r} cannot be written: {error.strerror}"
+        msg = f"--store: cannot write to the file {str(path)!r}: {error.strerror}"
         raise CannotStart(msg) from error
 
 
@@ -162,16 +162,16 @@ def _lock_exclusively(fd: int, path: Path, doing: str) -> None:
     except OSError as error:
         if error.errno not in _LOCKED_ERRORS:
             msg = (
-                f"--store: nothing can be locked in {str(path.parent)!r} ({error.strerror}), which"
-                " SQLite needs: name a folder on a disk of this machine, or a PostgreSQL"
+                f"--store: cannot lock a file in {str(path.parent)!r} ({error.strerror}), as SQLite"
+                " requires: use a folder on a local disk, or PostgreSQL"
             )
             raise CannotStart(msg) from error
         pid = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
         holder = f" (process {pid})" if pid.isdigit() else ""
-        remedy = f"stop it before {doing}" if doing else "use that one, or stop it"
+        remedy = f"stop it before {doing}" if doing else "use that server, or stop it"
         msg = (
-            f"--store: a server runs on {str(path.parent)!r} already{holder}, and SQLite takes one:"
-            f" {remedy}; several servers can share a PostgreSQL"
+            f"--store: a server already runs on {str(path.parent)!r}{holder}, and SQLite supports"
+            f" only one: {remedy}; several servers can share a PostgreSQL database"
         )
         raise CannotStart(msg) from error
 
@@ -188,7 +188,7 @@ class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - says what is so
 def check_settings(settings: Settings, *, insecure: bool = False) -> None:
     """Refuse settings that cannot work, or that send tokens unencrypted unless `insecure`."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
-        msg = "--tls-cert and --tls-key belong together: give both, or none"
+        msg = "--tls-cert and --tls-key must be used together"
         raise ArgumentError(msg)
     if settings.tls_cert is not None:
         _check_certificate(settings)
@@ -203,15 +203,14 @@ def check_settings(settings: Settings, *, insecure: bool = False) -> None:
         raise ArgumentError(msg)
     if settings.is_sqlite and settings.workers > 1:
         msg = (
-            f"--workers {settings.workers}: SQLite takes one process that answers; for more, name"
+            f"--workers {settings.workers}: SQLite supports only one worker; for more, use"
             " a PostgreSQL: --store postgresql://user@host/database"
         )
         raise ArgumentError(msg)
     if not (is_loopback(settings.host) or settings.tls_cert or settings.proxies or insecure):
         msg = (
-            f"--host {settings.host}: tokens would cross the network in the clear: give --tls-cert"
-            " and --tls-key, or --proxy ADDRESS of what speaks TLS for it, or --insecure in a"
-            " network where nobody listens"
+            f"--host {settings.host}: tokens would be sent unencrypted: use --tls-cert and"
+            " --tls-key, or --proxy ADDRESS of a TLS proxy, or --insecure in a trusted network"
         )
         raise ArgumentError(msg)
 
@@ -224,7 +223,7 @@ def check_folder(folder: Path, what: str) -> None:
         trial.write_bytes(b"seamark")
         trial.unlink()
     except OSError as error:
-        msg = f"{what}: the folder {str(folder)!r} cannot be written: {error.strerror}"
+        msg = f"{what}: cannot write to the folder {str(folder)!r}: {error.strerror}"
         raise CannotStart(msg) from error
 
 
@@ -241,12 +240,12 @@ def lost_database(settings: Settings) -> CannotStart:
     the lost tables, do not reappear without a decision of the administrator.
     """
     msg = (
-        "--store: the database is empty, but journals lie in --blobs: name the database that"
-        " belongs to them, restore it from a backup, or have its tables made again from the"
-        " journals: seamark server refold --objects, with the same options"
+        "--store: the database is empty, but there are journals in --blobs: use the matching"
+        " database, restore it from a backup, or rebuild its tables from the journals with"
+        " `seamark server refold --objects` and the same options"
     )
     if settings.is_sqlite:
-        msg += f" (looked in {str(settings.database_folder)!r})"
+        msg += f" (folder of the database: {str(settings.database_folder)!r})"
     return CannotStart(msg)
 
 
@@ -258,7 +257,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
-        msg = f"--host {host}: no such address: {error.strerror}"
+        msg = f"--host {host}: unknown address: {error.strerror}"
         raise CannotStart(msg) from error
     family, kind, protocol, _, address = found[0]
     made = socket.socket(family, kind, protocol)
@@ -270,8 +269,7 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         remedy = (
-            "another program listens there already, perhaps a server that runs still: stop it, or"
-            " choose another port"
+            "another program uses this port, perhaps a running server: stop it, or use another port"
         )
         raise CannotStart(bind_words(host, port, error, remedy)) from error
     return made
@@ -297,8 +295,8 @@ def _check_certificate(settings: Settings) -> None:
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")  # never prompt
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         msg = (
-            f"--tls-cert {settings.tls_cert}, --tls-key {settings.tls_key}: not a certificate and"
-            f" its key in PEM without a password:"
+            f"--tls-cert {settings.tls_cert}, --tls-key {settings.tls_key}: expected a"
+            f" certificate and its key in PEM format without a password:"
             f" {getattr(error, 'reason', None) or getattr(error, 'strerror', None) or error}"
         )
         raise ArgumentError(msg) from error

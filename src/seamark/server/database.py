@@ -130,7 +130,7 @@ def translated_error(error: BaseException, statement_s: float) -> SeamarkError |
         return ArgumentError("the request has a text or a number that the database cannot store")
     code = getattr(inner, "sqlstate", None)
     if code == _CANCELLED or (isinstance(inner, sqlite3.Error) and "interrupted" in str(inner)):
-        return TooSlow(f"the database took longer than {statement_s:g} s: ask for less at a time")
+        return TooSlow(f"the query took longer than {statement_s:g} s: request less data at a time")
     if isinstance(inner, sqlite3.OperationalError):
         reason = str(inner)
         if any(word in reason for word in _UNAVAILABLE_WORDS):

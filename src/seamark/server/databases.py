@@ -117,7 +117,7 @@ class Databases:
         if found.version > int(schema.SCHEMA_VERSION):
             msg = (
                 f"the tables of {self.url} were folded by a newer Seamark (version {found.version}"
-                f" of the tables, this one knows {schema.SCHEMA_VERSION}): update this Seamark"
+                f" of the tables, supported: {schema.SCHEMA_VERSION}): update Seamark"
             )
             raise SchemaNewer(msg)
         return found
@@ -263,13 +263,13 @@ class _Files:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            msg = f"store: the folder {str(self.folder)!r} cannot be made: {error.strerror}"
+            msg = f"store: cannot create the folder {str(self.folder)!r}: {error.strerror}"
             raise ArgumentError(msg) from error
         kind = _file_system_type(self.folder)
         if kind in _NETWORK_FILE_SYSTEMS:
             msg = (
-                f"store: {str(self.folder)!r} lies on a network file system ({kind}), on which"
-                " SQLite loses data: name a folder on a disk of this machine, or a PostgreSQL"
+                f"store: {str(self.folder)!r} is on a network file system ({kind}), on which"
+                " SQLite loses data: use a folder on a local disk, or PostgreSQL"
             )
             raise ArgumentError(msg)
 
@@ -282,7 +282,7 @@ class _Files:
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            msg = f"store: the file {str(file)!r} cannot be written: {error.strerror}"
+            msg = f"store: cannot write to the file {str(file)!r}: {error.strerror}"
             raise ArgumentError(msg) from error
         engine = sqlite_engine(
             lambda: file_connection(file),

@@ -118,11 +118,11 @@ FAILURES: Final[dict[int | str, dict[str, Any]]] = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}},
     }
     for status, words in {
-        401: "a token is needed",
-        403: "the role is too small",
-        404: "there is no such run, or it may not be seen",
-        413: "that is too much at a time",
-        422: "an argument has a value that cannot be used",
+        401: "a token is required",
+        403: "the role is too low",
+        404: "the run does not exist or is not visible",
+        413: "the request is too large",
+        422: "an argument has an invalid value",
         429: "too many requests",
         503: "try again later",
     }.items()
@@ -133,7 +133,7 @@ FAILURE: Final = {
     "type": "object",
     "properties": {
         "error": {"type": "string", "description": "A short code for programs."},
-        "hint": {"type": "string", "description": "A sentence that says what to do."},
+        "hint": {"type": "string", "description": "A sentence that suggests what to do."},
     },
     "required": ["error", "hint"],
 }
@@ -146,11 +146,11 @@ _SEAMARK_ERRORS: Final[_ErrorTable] = (
         DatabaseUnreachable,
         _UNAVAILABLE,
         "database",
-        "the database does not answer; send the same again",
+        "the database does not answer; send the request again",
     ),
     (
         *(ObjectsUnreachable, _UNAVAILABLE, "objects"),
-        "the server's place for files is away; send the same again later",
+        "the file storage of the server is not available; send the request again later",
     ),
     (TooSlow, 422, "too-slow", ""),
     (LookupError, 404, "not-found", ""),
@@ -160,10 +160,15 @@ _SEAMARK_ERRORS: Final[_ErrorTable] = (
 """Status, code and message for our error classes; empty stands for the message of the error.
 """
 _OTHER_ERRORS: Final[_ErrorTable] = (
-    (Conflict, _UNAVAILABLE, "conflict", "others were writing the same; send the request again"),
+    (
+        Conflict,
+        _UNAVAILABLE,
+        "conflict",
+        "another request changed the same data; send the request again",
+    ),
     (
         *((UnicodeError, OverflowError, RecursionError), 422, "invalid"),
-        "the request has a text or a number that cannot be kept, or is nested too deeply",
+        "the request has a text or a number that cannot be stored, or is nested too deeply",
     ),
 )
 _DATABASE_ERRORS: Final = (
@@ -226,7 +231,9 @@ def _refusal_of(error: BaseException) -> Refusal:
         return Refusal(error.status, error.slug, str(error), headers=wait, **error.more)
     if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
         warn_rarely("disk-full", "the disk is full: %s", error)
-        return later("disk-full", "the disk of the server is full; it is tried again", 30)
+        return later(
+            "disk-full", "the disk of the server is full; send the request again later", 30
+        )
     if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
         error = _translate_database_error(error)
     for kinds, status, slug, hint in (
@@ -250,7 +257,7 @@ def _translate_database_error(error: Exception) -> Exception:
 
 def _internal_error(error: BaseException) -> Refusal:
     _log.error("%s in the server", type(error).__name__, exc_info=error)
-    return Refusal(500, "internal", "the server made a mistake; its log has the reason")
+    return Refusal(500, "internal", "internal error; the log of the server has the reason")
 
 
 def answer_of(error: BaseException) -> JSONResponse:
@@ -293,17 +300,17 @@ def install(app: FastAPI) -> None:
 
 def _http_message(error: HTTPException) -> str:
     if error.status_code == 404:  # noqa: PLR2004 - a status
-        return "nothing is at this address; GET /api/v1/openapi.json lists what there is"
+        return "unknown address; GET /api/v1/openapi.json lists all addresses"
     if error.status_code == 405:  # noqa: PLR2004 - a status
-        return "this address takes other methods; see /api/v1/openapi.json"
+        return "this address does not support the method; see /api/v1/openapi.json"
     return str(error.detail)
 
 
 def _validation_message(error: RequestValidationError) -> str:
     for each in error.errors():
         location = ".".join(str(part) for part in each.get("loc", ()))
-        return f"{location[:200]}: {each.get('msg', 'not as expected')}"
-    return "the request is not as expected"
+        return f"{location[:200]}: {each.get('msg', 'invalid value')}"
+    return "the request is invalid"
 
 
 def _printable(text: object) -> str:

@@ -40,9 +40,11 @@ __all__ = [
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `seamark token create`.")
 _token_header = APIKeyHeader(
-    name="X-Seamark-Token", auto_error=False, description="The same, where a proxy takes the other."
+    name="X-Seamark-Token",
+    auto_error=False,
+    description="The same token, if a proxy uses the other header.",
 )
-_TOKEN_NEEDED = "this needs a token (Authorization: Bearer ...)"  # noqa: S105 - words
+_TOKEN_NEEDED = "a token is required (Authorization: Bearer ...)"  # noqa: S105 - words
 
 
 class Body(BaseModel):
@@ -105,7 +107,7 @@ def expect(request: Request, project: str, role: Role) -> Identity:
         403,
         "role-too-small",
         (
-            f"this needs the role {role.name.lower()} in {project}, "
+            f"the role {role.name.lower()} is required in {project}, "
             f"and this token has {found.name.lower()}"
         ),
     )
@@ -115,7 +117,7 @@ def expect_admin(request: Request) -> Identity:
     """Require an admin of the whole server; refuse other requesters with 401 or 403."""
     who = expect_somebody(request)
     if not who.admin:
-        raise Refusal(403, "admins-only", "this is for an admin of the server")
+        raise Refusal(403, "admins-only", "only an admin of the server may do this")
     return who
 
 
@@ -169,7 +171,9 @@ async def received(request: Request, count: Callable[[int], None]) -> bytes:
 
 def _unknown_project(project: str) -> Refusal:
     return Refusal(
-        404, "no-project", f"no project {project[:200]!r} is here, or this token may not see it"
+        404,
+        "no-project",
+        f"project {project[:200]!r} does not exist, or this token may not read it",
     )
 
 

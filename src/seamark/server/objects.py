@@ -144,8 +144,8 @@ class FolderObjects:
         """See `ObjectStore.check`."""
         if _inode(self.folder) != self._inode:
             msg = (
-                f"--blobs: the folder {str(self.folder)!r} that this server was started with is not"
-                " there any more: give it back, such as by mounting it, or restart the server"
+                f"--blobs: the folder {str(self.folder)!r} of this server is missing: restore it,"
+                " for example by mounting it, or restart the server"
             )
             raise ObjectsUnreachable(msg)
 
@@ -346,10 +346,10 @@ class FsspecObjects:
 
             self._fs, root = url_to_fs(uri)
         except ImportError as error:
-            msg = f"objects: {uri!r} needs a package that is missing: {error}"
+            msg = f"objects: {uri!r} requires a missing package: {error}"
             raise MissingExtraError(msg) from error
         except ValueError as error:
-            msg = f"objects: {uri!r} names no place that fsspec knows: {error}"
+            msg = f"objects: {uri!r} is not supported by fsspec: {error}"
             raise ArgumentError(msg) from error
         self._root = str(root).rstrip("/")
         self._block = lru_cache(_CACHED_BLOCKS)(self._read_block)

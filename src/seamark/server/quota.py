@@ -79,8 +79,8 @@ class Quota:
         used = self._used(workspace)
         if used + more > self._most:
             msg = (
-                f"quota: all of {workspace!r} may keep {self._most:,} bytes on this server and has"
-                f" {used:,}: purge runs that nobody needs, or ask its admin for more"
+                f"quota: workspace {workspace!r} may store {self._most:,} bytes on this server and"
+                f" has {used:,}: purge unused runs, or ask an admin for more"
             )
             # Not 413, as smaller parts do not help. Senders warn once and retry now and then.
             raise Rejected(msg, "quota", 403, limit="quota", allowed=self._most)

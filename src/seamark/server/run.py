@@ -368,11 +368,11 @@ class Supervisor:
                 self._code = 1  # the process has printed the reason
             elif not self._code:
                 pause = child.restart_at - time.monotonic()
-                self._say(f"{child.name} ended ({_exit_reason(code)}); again in {pause:.1f} s")
+                self._say(f"{child.name} ended ({_exit_reason(code)}); restarting in {pause:.1f} s")
 
     def _stop_children(self) -> None:
         if self._signals:
-            self._say("finishing what was accepted; a second signal ends it at once")
+            self._say("finishing accepted requests; a second signal stops the server at once")
         for child in self._children:
             child.signal(signal.SIGTERM)
 
@@ -415,9 +415,9 @@ def started_words(settings: Settings, token: str | None, url: str) -> list[str]:
             "",
             f"    {token}",
             "",
-            "  Log in with it, and make tokens for people and training machines:",
+            "  Log in with it, and create tokens for users and training machines:",
             "",
             f"    seamark login {url}",
             "    seamark token create alice --project team --role contributor",
         ]
-    return [*lines, "", "Ctrl-C finishes what was accepted, then stops."]
+    return [*lines, "", "Ctrl-C finishes accepted requests, then stops."]

@@ -22,7 +22,7 @@ _MAX_INT64: Final = (1 << 63) - 1
 
 def _printable(name: str) -> str:
     if not name.isprintable() or name != name.strip():
-        msg = "expected printable characters, with none but spaces between words"
+        msg = "expected printable characters, and only spaces between words"
         raise ValueError(msg)
     return name
 

@@ -126,7 +126,7 @@ def next_journal(
             size, last = reader.size, reader.last_frame()
         if last is not None and last.end == size and last.t < limit:
             return OwnJournal(uid, writer, name, size, last)
-    msg = f"run {ref[1]!r} of {ref[0]!r} has a file under every name that a new journal may take"
+    msg = f"run {ref[1]!r} of {ref[0]!r} has no free name for a new journal"
     raise ArgumentError(msg)
 
 
@@ -155,7 +155,7 @@ class Frames:
     def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
         """Add a frame; raise `ArgumentError` if it is too long."""
         if len(payload) > MAX_PAYLOAD_BYTES:
-            msg = f"a record of {len(payload):,} bytes; at most {MAX_PAYLOAD_BYTES:,} are kept"
+            msg = f"expected a record of at most {MAX_PAYLOAD_BYTES:,} bytes, got {len(payload):,}"
             raise ArgumentError(msg)
         self._frames.append(frame_bytes(self._salt, kind, self._t, payload, flags=flags))
         self._t += 1

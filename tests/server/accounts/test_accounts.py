@@ -39,7 +39,7 @@ def test_first_start_makes_one_admin_and_mistakes_are_named(accounts):
     assert accounts.by_token(made.hash) is None
     assert accounts.by_token(made.prefix) is None
     for error, words, call in (
-        (NameInUse, "exists already", lambda: accounts.add_user("admin")),
+        (NameInUse, "already exists", lambda: accounts.add_user("admin")),
         (PathError, "user: expected", lambda: accounts.add_user("../x")),
         (ArgumentError, "last admin", lambda: accounts.set_user("admin", admin=False)),
         (ArgumentError, "last admin", lambda: accounts.set_user("admin", disabled=True)),

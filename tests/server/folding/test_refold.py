@@ -72,7 +72,7 @@ def test_store_of_a_newer_version_is_neither_opened_nor_folded_into(folded, monk
     monkeypatch.setattr(databases, "_LIVE_CHECK_S", 0.0)
     with folded.databases.kept.writing() as connection:
         connection.execute(sa.text("UPDATE live SET store = 'store_v1000', version = 1000"))
-    with pytest.raises(SchemaNewer, match=r"folded by a newer Seamark .* update this Seamark"):
+    with pytest.raises(SchemaNewer, match=r"folded by a newer Seamark .* update Seamark"):
         open_databases(folded.settings.store)
     worker = FoldWorker(folded.databases, folded.kept, threading.Event())
     with pytest.raises(SchemaNewer):

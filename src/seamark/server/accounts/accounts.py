@@ -189,7 +189,7 @@ class Accounts:
         check_name(name, "user")
         with self._locked() as connection:
             if self._has_user(connection, name):
-                msg = f"user {name!r} exists already"
+                msg = f"user {name!r} already exists"
                 raise NameInUse(msg)
             self._insert_user(connection, name, service=service, admin=admin)
 
@@ -209,7 +209,7 @@ class Accounts:
                 connection.execute(sa.update(table).where(table.c.name == name).values(**values))
             left = sa.select(table.c.name).where(table.c.admin, table.c.disabled_ns.is_(None))
             if connection.execute(left.limit(1)).first() is None:
-                msg = f"user {name!r} is the last admin: make another one first"
+                msg = f"user {name!r} is the last admin: make another user an admin first"
                 raise ArgumentError(msg)
 
     def has_user(self, name: str) -> bool:
@@ -274,7 +274,7 @@ class Accounts:
             )
             raise ArgumentError(msg)
         if expires_ns is not None and not self.now_ns() < expires_ns < 1 << 63:
-            msg = "expires: expected a time that is still to come"
+            msg = "expires: expected a time in the future"
             raise ArgumentError(msg)
         with self._locked() as connection:
             self._expect_user(connection, user)
@@ -294,7 +294,7 @@ class Accounts:
         statement = sa.select(tables.token).where(tables.token.c.id == token)
         found = self._rows(statement) if can_hold(token) else ()
         if not found:
-            msg = f"no token begins with {token[:80]!r}; seamark token list shows those that exist"
+            msg = f"no token starts with {token[:80]!r}; list tokens with: seamark token list"
             raise NoSuch(msg)
         return Token.of(found[0])
 
@@ -459,7 +459,7 @@ class Accounts:
 
     def _expect_user(self, connection: sa.Connection, name: str) -> None:
         if not self._has_user(connection, name):
-            msg = f"no user is called {name[:80]!r}"
+            msg = f"there is no user {name[:80]!r}"
             raise NoSuch(msg)
 
     def _insert_user(

@@ -120,7 +120,7 @@ class Logins:
 
     def _look_up(self, secret: str, address: str) -> tuple[int, int | None, Identity]:
         found = self._accounts.by_token(secret) if is_token(secret) else None
-        why = "this token is not known here" if found is None else self._invalid_reason(*found)
+        why = "this token is unknown" if found is None else self._invalid_reason(*found)
         if found is None or why:
             self._refuse_guessing(secret, address)
             self._addresses.failed(address)
@@ -148,7 +148,7 @@ class Logins:
             raise Refusal(
                 429,
                 "too-many",
-                "too many wrong tokens came from this address; wait, and check the token",
+                "too many invalid tokens from this address; check the token, and try again later",
                 headers={"Retry-After": str(int(wait) + 1)},
             )
 
@@ -162,7 +162,7 @@ class Logins:
         except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere
             # Each attempt may wait for a lock.
             self._next_note_ns = self._steady_ns() + _USE_INTERVAL_NS
-            _log.warning("the last use of a token could not be written: %s", type(error).__name__)
+            _log.warning("cannot record the last use of a token: %s", type(error).__name__)
 
     def _identify_externally(self, headers: Mapping[str, str], address: str) -> Identity | None:
         if self._deciding is None:
@@ -176,7 +176,7 @@ class Logins:
             raise Refusal(
                 401,
                 "no-user",
-                f"no user is called {found[:80]!r} here: an admin of the server adds users",
+                f"there is no user {found[:80]!r} on this server: ask an admin to add it",
             )
         return who
 
@@ -191,11 +191,11 @@ def load_authentication(name: str) -> Authenticator | None:
         try:
             loaded: Authenticator = point.load()
         except Exception as error:
-            msg = f"auth: {name!r} of {point.value} cannot be loaded: {error}"
+            msg = f"auth: cannot load {name!r} from {point.value}: {error}"
             raise SeamarkError(msg) from error
         return loaded
     known = sorted(point.name for point in entry_points(group=AUTH_GROUP)) or ["none"]
-    msg = f"auth: no package that is installed offers {name!r}; found: {', '.join(known)}"
+    msg = f"auth: no installed package provides {name!r}; found: {', '.join(known)}"
     raise ArgumentError(msg)
 
 

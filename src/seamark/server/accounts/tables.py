@@ -324,13 +324,13 @@ def _refuse_unknown_revision(connection: sa.Connection, config: Config) -> None:
     if current is not None and current not in known:
         if current < HEAD:
             msg = (
-                f"the database is of a development version of Seamark (step {current!r} of its"
-                " accounts), which this one does not read: start with another database"
+                f"the database belongs to a development version of Seamark (revision {current!r} of"
+                " its accounts), which is not supported: use another database"
             )
             raise SchemaNewer(msg)
         msg = (
-            f"the database was changed by a newer Seamark (step {current!r} of its accounts, which"
-            " this one does not know): update this Seamark"
+            f"the database was migrated by a newer Seamark (unknown revision {current!r} of its"
+            " accounts): update Seamark"
         )
         raise SchemaNewer(msg)
 

@@ -78,7 +78,7 @@ class Blob:
             while at < last:
                 block = self.objects.get(name, at - offset, min(_BLOCK_BYTES, last - at))
                 if not block:
-                    msg = f"the object {name} is shorter than its {length:,} bytes"
+                    msg = f"object {name} has fewer than {length:,} bytes"
                     raise FileMissingError(msg)
                 at += len(block)
                 yield block
@@ -117,7 +117,7 @@ class Blobs:
     def missing(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return the contents that a project lacks; keep the others for a day, for the run."""
         if len(digests) > self.limits.digests:
-            msg = f"at most {self.limits.digests:,} digests at a time, got {len(digests):,}"
+            msg = f"expected at most {self.limits.digests:,} digests, got {len(digests):,}"
             raise Rejected(msg, "too-large", 413)
         wanted = sorted({_checked_digest(each) for each in digests})
         until = self._now_ns() + RESERVED_NS
@@ -210,10 +210,10 @@ class Blobs:
     def _expect_fit(self, size: int, offset: int, data: bytes) -> None:
         limits = self.limits
         if size > limits.blob_bytes:
-            msg = f"this server takes files of up to {limits.blob_bytes:,} bytes, got {size:,}"
+            msg = f"expected a file of at most {limits.blob_bytes:,} bytes, got {size:,}"
             raise Rejected(msg, "too-large", 413)
         if len(data) > limits.part_bytes:
-            msg = f"send parts of at most {limits.part_bytes:,} bytes, got {len(data):,}"
+            msg = f"expected a part of at most {limits.part_bytes:,} bytes, got {len(data):,}"
             raise Rejected(msg, "too-large", 413)
         if not 0 <= offset <= offset + len(data) <= size:
             msg = (
@@ -437,8 +437,8 @@ def _key(upload: _Upload) -> tuple[str, str, int]:
 
 def _mismatch(digest: str) -> Rejected:
     msg = (
-        f"what arrived is not the content {digest}: it was changed on its way or while it was"
-        " read; nothing was kept, send it again from its beginning"
+        f"the received bytes do not match the content {digest}: they changed during the"
+        " transfer or while the file was read; nothing was stored, send the content again"
     )
     return Rejected(msg, "digest")
 

@@ -184,10 +184,10 @@ class FoldWorker:
         threads = [
             threading.Thread(target=self._repeat, args=what, name=name, daemon=True)
             for name, *what in (
-                ("seamark-tend", "tending", _MAINTENANCE_S, _COMPACTION_LEASE, self.tend),
+                ("seamark-tend", "maintenance", _MAINTENANCE_S, _COMPACTION_LEASE, self.tend),
                 (
                     "seamark-hear",
-                    "hearing",
+                    "recording of activity",
                     _ACTIVITY_S,
                     _ACTIVITY_LEASE,
                     self.note_overdue_activity,
@@ -208,16 +208,16 @@ class FoldWorker:
                 continue
             except Exception as error:
                 if is_undefined(error):
-                    _log.error("tables are gone: %s", str(error).splitlines()[0])
+                    _log.error("tables were removed: %s", str(error).splitlines()[0])
                     self._stop.set()
-                    msg = "tables of the server are gone; folding starts again"
+                    msg = "tables of the server were removed; folding restarts"
                     raise DatabaseUnreachable(msg) from error
-                _log.exception("folding failed; it goes on")
+                _log.exception("folding failed; it continues")
                 self._stop.wait(_RECONNECT_S)
                 continue
             if self._unreachable:
                 self._unreachable = False
-                _log.info("databases and objects answer again; folding goes on")
+                _log.info("databases and objects are available again; folding continues")
             now = time.monotonic()
             if busy:
                 worked = now
@@ -328,13 +328,13 @@ class FoldWorker:
         _, before = self._failing.get(ref, (0.0, 0.0))
         if not before:
             cause = None if isinstance(error, OSError) else error
-            _log.error("%s/%s cannot be folded; it is tried again: %s", *ref, error, exc_info=cause)
+            _log.error("cannot fold %s/%s, trying again later: %s", *ref, error, exc_info=cause)
         pause = min(2 * before, _MAX_PAUSE_S) or _MIN_PAUSE_S
         self._failing[ref] = (time.monotonic() + pause, pause)
 
     def _wait_for_database(self, error: DatabaseUnreachable | ObjectsUnreachable) -> None:
         if not self._unreachable:
-            _log.warning("folding waits: %s", error)
+            _log.warning("folding is paused: %s", error)
         self._unreachable = True
         self._stop.wait(_RECONNECT_S * _random.uniform(0.2, 1))
 
@@ -360,9 +360,9 @@ class FoldWorker:
                     do(store)
                     leases.drop(*leased)
             except (DatabaseUnreachable, ObjectsUnreachable, SchemaNewer, Conflict) as error:
-                _log.debug("%s waits: %s", what, error)
+                _log.debug("%s is delayed: %s", what, error)
             except Exception:  # noqa: BLE001 - it is tried again
-                _log.exception("%s failed; it is tried again", what)
+                _log.exception("%s failed; trying again later", what)
 
     def _forget_purged(self, store: Store) -> None:
         from seamark.server.purging import purged

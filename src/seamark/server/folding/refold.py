@@ -64,7 +64,7 @@ def refold_server(
         make_tables(databases)
         place = open_matching_objects(databases, settings.blobs, adopt=objects)
         if objects or needs_rebuild(databases.kept, place):
-            with lock_server(settings, "what it keeps is made again from the objects"):
+            with lock_server(settings, "the tables are rebuilt from the objects"):
                 take_up(databases, place)
         return refold(databases, IntakeJournals(databases.kept, place), progress=progress)
     finally:

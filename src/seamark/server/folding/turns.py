@@ -111,7 +111,7 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     folding.take_up({uid: name for name in ends if (uid := split_journal_name(name)[1])})
     folding.fold(lambda one: ends.get(one.file, 0) > one.offset or one.stopped == UNREADABLE)
     if folding.failed:
-        msg = f"{len(folding.failed)} journals of {project}/{run} cannot be read now"
+        msg = f"cannot read {len(folding.failed)} journals of {project}/{run} now"
         raise OSError(errno.EIO, msg)
     position = sum(one.size for one in journals.values())
     left = position > sum(ends.values())

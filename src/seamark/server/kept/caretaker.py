@@ -174,7 +174,7 @@ class Caretaker:
             try:
                 self._objects.delete(name)
             except OSError as error:
-                _log.warning("object %r cannot be removed: %s", name, error)
+                _log.warning("cannot remove object %r: %s", name, error)
                 continue
             mine = _object.c.number == number
             done: Any = sa.delete(_object).where(mine)
@@ -214,8 +214,8 @@ class Caretaker:
 
         if unknown:
             _log.warning(
-                "%d objects hold bytes of journals that the tables do not know of; they stay:"
-                " `seamark server refold --objects` takes them up",
+                "%d objects hold bytes of journals that are not in the tables, and are kept:"
+                " register them with `seamark server refold --objects`",
                 unknown,
             )
 
@@ -277,7 +277,7 @@ class Caretaker:
         except (OutrunError, Conflict):
             return  # another process moved them
         except (OSError, ValueError) as error:
-            _log.error("%s %d cannot be compacted: %s", what, number, error)
+            _log.error("cannot compact %s %d: %s", what, number, error)
             now = self._now_ns()
             self._failed = {key: at for key, at in self._failed.items() if at > now}
             self._failed[what, number] = now + _RETRY_NS
@@ -320,7 +320,7 @@ class Caretaker:
         start = max(0, FILE_HEADER_BYTES - first.offset)
         salt = salt_of(check_journal_name(first.file)[1])
         if start + walk(data[start:], salt)[1] != sum(each.length for each in ranges):
-            msg = f"journal {first.file!r}: damaged in object {first.name!r} or the next ones"
+            msg = f"journal {first.file!r}: damaged in object {first.name!r} or a following one"
             raise ValueError(msg)
         return data
 

@@ -396,12 +396,12 @@ def take_up(
     for number, name in rows:
         size = next((each.size for each in objects.listed(name) if each.name == name), None)
         if size is None:
-            _log.error("the object %r is not there any more", name)
+            _log.error("object %r is missing", name)
             continue
         try:
             listed = read_parts(objects, name, size)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            _log.error("what was kept last cannot be read: %s", error)
+            _log.error("cannot read the last stored data: %s", error)
             continue
         new, sizes = _missing_parts(database, listed.parts, gone)
         if new and (number, name) == rows[-1]:  # data of the others was never acknowledged
@@ -409,7 +409,7 @@ def take_up(
             total += sum(part.length for part in new)
         _seal(database, objects, number, name, listed.end, now_ns())
     if total:
-        _log.info("took up %d bytes of journals that had been kept last", total)
+        _log.info("recovered %d bytes of journals after the last stop", total)
     if rows:
         with database.writing():  # durable, with the rows written above
             pass
@@ -432,7 +432,7 @@ def _missing_parts(
             continue
         known = ends.get(key, journals[key].size if key in journals else 0)
         if part.offset > known:
-            _log.error("journal %r of %r lacks what is before byte %d", *reversed(key), part.offset)
+            _log.error("journal %r of %r lacks bytes before byte %d", *reversed(key), part.offset)
         elif part.offset == known:  # rows are written for whole parts
             sizes.setdefault(key, known)
             ends[key] = part.end

@@ -198,7 +198,7 @@ class Intake:
         check_run(project, run)
         rows = self._database.fetch(_KNOWN_SIZES, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
-            msg = f"run {run!r} of {project!r} was purged here and is not accepted again"
+            msg = f"run {run!r} of {project!r} was purged on this server and is not accepted again"
             raise Rejected(msg, "purged", 410)
         return {row[2]: row[3] for row in rows if row[2]}, rows[0][0] if rows else 0
 
@@ -245,7 +245,7 @@ class Intake:
     def _check(self, project: str, run: str, journal: str) -> None:
         check_run(project, run)
         if self._reserved is not None and self._reserved(project, run, journal):
-            msg = f"journal {journal!r} is reserved for edits made on the server"
+            msg = f"journal {journal!r} is reserved for edits on the server"
             raise Rejected(msg, "reserved")
 
     def _checked_batch(
@@ -282,7 +282,7 @@ class Intake:
                 msg = "the server is stopping; send it again in a moment"
                 raise FullError(msg)
             if self._bytes and self._bytes + len(batch.data) > WAITING_BYTES:
-                msg = "the server has too much to do; send it again in some seconds"
+                msg = "the server is overloaded; send it again in some seconds"
                 raise FullError(msg)
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -303,7 +303,7 @@ class Intake:
             nonlocal own_bytes
             with self._changed:
                 if self._arriving + size > ARRIVING_BYTES or self._bytes >= WAITING_BYTES:
-                    msg = "the server has too much to do; send it again in some seconds"
+                    msg = "the server is overloaded; send it again in some seconds"
                     raise FullError(msg)
                 self._arriving += size
             own_bytes += size
@@ -365,7 +365,7 @@ class Intake:
         try:
             self._store(group)
         except Exception as error:  # noqa: BLE001 - the next group is kept
-            _log.exception("a group of batches could not be kept")
+            _log.exception("cannot store a group of batches")
             for batch in group:
                 _fail(batch, error)
         finally:
@@ -383,7 +383,7 @@ class Intake:
             if self._growing is not None:
                 self._growing.seal()
         except (OSError, Conflict, sa.exc.SQLAlchemyError) as error:
-            _log.warning("an object could not be completed: %s", error)
+            _log.warning("cannot complete an object: %s", error)
 
     def _measure_load(self, started: float) -> None:
         now = time.monotonic()
@@ -409,8 +409,8 @@ class Intake:
                 recent = None
                 continue
             except (OSError, sa.exc.SQLAlchemyError) as error:
-                warn_rarely("not-kept", "batches cannot be kept now: %s", error)
-                msg = "the server cannot write now; the same may be sent again"
+                warn_rarely("not-kept", "cannot store batches now: %s", error)
+                msg = "the server cannot write now; send it again later"
                 refusal = FullError(msg)
                 refusal.__cause__ = error
                 for batch in group:
@@ -419,7 +419,7 @@ class Intake:
             self._recent.note(*rows)
             self._answer(plan, rows.runs)
             return
-        msg = "other clients send the same run at the same time; try again in some seconds"
+        msg = "other clients send data of the same run at the same time; try again in some seconds"
         for batch in group:
             _fail(batch, FullError(msg))
 
@@ -492,7 +492,7 @@ def _fail(batch: Arrived, error: Exception) -> None:
     if batch.done.done() or not batch.done.set_running_or_notify_cancel():
         return
     if not isinstance(error, Rejected):
-        msg = "the server cannot take this now; the same may be sent again"
+        msg = "the server cannot store this now; send it again later"
         refusal = FullError(msg)
         refusal.__cause__ = error
         error = refusal

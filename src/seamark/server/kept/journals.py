@@ -188,7 +188,7 @@ class IntakeJournals:
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _ONE_JOURNAL, run_key=key, file=journal)
             if not rows:
-                msg = f"journal {journal!r} of run {run!r} is not kept here"
+                msg = f"journal {journal!r} of run {run!r} is not stored on this server"
                 raise FileMissingError(msg)
             segments = segments_of(self._database, connection, rows[0][3])
         return StoredSource(self._objects, journal, segments)

@@ -210,7 +210,9 @@ def unpacked(body: bytes, packing: str) -> bytes:
     else:
         data = _inflated(body)
     if len(body) > BATCH_BYTES + _MAX_OVERHEAD_BYTES and len(data) > _MAX_FRAME_BYTES:
-        msg = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less at once"
+        msg = (
+            f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less at a time"
+        )
         raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
     return data
 
@@ -223,11 +225,11 @@ def _inflated(body: bytes) -> bytes:
         with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
             while part := reader.read(_READ_BYTES):
                 if plain.tell() + len(part) > PLAIN_BYTES:
-                    msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less at once"
+                    msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less at a time"
                     raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
                 plain.write(part)
     except zstandard.ZstdError as error:
-        msg = f"the body is not zstd: {error}"
+        msg = f"the body is not valid zstd: {error}"
         raise Rejected(msg, "bad-encoding") from error
     return plain.getvalue()
 
@@ -360,7 +362,7 @@ def _are_intact(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
 def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
     head = objects.get(name, start, _HEAD.size)
     if len(head) < _HEAD.size:
-        msg = f"object {name!r} is cut short"
+        msg = f"object {name!r} is truncated"
         raise ValueError(msg)
     magic, length, crc = _HEAD.unpack(head)
     if magic != _MAGIC or length > min(_MAX_LIST_BYTES, size):
@@ -368,7 +370,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
         raise ValueError(msg)
     text = objects.get(name, start + _HEAD.size, length)
     if len(text) < length or zlib.crc32(text) != crc:
-        msg = f"object {name!r} is damaged: its list does not have its CRC"
+        msg = f"object {name!r} is damaged: the CRC of its list does not match"
         raise ValueError(msg)
     listed = json.loads(text)
     if listed["format"] != _FORMAT:
@@ -382,7 +384,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
             place += part.length
         parts.append(part)
     if place > size:
-        msg = f"object {name!r} has {size} bytes, its list says {place}"
+        msg = f"object {name!r} has {size} bytes, expected {place} by its list"
         raise ValueError(msg)
     return Listed(parts, bool(listed["shared"]), place)
 

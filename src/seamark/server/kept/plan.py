@@ -132,7 +132,7 @@ class StoredSource:
             place = segment.place + first - segment.offset
             data = self._objects.get(segment.name, place, last - first)
             if len(data) < last - first:
-                msg = f"object {segment.name!r} is shorter than it was"
+                msg = f"object {segment.name!r} was truncated"
                 raise OSError(msg)
             yield last - first, data
 
@@ -347,8 +347,8 @@ class Plan:
         known = self._new_sizes[key]
         if batch.offset > known:
             msg = (
-                f"journal {batch.journal!r} is kept up to byte {known}, and this begins at "
-                f"{batch.offset}: send what is between, or declare it a gap"
+                f"journal {batch.journal!r} is stored up to byte {known}, and this batch starts at "
+                f"{batch.offset}: send the bytes in between, or declare a gap"
             )
             raise GapError(msg, known=known)
         if batch.offset < known:
@@ -370,13 +370,13 @@ class Plan:
             row is None and self._gone(batch.project, batch.run)
         ):
             words = f"run {batch.run!r} of {batch.project!r}"
-            msg = f"{words} was purged here and is not accepted again"
+            msg = f"{words} was purged on this server and is not accepted again"
             raise Rejected(msg, "purged", 410)
         if key in self._journals or key in self._new_sizes:
             return
         count = self._counts.get(key[0], 0) + 1
         if count > self._most:
-            msg = f"run {batch.run!r} has {self._most} journals, more are not taken"
+            msg = f"run {batch.run!r} has {self._most} journals; more are not accepted"
             raise Rejected(msg, "too-large", 413, limit="journals", allowed=self._most)
         self._counts[key[0]] = count
 
@@ -396,8 +396,8 @@ class Plan:
             sent_bytes = batch.data[start : start + length] if batch.data else None
             if sent_bytes != data:
                 msg = (
-                    f"journal {batch.journal!r}: other bytes are kept from byte {at} on, so that "
-                    "there are two files of one name: one was written by a copied machine"
+                    f"journal {batch.journal!r}: different bytes are stored from byte {at} on, so "
+                    "two files have the same name: one was written by a copied machine"
                 )
                 raise DivergedError(msg, known=known)
             at += length

@@ -142,7 +142,7 @@ def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
     if user != who.name:
         role = _expect_may_create(request, accounts, user, body, role)
     elif body.admin or body.service:
-        raise Refusal(422, "invalid", "admin and service are for a user that does not exist yet")
+        raise Refusal(422, "invalid", "admin and service are only valid for a new user")
     own = accounts.token(who.token) if who.token else None
     if user == who.name and own is not None:
         role, project, expires = _limited_token(own, role, body.project, expires)
@@ -178,7 +178,7 @@ def revoke_token(request: Request, token: str) -> dict[str, Any]:
         raise Refusal(
             404,
             "no-token",
-            "no such token, or it is not yours to revoke; seamark token list shows yours",
+            "unknown token, or you may not revoke it; list your tokens with: seamark token list",
         )
     server.accounts.revoke(token)
     note(request, who, "token.revoke", token, user=found.user)
@@ -240,7 +240,7 @@ def set_visibility(request: Request, body: VisibilityBody) -> dict[str, Any]:
         raise Refusal(
             403,
             "role-too-small",
-            "only owners of its workspace make a project public: everybody reads it then",
+            "only owners of its workspace may make a project public, as everyone can read it then",
         )
     accounts.set_visibility(body.project, body.visibility, by=who.name)
     note(request, who, "visibility.set", body.project, visibility=body.visibility)
@@ -267,15 +267,17 @@ def _expect_may_create(
     who = expect_somebody(request)
     if not who.admin:
         if body.project is None:
-            hint = "tokens of others need an admin, or --project of a project that you own"
+            hint = (
+                "tokens of other users require an admin, or --project with a project that you own"
+            )
             raise Refusal(403, "admins-only", hint)
         expect(request, body.project, Role.OWNER)
         if body.admin:
-            raise Refusal(403, "admins-only", "only an admin makes admins")
+            raise Refusal(403, "admins-only", "only an admin may create admins")
         if not accounts.is_service_of(user, body.project):
             hint = (
-                f"{user!r} is not a service account of {body.project} alone: an owner makes tokens"
-                " for those only; people make their own"
+                f"{user!r} is not a service account of only {body.project}: owners may create"
+                " tokens only for those; users create their own tokens"
             )
             raise Refusal(403, "not-yours", hint)
         role = role or Role.CONTRIBUTOR
@@ -283,7 +285,7 @@ def _expect_may_create(
         accounts.add_user(user, service=body.service or not who.admin, admin=body.admin)
         note(request, who, "user.add", user, service=body.service, admin=body.admin)
     elif body.admin or body.service:
-        raise Refusal(409, "taken", f"user {user!r} exists already: leave admin and service out")
+        raise Refusal(409, "taken", f"user {user!r} already exists: omit admin and service")
     if body.project is not None:
         role = role or Role.CONTRIBUTOR
         if accounts.raise_member(user, body.project, role):
@@ -301,7 +303,7 @@ def _limited_token(
             raise Refusal(
                 403,
                 "role-too-small",
-                f"this token is for {own.project} only, and so are those that it makes",
+                f"this token is limited to {own.project}, and can only create tokens for it",
             )
         project = project or own.project
     return role, project, _earlier_end(own.expires_ns, expires)

@@ -98,7 +98,7 @@ def fetch(
     project: str,
     run: str,
     digest: str,
-    name: Annotated[str, Query(max_length=255, description="What to call the download.")] = "",
+    name: Annotated[str, Query(max_length=255, description="File name of the download.")] = "",
 ) -> Response:
     """Return a content, or the part given by ``Range``; always as a download."""
     content = _content(request, project, run, digest)
@@ -163,7 +163,7 @@ def linked(request: Request, signed: str, name: str) -> Response:
     if found is not None and _part_of(request, found.digest) is None:
         found = links.open(signed)
     if found is None or not _may_still_read(request, found):
-        raise Refusal(404, "no-link", "this address is none, or too old: open the file anew")
+        raise Refusal(404, "no-link", "the link is invalid or has expired: open the file again")
     content = _content(request, found.project, found.run, found.digest)
     kind, how = _type_of(found.name), "attachment"
     headers = _SAFE_HEADERS | {"Cache-Control": "private, no-store"}
@@ -194,7 +194,7 @@ def _content(request: Request, project: str, run: str, digest: str) -> Content:
         raise Refusal(
             404,
             "no-content",
-            f"project {project!r} has no content {digest}: it was not sent, or not yet",
+            f"project {project!r} has no content {digest}: it was not sent, or is not sent yet",
         )
     return content
 
@@ -281,8 +281,8 @@ async def put(
     project: str,
     run: str,
     digest: str,
-    offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Of the part, bytes.")],
-    size: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Of the whole, bytes.")],
+    offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Offset of the part, in bytes.")],
+    size: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Size of the content, in bytes.")],
 ) -> dict[str, Any]:
     """Store a part of a content; the digest is compared once all parts are stored."""
 
@@ -311,7 +311,7 @@ def progress(
 def _check_not_purged(request: Request, project: str, run: str) -> None:
     check_run(project, run)
     if is_purged(server_of(request).databases.account, project, run):
-        raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged here")
+        raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged on this server")
 
 
 def _as_json(found: Progress) -> dict[str, Any]:

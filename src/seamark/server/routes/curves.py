@@ -51,7 +51,7 @@ class LookQuestion(Question, kw_only=True):
             raise Refusal(
                 413,
                 "too-many-series",
-                f"{asked:,} series are too many at a time: ask for at most {most} of so many px",
+                f"{asked:,} series are too many: request at most {most} with this px",
                 limit=most,
             )
         return look

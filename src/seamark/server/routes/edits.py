@@ -104,7 +104,7 @@ def take(every: All, body: _TakeBody) -> Response:
     refs = [ref for ref in body.refs if (roles[ref[0]] or 0) >= Role.CONTRIBUTOR]
     if body.refs and not refs:
         raise Refusal(
-            403, "role-too-small", f"this needs the role contributor in {body.refs[0][0][:200]}"
+            403, "role-too-small", f"the role contributor is required in {body.refs[0][0][:200]}"
         )
     found = server_of(every.request).claims.take(refs, body.kind, body.claimant.model_dump())
     told: dict[str, Any] = {"ref": None, "number": None, "position": None}
@@ -175,7 +175,7 @@ class _EditBody(Body):
             msg = "expected either refs or a query"
             raise ValueError(msg)
         if not self.ops():
-            msg = "expected something to change: name, description, add_tags, remove_tags, trashed"
+            msg = "expected at least one change: name, description, add_tags, remove_tags, trashed"
             raise ValueError(msg)
         return self
 
@@ -258,7 +258,7 @@ def _matching_refs(every: Several, body: _EditBody) -> Sequence[Ref]:
         raise Refusal(
             413,
             "too-many-runs",
-            f"more than {_MAX_RUNS} runs match, which is the most at a time: name fewer",
+            f"more than {_MAX_RUNS} runs match: select at most {_MAX_RUNS} at a time",
             limit=_MAX_RUNS,
         )
     return chosen.refs
@@ -269,18 +269,18 @@ def _edit_run(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int |
     try:
         role = every.server.accounts.role(who, project)
         if role is None:
-            return Refusal(404, "not-found", f"run {run!r:.200} is not there, or may not be seen")
+            return Refusal(404, "not-found", f"run {run!r:.200} does not exist or is not visible")
         if role < Role.CONTRIBUTOR:
-            hint = f"this needs the role contributor in {project}"
+            hint = f"the role contributor is required in {project}"
             return Refusal(403, "role-too-small", hint)
         if run == PROJECT_LOG and not {"name", "trashed"}.isdisjoint(body.model_fields_set):
-            hint = f"{project} is a project: it has a description and tags, no name and no trash"
+            hint = f"{project} is a project: only its description and tags can be edited"
             return Refusal(422, "invalid", hint)
         now = every.reader(project, run).attribute(_DESCRIPTION)
         is_text = now is not None and isinstance(now.value, str)
         shown = now.value if now is not None and is_text else None
         if "description" in body.model_fields_set and shown != body.description_was:
-            hint = "the description was changed meanwhile: look at it, and send it with yours"
+            hint = "the description was changed meanwhile: read it, and send it as description_was"
             return Refusal(409, "changed", hint, description=shown)
         position: int = every.server.writer.record(project, run, body.ops())
     except (SeamarkError, Refusal) as error:
@@ -326,4 +326,4 @@ def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
 
 
 def _unknown_run(project: str, run: str) -> Refusal:
-    return Refusal(404, "not-found", f"run {run[:200]!r} is not there in {project[:200]!r}")
+    return Refusal(404, "not-found", f"run {run[:200]!r} does not exist in {project[:200]!r}")

@@ -154,7 +154,9 @@ def read(
     project: str,
     run: str,
     journal: str,
-    offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Bytes that are known.")],
+    offset: Annotated[
+        int, Query(ge=0, le=_MAX_INT64, description="Offset from which to read, in bytes.")
+    ],
 ) -> Response:
     """Return whole frames of a journal after an offset: about 4 MiB, or none (204).
 
@@ -192,9 +194,11 @@ async def put(
     project: str,
     run: str,
     journal: str,
-    offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Of the batch in the file.")],
+    offset: Annotated[
+        int, Query(ge=0, le=_MAX_INT64, description="Offset of the batch in the file, in bytes.")
+    ],
     gap: Annotated[
-        int, Query(ge=0, le=_MAX_INT64, description="How many bytes will never be frames.")
+        int, Query(ge=0, le=_MAX_INT64, description="Number of bytes that will never be sent.")
     ] = 0,
 ) -> dict[str, Any]:
     """Store whole frames of a journal, or a declared gap (without a body).

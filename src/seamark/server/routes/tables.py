@@ -142,8 +142,8 @@ def table(every: Several, columns: Few | None = None) -> Table:
         if len(found) * len(found.columns) > _MAX_CELLS:
             most = max(1, _MAX_CELLS // len(found.columns))
             hint = (
-                f"{len(found):,} runs with {len(found.columns):,} columns are too many at a time: "
-                f"ask for fewer columns, or with limit={most}"
+                f"{len(found):,} runs with {len(found.columns):,} columns are too many: "
+                f"request fewer columns, or use limit={most}"
             )
             raise Refusal(413, "too-many-cells", hint, limit=most)
         named = list(found.refs) if len(found) <= _MAX_NAMES else []
@@ -209,7 +209,7 @@ def groups(
         raise Refusal(
             413,
             "too-many-runs",
-            f"{runs.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query",
+            f"{runs.total:,} runs match, more than {MOST_ROWS:,}: select fewer with a query",
             limit=MOST_ROWS,
         )
     found = group_table(runs, by, columns)
@@ -332,7 +332,7 @@ def attempts(
         raise Refusal(
             413,
             "too-many-series",
-            f"{asked:,} series are too many at a time: ask for at most {_MAX_BEGINS}",
+            f"{asked:,} series are too many: request at most {_MAX_BEGINS} at a time",
             limit=_MAX_BEGINS,
         )
     check_axis(x)

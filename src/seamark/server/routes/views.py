@@ -43,7 +43,7 @@ class _ViewBody(Body):
     @model_validator(mode="after")
     def _check_change(self) -> _ViewBody:
         if {"address", "to", "default"}.isdisjoint(self.model_fields_set):
-            msg = "expected something to change: address, to, default"
+            msg = "expected at least one change: address, to, default"
             raise ValueError(msg)
         return self
 
@@ -82,7 +82,7 @@ def edit(request: Request, body: _ViewBody) -> _Views:
     """Save, rename or remove a view, or make it the default one; return all views."""
     who, role = _role_of_requester(request, body.project)
     if role is None or role < Role.CONTRIBUTOR:
-        raise Refusal(403, "role-too-small", "saving a view needs the role contributor")
+        raise Refusal(403, "role-too-small", "the role contributor is required to save a view")
     now_ns = serving_of(request).now_ns()
 
     def changed(before: Mapping[str, View]) -> Mapping[str, View]:
@@ -119,7 +119,9 @@ def _apply_change(
     views = dict(before)
     found = views.pop(body.name, None)
     if (found and found.address) != body.was:
-        hint = f"the view {body.name!r} was changed meanwhile, or is there already: look at it"
+        hint = (
+            f"the view {body.name!r} was changed meanwhile or already exists: load the views again"
+        )
         raise Refusal(409, "changed", hint, address=found and found.address)
     if "address" in body.model_fields_set:
         if body.address is None:
@@ -130,12 +132,12 @@ def _apply_change(
         raise Refusal(404, "not-found", f"there is no view {body.name!r}")
     if body.to is not None:
         if body.to in views:
-            raise Refusal(409, "taken", f"there is a view {body.to!r} already: choose another name")
+            raise Refusal(409, "taken", f"view {body.to!r} already exists: use another name")
         found = found.model_copy(update={"name": body.to})
     if body.default is not None:
         views = {name: one.model_copy(update={"default": False}) for name, one in views.items()}
         found = found.model_copy(update={"default": body.default})
     if len(views) >= MOST_VIEWS:
-        hint = f"a project has {MOST_VIEWS} views at most: remove one"
+        hint = f"a project can have at most {MOST_VIEWS} views: remove one"
         raise Refusal(413, "too-many-views", hint, limit=MOST_VIEWS)
     return {**views, found.name: found}

@@ -368,7 +368,7 @@ def test_sigterm_ends_a_fold_worker_whose_numpy_has_threads(tmp_path):
 
 
 def test_exit_codes_are_known_where_sigchld_is_ignored(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "_CHILD_PROGRAM", f"raise SystemExit({run.EXIT_FOR_GOOD})")
+    monkeypatch.setattr(run, "_CHILD_PROGRAM", f"raise SystemExit({run.EXIT_PERMANENT})")
     said: list[str] = []
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:

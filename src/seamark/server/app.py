@@ -93,7 +93,7 @@ class Gate:
             await self._app(scope, exchange.receive, exchange.send)
         except ClientDisconnect:
             return  # the client has disconnected
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is answered in one form
+        except Exception as error:  # noqa: BLE001 - all errors have one format
             await exchange.fail(error)
         finally:
             self._at_once -= 1
@@ -286,7 +286,7 @@ class PatientProtocol(H11Protocol):
     _reader_timer: asyncio.TimerHandle | None = None
     _unread_bytes = 0
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Start the time limit for the first request."""
         super().connection_made(transport)
         self._start_headers_timer()

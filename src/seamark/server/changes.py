@@ -179,7 +179,7 @@ class Cursor:
     def of(cls, text: str) -> Cursor | None:
         """Parse a client's cursor; return None if it is invalid."""
         store, *numbers = text.rsplit(".", 2)
-        if len(numbers) != 2 or not all(map(_INT64.fullmatch, numbers)):  # noqa: PLR2004 - see above
+        if len(numbers) != 2 or not all(map(_INT64.fullmatch, numbers)):  # noqa: PLR2004 - two numbers
             return None
         return cls(store, int(numbers[0]), int(numbers[1]))
 

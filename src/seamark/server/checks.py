@@ -181,7 +181,7 @@ _PORT_RETRY_S: Final = 5.0
 _MAX_PROCESSES: Final = 256
 
 
-class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - says what is so
+class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - named after the state
     """The server cannot start with the given settings."""
 
 
@@ -289,7 +289,7 @@ def _bind_with_retries(made: socket.socket, address: Any) -> None:
 
 
 def _check_certificate(settings: Settings) -> None:
-    assert settings.tls_cert is not None  # noqa: S101 - asked by the caller
+    assert settings.tls_cert is not None  # noqa: S101 - checked by the caller
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")  # never prompt

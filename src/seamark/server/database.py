@@ -46,11 +46,11 @@ _UNDEFINED: Final = ("42P01", "3F000")
 """SQLSTATE codes of a missing table or schema."""
 
 
-class DatabaseUnreachable(SeamarkError, ConnectionError):  # noqa: N818 - says what is so
+class DatabaseUnreachable(SeamarkError, ConnectionError):  # noqa: N818 - named after the state
     """The database cannot be reached or has no space left; a retry may succeed."""
 
 
-class TooSlow(QueryError):  # noqa: N818 - says what is so
+class TooSlow(QueryError):  # noqa: N818 - named after the state
     """A query exceeded the time limit of the database."""
 
 

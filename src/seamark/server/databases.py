@@ -56,7 +56,7 @@ _NETWORK_FILE_SYSTEMS: Final = frozenset(
 )
 
 
-class SchemaNewer(SeamarkError):  # noqa: N818 - says what is so
+class SchemaNewer(SeamarkError):  # noqa: N818 - named after the state
     """The tables were created by a newer version of Seamark."""
 
 

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-class Rejected(SeamarkError):  # noqa: N818 - says what is so
+class Rejected(SeamarkError):  # noqa: N818 - named after the state
     """Sent data is not accepted; the message suggests what to do.
 
     `slug` is a code for programs, `status` the HTTP status, and `more` has further members of the
@@ -299,9 +299,9 @@ def install(app: FastAPI) -> None:
 
 
 def _http_message(error: HTTPException) -> str:
-    if error.status_code == 404:  # noqa: PLR2004 - a status
+    if error.status_code == 404:  # noqa: PLR2004 - an HTTP status
         return "unknown address; GET /api/v1/openapi.json lists all addresses"
-    if error.status_code == 405:  # noqa: PLR2004 - a status
+    if error.status_code == 405:  # noqa: PLR2004 - an HTTP status
         return "this address does not support the method; see /api/v1/openapi.json"
     return str(error.detail)
 

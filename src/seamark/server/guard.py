@@ -44,7 +44,7 @@ _token_header = APIKeyHeader(
     auto_error=False,
     description="The same token, if a proxy uses the other header.",
 )
-_TOKEN_NEEDED = "a token is required (Authorization: Bearer ...)"  # noqa: S105 - words
+_TOKEN_NEEDED = "a token is required (Authorization: Bearer ...)"  # noqa: S105 - a message
 
 
 class Body(BaseModel):

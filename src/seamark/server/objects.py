@@ -44,7 +44,7 @@ _CACHED_BLOCKS: Final = 128
 """Number of blocks of remote objects cached in memory."""
 
 
-class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - says what is so
+class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - named after the state
     """The object storage is not available; a retry may succeed."""
 
 

@@ -28,12 +28,12 @@ from seamark.server.checks import lock_server
 from seamark.server.database import DatabaseUnreachable
 from seamark.server.settings import Settings
 
-__all__ = ["ANSWERS", "EXIT_FOR_GOOD", "prepare", "serve"]
+__all__ = ["ANSWERS", "EXIT_PERMANENT", "prepare", "serve"]
 
 
-EXIT_FOR_GOOD: Final = 78
+EXIT_PERMANENT: Final = 78
 """Exit status of a process that would fail again if restarted."""
-EXIT_LATER: Final = 75
+EXIT_TEMPORARY: Final = 75
 ANSWERS: Final = b"a"
 """Message of a process to the supervisor once it answers requests."""
 _KEEP_ALIVE_S: Final = 75
@@ -56,10 +56,10 @@ def main(arguments: list[str]) -> int:
             _fold(settings, *map(int, descriptors))
     except DatabaseUnreachable as error:
         _print_failure(error)
-        return EXIT_LATER
+        return EXIT_TEMPORARY
     except SeamarkError as error:
         _print_failure(error)
-        return EXIT_FOR_GOOD
+        return EXIT_PERMANENT
     return 0
 
 
@@ -256,7 +256,7 @@ class _Child:
 
     def start(self, ready: int) -> None:
         self._started_s = time.monotonic()
-        self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
+        self.process = subprocess.Popen(  # noqa: S603 - runs a module of this package
             [sys.executable, "-c", _CHILD_PROGRAM, *self._arguments, str(ready)],
             stdin=subprocess.PIPE,
             pass_fds=(*self._fds, ready),
@@ -364,7 +364,7 @@ class Supervisor:
             code = child.ended()
             if code is None or self._signals:
                 continue
-            if code == EXIT_FOR_GOOD:
+            if code == EXIT_PERMANENT:
                 self._code = 1  # the process has printed the reason
             elif not self._code:
                 pause = child.restart_at - time.monotonic()

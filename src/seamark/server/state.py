@@ -147,7 +147,7 @@ def open_server(settings: Settings) -> Server:
         make_tables(databases)
         made = Server(settings, databases)
         made.take_up()
-        return made  # noqa: TRY300 - whatever went wrong before, the databases are closed
+        return made  # noqa: TRY300 - any error closes the databases
     except BaseException:
         databases.close()
         raise

@@ -33,8 +33,8 @@ __all__ = [
     "Frames",
     "OwnJournal",
     "ServerWriter",
+    "StoreFrames",
     "Stored",
-    "Takes",
     "header_of",
     "is_own_journal",
     "next_journal",
@@ -66,7 +66,7 @@ class Stored(NamedTuple):
     position: int
 
 
-Takes = Callable[[str, str, str, int, bytes], Stored]
+StoreFrames = Callable[[str, str, str, int, bytes], Stored]
 """Function that stores whole frames: project, run, journal, offset, frames.
 
 It returns once they are durable. It raises `Rejected` with ``known`` if the journal has another
@@ -178,7 +178,7 @@ class ServerWriter:
         self,
         instance: str,
         kept: IntakeJournals,
-        take: Takes,
+        take: StoreFrames,
         store: Callable[[], Store],
         now_ns: Callable[[], int],
     ) -> None:

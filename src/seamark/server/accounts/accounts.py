@@ -32,11 +32,11 @@ _ADD_PROJECT: Final = Upsert(
 _ADD_MEMBER: Final = Upsert(tables.member, ("user", "project", "role"), ("user", "project"))
 
 
-class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
+class NoSuch(SeamarkError, LookupError):  # noqa: N818 - named after the state
     """There is no user, token or project of this name."""
 
 
-class NameInUse(SeamarkError, ValueError):  # noqa: N818 - says what is so
+class NameInUse(SeamarkError, ValueError):  # noqa: N818 - named after the state
     """The name belongs to another user."""
 
 

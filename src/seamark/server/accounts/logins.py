@@ -159,7 +159,7 @@ class Logins:
             return
         try:
             self._accounts.used(token.id)
-        except Exception as error:  # noqa: BLE001 - it is a note, and the database says so elsewhere
+        except Exception as error:  # noqa: BLE001 - not essential
             # Each attempt may wait for a lock.
             self._next_note_ns = self._steady_ns() + _USE_INTERVAL_NS
             _log.warning("cannot record the last use of a token: %s", type(error).__name__)

@@ -155,7 +155,7 @@ class Blobs:
             return []
         with self._database.reading() as connection:
             asked = {"at_project": project, "digests": sorted(wanted)}
-            there = set(connection.execute(sql.THERE, asked).scalars())
+            there = set(connection.execute(sql.EXISTING, asked).scalars())
         return sorted(wanted - there)
 
     def progress(self, project: str, digest: str, size: int | None = None) -> Progress:
@@ -243,7 +243,7 @@ class Blobs:
             with self._database.writing() as connection:
                 given = {"project": project, "digest": digest, "size": size, "offset": 0}
                 new = {"upload": secrets.token_hex(8), "touched": self._now_ns()}
-                self._database.run(connection, sql.BEGIN, **given, **new)
+                self._database.run(connection, sql.ADD_UPLOAD, **given, **new)
                 self._add_uses(connection, project, run, [digest])
                 rows = self._database.rows(connection, sql.UPLOAD, **at)
         return _Upload(project, digest, size, *rows[0])
@@ -255,7 +255,7 @@ class Blobs:
         with self._database.writing() as connection:
             moved = self._database.run(
                 connection,
-                sql.ADVANCE,
+                sql.ADVANCE_UPLOAD,
                 at_upload=upload.upload,
                 at_offset=upload.offset,
                 to_offset=end,
@@ -301,7 +301,7 @@ class Blobs:
         with self._database.writing() as connection:
             new = self._database.run(
                 connection,
-                sql.KEEP,
+                sql.ADD_BLOB,
                 **given,
                 upload=made.upload,
                 arrived=now,
@@ -309,8 +309,8 @@ class Blobs:
             )
             self._add_uses(connection, made.project, run, [made.digest])
             if new:
-                self._database.run(connection, sql.END_UPLOAD, at_upload=made.upload)
-                self._database.run(connection, sql.FORGET_PARTS, at_upload=made.upload)
+                self._database.run(connection, sql.DELETE_UPLOAD, at_upload=made.upload)
+                self._database.run(connection, sql.DELETE_PARTS, at_upload=made.upload)
                 rows = [(made.upload, *part) for part in parts]
                 self._database.run_many(connection, sql.ADD_PART, rows)
         if not new:
@@ -329,14 +329,14 @@ class Blobs:
         self, connection: sa.Connection, project: str, run: str, digests: Iterable[str]
     ) -> None:
         rows = [(project, digest, run) for digest in digests]
-        self._database.run_many(connection, sql.USE, rows)
+        self._database.run_many(connection, sql.ADD_USE, rows)
 
     # ------------------------------------------------------------------ removal
 
     def forget_run(self, project: str, run: str) -> None:
         """Release the contents of a purged run; `collect` removes those that no other run uses."""
         with self._database.writing() as connection:
-            self._database.run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
+            self._database.run(connection, sql.DELETE_USES_OF_RUN, at_project=project, at_run=run)
 
     def collect(self, *, reserved: bool = True) -> int:
         """Remove unused contents, abandoned uploads and orphaned objects; return their number.
@@ -348,7 +348,7 @@ class Blobs:
         limit = now if reserved else 1 << 62
         with self._database.reading() as connection:
             unused = self._database.rows(connection, sql.UNUSED, now=limit)
-            given_up = self._database.rows(connection, sql.GIVEN_UP, before=now - ABANDONED_NS)
+            given_up = self._database.rows(connection, sql.ABANDONED, before=now - ABANDONED_NS)
         count = sum(self._remove_unused(row[0], row[1], row[2], limit) for row in unused)
         for (upload,) in given_up:
             count += self._drop_upload(upload)
@@ -356,13 +356,13 @@ class Blobs:
         self._delete(done)
         with self._database.writing() as connection:
             for name in done:
-                self._database.run(connection, sql.END_GARBAGE, at_object=name)
+                self._database.run(connection, sql.DELETE_GARBAGE, at_object=name)
         return count
 
     def _remove_unused(self, project: str, digest: str, upload: str, limit: int) -> bool:
         with self._database.writing() as connection:
             gone = self._database.run(
-                connection, sql.LEAVE, at_project=project, at_digest=digest, now=limit
+                connection, sql.DELETE_BLOB, at_project=project, at_digest=digest, now=limit
             )
             if gone:
                 self._discard(connection, upload)
@@ -370,7 +370,7 @@ class Blobs:
 
     def _drop_upload(self, upload: str) -> bool:
         with self._database.writing() as connection:
-            gone = self._database.run(connection, sql.END_UPLOAD, at_upload=upload)
+            gone = self._database.run(connection, sql.DELETE_UPLOAD, at_upload=upload)
             if gone:
                 self._discard(connection, upload)
         self._hashes.forget(upload)
@@ -379,8 +379,8 @@ class Blobs:
     def _discard(self, connection: sa.Connection, upload: str) -> None:
         after = self._now_ns() + _GARBAGE_NS
         rows = self._database.rows(connection, sql.OBJECTS, at_upload=upload)
-        self._database.run_many(connection, sql.LET_GO, [(row[0], after) for row in rows])
-        self._database.run(connection, sql.FORGET_PARTS, at_upload=upload)
+        self._database.run_many(connection, sql.ADD_GARBAGE, [(row[0], after) for row in rows])
+        self._database.run(connection, sql.DELETE_PARTS, at_upload=upload)
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:

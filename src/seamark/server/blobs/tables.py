@@ -32,19 +32,20 @@ if TYPE_CHECKING:
     from seamark.store.database import Database
 
 __all__ = [
+    "ABANDONED",
+    "ADD_BLOB",
+    "ADD_GARBAGE",
     "ADD_PART",
-    "ADVANCE",
-    "BEGIN",
-    "END_GARBAGE",
-    "END_UPLOAD",
+    "ADD_UPLOAD",
+    "ADD_USE",
+    "ADVANCE_UPLOAD",
+    "DELETE_BLOB",
+    "DELETE_GARBAGE",
+    "DELETE_PARTS",
+    "DELETE_UPLOAD",
+    "DELETE_USES_OF_RUN",
     "FIND",
-    "FORGET_PARTS",
-    "FORGET_RUN",
     "GARBAGE",
-    "GIVEN_UP",
-    "KEEP",
-    "LEAVE",
-    "LET_GO",
     "OBJECTS",
     "ONE",
     "PARTS",
@@ -52,7 +53,6 @@ __all__ = [
     "UNUSED",
     "UPLOAD",
     "UPLOADS",
-    "USE",
     "WHOLE",
     "BlobObject",
     "blob",
@@ -183,20 +183,22 @@ _used: Final = (
 
 FIND: Final = sa.select(blob.c.size, blob.c.upload).where(_at_blob)
 RESERVE: Final = sa.update(blob).where(_at_blob).values(reserved=sa.bindparam("until"))
-KEEP: Final = Upsert(blob, tuple(blob.c.keys()), ("project", "digest"))
-THERE: Final = sa.select(blob.c.digest).where(
+ADD_BLOB: Final = Upsert(blob, tuple(blob.c.keys()), ("project", "digest"))
+EXISTING: Final = sa.select(blob.c.digest).where(
     blob.c.project == _project, blob.c.digest.in_(sa.bindparam("digests", expanding=True))
 )
 UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
     blob.c.reserved < sa.bindparam("now"), ~_used
 )
-LEAVE: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
-USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
-USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
-END_USE: Final = sa.delete(use).where(
+DELETE_BLOB: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
+ADD_USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
+BLOBS_OF_RUN: Final = sa.select(use.c.project, use.c.digest).where(
+    use.c.run == sa.bindparam("at_run")
+)
+DELETE_USE: Final = sa.delete(use).where(
     use.c.project == _project, use.c.digest == _digest, use.c.run == sa.bindparam("at_run")
 )
-FORGET_RUN: Final = sa.delete(use).where(
+DELETE_USES_OF_RUN: Final = sa.delete(use).where(
     use.c.project == _project, use.c.run == sa.bindparam("at_run")
 )
 # ---------------------------------------------------------------------- uploads
@@ -209,14 +211,14 @@ UPLOAD: Final = sa.select(upload.c.upload, upload.c.offset).where(
 UPLOADS: Final = sa.select(upload.c.size, upload.c.upload, upload.c.offset).where(
     upload.c.project == _project, upload.c.digest == _digest
 )
-BEGIN: Final = Upsert(upload, tuple(upload.c.keys()), ("project", "digest", "size"))
-ADVANCE: Final = (
+ADD_UPLOAD: Final = Upsert(upload, tuple(upload.c.keys()), ("project", "digest", "size"))
+ADVANCE_UPLOAD: Final = (
     sa.update(upload)
     .where(upload.c.upload == _upload, upload.c.offset == sa.bindparam("at_offset"))
     .values({"offset": sa.bindparam("to_offset"), "touched": sa.bindparam("now")})
 )
-END_UPLOAD: Final = sa.delete(upload).where(upload.c.upload == _upload)
-GIVEN_UP: Final = sa.select(upload.c.upload).where(upload.c.touched < sa.bindparam("before"))
+DELETE_UPLOAD: Final = sa.delete(upload).where(upload.c.upload == _upload)
+ABANDONED: Final = sa.select(upload.c.upload).where(upload.c.touched < sa.bindparam("before"))
 PARTS: Final = (
     sa.select(part.c.offset, part.c.length, part.c.object)
     .where(part.c.upload == _upload, part.c.offset >= 0)
@@ -224,12 +226,12 @@ PARTS: Final = (
 )
 OBJECTS: Final = sa.select(part.c.object).where(part.c.upload == _upload)
 ADD_PART: Final = Upsert(part, tuple(part.c.keys()), ("upload", "offset"))
-FORGET_PARTS: Final = sa.delete(part).where(part.c.upload == _upload)
+DELETE_PARTS: Final = sa.delete(part).where(part.c.upload == _upload)
 # ---------------------------------------------------------------------- garbage
 
-LET_GO: Final = Upsert(garbage, tuple(garbage.c.keys()), ("object",))
+ADD_GARBAGE: Final = Upsert(garbage, tuple(garbage.c.keys()), ("object",))
 GARBAGE: Final = sa.select(garbage.c.object).where(garbage.c.after <= sa.bindparam("now"))
-END_GARBAGE: Final = sa.delete(garbage).where(garbage.c.object == sa.bindparam("at_object"))
+DELETE_GARBAGE: Final = sa.delete(garbage).where(garbage.c.object == sa.bindparam("at_object"))
 UNKNOWN_RUN: Final = ""
 """Placeholder for the runs that use a content, until `settle_blobs` has examined the journals.
 """
@@ -262,12 +264,12 @@ def rebuild_blobs(
         with database.writing() as connection:
             given = {"project": each.project, "digest": each.digest, "size": each.size}
             new = database.run(
-                connection, KEEP, **given, upload=each.upload, arrived=now_ns, reserved=now_ns
+                connection, ADD_BLOB, **given, upload=each.upload, arrived=now_ns, reserved=now_ns
             )
             if new:
                 database.run_many(connection, ADD_PART, [(each.upload, *one) for one in parts])
                 row = (each.project, each.digest, UNKNOWN_RUN if whole else _LOST_RUN)
-                database.run_many(connection, USE, [row])
+                database.run_many(connection, ADD_USE, [row])
         count += new
     return count
 
@@ -292,7 +294,7 @@ def settle_blobs(
         OSError: If a journal cannot be read now, or needs a newer version of this package; contents
             of its project are not changed.
     """
-    rows = database.fetch(USED_BY, at_run=UNKNOWN_RUN)
+    rows = database.fetch(BLOBS_OF_RUN, at_run=UNKNOWN_RUN)
     unknown: dict[str, set[str]] = {}
     for project, digest in rows:
         unknown.setdefault(project, set()).add(digest)
@@ -308,11 +310,11 @@ def settle_blobs(
                 )
                 found += [(project, digest, run) for digest in sorted(named)]
         with database.writing() as connection:
-            database.run_many(connection, USE, found)
+            database.run_many(connection, ADD_USE, found)
             for digest in sorted(digests):
                 at = {"at_project": project, "at_digest": digest}
                 database.run(connection, RESERVE, **at, until=reserved_ns)
-                database.run(connection, END_USE, **at, at_run=UNKNOWN_RUN)
+                database.run(connection, DELETE_USE, **at, at_run=UNKNOWN_RUN)
         count += len(digests)
     return count
 

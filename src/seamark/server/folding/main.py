@@ -107,7 +107,7 @@ def _note_activity(store: Store, connection: sa.Connection, journals: dict[Ref, 
     return len(changed)
 
 
-_random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_random: Final = random.Random()  # noqa: S311 - leaves the global generator unchanged
 _log: Final = logging.getLogger("seamark.server")
 _POLL_S: Final = 0.03
 """Interval of polls for unfolded runs, in seconds; most of the delay of a reader. It also limits
@@ -277,7 +277,7 @@ class FoldWorker:
             raise
         except Conflict:  # another process folded it meanwhile; try again
             leases.drop(*ref)
-        except Exception as error:  # noqa: BLE001 - one run must not keep others from theirs
+        except Exception as error:  # noqa: BLE001 - must not block other runs
             self._note_failure(ref, error)
             leases.drop(*ref)
         return True
@@ -361,7 +361,7 @@ class FoldWorker:
                     leases.drop(*leased)
             except (DatabaseUnreachable, ObjectsUnreachable, SchemaNewer, Conflict) as error:
                 _log.debug("%s is delayed: %s", what, error)
-            except Exception:  # noqa: BLE001 - it is tried again
+            except Exception:  # noqa: BLE001 - it is retried
                 _log.exception("%s failed; trying again later", what)
 
     def _forget_purged(self, store: Store) -> None:

@@ -71,7 +71,7 @@ class _Part:
         self._source.close()
 
 
-def fold_turn(  # noqa: C901 - one transaction from its parts
+def fold_turn(  # noqa: C901 - one transaction
     store: Store,
     kept: IntakeJournals,
     project: str,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Caretaker"]
 
-_random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_random: Final = random.Random()  # noqa: S311 - leaves the global generator unchanged
 COMPACT_BYTES: Final = 1 << 20
 """Size from which data of a run in shared objects is moved to its own object, in bytes."""
 REST_NS: Final = 600 * 10**9

@@ -28,10 +28,10 @@ from seamark.server.kept import layout
 from seamark.server.kept.commit import Growing, OutrunError, commit
 from seamark.server.kept.layout import object_names, packed
 from seamark.server.kept.plan import (
-    Arrived,
     FullError,
     JournalRow,
     Key,
+    PendingBatch,
     Plan,
     Receipt,
     Rows,
@@ -63,7 +63,7 @@ class Recent:
         self._runs = BoundedDict[str, RunRow](_MAX_REMEMBERED)
         self._journals = BoundedDict[Key, JournalRow](_MAX_REMEMBERED)
 
-    def of(self, group: Iterable[Arrived]) -> Rows | None:
+    def of(self, group: Iterable[PendingBatch]) -> Rows | None:
         """Return the rows of a group; None unless each batch starts at the end of its journal."""
         ends: dict[Key, int] = {}
         rows = Rows({}, {})
@@ -83,7 +83,7 @@ class Recent:
         self._runs.update(runs)
         self._journals.update(journals)
 
-    def forget(self, group: Iterable[Arrived]) -> None:
+    def forget(self, group: Iterable[PendingBatch]) -> None:
         """Discard the rows of the journals of a group."""
         for batch in group:
             self._journals.pop(batch.key, None)
@@ -183,7 +183,7 @@ class Intake:
         self._commit_lock = threading.Lock()
         """Lock held while a group is committed."""
         self._changed = threading.Condition()
-        self._queue: deque[Arrived] = deque()
+        self._queue: deque[PendingBatch] = deque()
         self._bytes = self._arriving = 0
         self._last_group = 0
         self._closing = False
@@ -250,7 +250,7 @@ class Intake:
 
     def _checked_batch(
         self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int = 0
-    ) -> Arrived:
+    ) -> PendingBatch:
         now = self._now_ns()
         ahead = 0
         if gap:
@@ -258,9 +258,9 @@ class Intake:
         else:
             ahead = check_frames(run, journal, offset, data, walk) - now
         ahead = ahead if ahead > AHEAD_NS else 0
-        return Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
+        return PendingBatch(project, run, journal, offset, gap or len(data), data, now, ahead)
 
-    def _store_now(self, batch: Arrived) -> Receipt:
+    def _store_now(self, batch: PendingBatch) -> Receipt:
         if self._last_group > 1 or not self._commit_lock.acquire(blocking=False):
             self._queue_up(batch)
             return batch.done.result()
@@ -276,7 +276,7 @@ class Intake:
                     self._changed.notify_all()
         return batch.done.result()
 
-    def _queue_up(self, batch: Arrived, *, wake: bool = True) -> None:
+    def _queue_up(self, batch: PendingBatch, *, wake: bool = True) -> None:
         with self._changed:
             if self._closing:
                 msg = "the server is stopping; send it again in a moment"
@@ -352,19 +352,19 @@ class Intake:
                 self._changed.wait(left)
             return bool(self._queue) or not self._closing
 
-    def _next_group(self) -> list[Arrived]:
-        group: list[Arrived] = []
+    def _next_group(self) -> list[PendingBatch]:
+        group: list[PendingBatch] = []
         size = 0
         while self._queue and (not group or size + len(self._queue[0].data) <= GROUP_BYTES):
             group.append(self._queue.popleft())
             size += len(group[-1].data)
         return group
 
-    def _store_group(self, group: list[Arrived]) -> None:
+    def _store_group(self, group: list[PendingBatch]) -> None:
         started = time.monotonic()
         try:
             self._store(group)
-        except Exception as error:  # noqa: BLE001 - the next group is kept
+        except Exception as error:  # noqa: BLE001 - the next group must be stored
             _log.exception("cannot store a group of batches")
             for batch in group:
                 _fail(batch, error)
@@ -391,13 +391,13 @@ class Intake:
         self._load = _LOAD_WEIGHT * self._load + (1 - _LOAD_WEIGHT) * min(1.0, busy)
         self._ended = now
 
-    def _wait_s(self, batch: Arrived) -> float:
+    def _wait_s(self, batch: PendingBatch) -> float:
         busy = max(0.0, 2 * self._load - 1)  # no delay below half of the load
         if len(batch.data) >= _BULK_BYTES:
             return round(busy, 2)
         return round(_MIN_WAIT_S + (_MAX_WAIT_S - _MIN_WAIT_S) * busy, 2)
 
-    def _store(self, group: list[Arrived]) -> None:
+    def _store(self, group: list[PendingBatch]) -> None:
         recent = self._recent.of(group)
         for _ in range(_MAX_ATTEMPTS):
             plan = Plan(self._database, self._objects, self._max_journals, self._gone, self._quota)
@@ -483,12 +483,12 @@ class Intake:
             _resolve(batch, Receipt(offset, position, self._wait_s(batch)))
 
 
-def _resolve(batch: Arrived, kept: Receipt) -> None:
+def _resolve(batch: PendingBatch, kept: Receipt) -> None:
     if batch.done.set_running_or_notify_cancel():
         batch.done.set_result(kept)
 
 
-def _fail(batch: Arrived, error: Exception) -> None:
+def _fail(batch: PendingBatch, error: Exception) -> None:
     if batch.done.done() or not batch.done.set_running_or_notify_cancel():
         return
     if not isinstance(error, Rejected):

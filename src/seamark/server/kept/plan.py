@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from seamark.store.database import Database
 
 __all__ = [
-    "Arrived",
     "DivergedError",
     "FullError",
     "JournalRow",
     "Key",
+    "PendingBatch",
     "Plan",
     "Receipt",
     "Rows",
@@ -180,7 +180,7 @@ class Receipt(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Arrived:
+class PendingBatch:
     """Checked batch that waits to be stored; `data` is empty for a declared gap.
 
     `heard_ns` is the time of arrival, ns since the Unix epoch; `ahead_ns` is the lead of its
@@ -304,13 +304,13 @@ class Plan:
         self.parts: list[Part] = []
         self.data: list[bytes] = []
         self.sizes: dict[Key, int] = {}
-        self.waiting: list[tuple[Arrived, int]] = []
-        self.settled: list[tuple[Arrived, Receipt]] = []
-        self.refused: list[tuple[Arrived, Exception]] = []
+        self.waiting: list[tuple[PendingBatch, int]] = []
+        self.settled: list[tuple[PendingBatch, Receipt]] = []
+        self.refused: list[tuple[PendingBatch, Exception]] = []
         self._new_sizes: dict[Key, int] = {}
         self._part_numbers: dict[Key, list[int]] = {}
 
-    def make(self, arrived: Iterable[Arrived], recent: Rows | None = None) -> None:
+    def make(self, arrived: Iterable[PendingBatch], recent: Rows | None = None) -> None:
         """Classify batches in the order of their arrival.
 
         `recent` has the rows of all their journals, if each batch starts at the end of its journal;
@@ -331,14 +331,14 @@ class Plan:
             self._counts = {row.key: counts.get(row.number, 0) for row in self._runs.values()}
             self._add_all(connection, group)
 
-    def _add_all(self, connection: sa.Connection | None, group: Iterable[Arrived]) -> None:
+    def _add_all(self, connection: sa.Connection | None, group: Iterable[PendingBatch]) -> None:
         for each in group:
             try:
                 self._add(connection, each)
-            except Exception as error:  # noqa: BLE001 - of this batch alone
+            except Exception as error:  # noqa: BLE001 - affects only this batch
                 self.refused.append((each, error))
 
-    def _add(self, connection: sa.Connection | None, batch: Arrived) -> None:
+    def _add(self, connection: sa.Connection | None, batch: PendingBatch) -> None:
         key = batch.key
         self._admit(batch)
         if key not in self._new_sizes:
@@ -352,7 +352,7 @@ class Plan:
             )
             raise GapError(msg, known=known)
         if batch.offset < known:
-            assert connection is not None  # noqa: S101 - recent rows are of what goes on alone
+            assert connection is not None  # noqa: S101 - with recent rows all batches continue
             self._compare(connection, batch, known)
         if batch.end > known:
             self._check_quota(batch.project, batch.end - known)
@@ -363,7 +363,7 @@ class Plan:
             position = self._runs[key[0]].position if key[0] in self._runs else 0
             self.settled.append((batch, Receipt(self.sizes[key], position)))
 
-    def _admit(self, batch: Arrived) -> None:
+    def _admit(self, batch: PendingBatch) -> None:
         key = batch.key
         row = self._runs.get(key[0])
         if (row and row.purged_ns is not None) or (
@@ -389,7 +389,7 @@ class Plan:
         self._quota.expect(project, new)
         self._new_bytes[workspace] = new
 
-    def _compare(self, connection: sa.Connection, batch: Arrived, known: int) -> None:
+    def _compare(self, connection: sa.Connection, batch: PendingBatch, known: int) -> None:
         at, end = batch.offset, min(batch.end, known)
         for length, data in self._stored_bytes(connection, batch.key, at, end):
             start = at - batch.offset
@@ -419,7 +419,7 @@ class Plan:
                 piece = data[first - part.offset : last - part.offset] if data else None
                 yield last - first, piece
 
-    def _append(self, batch: Arrived, known: int) -> None:
+    def _append(self, batch: PendingBatch, known: int) -> None:
         data = batch.data[known - batch.offset :] if batch.data else b""
         self._part_numbers.setdefault(batch.key, []).append(len(self.parts))
         self.data.append(data)

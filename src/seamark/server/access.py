@@ -81,11 +81,11 @@ NOBODY = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """Readable project paths, including sub-projects; `but` has the exceptions."""
+    """Readable project paths, including sub-projects; `excluded` has the exceptions."""
 
     everything: bool = False
     projects: frozenset[str] = frozenset()
-    but: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
 
 
 class Access(Protocol):

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from seamark.store.read.series import Sources
 
 __all__ = [
-    "MOST_BYTES",
+    "MAX_ANSWER_BYTES",
     "OneRun",
     "Several",
     "compressed",
@@ -253,7 +253,7 @@ LEFT: Final = "Seamark-Left"
 """Response header: number of runs not read yet; absent if 0."""
 UNREAD: Final = "Seamark-Unread"
 """Response header: number of unreadable folders; absent if 0."""
-MOST_BYTES: Final = 16 << 20
+MAX_ANSWER_BYTES: Final = 16 << 20
 """Maximum size of a list in one answer, in bytes before compression."""
 _MIN_COMPRESSED_BYTES: Final = 1 << 11
 _ITEMS_AT_ONCE: Final = 64
@@ -380,7 +380,7 @@ class Several(ReadRequest):
             )
         self._readable = readable
         self.may_read = partial(may_read, readable)
-        self.sees_all = readable.everything and not readable.but
+        self.sees_all = readable.everything and not readable.excluded
         self.wait(self.may_read)
 
     def unknown(self, error: QueryError) -> None:
@@ -396,7 +396,7 @@ class Several(ReadRequest):
     def tag(self) -> str:
         """Return a tag that changes with any run and the requester's rights; cheap to compute."""
         seen = self._readable
-        rights = repr((seen.everything, sorted(seen.projects), sorted(seen.but))).encode()
+        rights = repr((seen.everything, sorted(seen.projects), sorted(seen.excluded))).encode()
         return f"{self.server.changing.tag(self.now_ns)}.{zlib.crc32(rights):08x}"
 
     def only_readable(self, refs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -455,7 +455,7 @@ def may_read(readable: Readable, project: str) -> bool:
         path = "/".join(parts[:end])
         if path in readable.projects:
             return True
-        if path in readable.but:
+        if path in readable.excluded:
             return False
     return readable.everything
 
@@ -483,7 +483,7 @@ def to_next(place: Any) -> str:
 def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
     """Return the items from an offset that fit into one answer, at least one."""
     size, end = 0, offset
-    while end < len(items) and size < MOST_BYTES:
+    while end < len(items) and size < MAX_ANSWER_BYTES:
         some = items[end : end + _ITEMS_AT_ONCE]
         size += len(pack(list(some)))
         end += len(some)

@@ -70,7 +70,7 @@ class Server:
             self.objects,
             gone=is_gone,
             now_ns=now_ns,
-            most_journals=settings.limits.journals,
+            max_journals=settings.limits.journals,
             quota=quota,
             reserved=partial(is_own_journal, self.instance),
             grows=databases.is_sqlite,

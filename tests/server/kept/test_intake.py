@@ -131,7 +131,7 @@ def test_purged_run_is_not_taken_back(place):
 
 def test_run_has_a_bounded_number_of_journals(place):
     """Also where they come in one group, or to two workers; those that it has go on."""
-    workers = [place.intake(most_journals=5, window_s=0.25) for _ in range(2)]
+    workers = [place.intake(max_journals=5, window_s=0.25) for _ in range(2)]
     made = [journal(f"j{number}", rows=1) for number in range(20)]
 
     def sends(worker, each):

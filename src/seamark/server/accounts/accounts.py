@@ -98,7 +98,7 @@ class Accounts:
         visible = self.visibility()
         shown = {path for path in visible.rows if visible.shows(path, who)}
         hidden = {path for path in visible.rows if path not in shown and role_of(who, path) is None}
-        return Readable(projects=frozenset({*who.roles, *shown}), but=frozenset(hidden))
+        return Readable(projects=frozenset({*who.roles, *shown}), excluded=frozenset(hidden))
 
     def visibility(self) -> Visibility:
         """Return the visibility of all projects; it may be some seconds old."""

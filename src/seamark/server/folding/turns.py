@@ -104,8 +104,8 @@ def fold_turn(  # noqa: C901 - one transaction
     folding = Folding(
         store, project, run, opened, now_ns, heard=lambda name: journals[name].heard_ns
     )
-    anew = not all(_is_continuation(one, journals) for one in folding.run.state.journals.values())
-    if anew:
+    again = not all(_is_continuation(one, journals) for one in folding.run.state.journals.values())
+    if again:
         folding.begin_anew()
     ends.update(_turn_ends(folding.run.state.journals.values(), journals, most))
     folding.take_up({uid: name for name in ends if (uid := split_journal_name(name)[1])})
@@ -119,7 +119,7 @@ def fold_turn(  # noqa: C901 - one transaction
     def write(connection: sa.Connection) -> None:
         # A position is valid only if all bytes stored at one moment are folded; a partial sum would
         # not show the progress of each journal.
-        if anew or not left:
+        if again or not left:
             database, at = store.database, 0 if left else position
             database.run(connection, _SET_POSITION, project=project, run=run, position=at)
         if more is not None:
@@ -182,7 +182,7 @@ def _turn_ends(
         if share < rest and share > 0:
             share = min(rest, max(share, _MAX_FRAME_BYTES))
         left = max(0, left - share)
-        begun = folded.get(name, 0)
-        if begun or share > 0:  # a new journal is folded from its header on or not at all
-            ends[name] = begun + share
+        offset = folded.get(name, 0)
+        if offset or share > 0:  # a new journal is folded from its header on or not at all
+            ends[name] = offset + share
     return ends

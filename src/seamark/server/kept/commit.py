@@ -116,7 +116,7 @@ def commit(
     size: int,
     parts: Sequence[Part],
     sizes: Mapping[Key, int],
-    most_journals: int,
+    max_journals: int,
     recent: Rows | None = None,
     *,
     grown: int | None = None,
@@ -129,7 +129,7 @@ def commit(
         size: Size of the object in bytes.
         parts: Parts in the object; those of one journal in order.
         sizes: Number of stored bytes of each journal at the time of planning.
-        most_journals: Maximum number of journals of one run.
+        max_journals: Maximum number of journals of one run.
         recent: Rows that this process read last, to avoid a query; None to query them.
         grown: Number of the object, if it is growing. Its rows need not survive a power loss,
             because they can be restored from the object (`take_up`).
@@ -141,12 +141,12 @@ def commit(
     keys: dict[Key, Part] = {}
     for part in parts:
         keys[key_of(part.project, part.run), part.journal] = part  # the last part of each journal
-    alone = database.dialect == "sqlite"  # no other process stores data
+    is_single = database.dialect == "sqlite"  # no other process stores data
     with database.writing(lasting=grown is None) as connection:
         of_runs = {key[0]: part for key, part in keys.items()}
         if recent is None:
-            runs, journals = _rows_of(database, connection, keys, of_runs, most_journals)
-        elif alone:
+            runs, journals = _rows_of(database, connection, keys, of_runs, max_journals)
+        elif is_single:
             runs, journals = recent.runs, recent.journals
         else:
             runs, journals = read_runs(connection, of_runs, locked=True), recent.journals
@@ -229,7 +229,7 @@ def _rows_of(
     connection: sa.Connection,
     keys: Mapping[Key, Part],
     of_runs: Mapping[str, Part],
-    most_journals: int,
+    max_journals: int,
 ) -> Rows:
     _make_runs(database, connection, of_runs)
     runs, journals = read_rows(connection, keys, locked=True)
@@ -247,7 +247,7 @@ def _rows_of(
         ]
         connection.execute(_NEW_JOURNAL.of(database.dialect), rows)
         runs, journals = read_rows(connection, keys)
-        _check_count(connection, {journals[key].run for key in new}, most_journals)
+        _check_count(connection, {journals[key].run for key in new}, max_journals)
     return Rows(runs, journals)
 
 

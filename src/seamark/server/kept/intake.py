@@ -97,7 +97,7 @@ WAITING_BYTES: Final = 128 << 20
 """Maximum size of data waiting to be written, in bytes; beyond it senders must retry."""
 ARRIVING_BYTES: Final = 256 << 20
 """Maximum total size of bodies being received, in bytes."""
-MOST_JOURNALS: Final = 4096
+MAX_JOURNALS: Final = 4096
 """Maximum number of journals of a run."""
 AHEAD_NS: Final = 3600 * 10**9
 """Deviation from which a writer's clock that is ahead is noted, in nanoseconds."""
@@ -151,7 +151,7 @@ class Intake:
         gone: Returns whether a run (project path, run id) was purged; called for runs that are not
             in the tables.
         now_ns: Clock, in nanoseconds since the Unix epoch.
-        most_journals: Maximum number of journals of one run.
+        max_journals: Maximum number of journals of one run.
         window_s: Maximum time for which batches are collected, in seconds.
         grows: Whether small batches are appended to a growing object (see
             `seamark.server.kept.commit`); only for a single process with tables in local files.
@@ -169,14 +169,14 @@ class Intake:
         reserved: Callable[[str, str, str], bool] | None = None,
         gone: Callable[[str, str], bool] = lambda *_: False,
         now_ns: Callable[[], int] = time.time_ns,
-        most_journals: int = MOST_JOURNALS,
+        max_journals: int = MAX_JOURNALS,
         window_s: float = WINDOW_S,
         grows: bool = False,
     ) -> None:
         self._database, self._objects = database, objects
         self._gone = gone
         self._quota, self._reserved = quota, reserved
-        self._now_ns, self._max_journals, self._window_s = now_ns, most_journals, window_s
+        self._now_ns, self._max_journals, self._window_s = now_ns, max_journals, window_s
         self._names = object_names()
         self._recent = Recent()
         self._growing = Growing(database, objects, self._names, now_ns) if grows else None

@@ -294,12 +294,12 @@ class Plan:
         self,
         database: Database,
         objects: ObjectStore,
-        most_journals: int,
+        max_journals: int,
         gone: Callable[[str, str], bool],
         quota: Quota | None = None,
     ) -> None:
         self._database, self._objects = database, objects
-        self._most, self._gone, self._quota = most_journals, gone, quota
+        self._most, self._gone, self._quota = max_journals, gone, quota
         self._new_bytes: dict[str, int] = {}  # new bytes of this group, by workspace
         self.parts: list[Part] = []
         self.data: list[bytes] = []

@@ -20,7 +20,7 @@ from seamark.server.reads import of_all, of_run, router
 from seamark.store.read.run import RunReader
 from seamark.store.read.series import Mark
 
-__all__ = ["MOST_POINTS", "Place", "parts_from", "router"]
+__all__ = ["MAX_POINTS", "Place", "parts_from", "router"]
 
 
 def _tag(every: Several) -> str:
@@ -42,7 +42,7 @@ def changes(
     return every.server.changing.since(since, project, every.may_read, every.now_ns)
 
 
-MOST_POINTS: Final = 1_000_000
+MAX_POINTS: Final = 1_000_000
 """Maximum number of numeric points per answer."""
 _MAX_READ_POINTS: Final = 1 << 24
 """Maximum number of points of a series that are read to return some of them."""
@@ -148,7 +148,7 @@ def points(
     ``begins`` is true again, its earlier points are invalid, because some of them are hidden now.
     """
     wanted, place = list(dict.fromkeys(paths)), one.place(Place)
-    found, place = parts_from(place, one.read, wanted, MOST_POINTS, attempt, limit=limit)
+    found, place = parts_from(place, one.read, wanted, MAX_POINTS, attempt, limit=limit)
     return Answer(found, next=place and to_next(place))
 
 

@@ -26,7 +26,7 @@ from seamark.reading.reader import Answer, Count, Path, Question
 from seamark.server.answering import Several, to_next
 from seamark.server.failures import Refusal
 from seamark.server.reads import of_all
-from seamark.server.routes.reads import MOST_POINTS, Place, parts_from
+from seamark.server.routes.reads import MAX_POINTS, Place, parts_from
 from seamark.store import schema
 from seamark.store.cells import CRASHED, UNKNOWN_NS
 from seamark.store.journals import load_attempts, load_losses, load_openings
@@ -49,7 +49,7 @@ __all__ = ["Which"]
 
 T = TypeVar("T")
 
-MOST_ROWS: Final = 10_000
+MAX_ROWS: Final = 10_000
 _MAX_CELLS: Final = 4_000_000
 _MAX_NAMES: Final = 1000
 _MAX_QUERY_BYTES: Final = 16 << 10
@@ -59,7 +59,7 @@ _MAX_BEGINS: Final = 400
 _MAX_US: Final = ((1 << 63) - 1) // 1000
 
 Text = Path
-Texts = Annotated[list[Text], Meta(max_length=MOST_ROWS)]
+Texts = Annotated[list[Text], Meta(max_length=MAX_ROWS)]
 Few = Annotated[list[Text], Meta(max_length=1000)]
 Ref = tuple[Text, Text]
 Refs = Annotated[list[Ref], Meta(max_length=_MAX_REFS)]
@@ -132,7 +132,7 @@ def table(every: Several, columns: Few | None = None) -> Table:
     Columns are paths, optionally with an aggregate; null for all. With ``counted`` false, ``total``
     is null if ``limit`` truncated the table, which is faster.
     """
-    limit = min(every.question.limit or MOST_ROWS, MOST_ROWS)
+    limit = min(every.question.limit or MAX_ROWS, MAX_ROWS)
     selection, counted = every.question.selection(every, limit=limit), every.question.counted
     cursor = every.cursor()
     with _reading(every) as (store, connection):
@@ -201,7 +201,7 @@ def groups(
     runs; null for the order of their first runs. ``limit`` and ``offset`` count groups.
     """
     question = every.question
-    selection = question.selection(every, limit=MOST_ROWS, offset=0)
+    selection = question.selection(every, limit=MAX_ROWS, offset=0)
     shown = list(dict.fromkeys([*by, *columns]))
     with _reading(every) as (store, asked):
         runs = query_runs(store, asked, selection, shown, every.now_ns, every.unknown)
@@ -209,8 +209,8 @@ def groups(
         raise Refusal(
             413,
             "too-many-runs",
-            f"{runs.total:,} runs match, more than {MOST_ROWS:,}: select fewer with a query",
-            limit=MOST_ROWS,
+            f"{runs.total:,} runs match, more than {MAX_ROWS:,}: select fewer with a query",
+            limit=MAX_ROWS,
         )
     found = group_table(runs, by, columns)
     if order is not None:
@@ -415,7 +415,7 @@ def _series_parts(
         place = None
     at = 0 if place is None else refs.index(place[:2])
     found: list[SeriesPart] = []
-    room = MOST_POINTS
+    room = MAX_POINTS
     while at < len(refs):
         some = refs[at : at + _RUNS_AT_ONCE]
         lengths = lengths_of(store, connection, some, patterns)

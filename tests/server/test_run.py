@@ -63,7 +63,7 @@ def test_server_keeps_its_folder_to_itself(run_server, tmp_path, capsys):
     assert "--store: a server already runs on" in said
     assert f"(process {server.process.pid})" in said
     assert "use that server, or stop it" in said
-    with pytest.raises(checks.CannotStart, match="stop it before what it keeps is made again"):
+    with pytest.raises(checks.CannotStart, match="stop it before the tables are rebuilt"):
         refold_server(Settings.at(server.folder), objects=True)
     assert ask(server.url, "GET", "accounts/me", server.token).json()["admin"]
 
@@ -155,7 +155,7 @@ def test_missing_server_extra_is_named(tmp_path):
 IN_THE_CLEAR = "tokens would be sent unencrypted"
 REFUSED = [
     ({"tls_cert": Path("cert.pem")}, "must be used together"),
-    ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-key no.pem: not a"),
+    ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-key no.pem: expected a certificate"),
     ({"proxies": ("nginx",)}, "--proxy: expected an address"),
     ({"workers": 0}, "--workers: expected 1 to"),
     ({"fold_workers": 0}, "--fold-workers: expected 1 to"),
@@ -258,7 +258,7 @@ def test_address_that_cannot_be_bound_is_named(monkeypatch):
     """192.0.2.0/24 is for documentation, and .invalid is never resolved (RFC 5737, 2606)."""
     for host, words in (
         ("192.0.2.1", "--host 192.0.2.1: this machine does not have that address"),
-        ("no.such.host.invalid", "--host no.such.host.invalid: no such address"),
+        ("no.such.host.invalid", "--host no.such.host.invalid: unknown address"),
     ):
         with pytest.raises(checks.CannotStart, match=re.escape(words)):
             checks.bind(host, 0)
@@ -307,7 +307,7 @@ def test_folder_that_cannot_hold_a_database_or_objects_is_named(tmp_path, monkey
     place = Path("/proc/self")  # nobody makes a file there, whoever they are
     for given in ({"store": f"sqlite:///{place}"}, {"blobs": place.as_uri()}):
         settings = Settings.at(tmp_path, **given)
-        words = f"--{next(iter(given))}: the folder '/proc/self' cannot be"
+        words = f"--{next(iter(given))}: cannot write to the folder '/proc/self'"
         with pytest.raises(checks.CannotStart, match=words):
             run.prepare(settings)
         with pytest.raises(checks.CannotStart, match=words):

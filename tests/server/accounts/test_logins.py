@@ -72,7 +72,7 @@ def test_identity_comes_from_a_header_or_a_plugin(accounts, logins, clock):
     assert logins.identify({}, "10.0.0.9").name == "guest"
     assert logins.identify(bearing(token), "").name == "admin"
     assert status_of(logins, {"X-Remote-User": "nobody-here"}) == 401
-    with pytest.raises(ValueError, match="no package that is installed offers 'ldap'"):
+    with pytest.raises(ValueError, match="no installed package provides 'ldap'"):
         load_authentication("ldap")
 
 

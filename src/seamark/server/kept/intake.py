@@ -143,7 +143,7 @@ def check_run(project: str, run: str) -> None:
 
 
 class Intake:
-    """Intake that stores batches of journals durably; thread-safe.
+    """Durable storage of incoming batches of journals; thread-safe.
 
     Args:
         database: The set of tables named ``kept``.

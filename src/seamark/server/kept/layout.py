@@ -66,7 +66,7 @@ __all__ = [
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-_Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # numbers rows automatically there
+_Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # for automatic row numbers
 LIVE = 0
 """State of an object that segments refer to."""
 RELEASED = 1
@@ -193,7 +193,7 @@ _MAX_FRAME_BYTES: Final = FILE_HEADER_BYTES + FRAME_HEADER_BYTES + MAX_PAYLOAD_B
 _MAX_OVERHEAD_BYTES: Final = 64 << 10
 """Generous upper limit of the bytes that compression adds to incompressible data."""
 _MAX_WINDOW_BYTES: Final = 32 << 20
-"""Maximum memory that a zstd frame may request before it writes anything, in bytes."""
+"""Maximum memory that a zstd frame may request in advance, in bytes."""
 _READ_BYTES: Final = 1 << 20
 _PLAIN_LIMIT: Final[dict[str, Any]] = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
 

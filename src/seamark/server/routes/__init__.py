@@ -18,9 +18,10 @@ missing.
 Files are ``GET runs/{project}/{run}/blobs/{sha256}`` with ``ETag`` and ranges, journals below
 ``runs/{project}/{run}/journals``. These routes change data, and answer in plain JSON:
 
-- ``PATCH runs`` edits name, description, tags and trash of runs; - ``POST arrivals`` returns the
-name under which a new run is accepted; - ``POST runs/claims`` claims the first free run or group of
-some; ``runs/claims/held`` checks a claim, and ``runs/claims/release`` releases it; - ``PATCH
-views`` saves, renames and removes views of a project; ``POST views`` lists them; - ``POST link``
-creates an address of a content that needs no token, valid for 60 s (parts: 12 h).
+- ``PATCH runs`` edits name, description, tags and trash of runs;
+- ``POST arrivals`` returns the name under which a new run is accepted;
+- ``POST runs/claims`` claims the first free run or group of some; ``runs/claims/held`` checks a
+  claim, and ``runs/claims/release`` releases it;
+- ``PATCH views`` saves, renames and removes views of a project; ``POST views`` lists them;
+- ``POST link`` creates an address of a content that needs no token, valid for 60 s (parts: 12 h).
 """

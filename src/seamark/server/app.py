@@ -156,7 +156,7 @@ class _Exchange:
         for begin, most in _NEPTUNE_BYTES.items():
             if scope["method"] == "POST" and scope["path"].startswith(begin):
                 self._max_bytes, seconds = most, limits.request_s
-        self._received_bytes = 0
+        self._received = 0
         self._complete = False
         self._started_s = time.monotonic()
         self._deadline_s = self._started_s + seconds
@@ -187,9 +187,7 @@ class _Exchange:
         if self._complete:
             return await self._receive()  # the only possible message is a disconnect
         idle_s = self._limits.idle_s
-        speed_limit = (
-            self._started_s + _MAX_IDLES * idle_s + self._received_bytes / _MIN_BYTES_PER_S
-        )
+        speed_limit = self._started_s + _MAX_IDLES * idle_s + self._received / _MIN_BYTES_PER_S
         left = min(idle_s, min(self._deadline_s, speed_limit) - time.monotonic())
         try:
             with self._arriving():
@@ -203,9 +201,9 @@ class _Exchange:
                 headers=_CLOSE_HEADER,
             ) from None
         if message["type"] == "http.request":
-            self._received_bytes += len(message.get("body", b""))
+            self._received += len(message.get("body", b""))
             self._complete = not message.get("more_body", False)
-            if self._received_bytes > self._max_bytes:
+            if self._received > self._max_bytes:
                 self._complete = True
                 raise self._too_large()
         return message
@@ -227,9 +225,7 @@ class _Exchange:
         if message["type"] == "http.response.start":
             if message["status"] < _FIRST_ERROR and not self._state.get("guarded"):
                 self._dropped = True
-                _log.error(
-                    "%s %s does not check access", self._scope["method"], self._scope["path"]
-                )
+                _log.error("%s %s is not guarded", self._scope["method"], self._scope["path"])
                 await self._answer(
                     Refusal(500, "internal", "internal error; the log of the server has the reason")
                 )

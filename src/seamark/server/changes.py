@@ -1,8 +1,8 @@
 """Changes of runs since a cursor, and the folded positions of runs.
 
 The position of a run is the number of stored bytes of all its journals, gaps included; it only
-grows. Every response to a batch contains it. A read that names a position sees at least the data up
-to it.
+grows. Every response to a batch contains it, and a read that names it sees at least the data up to
+it.
 
 The number of a change is taken from a single row, which stays locked until the change is committed.
 So a reader that has seen a number has seen all smaller ones, from any process.

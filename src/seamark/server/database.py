@@ -132,9 +132,9 @@ def translated_error(error: BaseException, statement_s: float) -> SeamarkError |
     if code == _CANCELLED or (isinstance(inner, sqlite3.Error) and "interrupted" in str(inner)):
         return TooSlow(f"the query took longer than {statement_s:g} s: request less data at a time")
     if isinstance(inner, sqlite3.OperationalError):
-        reason = str(inner)
-        if any(word in reason for word in _UNAVAILABLE_WORDS):
-            return DatabaseUnreachable(f"the database cannot be used now: {reason}")
+        why = str(inner)
+        if any(word in why for word in _UNAVAILABLE_WORDS):
+            return DatabaseUnreachable(f"the database cannot be used now: {why}")
         return None
     kind, code = type(inner), code or ""
     if not kind.__module__.startswith("psycopg"):
@@ -171,11 +171,9 @@ def _compiled_re2(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options=options)
     except re2.error as error:
-        reason = error.args[0] if error.args else ""
-        reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        msg = (
-            f"query: expected a regular expression without backtracking, got {pattern!r}: {reason}"
-        )
+        why = error.args[0] if error.args else ""
+        why = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
+        msg = f"query: expected a regular expression without backtracking, got {pattern!r}: {why}"
         raise QueryError(msg) from None
 
 

@@ -2,8 +2,7 @@
 
 ``account`` has users and their permissions, and needs backups. ``kept`` maps bytes of journals to
 objects, and is derived from the objects. ``store_v<version>`` has the folded runs, and is derived
-from the journals. On PostgreSQL the sets are schemas of one database, on SQLite files in one
-folder.
+from the journals. The sets are schemas of a PostgreSQL database, or SQLite files in a folder.
 """
 
 from __future__ import annotations
@@ -125,8 +124,8 @@ class Databases:
     def store(self) -> Store:
         """Return the live store if this version can read it, else the store of this version.
 
-        A switch to another store is noticed within a second. Raises `SchemaNewer` if a newer
-        Seamark made its store the live one.
+        A switch to another store is noticed within a second; `SchemaNewer` if it has a newer
+        version.
         """
         return self._current_store()[1]
 

@@ -43,8 +43,7 @@ class Rejected(SeamarkError):  # noqa: N818 - named after the state
     """Sent data is not accepted; the message suggests what to do.
 
     `slug` is a code for programs, `status` the HTTP status, and `more` has further members of the
-    response. The data may be sent again after `wait_s` seconds; None: it must not be sent again
-    unchanged.
+    response. The data may be sent again after `wait_s` seconds; None: never unchanged.
     """
 
     slug = "refused"
@@ -86,8 +85,7 @@ _logged_kinds: Final[dict[str, tuple[float, int]]] = {}
 def warn_rarely(kind: str, message: str, *arguments: object) -> None:
     """Log a warning unless one of the same kind was logged less than a minute ago.
 
-    The next warning contains the number of omitted ones. There are few kinds, independent of the
-    contents of requests.
+    The next warning has the number of omitted ones. Kinds do not depend on contents of requests.
     """
     now = time.monotonic()
     with _lock:
@@ -139,18 +137,13 @@ FAILURE: Final = {
 }
 """Schema of an error response."""
 _OVERLOADED: Final = {429, 503}
-_UNAVAILABLE: Final = 503
+_BUSY: Final = 503
 _ErrorTable = tuple[tuple[Any, int, str, str], ...]
 _SEAMARK_ERRORS: Final[_ErrorTable] = (
+    (DatabaseUnreachable, _BUSY, "database", "the database does not answer; try again later"),
     (
-        DatabaseUnreachable,
-        _UNAVAILABLE,
-        "database",
-        "the database does not answer; send the request again",
-    ),
-    (
-        *(ObjectsUnreachable, _UNAVAILABLE, "objects"),
-        "the file storage of the server is not available; send the request again later",
+        *(ObjectsUnreachable, _BUSY, "objects"),
+        "the file storage of the server is not available; try again later",
     ),
     (TooSlow, 422, "too-slow", ""),
     (LookupError, 404, "not-found", ""),
@@ -160,12 +153,7 @@ _SEAMARK_ERRORS: Final[_ErrorTable] = (
 """Status, code and message for our error classes; empty stands for the message of the error.
 """
 _OTHER_ERRORS: Final[_ErrorTable] = (
-    (
-        Conflict,
-        _UNAVAILABLE,
-        "conflict",
-        "another request changed the same data; send the request again",
-    ),
+    (Conflict, _BUSY, "conflict", "another request changed the same data; try again"),
     (
         *((UnicodeError, OverflowError, RecursionError), 422, "invalid"),
         "the request has a text or a number that cannot be stored, or is nested too deeply",
@@ -231,16 +219,14 @@ def _refusal_of(error: BaseException) -> Refusal:
         return Refusal(error.status, error.slug, str(error), headers=wait, **error.more)
     if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
         warn_rarely("disk-full", "the disk is full: %s", error)
-        return later(
-            "disk-full", "the disk of the server is full; send the request again later", 30
-        )
+        return later("disk-full", "the disk of the server is full; try again later", 30)
     if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
         error = _translate_database_error(error)
     for kinds, status, slug, hint in (
         _SEAMARK_ERRORS if isinstance(error, SeamarkError) else _OTHER_ERRORS
     ):
         if isinstance(error, kinds):
-            if status != _UNAVAILABLE:
+            if status != _BUSY:
                 return Refusal(status, slug, hint or str(error))
             warn_rarely(slug, "%s", error)  # the error text may contain the address of the database
             return later(slug, hint)

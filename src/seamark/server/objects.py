@@ -31,7 +31,7 @@ __all__ = [
     "open_objects",
 ]
 
-_UNFINISHED: Final = ".new"
+_TEMP: Final = ".new"
 """Folder of unfinished files; its entries are not objects."""
 _ABANDONED_NS: Final = 24 * 3600 * 10**9
 """Age from which an unfinished file counts as left by a dead process, in nanoseconds."""
@@ -128,7 +128,7 @@ class FolderObjects:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._new = folder / _UNFINISHED
+        self._new = folder / _TEMP
         self._new.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._inode = _inode(folder)
         self._remove_abandoned()
@@ -151,7 +151,7 @@ class FolderObjects:
 
     def _path(self, name: str) -> Path:
         parts = parts_of(name, "object")
-        if parts[0] == _UNFINISHED:
+        if parts[0] == _TEMP:
             msg = f"object: {name!r} is reserved for unfinished objects"
             raise ArgumentError(msg)
         return self.folder.joinpath(*parts)
@@ -178,8 +178,7 @@ class FolderObjects:
     def grow(self, name: str, size: int) -> GrowingObject:
         """See `ObjectStore.grow`.
 
-        The zeros are written, so that one `fdatasync` of the file is enough for the data that
-        replaces them.
+        The zeros are written, so that one `fdatasync` is enough for the data that replaces them.
         """
         self.put(name, bytes(size))
         return GrowingObject(os.open(self._path(name), _APPEND_FLAGS), size, self.check)
@@ -234,9 +233,7 @@ class FolderObjects:
                 name = f"{above}/{entry.name}" if above else entry.name
                 if entry.is_dir(follow_symlinks=False):
                     inside = name + "/"
-                    if name != _UNFINISHED and (
-                        inside.startswith(prefix) or prefix.startswith(inside)
-                    ):
+                    if name != _TEMP and (inside.startswith(prefix) or prefix.startswith(inside)):
                         waiting.append(name)
                 elif name.startswith(prefix) and entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(FileNotFoundError):

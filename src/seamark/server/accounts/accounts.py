@@ -24,8 +24,8 @@ VISIBILITIES: Final = ("private", "workspace", "public")
 _CACHE_S: Final = 2.0
 """Lifetime of cached rows, in seconds; a revocation takes effect in all processes within it."""
 _MAX_AUDIT_ROWS: Final = 1000
-_MAX_LABEL_CHARS: Final = 200
-_FIRST_ADMIN: Final = "admin"
+_MAX_LABEL: Final = 200
+_ADMIN: Final = "admin"
 _ADD_PROJECT: Final = Upsert(
     tables.project, ("path", "visibility", "created_ns", "created_by"), ("path",)
 )
@@ -135,9 +135,7 @@ class Accounts:
         token = Token.of(row)
         if row.disabled_ns is not None:
             return token, NOBODY
-        return token, _limited_identity(
-            Identity(row.user, token.id, bool(row.admin), *roles), token
-        )
+        return token, _restricted(Identity(row.user, token.id, bool(row.admin), *roles), token)
 
     def by_name(self, name: str) -> Identity | None:
         """Return the identity of a user with all rights; None for an unknown user."""
@@ -179,10 +177,8 @@ class Accounts:
         with self._locked() as connection:
             if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
                 return None
-            self._insert_user(connection, _FIRST_ADMIN, service=False, admin=True)
-            return self._insert_token(
-                connection, _FIRST_ADMIN, by=_FIRST_ADMIN, label="first start"
-            )
+            self._insert_user(connection, _ADMIN, service=False, admin=True)
+            return self._insert_token(connection, _ADMIN, by=_ADMIN, label="first start")
 
     def add_user(self, name: str, *, service: bool = False, admin: bool = False) -> None:
         """Add a user or a service account; raise `NameInUse` if the name is taken."""
@@ -263,15 +259,12 @@ class Accounts:
 
         `role` is the highest role that it grants, by default that of its user. `project` limits it
         to that project and its sub-projects. `expires_ns` is in nanoseconds since the Unix epoch.
-        `made_with` is the prefix of the limited token that created it; revoking that one revokes
-        both.
+        `made_with` is the prefix of the limited token that created it; revoking that revokes both.
         """
         if project is not None:
             check_project(project)
-        if len(label) > _MAX_LABEL_CHARS or not label.isprintable() or not can_hold(label):
-            msg = (
-                f"label: expected up to {_MAX_LABEL_CHARS} printable characters, got {label!r:.80}"
-            )
+        if len(label) > _MAX_LABEL or not label.isprintable() or not can_hold(label):
+            msg = f"label: expected up to {_MAX_LABEL} printable characters, got {label!r:.80}"
             raise ArgumentError(msg)
         if expires_ns is not None and not self.now_ns() < expires_ns < 1 << 63:
             msg = "expires: expected a time in the future"
@@ -495,7 +488,7 @@ def role_of(who: Identity, project: str) -> Role | None:
     return max(found, default=None)
 
 
-def _limited_identity(who: Identity, token: Token) -> Identity:
+def _restricted(who: Identity, token: Token) -> Identity:
     roles: dict[str, Role] = {"": Role.OWNER} if who.admin else dict(who.roles)
     if token.role is None and token.project is None:
         return who

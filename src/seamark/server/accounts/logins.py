@@ -29,13 +29,13 @@ class Throttle:
     def __init__(self, burst: int, every_s: float, keys: int, now_ns: Callable[[], int]) -> None:
         self._burst, self._every_ns = burst, int(every_s * _NS_PER_S)
         self._now_ns = now_ns
-        self._forgiven_ns = BoundedDict[str, int](keys)  # end of the last failure's effect, by key
+        self._ends_ns = BoundedDict[str, int](keys)  # end of the last failure's effect, by key
         self._lock = threading.Lock()
 
     def wait_s(self, key: str) -> float:
         """Return the time until the next permitted failure of a key, in seconds; 0 for none."""
         with self._lock:
-            debt = self._forgiven_ns.get(key, 0) - self._now_ns()
+            debt = self._ends_ns.get(key, 0) - self._now_ns()
         return max(0.0, (debt - (self._burst - 1) * self._every_ns) / _NS_PER_S)
 
     def failed(self, key: str) -> None:
@@ -43,12 +43,10 @@ class Throttle:
         with self._lock:
             now = self._now_ns()
             most = now + self._burst * self._every_ns  # more failures do not extend the wait
-            self._forgiven_ns[key] = min(
-                most, max(now, self._forgiven_ns.get(key, 0)) + self._every_ns
-            )
+            self._ends_ns[key] = min(most, max(now, self._ends_ns.get(key, 0)) + self._every_ns)
 
     def __len__(self) -> int:
-        return len(self._forgiven_ns)
+        return len(self._ends_ns)
 
 
 AUTH_GROUP: Final = "seamark.auth"

@@ -63,8 +63,7 @@ _TOKEN_FORMAT: Final = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 class NewToken(NamedTuple):
     """New token; its secret is never shown again.
 
-    `hash` is the SHA-256 (hex) of the whole token. A token has 256 random bits, so a slower hash is
-    not needed.
+    `hash` is the SHA-256 (hex) of the whole token, whose 256 random bits need no slower hash.
     """
 
     secret: str

@@ -341,8 +341,7 @@ class Blobs:
     def collect(self, *, reserved: bool = True) -> int:
         """Remove unused contents, abandoned uploads and orphaned objects; return their number.
 
-        Without `reserved`, contents that a client was informed about during the last day are
-        removed, too.
+        Without `reserved`, contents that a client asked for in the last day are removed, too.
         """
         now = self._now_ns()
         limit = now if reserved else 1 << 62

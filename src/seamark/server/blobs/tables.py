@@ -192,9 +192,7 @@ UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
 )
 DELETE_BLOB: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
 ADD_USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
-BLOBS_OF_RUN: Final = sa.select(use.c.project, use.c.digest).where(
-    use.c.run == sa.bindparam("at_run")
-)
+USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
 DELETE_USE: Final = sa.delete(use).where(
     use.c.project == _project, use.c.digest == _digest, use.c.run == sa.bindparam("at_run")
 )
@@ -294,7 +292,7 @@ def settle_blobs(
         OSError: If a journal cannot be read now, or needs a newer version of this package; contents
             of its project are not changed.
     """
-    rows = database.fetch(BLOBS_OF_RUN, at_run=UNKNOWN_RUN)
+    rows = database.fetch(USED_BY, at_run=UNKNOWN_RUN)
     unknown: dict[str, set[str]] = {}
     for project, digest in rows:
         unknown.setdefault(project, set()).add(digest)
@@ -305,9 +303,7 @@ def settle_blobs(
             if stop():
                 return count
             if where == project:
-                named = (
-                    _named_digests(database, objects, project, run, opened(project, run)) & digests
-                )
+                named = _digests_of(database, objects, project, run, opened(project, run)) & digests
                 found += [(project, digest, run) for digest in sorted(named)]
         with database.writing() as connection:
             database.run_many(connection, ADD_USE, found)
@@ -319,7 +315,7 @@ def settle_blobs(
     return count
 
 
-def _named_digests(
+def _digests_of(
     database: Database,
     objects: ObjectStore,
     project: str,

@@ -5,8 +5,7 @@ lease has lapsed. Nothing is counted twice, because the position up to which a r
 committed together with the folded data.
 
 A run counts as crashed if no data was received from it for a while. The time of the last batch is
-stored with the folded data, but folding may be minutes behind; therefore it is also written in
-advance.
+stored with the folded data and, as folding may be minutes behind, also in advance.
 """
 
 from __future__ import annotations
@@ -138,8 +137,7 @@ def main(settings: Settings, stop: threading.Event) -> None:
     """Fold until `stop` is set; the current turn is completed.
 
     Raises:
-        DatabaseUnreachable: If the database is not available at the start; the supervisor restarts
-            the process.
+        DatabaseUnreachable: If the database is not available at the start.
     """
     from seamark.server.checks import open_matching_objects
     from seamark.server.kept import layout

@@ -70,11 +70,11 @@ _UPDATE_LEASE: Final = (
     sa.update(lease)
     .values(owner=sa.bindparam("new_owner"), until=sa.bindparam("new_until"))
     .where(_of_run)
-    .where(sa.or_(_lease.until < sa.bindparam("now"), _lease.owner == sa.bindparam("this_owner")))
+    .where(sa.or_(_lease.until < sa.bindparam("now"), _lease.owner == sa.bindparam("me")))
 )
-_DELETE_LEASE: Final = sa.delete(lease).where(_of_run, _lease.owner == sa.bindparam("this_owner"))
+_DELETE_LEASE: Final = sa.delete(lease).where(_of_run, _lease.owner == sa.bindparam("me"))
 _OTHER_LEASES: Final = sa.select(_lease.project, _lease.run).where(
-    _lease.until >= sa.bindparam("now"), _lease.owner != sa.bindparam("this_owner")
+    _lease.until >= sa.bindparam("now"), _lease.owner != sa.bindparam("me")
 )
 _POSTGRESQL_NOW: Final = sa.select(
     sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * _NS_PER_S, sa.BigInteger)
@@ -100,7 +100,7 @@ class Leases:
                 row = {"project": project, "run": run, "owner": owner, "until": until}
                 if database.rows(connection, _INSERT_LEASE, **row):
                     return True
-                where = {"at_project": project, "at_run": run, "now": now, "this_owner": owner}
+                where = {"at_project": project, "at_run": run, "now": now, "me": owner}
                 new = {"new_owner": owner, "new_until": until}
                 return bool(database.run(connection, _UPDATE_LEASE, **where, **new))
         except Conflict:
@@ -113,13 +113,13 @@ class Leases:
             now = self._now(connection)
             return {
                 (row[0], row[1])
-                for row in database.rows(connection, _OTHER_LEASES, now=now, this_owner=self._owner)
+                for row in database.rows(connection, _OTHER_LEASES, now=now, me=self._owner)
             }
 
     def release(self, connection: sa.Connection, project: str, run: str) -> None:
         """Release the lease of a run in a transaction that writes."""
         self._database.run(
-            connection, _DELETE_LEASE, at_project=project, at_run=run, this_owner=self._owner
+            connection, _DELETE_LEASE, at_project=project, at_run=run, me=self._owner
         )
 
     def drop(self, project: str, run: str) -> None:

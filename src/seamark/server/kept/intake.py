@@ -55,8 +55,7 @@ _MAX_REMEMBERED: Final = 10_000
 class Recent:
     """Rows of the last stored journals; for one thread.
 
-    Another process may have changed them; the transaction detects that
-    (`seamark.server.kept.commit`).
+    Another process may have changed them; the transaction detects that (see `commit`).
     """
 
     def __init__(self) -> None:
@@ -102,7 +101,7 @@ MAX_JOURNALS: Final = 4096
 AHEAD_NS: Final = 3600 * 10**9
 """Deviation from which a writer's clock that is ahead is noted, in nanoseconds."""
 _MAX_PROJECT_BYTES: Final = 1024
-_WAIT_PER_BATCH_S: Final = 0.01
+_BATCH_S: Final = 0.01
 """Additional collecting time per batch of the last group beyond the first, in seconds: a single
 sender never waits."""
 _MAX_ATTEMPTS: Final = 8
@@ -343,9 +342,7 @@ class Intake:
             while not self._queue and not self._closing:
                 if not self._changed.wait(_CHECK_S) and self._is_old():
                     return True
-            end = time.monotonic() + min(
-                self._window_s, _WAIT_PER_BATCH_S * max(0, self._last_group - 1)
-            )
+            end = time.monotonic() + min(self._window_s, _BATCH_S * max(0, self._last_group - 1))
             while not self._closing and self._bytes < GROUP_BYTES:
                 if (left := end - time.monotonic()) <= 0:
                     break

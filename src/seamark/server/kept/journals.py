@@ -46,7 +46,7 @@ _REQUEUE: Final = (
     .where(_run.c.key.in_(sa.bindparam("keys", expanding=True)))
     .where(_run.c.waiting_ns.is_(None), _run.c.purged_ns.is_(None))
 )
-_NOTE_FOLDED: Final = (
+_FOLDED: Final = (
     sa.update(_run)
     .values(waiting_ns=None)
     .where(_run.c.key == sa.bindparam("run_key"), _run.c.position <= sa.bindparam("folded"))
@@ -79,7 +79,7 @@ _MARK_PURGED: Final = (
     .values(purged_ns=sa.bindparam("now"), waiting_ns=None, loose=0)
     .where(_run.c.key == sa.bindparam("run_key"), _run.c.purged_ns.is_(None))
 )
-_journal_numbers: Final = (
+_numbers: Final = (
     sa.select(_journal.c.number)
     .join(_run, _run.c.number == _journal.c.run)
     .where(_run.c.key == sa.bindparam("run_key"))
@@ -145,9 +145,7 @@ class IntakeJournals:
         are lost in a power loss are folded again without effect.
         """
         with self._database.writing(lasting=False) as connection:
-            self._database.run(
-                connection, _NOTE_FOLDED, run_key=key_of(project, run), folded=position
-            )
+            self._database.run(connection, _FOLDED, run_key=key_of(project, run), folded=position)
 
     def late(self, before_ns: int, most: int) -> list[IntakeRun]:
         """Return the runs of `unfolded` that have waited since before a time, longest first."""
@@ -198,8 +196,7 @@ class IntakeJournals:
     def forget(self, project: str, run: str) -> None:
         """Remove all rows of a run, so that its bytes are collected; permanent after a tombstone.
 
-        The row of the run itself stays and marks it as purged, so that a batch in transit is not
-        stored.
+        The row of the run itself stays and marks it as purged, so later batches are refused.
         """
         key, now = key_of(project, run), self._now_ns()
         with self._database.writing() as connection:
@@ -216,18 +213,10 @@ class IntakeJournals:
             )
             self._database.run(connection, _MARK_PURGED, run_key=key, now=now)
             given = {"run_key": key}
-            named = (
-                sa.select(_segment.c.object)
-                .where(_segment.c.journal.in_(_journal_numbers))
-                .distinct()
-            )
+            named = sa.select(_segment.c.object).where(_segment.c.journal.in_(_numbers)).distinct()
             touched = sorted(row[0] for row in connection.execute(named, given))
-            connection.execute(
-                sa.delete(_segment).where(_segment.c.journal.in_(_journal_numbers)), given
-            )
-            connection.execute(
-                sa.delete(_journal).where(_journal.c.number.in_(_journal_numbers)), given
-            )
+            connection.execute(sa.delete(_segment).where(_segment.c.journal.in_(_numbers)), given)
+            connection.execute(sa.delete(_journal).where(_journal.c.number.in_(_numbers)), given)
             release(connection, touched, now + REMOVE_NS, stale=True)
         self._blobs().forget_run(project, run)
 

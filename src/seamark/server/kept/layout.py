@@ -210,9 +210,7 @@ def unpacked(body: bytes, packing: str) -> bytes:
     else:
         data = _inflated(body)
     if len(body) > BATCH_BYTES + _MAX_OVERHEAD_BYTES and len(data) > _MAX_FRAME_BYTES:
-        msg = (
-            f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less at a time"
-        )
+        msg = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less"
         raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
     return data
 
@@ -225,7 +223,7 @@ def _inflated(body: bytes) -> bytes:
         with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
             while part := reader.read(_READ_BYTES):
                 if plain.tell() + len(part) > PLAIN_BYTES:
-                    msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less at a time"
+                    msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less"
                     raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
                 plain.write(part)
     except zstandard.ZstdError as error:

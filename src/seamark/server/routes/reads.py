@@ -128,8 +128,7 @@ def opening(one: OneRun) -> Opening:
 class Place(NamedTuple):
     """Position in the float series of a run at which the next part begins.
 
-    `path` is empty for the first series; `mark` is the end of its previous part, None for its
-    start.
+    `path` is empty for the first series; `mark` is the end of its previous part (None: its start).
     """
 
     project: str
@@ -165,8 +164,7 @@ def parts_from(
     """Return float series of a run from a position on, limited by `room`, and the next position.
 
     The position is None for the start, and after the last part. `room` is a number of points.
-    `limit` selects the last points of each series, `curve` a maximum number of representative
-    points.
+    `limit` selects the last points of each series, `curve` a number of representative points.
     """
     found: list[SeriesPart] = []
     begin, mark = 0, None

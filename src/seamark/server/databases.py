@@ -124,8 +124,7 @@ class Databases:
     def store(self) -> Store:
         """Return the live store if this version can read it, else the store of this version.
 
-        A switch to another store is noticed within a second; `SchemaNewer` if it has a newer
-        version.
+        A switch to another store is noticed within a second; `SchemaNewer` if it is newer.
         """
         return self._current_store()[1]
 

@@ -213,7 +213,7 @@ def serve(
     """Run a server until a signal ends it; return an exit code.
 
     After the first signal the server finishes accepted work; a second signal stops it at once.
-    `tell` is called once the server answers, with the token of a new first admin (or None) and the
+    `tell` is called once the server answers, with the token of a new first admin or None, and the
     URL.
     """
     # The port first: if it failed later, the new token of the admin would never be shown.

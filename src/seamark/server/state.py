@@ -96,7 +96,7 @@ class Server:
 
     def has_project(self, project: str) -> bool:
         """Return whether a project has runs, or settings of its own."""
-        return self.has_runs(project) or self.accounts.is_named(project)
+        return self.has_runs(project) or self.accounts.has_settings(project)
 
     def store(self) -> Store:
         """Return the live folded store."""

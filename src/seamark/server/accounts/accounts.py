@@ -369,7 +369,7 @@ class Accounts:
         rows = self._rows(sa.select(tables.member.c.project).distinct())
         return {_workspace(row.project) for row in rows}
 
-    def is_named(self, project: str) -> bool:
+    def has_settings(self, project: str) -> bool:
         """Return whether a project or one below it has roles or a visibility."""
         columns = (tables.member.c.project, tables.project.c.path)
         return any(

@@ -314,7 +314,7 @@ class FoldWorker:
             for run in self._kept.runs()
             if folded.get((run.project, run.run), 0) < run.position
         ]
-        self._kept.wait_again(less)
+        self._kept.requeue(less)
 
     # ------------------------------------------------------------------ failures
 
@@ -346,7 +346,7 @@ class FoldWorker:
     def note_overdue_activity(self, store: Store) -> None:
         """Store the activity of runs that have waited for a long time."""
         before = self._now_ns() - int(_OVERDUE_S * 10**9)
-        late = self._kept.late(before, _OVERDUE_AT_ONCE)
+        late = self._kept.overdue(before, _OVERDUE_AT_ONCE)
         note_activity(store, self._kept, [(run.project, run.run) for run in late])
 
     def _repeat(self, what: str, every_s: float, leased: Ref, do: Callable[[Store], None]) -> None:

@@ -147,12 +147,12 @@ class IntakeJournals:
         with self._database.writing(lasting=False) as connection:
             self._database.run(connection, _FOLDED, run_key=key_of(project, run), folded=position)
 
-    def late(self, before_ns: int, most: int) -> list[IntakeRun]:
+    def overdue(self, before_ns: int, most: int) -> list[IntakeRun]:
         """Return the runs of `unfolded` that have waited since before a time, longest first."""
         rows = self._database.fetch(_OVERDUE, most=most, before=before_ns)
         return [IntakeRun(*row) for row in rows]
 
-    def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
+    def requeue(self, runs: Sequence[tuple[str, str]]) -> None:
         """Mark runs as `unfolded` again, because their noted positions are wrong."""
         keys = sorted(key_of(*run) for run in runs)
         for start in range(0, len(keys), _ROWS_AT_ONCE):

@@ -233,7 +233,9 @@ def test_unsupported_values_are_counted_in_the_run():
     sender.note(last=True)
     assert list(run.folder.journals()) == before
     shown = CliRunner().invoke(app, ["show", run.id]).stdout
-    assert "! not all of it has a form at neptune://team/digits; it is whole here" in shown
+    assert (
+        "! some data cannot be represented at neptune://team/digits; it is complete here" in shown
+    )
     assert "  2  points that are NaN or infinite: left out\n" in shown
     assert "  1  sets other than tags: sent as texts\n" in shown
 

@@ -155,7 +155,7 @@ def test_missing_server_extra_is_named(tmp_path):
 IN_THE_CLEAR = "tokens would be sent unencrypted"
 REFUSED = [
     ({"tls_cert": Path("cert.pem")}, "must be used together"),
-    ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-key no.pem: expected a certificate"),
+    ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-key no.pem: expected a"),
     ({"proxies": ("nginx",)}, "--proxy: expected an address"),
     ({"workers": 0}, "--workers: expected 1 to"),
     ({"fold_workers": 0}, "--fold-workers: expected 1 to"),

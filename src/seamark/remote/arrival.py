@@ -62,7 +62,7 @@ def ask_remote(
     """Return the answer of a remote that decides between runs; None if it cannot decide."""
 
     def opened() -> T | None:
-        with fork.held_off():  # modules are imported
+        with fork.delay_forks():  # modules are imported
             remote: Remote = open_remote(uri, token)
         with contextlib.closing(remote):
             return ask(remote) if isinstance(remote, Settles) else None

@@ -181,7 +181,7 @@ class FileSender:
             wait_s: float | None = _FIRST_WAIT_S
             try:
                 if remote is None:
-                    with fork.held_off():  # modules are imported
+                    with fork.delay_forks():  # modules are imported
                         remote = self._open()
                 wait_s = self._round(remote)
             except Exception:  # a fault of ours: training comes first

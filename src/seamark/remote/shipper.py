@@ -390,7 +390,7 @@ class Shipper:
 
     def _opened(self) -> Remote:
         if self._remote is None:
-            with fork.held_off():  # modules are imported
+            with fork.delay_forks():  # modules are imported
                 import seamark.journal.walk  # noqa: F401 - a tail needs it
 
                 self._remote = self._open(self.uri, self._token)

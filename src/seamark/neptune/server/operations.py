@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, PathError
-from seamark.interchange.operations import TOLD, Operations, RefusedError
+from seamark.interchange.operations import OPERATION_ERRORS, Operations, RefusedError
 from seamark.paths import STAGES, check_writable
 from seamark.values import encode_atom
 
@@ -86,7 +86,7 @@ class Changes:
             path = each.get("path") if isinstance(each, dict) else None
             try:
                 self._add(to, batch, path, each)
-            except TOLD as error:
+            except OPERATION_ERRORS as error:
                 if wrong < _MAX_ERRORS:
                     self.errors.append(_describe_error(path, error))
                 wrong += 1

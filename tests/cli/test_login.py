@@ -81,7 +81,7 @@ def test_tokens_are_created_listed_and_revoked(one, command):
     assert secret not in listed
     assert "owner in team" in listed
     as_alice = command("token", "create", "bob", SEAMARK_API_TOKEN=secret)
-    assert (as_alice.returncode, "need an admin" in as_alice.stderr) == (1, True)
+    assert (as_alice.returncode, "require an admin" in as_alice.stderr) == (1, True)
     assert command("token", "revoke", secret[:16]).stdout == f"revoked {secret[:16]}\n"
     refused = command("token", "list", SEAMARK_API_TOKEN=secret)
     assert (refused.returncode, "was revoked" in refused.stderr) == (1, True)

@@ -81,7 +81,7 @@ def test_lost_tables_of_journals_are_made_again_where_users_are_known(folder, tm
 def test_folder_that_goes_away_is_not_written_until_it_is_back(
     folder, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr(failures, "_kinds", {})
+    monkeypatch.setattr(failures, "_logged_kinds", {})
     away = tmp_path / "away"
     with contextlib.closing(Place(tmp_path / "server", store(tmp_path))) as place:
         journal = a_journal("two", "team/x", "run1").assign(a=1)

@@ -89,9 +89,9 @@ def test_memory_of_unpacked_bodies_is_given_back(tmp_path):
 def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch):
     """Paths, runs, projects, logins, wrong tokens, digests and queries: all are ever new ones."""
     monkeypatch.setattr(schema, "MOST_BYTES", FEW * 500)
-    monkeypatch.setattr(logins, "_KEPT", FEW)
-    monkeypatch.setattr(blobs, "_HASHES", FEW)
-    monkeypatch.setattr(quota, "_KEPT", FEW)
+    monkeypatch.setattr(logins, "_MAX_ENTRIES", FEW)
+    monkeypatch.setattr(blobs, "_MAX_HASHES", FEW)
+    monkeypatch.setattr(quota, "_MAX_WORKSPACES", FEW)
     monkeypatch.setattr(intake, "_MAX_REMEMBERED", FEW)
     monkeypatch.setattr(log, "_MAX_RUNS", FEW)
     monkeypatch.setattr(log, "_COUNT_EVERY", FEW)

@@ -98,7 +98,7 @@ def test_purge_during_sending_and_folding_leaves_nothing(place):
         position = place.send(PROJECT, "run1", other)
         assert place.positions.wait_for((PROJECT, "run1"), position, 60) == 0
         until(lambda: says(place.reader(PROJECT, "run0")) == {})
-        with pytest.raises(Rejected, match="was purged here"):
+        with pytest.raises(Rejected, match="was purged on this server"):
             place.intake.take(PROJECT, "run0", journal.file, 0, journal.data)
     remove(place, "run0")  # again, as after one that was cut short
 

@@ -46,7 +46,7 @@ def test_full_workspace_takes_no_more_and_others_go_on(tmp_path):
         full = put(here, "lab/c", "run3", other.file, other.data)
         assert (full.status, full.json()["error"]) == (403, "quota")
         assert full.json()["allowed"] == made.offset + 700
-        assert "ask its admin for more" in full.json()["hint"]
+        assert "ask an admin for more" in full.json()["hint"]
         larger = ask(here.url, "PUT", blob.replace("lab/b", "lab/c"), here.token, content)
         assert (larger.status, larger.json()["error"]) == (403, "quota")
         assert put(here, "lab/a", "run1", made.file, made.data).status == 200

@@ -34,7 +34,7 @@ from seamark.remote import shipper as shippers
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import RunKey, Unreachable
 from seamark.server import checks, run
-from seamark.server.checks import alone
+from seamark.server.checks import lock_server
 from seamark.server.databases import open_databases
 from seamark.server.folding.refold import refold_server
 from seamark.server.settings import Settings
@@ -60,10 +60,10 @@ def test_server_keeps_its_folder_to_itself(run_server, tmp_path, capsys):
     (tmp_path / "link").symlink_to(server.folder)
     assert main(["server", "--folder", str(tmp_path / "link"), "--port", "0"]) != 0
     (said,) = capsys.readouterr().err.splitlines()
-    assert "--store: a server runs on" in said
+    assert "--store: a server already runs on" in said
     assert f"(process {server.process.pid})" in said
-    assert "use that one, or stop it" in said
-    with pytest.raises(checks.CannotStart, match="stop it before what it keeps is made again"):
+    assert "use that server, or stop it" in said
+    with pytest.raises(checks.CannotStart, match="stop it before the tables are rebuilt"):
         refold_server(Settings.at(server.folder), objects=True)
     assert ask(server.url, "GET", "accounts/me", server.token).json()["admin"]
 
@@ -88,7 +88,7 @@ def test_killed_server_loses_nothing_and_is_started_again(run_server, tmp_path):
     first.process.kill()
     first.process.wait(30)
     until(lambda: all(map(has_ended, before)))
-    with alone(Settings.at(first.folder)):
+    with lock_server(Settings.at(first.folder)):
         pass
     for step in range(50, 100):
         training.log_metrics({"loss": 1.0}, step=step)
@@ -152,10 +152,10 @@ def test_missing_server_extra_is_named(tmp_path):
     assert 'pip install "seamark[server]"' in done.stderr
 
 
-IN_THE_CLEAR = "tokens would cross the network in the clear"
+IN_THE_CLEAR = "tokens would be sent unencrypted"
 REFUSED = [
-    ({"tls_cert": Path("cert.pem")}, "belong together"),
-    ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-key no.pem: not a"),
+    ({"tls_cert": Path("cert.pem")}, "must be used together"),
+    ({"tls_cert": Path("no.pem"), "tls_key": Path("no.pem")}, "--tls-key no.pem: expected a"),
     ({"proxies": ("nginx",)}, "--proxy: expected an address"),
     ({"workers": 0}, "--workers: expected 1 to"),
     ({"fold_workers": 0}, "--fold-workers: expected 1 to"),
@@ -248,7 +248,7 @@ def test_taken_port_does_not_use_up_the_first_token(tmp_path, monkeypatch):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         settings = Settings.at(tmp_path / "server", None, None, port=taken.getsockname()[1])
-        monkeypatch.setattr(checks, "_TAKEN_S", 0)
+        monkeypatch.setattr(checks, "_PORT_RETRY_S", 0)
         with pytest.raises(checks.CannotStart, match="--port"):
             run.serve(settings, str)
     assert run.prepare(settings)
@@ -258,7 +258,7 @@ def test_address_that_cannot_be_bound_is_named(monkeypatch):
     """192.0.2.0/24 is for documentation, and .invalid is never resolved (RFC 5737, 2606)."""
     for host, words in (
         ("192.0.2.1", "--host 192.0.2.1: this machine does not have that address"),
-        ("no.such.host.invalid", "--host no.such.host.invalid: no such address"),
+        ("no.such.host.invalid", "--host no.such.host.invalid: unknown address"),
     ):
         with pytest.raises(checks.CannotStart, match=re.escape(words)):
             checks.bind(host, 0)
@@ -289,14 +289,17 @@ def test_port_is_waited_for_while_workers_of_a_killed_server_end():
 def test_folder_takes_one_server_and_a_postgresql_several(tmp_path):
     settings = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'one'}")
     other = Settings.at(tmp_path, f"sqlite:///{tmp_path / 'other'}")
-    with alone(settings), alone(other):
+    with lock_server(settings), lock_server(other):
         for each in (settings, other):
-            with pytest.raises(checks.CannotStart, match="a server runs"), alone(each):
+            with (
+                pytest.raises(checks.CannotStart, match="a server already runs"),
+                lock_server(each),
+            ):
                 pass
-    with alone(settings):
+    with lock_server(settings):
         pass
     shared = Settings.at(tmp_path / "shared", "postgresql://seamark@db/seamark")
-    with alone(shared), alone(shared):
+    with lock_server(shared), lock_server(shared):
         assert not (tmp_path / "shared").exists()
 
 
@@ -304,7 +307,7 @@ def test_folder_that_cannot_hold_a_database_or_objects_is_named(tmp_path, monkey
     place = Path("/proc/self")  # nobody makes a file there, whoever they are
     for given in ({"store": f"sqlite:///{place}"}, {"blobs": place.as_uri()}):
         settings = Settings.at(tmp_path, **given)
-        words = f"--{next(iter(given))}: the folder '/proc/self' cannot be"
+        words = f"--{next(iter(given))}: cannot write to the folder '/proc/self'"
         with pytest.raises(checks.CannotStart, match=words):
             run.prepare(settings)
         with pytest.raises(checks.CannotStart, match=words):
@@ -321,12 +324,12 @@ def test_folder_that_cannot_hold_a_database_or_objects_is_named(tmp_path, monkey
 PROCESSES = 12
 WAITS = """
 import os, signal, sys
-from seamark.server.run import _set_by_signals
+from seamark.server.run import _stop_event
 for _ in range(int(sys.argv[1])):
     waits, tell = os.pipe()
     if not (child := os.fork()):
         signal.alarm(60)  # ends one that would wait for ever
-        stop = _set_by_signals()
+        stop = _stop_event()
         os.write(tell, b"w")
         while not stop.wait(0):
             pass
@@ -365,7 +368,7 @@ def test_sigterm_ends_a_fold_worker_whose_numpy_has_threads(tmp_path):
 
 
 def test_exit_codes_are_known_where_sigchld_is_ignored(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "_RUN", f"raise SystemExit({run.EXIT_FOR_GOOD})")
+    monkeypatch.setattr(run, "_CHILD_PROGRAM", f"raise SystemExit({run.EXIT_PERMANENT})")
     said: list[str] = []
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:

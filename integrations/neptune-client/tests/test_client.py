@@ -486,7 +486,7 @@ def test_the_client_understands_every_refusal(server, tmp_path):
         assert {name: said for name, said in found.items() if "specification" in said} == {}
         assert ("answered" in found.values()) == some
     assert told["trash"][0] == "HTTPForbidden"
-    assert "this needs the role owner" in told["trash"][1]
+    assert "the role owner is required" in told["trash"][1]
 
 
 def test_a_workspace_sees_its_members(server, tmp_path):

@@ -1,4 +1,4 @@
-"""A team's server, which stores received journals, folds them and answers readers.
+"""Server of a team, which stores received journals, folds them and answers readers.
 
-It opens no folder of runs and no reference: all that it knows are bytes that were sent to it.
+The server opens no run folders and follows no references; it only has the bytes sent to it.
 """

@@ -1,7 +1,7 @@
 """Answers to reads: authorization, time of the data, encoding and compression.
 
-Texts, booleans, null, finite floats and ints below 2**53 are the same in JSON (a float has a point
-or an exponent). Every other value is an object with the key ``$``, which names its type:
+Strings, booleans, null, finite floats and ints below 2**53 are plain JSON (a float has a point or
+an exponent). Every other value is an object with the key ``$``, which names its type:
 
 - ``{"$": "float", "v": "nan"}``, ``"inf"``, ``"-inf"``; ``{"$": "int", "v": "-0x2386f26fc10000"}``;
 - ``{"$": "datetime", "v": "2026-01-31T12:00:00+00:00"}``, ISO 8601;
@@ -9,7 +9,7 @@ or an exponent). Every other value is an object with the key ``$``, which names 
 - ``{"$": "f8", "v": "<base64>"}`` and ``"i8"``: arrays of little-endian float64 and int64. With
   ``?arrays=json`` a list of numbers replaces the base64 text; ``"nan"``, ``"inf"`` and ``"-inf"``
   stand for values that JSON cannot represent;
-- the name of a class, beside its fields: ``{"$": "Attribute", "path": ...}``.
+- the name of a class, next to its fields: ``{"$": "Attribute", "path": ...}``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from seamark.store.read.series import Sources
 
 __all__ = [
-    "MOST_BYTES",
+    "MAX_ANSWER_BYTES",
     "OneRun",
     "Several",
     "compressed",
@@ -75,20 +75,20 @@ __all__ = [
 
 _TAG: Final = "$"
 _VALUE: Final = "v"
-_EXACT: Final = 1 << 53
-_MOST_DEPTH: Final = 128
-_TOO_DEEP: Final = "..."
-_ENVELOPES: Final = "seamark.reading.codec"
-_ARRAYS: Final = {"float64": "f8", "int64": "i8"}
-_PLAIN: Final = {str, bool, type(None)}
-_NAMED: Final = (RunName, TextPage)
+_MAX_EXACT: Final = 1 << 53
+_MAX_DEPTH: Final = 128
+_DEPTH_MARK: Final = "..."
+_ENVELOPE_MODULE: Final = "seamark.reading.codec"
+_ARRAY_TAGS: Final = {"float64": "f8", "int64": "i8"}
+_PLAIN_TYPES: Final = {str, bool, type(None)}
+_NAMED_TUPLES: Final = (RunName, TextPage)
 """Tuples that are encoded as objects; other tuples are lists."""
 
 
 def to_json(value: Any, *, plain_arrays: bool = False) -> bytes:
-    """Return a value of the classes that reads return as JSON; `TypeError` if it has no form.
+    """Return a value of an answer as JSON; raise `TypeError` for other classes.
 
-    What is nested deeper than 128 levels, as nothing is that Seamark records, becomes ``"..."``.
+    Data below 128 levels of nesting becomes ``"..."``; Seamark records nothing that deep.
     """
     given = _members_of(value) if isinstance(value, Answer) else value
     made = _Encoder(plain_arrays=plain_arrays).value(given, 0)
@@ -104,14 +104,14 @@ class _Encoder:
 
     def value(self, value: Any, depth: int) -> Any:
         kind = type(value)
-        if kind in _PLAIN:
+        if kind in _PLAIN_TYPES:
             return value
         if kind is float:
             return value if value - value == 0 else {_TAG: "float", _VALUE: str(value)}
         if kind is int:
-            return value if -_EXACT < value < _EXACT else {_TAG: "int", _VALUE: hex(value)}
-        if depth > _MOST_DEPTH:
-            return _TOO_DEEP
+            return value if -_MAX_EXACT < value < _MAX_EXACT else {_TAG: "int", _VALUE: hex(value)}
+        if depth > _MAX_DEPTH:
+            return _DEPTH_MARK
         if kind is dict:
             made = self._members(value, depth)
             return {_TAG: "dict", _VALUE: made} if _TAG in made else made
@@ -131,8 +131,8 @@ class _Encoder:
             made = self._members(
                 {one.name: getattr(value, one.name) for one in fields(value)}, depth
             )
-            return made if type(value).__module__ == _ENVELOPES else {_TAG: name} | made
-        if isinstance(value, _NAMED):
+            return made if type(value).__module__ == _ENVELOPE_MODULE else {_TAG: name} | made
+        if isinstance(value, _NAMED_TUPLES):
             return {_TAG: name} | self._members(value._asdict(), depth)
         if isinstance(value, list | tuple):
             return self._list(value, depth)
@@ -145,7 +145,7 @@ class _Encoder:
         return self._array(value)
 
     def _array(self, array: Any) -> dict[str, Any]:
-        name = _ARRAYS.get(getattr(getattr(array, "dtype", None), "name", ""))
+        name = _ARRAY_TAGS.get(getattr(getattr(array, "dtype", None), "name", ""))
         if name is None:
             msg = f"{type(array).__qualname__} cannot be written as JSON"
             raise TypeError(msg)
@@ -179,10 +179,10 @@ def _finite(number: float) -> float | str:
     return number if math.isfinite(number) else str(number)
 
 
-# ---------------------------------------------------------------------- its description
+# ---------------------------------------------------------------------- API description
 
 _SPECIAL: Final = {
-    "description": "What JSON cannot write by itself.",
+    "description": "Value that JSON cannot represent.",
     "type": "object",
     "properties": {_TAG: {"enum": ["float", "int", "datetime", "dict"]}, _VALUE: {}},
     "required": [_TAG, _VALUE],
@@ -204,7 +204,7 @@ def schemas_of(kinds: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, An
     found, components = msgspec.json.schema_components(
         list(kinds), schema_hook=_schema, ref_template="#/components/schemas/{name}"
     )
-    return list(map(_widened, found)), _widened(components) | {"Special": _SPECIAL}
+    return list(map(_extended, found)), _extended(components) | {"Special": _SPECIAL}
 
 
 def _schema(kind: Any) -> dict[str, Any]:
@@ -219,21 +219,21 @@ def _schema(kind: Any) -> dict[str, Any]:
     return {"description": about, "type": "object", "properties": properties, "required": required}
 
 
-def _widened(schema: Any) -> Any:
-    # Objects stand for what JSON cannot write.
+def _extended(schema: Any) -> Any:
+    # Values that JSON cannot represent are objects.
     if isinstance(schema, list):
-        return list(map(_widened, schema))
+        return list(map(_extended, schema))
     if not isinstance(schema, dict):
         return schema
-    for kind in _NAMED if "prefixItems" in schema else ():
+    for kind in _NAMED_TUPLES if "prefixItems" in schema else ():
         if schema.get("title") == kind.__name__:
-            schema = _named(schema, kind._fields)
+            schema = _named_tuple_schema(schema, kind._fields)
     if schema.get("type") in ("integer", "number") or schema.get("format") == "date-time":
         return {"anyOf": [schema, _SPECIAL_REF]}
-    return {key: _widened(one) for key, one in schema.items()}
+    return {key: _extended(one) for key, one in schema.items()}
 
 
-def _named(schema: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
+def _named_tuple_schema(schema: dict[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
     properties = dict(zip(fields, schema["prefixItems"], strict=True))
     return {
         "title": schema["title"],
@@ -253,13 +253,13 @@ LEFT: Final = "Seamark-Left"
 """Response header: number of runs not read yet; absent if 0."""
 UNREAD: Final = "Seamark-Unread"
 """Response header: number of unreadable folders; absent if 0."""
-MOST_BYTES: Final = 16 << 20
+MAX_ANSWER_BYTES: Final = 16 << 20
 """Maximum size of a list in one answer, in bytes before compression."""
-_SMALL: Final = 1 << 11
-_TOGETHER: Final = 64
-_AT_ONCE: Final = 4
-_PATIENCE_S: Final = 20.0
-_ROW: Final = sa.select(
+_MIN_COMPRESSED_BYTES: Final = 1 << 11
+_ITEMS_AT_ONCE: Final = 64
+_MAX_HEAVY: Final = 4
+_HEAVY_WAIT_S: Final = 20.0
+_RUN_STATE: Final = sa.select(
     schema.run.c.version,
     schema.run.c.state,
     schema.run.c.beat,
@@ -268,13 +268,13 @@ _ROW: Final = sa.select(
 ).where(schema.run.c.project == sa.bindparam("project"), schema.run.c.name == sa.bindparam("name"))
 _MSGPACK: Final = "application/msgpack"
 _VARY: Final = "Accept, Accept-Encoding"
-_heavy: Final = threading.BoundedSemaphore(_AT_ONCE)
+_heavy_slots: Final = threading.BoundedSemaphore(_MAX_HEAVY)
 
 
 class ReadRequest:
-    """Request that reads, with the methods that answer it.
+    """Request for reading, with the methods that answer it.
 
-    `question` is its body, if it asks a verb; `told` is what it is told of paths that no run has.
+    `question` is the body of a verb. `told` collects messages about paths that no run has.
     """
 
     def __init__(self, request: Request) -> None:
@@ -286,7 +286,7 @@ class ReadRequest:
         self._behind = 0
 
     def wait(self, allowed: Callable[[str], bool]) -> None:
-        """Wait until data that the requester sent before can be read, if readable at all."""
+        """Wait until the positions in the request's header are folded, for `allowed` projects."""
         given = self.request.headers.get(POSITION)
         if given:
             wanted = {
@@ -295,29 +295,29 @@ class ReadRequest:
             self._behind = self.server.behind(wanted)
 
     def answer(self, make: Callable[[], Any], tag: str) -> Response:
-        """Return the answer to send; of a list, as much as fits.
+        """Return the response; a list is cut to the size of one answer.
 
-        `tag` changes whenever the answer may, or is empty if that is not known; `make` is not
-        called where the client has the answer already.
+        `tag` changes whenever the answer may change, and is empty if that is unknown. `make` is not
+        called if the client has the current answer.
         """
         if tag and self.question.seen == tag:
-            return self._sent(Answer(unchanged=True))
+            return self._encoded(Answer(unchanged=True))
         found = make()
         if isinstance(found, list):
             found = self.part_of(found)
         answer = found if isinstance(found, Answer) else Answer(found)
         answer.seen, answer.told = tag, self.told
-        return self._sent(answer)
+        return self._encoded(answer)
 
     def part_of(self, items: Sequence[T], total: int | None = None) -> Answer[list[T]]:
-        """Return as much of a list as goes into one answer, from where the part before ended."""
+        """Return the next part of a list that fits into one answer."""
         begin = self.place(Count) or 0
         some = fitting(items, begin)
         end = begin + len(some)
         return Answer(list(some), next=to_next(end) if end < len(items) else None, total=total)
 
     def place(self, kind: Any) -> Any:
-        """Return where the part before ended, as it was given to `to_next`; None for the first."""
+        """Return the end of the previous part, as passed to `to_next`; None for the first part."""
         if not self.question.next:
             return None
         try:
@@ -327,14 +327,14 @@ class ReadRequest:
             msg = f"next: expected the value that the previous part returned, got {got}"
             raise ArgumentError(msg) from None
 
-    def _sent(self, answer: Answer[Any]) -> Response:
+    def _encoded(self, answer: Answer[Any]) -> Response:
         if _MSGPACK in self.request.headers.get("accept", ""):
             return self._response(pack(answer), _MSGPACK)
         plain = self.request.query_params.get("arrays") == "json"
         return self._response(to_json(answer, plain_arrays=plain), "application/json")
 
     def done(self, found: dict[str, Any]) -> Response:
-        """Return the outcome of a change as JSON."""
+        """Return the result of a change as JSON."""
         return self._response(to_json(found), "application/json")
 
     def _response(self, body: bytes, media_type: str) -> Response:
@@ -352,7 +352,7 @@ class ReadRequest:
         return Response(body, headers=headers, media_type=media_type)
 
     def moment(self) -> AbstractContextManager[object]:
-        """Read a block from one state of the store; never wait in it: connections are few."""
+        """Run a block on one state of the store; it must not wait, since connections are few."""
         return self.server.store().database.holding()
 
     def sources(self, project: str, run: str) -> Sources:
@@ -375,32 +375,32 @@ class Several(ReadRequest):
             raise Refusal(
                 401,
                 "token-needed",
-                "nothing here is public: send a token (Authorization: Bearer ...)",
+                "no project is public: send a token (Authorization: Bearer ...)",
                 headers={"WWW-Authenticate": "Bearer"},
             )
         self._readable = readable
         self.may_read = partial(may_read, readable)
-        self.sees_all = readable.everything and not readable.but
+        self.sees_all = readable.everything and not readable.excluded
         self.wait(self.may_read)
 
     def unknown(self, error: QueryError) -> None:
-        """Refuse a path that no run has, or have the answer say so, whichever was asked for."""
+        """Refuse an unknown path, or report it in the answer, as the request specifies."""
         if self.question.unknown == "refuse":
             raise error
         self.told.append(str(error))
 
     def cursor(self) -> str:
-        """Return the cursor of a reader who has seen all changes up to now."""
+        """Return the cursor after all changes up to now."""
         return self.server.changing.cursor(self.now_ns)
 
     def tag(self) -> str:
-        """Return a tag that changes with anything that anybody can read; cheap to compute."""
+        """Return a tag that changes with any run and the requester's rights; cheap to compute."""
         seen = self._readable
-        rights = repr((seen.everything, sorted(seen.projects), sorted(seen.but))).encode()
+        rights = repr((seen.everything, sorted(seen.projects), sorted(seen.excluded))).encode()
         return f"{self.server.changing.tag(self.now_ns)}.{zlib.crc32(rights):08x}"
 
     def only_readable(self, refs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return those of some runs that they may read, once each; others are as if not there."""
+        """Return the readable runs without duplicates; others are treated as missing."""
         return [ref for ref in dict.fromkeys(refs) if self.may_read(ref[0])]
 
 
@@ -415,26 +415,26 @@ class OneRun(ReadRequest):
         self.read = self.reader(project, run)
 
     def tag(self) -> str:
-        """Return a tag that changes with anything that can be read of the run."""
+        """Return a tag that changes with any readable data of the run."""
         store = self.server.store()
         database = store.database
-        rows = database.fetch(_ROW, project=self.project, name=self.run)
+        rows = database.fetch(_RUN_STATE, project=self.project, name=self.run)
         if not rows:
             msg = f"run {self.run!r} does not exist in project {self.project!r}"
             raise RunNotFoundError(msg)
         version, state, beat, parent, step = rows[0]
         silent = state in ("running", OPEN) and (
             silent_from(state, beat) < self.now_ns
-            # Where its process may be, it is known to be gone before nothing is heard of it.
+            # On the machine of its process, the end of the process is detected before the silence.
             or (store.here and self.read.state != state)
         )
-        with database.reading() as connection:  # it inherits their tags
+        with database.reading() as connection:  # the run inherits the tags of projects
             above = [
                 f".{project}.{row[0]}"
                 for project in projects_above(self.project, self.run)
-                for row in database.rows(connection, _ROW, project=project, name=PROJECT_LOG)
+                for row in database.rows(connection, _RUN_STATE, project=project, name=PROJECT_LOG)
             ]
-        if parent is not None:  # what is read of it may be theirs
+        if parent is not None:  # its data may belong to ancestors
             ref = (self.project, self.run)
             with database.reading() as connection:
                 line, _ = ancestors_of(store, connection, ref, Fork(parent, step))
@@ -444,55 +444,55 @@ class OneRun(ReadRequest):
 
 
 def several(request: Request) -> Several:
-    """Return a request about everything that the requester may read; a dependency of routes."""
+    """Return a request about everything that the requester may read; for use as a dependency."""
     return Several(request)
 
 
 def may_read(readable: Readable, project: str) -> bool:
-    """Return whether a project may be read: the nearest to it that says something decides."""
+    """Return whether a project may be read; the nearest listed project at or above it decides."""
     parts = project.split("/")
     for end in range(len(parts), 0, -1):
         path = "/".join(parts[:end])
         if path in readable.projects:
             return True
-        if path in readable.but:
+        if path in readable.excluded:
             return False
     return readable.everything
 
 
 @contextmanager
 def heavy() -> Iterator[None]:
-    """Do something that takes much memory, with few others that do so; refuse (503) after 20 s."""
-    if not _heavy.acquire(timeout=_PATIENCE_S):
+    """Limit the number of concurrent blocks that need much memory; refuse (503) after 20 s."""
+    if not _heavy_slots.acquire(timeout=_HEAVY_WAIT_S):
         raise later(
             error="busy",
-            hint="others are reading much at the moment; send the request again",
+            hint="too many large reads at the moment; send the request again",
             seconds=5,
         )
     try:
         yield
     finally:
-        _heavy.release()
+        _heavy_slots.release()
 
 
 def to_next(place: Any) -> str:
-    """Return the ``next`` of an answer, by which `Asked.place` knows where it ends."""
+    """Return the ``next`` of an answer, which `ReadRequest.place` decodes."""
     return msgspec.json.encode(place).decode()
 
 
 def fitting(items: Sequence[T], offset: int) -> Sequence[T]:
-    """Return the items from an offset on that fit into one answer, at least one."""
+    """Return the items from an offset that fit into one answer, at least one."""
     size, end = 0, offset
-    while end < len(items) and size < MOST_BYTES:
-        some = items[end : end + _TOGETHER]
+    while end < len(items) and size < MAX_ANSWER_BYTES:
+        some = items[end : end + _ITEMS_AT_ONCE]
         size += len(pack(list(some)))
         end += len(some)
     return items[offset:end]
 
 
 def compressed(body: bytes, accepted: str) -> tuple[bytes, str]:
-    """Return a body, compressed if that pays, and its ``Content-Encoding``, empty for none."""
-    if len(body) < _SMALL:
+    """Return a body, compressed if large enough, and its ``Content-Encoding`` (empty: none)."""
+    if len(body) < _MIN_COMPRESSED_BYTES:
         return body, ""
     names = {
         name.strip()

@@ -1,10 +1,11 @@
-"""Changes of runs since a cursor, and positions up to which runs are folded.
+"""Changes of runs since a cursor, and the folded positions of runs.
 
 The position of a run is the number of stored bytes of all its journals, gaps included; it only
-grows. Every answer to a batch contains it, and a read that names it sees at least that much.
+grows. Every response to a batch contains it, and a read that names it sees at least the data up to
+it.
 
 The number of a change is taken from a single row, which stays locked until the change is committed.
-So a reader that has seen a number has seen all smaller ones, whichever process wrote them.
+So a reader that has seen a number has seen all smaller ones, from any process.
 """
 
 from __future__ import annotations
@@ -51,20 +52,22 @@ BEHIND: Final = "Seamark-Behind"
 """Response header: number of requested bytes that are not folded yet."""
 WAIT_S: Final = 2.0
 """Maximum waiting time of a read, in seconds."""
-_FIRST_S: Final = 0.004
-_LAST_S: Final = 0.05
+_MIN_PAUSE_S: Final = 0.004
+_MAX_PAUSE_S: Final = 0.05
 _MAX_RUNS: Final = 1000
 """Maximum number of runs named by a header."""
 Ref = tuple[str, str]
 """Project path and run id."""
-_ALL: Final = sa.select(tables.folded.c.project, tables.folded.c.run, tables.folded.c.position)
+_ALL_FOLDED: Final = sa.select(
+    tables.folded.c.project, tables.folded.c.run, tables.folded.c.position
+)
 _FOLDED: Final = sa.select(tables.folded.c.position).where(
     tables.folded.c.project == sa.bindparam("project"), tables.folded.c.run == sa.bindparam("run")
 )
 
 
 class Positions:
-    """Positions up to which runs are folded; no read waits for one that is `gone`, purged."""
+    """Folded positions of runs; a read does not wait for a run that is `gone` (purged)."""
 
     def __init__(
         self, store: Callable[[], Store], gone: Callable[[str, str], bool] | None = None
@@ -73,22 +76,22 @@ class Positions:
         self._gone = gone
 
     def folded(self, project: str, run: str) -> int:
-        """Return up to which position a run is folded, bytes; 0 for one that is not there."""
+        """Return the folded position of a run, in bytes; 0 if the run is missing."""
         rows = self._store().database.fetch(_FOLDED, project=project, run=run)
         return int(rows[0][0]) if rows else 0
 
     def all(self) -> dict[Ref, int]:
-        """Return how far every run is folded, bytes."""
+        """Return the folded positions of all runs, in bytes."""
         database = self._store().database
-        return {(row[0], row[1]): int(row[2]) for row in database.fetch(_ALL)}
+        return {(row[0], row[1]): int(row[2]) for row in database.fetch(_ALL_FOLDED)}
 
     def wait_for(self, run: Ref, position: int, seconds: float = WAIT_S) -> int:
-        """Wait until a run is folded up to a position; return how many bytes are missing."""
+        """Wait until a run is folded up to a position; return the number of missing bytes."""
         return self.wait_for_all({run: position}, seconds)
 
     def wait_for_all(self, wanted: Mapping[Ref, int], seconds: float = WAIT_S) -> int:
-        """Wait for several runs at once; return how many bytes are missing of all."""
-        end, pause = time.monotonic() + seconds, _FIRST_S
+        """Wait for several runs at once; return the total number of missing bytes."""
+        end, pause = time.monotonic() + seconds, _MIN_PAUSE_S
         missing = self._missing(wanted)
         if missing and self._gone is not None:
             gone = self._gone
@@ -98,7 +101,7 @@ class Positions:
             if left <= 0:
                 break
             time.sleep(min(pause, left))
-            pause = min(2 * pause, _LAST_S)
+            pause = min(2 * pause, _MAX_PAUSE_S)
             missing = self._missing({run: wanted[run] for run in missing})
         return sum(missing.values())
 
@@ -108,7 +111,7 @@ class Positions:
 
 
 def from_header(text: str) -> dict[Ref, int]:
-    """Return the positions that a header names; invalid ones are ignored."""
+    """Return the positions in a header; invalid ones are ignored."""
     found: dict[Ref, int] = {}
     for part in text.split(",")[:_MAX_RUNS]:
         name, _, number = part.strip().rpartition("=")
@@ -118,23 +121,23 @@ def from_header(text: str) -> dict[Ref, int]:
     return found
 
 
-_KEY: Final = "changes"
-_NUMBER: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
+_CHANGE_KEY: Final = "changes"
+_INT64: Final = re.compile(r"[0-9]{1,18}|[1-8][0-9]{18}")
 """Pattern of a 64-bit number."""
 _change, _changed, _run = tables.change.c, tables.changed.c, schema.run.c
-_NEXT: Final = (
+_INCREMENT: Final = (
     sa.update(tables.change)
     .values(number=_change.number + 1)
     .where(_change.key == sa.bindparam("one"))
 )
-_FIRST: Final = Upsert(tables.change, ("key", "number"), ("key",))
-_LAST: Final = sa.select(_change.number).where(_change.key == _KEY)
-_NOTE: Final = Upsert(
+_INSERT_FIRST: Final = Upsert(tables.change, ("key", "number"), ("key",))
+_LAST_NUMBER: Final = sa.select(_change.number).where(_change.key == _CHANGE_KEY)
+_NOTE_CHANGE: Final = Upsert(
     tables.changed, ("project", "run", "number", "gone"), ("project", "run"), overwrite=True
 )
 
 
-def _since(number: Any) -> sa.Select[Any]:
+def _changes_after(number: Any) -> sa.Select[Any]:
     same = sa.and_(_run.project == _changed.project, _run.name == _changed.run)
     shown = (_changed.number, _changed.project, _changed.run, _changed.gone)
     return (
@@ -145,23 +148,23 @@ def _since(number: Any) -> sa.Select[Any]:
     )
 
 
-_SINCE: Final = _since(sa.bindparam("since")).limit(_MAX_RUNS + 1)
+_CHANGED_SINCE: Final = _changes_after(sa.bindparam("since")).limit(_MAX_RUNS + 1)
 _MAY_FALL_SILENT: Final = sa.or_(_run.state == "running", _run.state == OPEN)
 _FELL_SILENT: Final = sa.select(_run.project, _run.name, _run.state, _run.beat).where(
     _MAY_FALL_SILENT,
     sa.bindparam("since") <= SILENT_FROM,
     sa.bindparam("until") > SILENT_FROM,
 )
-_SILENT: Final = sa.select(sa.func.count()).where(
+_COUNT_SILENT: Final = sa.select(sa.func.count()).where(
     _MAY_FALL_SILENT, sa.bindparam("until") > SILENT_FROM
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Position of a reader in the changes; with a cursor of another store the reader starts again.
+    """Position of a reader in the changes; a cursor of another store starts from the beginning.
 
-    `at_ns`, in nanoseconds since the Unix epoch, is needed because runs also change by falling
+    `at_ns`, in nanoseconds since the Unix epoch, is needed because a run also changes when it falls
     silent.
     """
 
@@ -174,9 +177,9 @@ class Cursor:
 
     @classmethod
     def of(cls, text: str) -> Cursor | None:
-        """Return the cursor in a client's text; None if it is invalid."""
+        """Parse a client's cursor; return None if it is invalid."""
         store, *numbers = text.rsplit(".", 2)
-        if len(numbers) != 2 or not all(map(_NUMBER.fullmatch, numbers)):  # noqa: PLR2004 - see above
+        if len(numbers) != 2 or not all(map(_INT64.fullmatch, numbers)):  # noqa: PLR2004 - two numbers
             return None
         return cls(store, int(numbers[0]), int(numbers[1]))
 
@@ -188,22 +191,22 @@ def note_changes(
     *,
     gone: bool = False,
 ) -> None:
-    """Register that runs were saved or removed; called last in the transaction that did so."""
-    if not database.run(connection, _NEXT, one=_KEY):
-        database.run_many(connection, _FIRST, [(_KEY, 0)])
-        database.run(connection, _NEXT, one=_KEY)
-    number = database.rows(connection, _LAST)[0][0]
+    """Register that runs were saved or removed; called at the end of the same transaction."""
+    if not database.run(connection, _INCREMENT, one=_CHANGE_KEY):
+        database.run_many(connection, _INSERT_FIRST, [(_CHANGE_KEY, 0)])
+        database.run(connection, _INCREMENT, one=_CHANGE_KEY)
+    number = database.rows(connection, _LAST_NUMBER)[0][0]
     rows = [(project, run, number, int(gone)) for project, run in sorted(refs)]
-    database.run_many(connection, _NOTE, rows)
+    database.run_many(connection, _NOTE_CHANGE, rows)
 
 
 def now_at(database: Database, connection: sa.Connection, now_ns: int) -> tuple[int, int]:
-    """Return the number of the last change, and the number of runs that fell silent since.
+    """Return the number of the last change, and the number of silent runs.
 
-    As long as both stay the same, nothing that is read of any run changed.
+    While both stay the same, no readable data of any run has changed.
     """
-    rows = database.rows(connection, _LAST)
-    ((silent,),) = database.rows(connection, _SILENT, until=now_ns)
+    rows = database.rows(connection, _LAST_NUMBER)
+    ((silent,),) = database.rows(connection, _COUNT_SILENT, until=now_ns)
     return (int(rows[0][0]) if rows else 0), int(silent)
 
 
@@ -212,16 +215,16 @@ def changes_since(
 ) -> tuple[Cursor, list[ChangedRun], bool]:
     """Return the changes since a cursor of this store, oldest first.
 
-    The result is the next cursor, the runs that changed (without their paths), and whether there is
-    more already.
+    The result is the next cursor, the changed runs (without their paths), and whether there are
+    more changes.
     """
-    rows: list[Any] = database.rows(connection, _SINCE, since=cursor.number)
+    rows: list[Any] = database.rows(connection, _CHANGED_SINCE, since=cursor.number)
     more = len(rows) > _MAX_RUNS
-    if more:  # whole changes only: the next question begins behind the last of them
+    if more:  # whole changes only, as the next cursor is the number of the last one
         last = rows[_MAX_RUNS][0]
         whole = [row for row in rows if row[0] < last]
         rows = whole or database.query(
-            connection, _since(cursor.number).where(_changed.number == last)
+            connection, _changes_after(cursor.number).where(_changed.number == last)
         )
     found = {}
     for _, project, run, gone, state, beat in rows:
@@ -244,16 +247,16 @@ class ServerChanges:
         self._databases = databases
 
     def name(self) -> str:
-        """Return the name of the store that is live."""
+        """Return the name of the live store."""
         return self._databases.store_in_use
 
     def tag(self, now_ns: int) -> str:
-        """Return a tag that changes with anything that can be read."""
+        """Return a tag that changes whenever readable data changes."""
         number, silent = self._now(now_ns)
         return f"{self.name()}.{number}.{silent}"
 
     def cursor(self, now_ns: int) -> str:
-        """Return the cursor of a reader who has seen all changes up to now."""
+        """Return the cursor after all changes up to now."""
         number, _ = self._now(now_ns)
         return str(Cursor(self.name(), number, now_ns))
 
@@ -282,5 +285,5 @@ class ServerChanges:
         return Answer(news, next=news.cursor if more else None)
 
     def looked(self, now_ns: int) -> LookedAt:
-        """Return that it is looked all the time."""
+        """Return the current time, as new data is folded continuously."""
         return LookedAt(now_ns)

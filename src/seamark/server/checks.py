@@ -1,12 +1,11 @@
-"""Checks before a server starts; each error is one line that says how to fix the problem.
+"""Checks before a server starts; each error is one line that explains how to fix the problem.
 
-Objects and tables hold the same random name. If they differ, for example because a volume is not
-mounted, the server must not start: it would acknowledge data that is not found again.
+Objects and tables hold the same random name. If the names differ, for example because a volume is
+not mounted, the server must not start: it would acknowledge data that cannot be found again later.
 
-A lock keeps a second server from the same SQLite files. It is a kernel lock on an open file
+A lock prevents a second server on the same SQLite files. It is a kernel lock on an open file
 (``flock``), which ends with the process and which no child process inherits. Network file systems,
-where such a lock may hold on one machine only, are refused for SQLite
-(`seamark.server.databases`).
+where such a lock may hold on one machine only, are refused for SQLite (`seamark.server.databases`).
 """
 
 from __future__ import annotations
@@ -42,177 +41,176 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CannotStart",
-    "alone",
     "bind",
     "check_folder",
     "check_settings",
+    "lock_server",
     "lost_database",
     "open_matching_objects",
 ]
 
 
-_NAME: Final = "identity"
-"""Name of the object and key of the fact that must hold the same text."""
-_FACT: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _NAME)
-_NOTE: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
-_OTHERWISE: Final = (
-    "make the tables again from what is there (what is missing is sent again by"
-    " `seamark sync`): seamark server refold --objects, with the same options"
+_IDENTITY: Final = "identity"
+"""Name of the object, and key of the row in the table of facts, that hold the same random name."""
+_READ_IDENTITY: Final = sa.select(tables.fact.c.value).where(tables.fact.c.key == _IDENTITY)
+_WRITE_IDENTITY: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
+_REFOLD_HINT: Final = (
+    "rebuild the tables from the objects with `seamark server refold --objects` and the same"
+    " options (`seamark sync` sends missing data again)"
 )
 
 
 def open_matching_objects(databases: Databases, uri: str, *, adopt: bool = False) -> ObjectStore:
-    """Open the objects of a server; raise `CannotStart` unless they belong to its tables.
+    """Open the object storage of a server; raise `CannotStart` unless it belongs to its tables.
 
-    With `adopt`, the tables are to be made again from whatever objects are there.
+    With `adopt`, the tables take over the name of the objects, because they are rebuilt from them.
     """
     with databases.account.reading() as connection:
-        known = connection.execute(_FACT).scalar_one_or_none()
+        known = connection.execute(_READ_IDENTITY).scalar_one_or_none()
     folder = folder_of(uri)
     if folder is not None:
-        if known is not None and not adopt and not (folder / _NAME).is_file():
-            raise _missing(uri)
+        if known is not None and not adopt and not (folder / _IDENTITY).is_file():
+            raise _missing_objects(uri)
         check_folder(folder, "--blobs")
     objects = open_objects(uri)
     try:
-        _match(databases, objects, uri, known, adopt=adopt)
+        _check_identity(databases, objects, uri, known, adopt=adopt)
     except BaseException:
         objects.close()
         raise
     return objects
 
 
-def _match(
+def _check_identity(
     databases: Databases, objects: ObjectStore, uri: str, known: str | None, *, adopt: bool
 ) -> None:
     expected = known or instance_of(databases.account)
-    found = _read(objects)
+    found = _read_identity(objects)
     if found is None and not adopt:
         if known is not None:
-            raise _missing(uri)
+            raise _missing_objects(uri)
         if next(objects.listed(PREFIX), None) is not None:
-            return  # tables were lost: not decided here (see `lost_database`)
+            return  # the tables were lost; see `lost_database`
     if found is None:
         try:
-            objects.put(_NAME, expected.encode())
+            objects.put(_IDENTITY, expected.encode())
         except FileExistsError:  # another process of this server was faster
-            found = _read(objects)
+            found = _read_identity(objects)
     found = found or expected
     if found != expected and not adopt:
         msg = (
-            f"--blobs: the objects in {_shown(uri)} belong to another database: name the database"
-            f" and the objects that belong together, or {_OTHERWISE}"
+            f"--blobs: the objects in {_quoted(uri)} belong to another database: use"
+            f" the matching --store and --blobs, or {_REFOLD_HINT}"
         )
         raise CannotStart(msg)
     if found != known:
         with databases.account.writing() as connection:
-            databases.account.run(connection, _NOTE, key=_NAME, value=found)
+            databases.account.run(connection, _WRITE_IDENTITY, key=_IDENTITY, value=found)
 
 
-def _read(objects: ObjectStore) -> str | None:
+def _read_identity(objects: ObjectStore) -> str | None:
     try:
-        return objects.get(_NAME).decode("ascii", "replace")
+        return objects.get(_IDENTITY).decode("ascii", "replace")
     except FileNotFoundError:
         return None
 
 
-def _missing(uri: str) -> CannotStart:
+def _missing_objects(uri: str) -> CannotStart:
     return CannotStart(
-        f"--blobs: {_shown(uri)} does not hold the objects of this database, such as where a mount"
-        f" did not come up: name or mount the right one, or {_OTHERWISE}"
+        f"--blobs: {_quoted(uri)} does not hold the objects of this database, perhaps because"
+        f" a volume is not mounted: use or mount the right one, or {_REFOLD_HINT}"
     )
 
 
-def _shown(uri: str) -> str:
+def _quoted(uri: str) -> str:
     folder = folder_of(uri)
     return repr(str(folder)) if folder is not None else redacted(uri)
 
 
-_TAKEN: Final = {errno.EAGAIN, errno.EACCES}
+_LOCKED_ERRORS: Final = {errno.EAGAIN, errno.EACCES}
 
 
 @contextlib.contextmanager
-def alone(settings: Settings, doing: str = "") -> Iterator[None]:
-    """Run a block while no other server uses the same SQLite files, else raise `CannotStart`."""
+def lock_server(settings: Settings, doing: str = "") -> Iterator[None]:
+    """Lock the SQLite files of a server for a block; raise `CannotStart` if they are locked."""
     path = lock_file(settings.store)
     if path is None:
         yield
         return
     check_folder(path.parent, "--store")
-    fd = _open(path)
+    fd = _open_lock_file(path)
     try:
-        _lock(fd, path, doing)
+        _lock_exclusively(fd, path, doing)
         os.ftruncate(fd, 0)
-        os.pwrite(fd, b"%d\n" % os.getpid(), 0)  # for people; the lock is what counts
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)  # information only; the lock decides
         yield
     finally:
         os.close(fd)
 
 
-def _open(path: Path) -> int:
+def _open_lock_file(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        msg = f"--store: the file {str(path)!r} cannot be written: {error.strerror}"
+        msg = f"--store: cannot write to the file {str(path)!r}: {error.strerror}"
         raise CannotStart(msg) from error
 
 
-def _lock(fd: int, path: Path, doing: str) -> None:
+def _lock_exclusively(fd: int, path: Path, doing: str) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in _TAKEN:
+        if error.errno not in _LOCKED_ERRORS:
             msg = (
-                f"--store: nothing can be locked in {str(path.parent)!r} ({error.strerror}), which"
-                " SQLite needs: name a folder on a disk of this machine, or a PostgreSQL"
+                f"--store: cannot lock a file in {str(path.parent)!r} ({error.strerror}), as SQLite"
+                " requires: use a folder on a local disk, or PostgreSQL"
             )
             raise CannotStart(msg) from error
         pid = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
-        who = f" (process {pid})" if pid.isdigit() else ""
-        todo = f"stop it before {doing}" if doing else "use that one, or stop it"
+        holder = f" (process {pid})" if pid.isdigit() else ""
+        remedy = f"stop it before {doing}" if doing else "use that server, or stop it"
         msg = (
-            f"--store: a server runs on {str(path.parent)!r} already{who}, and SQLite takes one:"
-            f" {todo}; several servers can share a PostgreSQL"
+            f"--store: a server already runs on {str(path.parent)!r}{holder}, and SQLite supports"
+            f" only one: {remedy}; several servers can share a PostgreSQL database"
         )
         raise CannotStart(msg) from error
 
 
 _BACKLOG: Final = 2048
-_TAKEN_S: Final = 5.0
-_MOST_PROCESSES: Final = 256
+_PORT_RETRY_S: Final = 5.0
+_MAX_PROCESSES: Final = 256
 
 
-class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - says what is so
-    """A server cannot be started as it was told to."""
+class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - named after the state
+    """The server cannot start with the given settings."""
 
 
 def check_settings(settings: Settings, *, insecure: bool = False) -> None:
-    """Refuse settings that cannot work, or, unless `insecure`, send tokens in the clear."""
+    """Refuse settings that cannot work, or that send tokens unencrypted unless `insecure`."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
-        msg = "--tls-cert and --tls-key belong together: give both, or none"
+        msg = "--tls-cert and --tls-key must be used together"
         raise ArgumentError(msg)
     if settings.tls_cert is not None:
         _check_certificate(settings)
     for proxy in settings.proxies:
         _check_proxy(proxy)
     for name, count in (("--workers", settings.workers), ("--fold-workers", settings.fold_workers)):
-        if not 1 <= count <= _MOST_PROCESSES:
-            msg = f"{name}: expected 1 to {_MOST_PROCESSES}, got {count}"
+        if not 1 <= count <= _MAX_PROCESSES:
+            msg = f"{name}: expected 1 to {_MAX_PROCESSES}, got {count}"
             raise ArgumentError(msg)
     if settings.quota is not None and settings.quota < 1:
         msg = f"--quota: expected at least 1 byte, got {settings.quota}"
         raise ArgumentError(msg)
     if settings.is_sqlite and settings.workers > 1:
         msg = (
-            f"--workers {settings.workers}: SQLite takes one process that answers; for more, name"
+            f"--workers {settings.workers}: SQLite supports only one worker; for more, use"
             " a PostgreSQL: --store postgresql://user@host/database"
         )
         raise ArgumentError(msg)
     if not (is_loopback(settings.host) or settings.tls_cert or settings.proxies or insecure):
         msg = (
-            f"--host {settings.host}: tokens would cross the network in the clear: give --tls-cert"
-            " and --tls-key, or --proxy ADDRESS of what speaks TLS for it, or --insecure in a"
-            " network where nobody listens"
+            f"--host {settings.host}: tokens would be sent unencrypted: use --tls-cert and"
+            " --tls-key, or --proxy ADDRESS of a TLS proxy, or --insecure in a trusted network"
         )
         raise ArgumentError(msg)
 
@@ -225,62 +223,60 @@ def check_folder(folder: Path, what: str) -> None:
         trial.write_bytes(b"seamark")
         trial.unlink()
     except OSError as error:
-        msg = f"{what}: the folder {str(folder)!r} cannot be written: {error.strerror}"
+        msg = f"{what}: cannot write to the folder {str(folder)!r}: {error.strerror}"
         raise CannotStart(msg) from error
 
 
 def folder_of(url: str) -> Path | None:
-    """Return the folder that a URL of objects names; None if it is no ``file:`` URL."""
+    """Return the folder of a ``file:`` URL; None for other URLs."""
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def lost_database(settings: Settings) -> CannotStart:
-    """Return the refusal to begin anew beside journals that nobody knows of.
+    """Return the refusal to start with an empty database if there are journals in the objects.
 
-    Whoever lost a database finds out before anything is sent again; and what was purged, which only
-    the tables of accounts know, does not come back unasked.
+    A lost database is noticed before any data is sent again. Purged runs, which are listed only in
+    the lost tables, do not reappear without a decision of the administrator.
     """
     msg = (
-        "--store: the database is empty, but journals lie in --blobs: name the database that"
-        " belongs to them, restore it from a backup, or have its tables made again from the"
-        " journals: seamark server refold --objects, with the same options"
+        "--store: the database is empty, but there are journals in --blobs: use the matching"
+        " database, restore it from a backup, or rebuild its tables from the journals with"
+        " `seamark server refold --objects` and the same options"
     )
     if settings.is_sqlite:
-        msg += f" (looked in {str(settings.database_folder)!r})"
+        msg += f" (folder of the database: {str(settings.database_folder)!r})"
     return CannotStart(msg)
 
 
 def bind(host: str, port: int) -> socket.socket:
     """Return a listening socket; processes that inherit it share its connections.
 
-    A port that is taken is tried again for some seconds: processes of a server that was killed
-    notice that and end.
+    A port in use is retried for some seconds, in which the processes of a killed server exit.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
-        msg = f"--host {host}: no such address: {error.strerror}"
+        msg = f"--host {host}: unknown address: {error.strerror}"
         raise CannotStart(msg) from error
     family, kind, protocol, _, address = found[0]
     made = socket.socket(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _bind(made, address)
+        _bind_with_retries(made, address)
         made.listen(_BACKLOG)
         made.set_inheritable(True)
     except OSError as error:
         made.close()
-        todo = (
-            "another program listens there already, perhaps a server that runs still: stop it, or"
-            " choose another port"
+        remedy = (
+            "another program uses this port, perhaps a running server: stop it, or use another port"
         )
-        raise CannotStart(bind_words(host, port, error, todo)) from error
+        raise CannotStart(bind_words(host, port, error, remedy)) from error
     return made
 
 
-def _bind(made: socket.socket, address: Any) -> None:
-    end = time.monotonic() + _TAKEN_S
+def _bind_with_retries(made: socket.socket, address: Any) -> None:
+    end = time.monotonic() + _PORT_RETRY_S
     while True:
         try:
             made.bind(address)
@@ -293,14 +289,14 @@ def _bind(made: socket.socket, address: Any) -> None:
 
 
 def _check_certificate(settings: Settings) -> None:
-    assert settings.tls_cert is not None  # noqa: S101 - asked by the caller
+    assert settings.tls_cert is not None  # noqa: S101 - checked by the caller
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")  # never ask
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")  # never prompt
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         msg = (
-            f"--tls-cert {settings.tls_cert}, --tls-key {settings.tls_key}: not a certificate and"
-            f" its key in PEM without a password:"
+            f"--tls-cert {settings.tls_cert}, --tls-key {settings.tls_key}: expected a"
+            f" certificate and its key in PEM format without a password:"
             f" {getattr(error, 'reason', None) or getattr(error, 'strerror', None) or error}"
         )
         raise ArgumentError(msg) from error

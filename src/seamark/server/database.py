@@ -1,4 +1,4 @@
-"""Database of a server with bounded statements, plain errors and linear-time patterns."""
+"""Database of a server with time limits, translated errors and linear-time regular expressions."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from seamark.store.database import Conflict, Database
 
 __all__ = [
     "STATEMENT_S",
+    "BoundedDict",
     "DatabaseUnreachable",
-    "Latest",
     "ServerDatabase",
     "TooSlow",
     "bound_patterns",
     "is_undefined",
-    "meaning_of",
     "translate_errors",
+    "translated_error",
 ]
 
 
 STATEMENT_S: Final = 10.0
 """Time limit of a reader's statement, in seconds."""
 _WRITE_S: Final = 60.0
-_TICKS: Final = 100_000
-"""Number of SQLite instructions between two looks at the clock, some milliseconds."""
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_CHECK_INSTRUCTIONS: Final = 100_000
+"""Number of SQLite instructions between two checks of the time limit; some milliseconds."""
+_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _CANCELLED: Final = "57014"
-_UNFIT: Final = ("22", "54")
+_INVALID_VALUES: Final = ("22", "54")
 """Prefixes of SQLSTATE codes of invalid or oversized values."""
-_UNUSABLE: Final = ("locked", "unable to open", "disk I/O", "full", "readonly")
-_LOST: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
-_AWAY: Final = ("08", "57P", "53")
+_UNAVAILABLE_WORDS: Final = ("locked", "unable to open", "disk I/O", "full", "readonly")
+_CONNECTION_ERRORS: Final = ("OperationalError", "InterfaceError", "ConnectionTimeout")
+_UNAVAILABLE: Final = ("08", "57P", "53")
 """Prefixes of SQLSTATE codes: connection lost, shutting down or starting, out of resources."""
 _UNDEFINED: Final = ("42P01", "3F000")
 """SQLSTATE codes of a missing table or schema."""
 
 
-class DatabaseUnreachable(SeamarkError, ConnectionError):  # noqa: N818 - says what is so
-    """The database cannot be reached, or has no room left; the same may work later."""
+class DatabaseUnreachable(SeamarkError, ConnectionError):  # noqa: N818 - named after the state
+    """The database cannot be reached or has no space left; a retry may succeed."""
 
 
-class TooSlow(QueryError):  # noqa: N818 - says what is so
-    """A question took the database longer than it may."""
+class TooSlow(QueryError):  # noqa: N818 - named after the state
+    """A query exceeded the time limit of the database."""
 
 
 class ServerDatabase(Database):
-    """A set of tables that many threads and processes use.
+    """Set of tables that is used by many threads and processes.
 
-    A statement of `reading` may take `statement_s` seconds, 0 for as long as it likes. Errors that
-    mean that the database is not there now are raised as `DatabaseUnreachable`.
+    `statement_s` limits the time of a statement of `reading`, in seconds; 0 is no limit. Errors of
+    a database that is not available are raised as `DatabaseUnreachable`.
     """
 
     def __init__(self, engine: sa.Engine, statement_s: float = STATEMENT_S) -> None:
@@ -67,17 +67,17 @@ class ServerDatabase(Database):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Run a block that sees one state of all tables; a slow statement is `TooSlow`."""
+        """Run a block on one state of all tables; a slow statement raises `TooSlow`."""
         with (
             translate_errors(self._statement_s),
             super().reading() as connection,
-            self._bounded(connection),
+            self._limit_time(connection),
         ):
             yield connection
 
     @contextlib.contextmanager
     def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
-        """Run a block as one transaction, or raise `Conflict`: then nothing was written."""
+        """Run a block as one transaction, or raise `Conflict` without writing anything."""
         with translate_errors(_WRITE_S), super().writing(lasting=lasting) as connection:
             if self.dialect == "postgresql" and self._statement_s:
                 milliseconds = int(max(_WRITE_S, self._statement_s) * 1000)
@@ -85,43 +85,43 @@ class ServerDatabase(Database):
             yield connection
 
     @contextlib.contextmanager
-    def _bounded(self, connection: sa.Connection) -> Iterator[None]:
-        # PostgreSQL bounds the time by itself.
+    def _limit_time(self, connection: sa.Connection) -> Iterator[None]:
+        # PostgreSQL has its own time limit.
         if self.dialect != "sqlite" or not self._statement_s:
             yield
             return
         given: Any = connection.connection.dbapi_connection
         end = time.monotonic() + self._statement_s
-        given.set_progress_handler(lambda: int(time.monotonic() > end), _TICKS)
+        given.set_progress_handler(lambda: int(time.monotonic() > end), _CHECK_INSTRUCTIONS)
         try:
             yield
         finally:
             given.set_progress_handler(None, 0)
 
     def pattern(self, pattern: str) -> str:
-        """Return a regular expression of this database; SQLite refuses backtracking."""
+        """Return a regular expression for this database; SQLite refuses backtracking."""
         if self.dialect != "sqlite":
             return super().pattern(pattern)
-        written = _as_re2(pattern)
-        _re2(written)
+        written = _re2_syntax(pattern)
+        _compiled_re2(written)
         return written
 
 
 @contextlib.contextmanager
 def translate_errors(statement_s: float) -> Iterator[None]:
-    """Say in plain words that a database is gone, or took too long."""
+    """Translate errors of an unavailable or slow database."""
     try:
         yield
     except (SeamarkError, Conflict):
         raise
     except Exception as error:
-        found = meaning_of(error, statement_s)
+        found = translated_error(error, statement_s)
         if found is None:
             raise
         raise found from error
 
 
-def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
+def translated_error(error: BaseException, statement_s: float) -> SeamarkError | None:
     """Return the translation of an error of the driver or the pool; None for other errors."""
     if isinstance(error, sa.exc.TimeoutError):
         return DatabaseUnreachable("all connections to the database are in use; try again later")
@@ -130,25 +130,25 @@ def meaning_of(error: BaseException, statement_s: float) -> SeamarkError | None:
         return ArgumentError("the request has a text or a number that the database cannot store")
     code = getattr(inner, "sqlstate", None)
     if code == _CANCELLED or (isinstance(inner, sqlite3.Error) and "interrupted" in str(inner)):
-        return TooSlow(f"the database took longer than {statement_s:g} s: ask for less at a time")
+        return TooSlow(f"the query took longer than {statement_s:g} s: request less data at a time")
     if isinstance(inner, sqlite3.OperationalError):
-        said = str(inner)
-        if any(word in said for word in _UNUSABLE):
-            return DatabaseUnreachable(f"the database cannot be used now: {said}")
+        why = str(inner)
+        if any(word in why for word in _UNAVAILABLE_WORDS):
+            return DatabaseUnreachable(f"the database cannot be used now: {why}")
         return None
     kind, code = type(inner), code or ""
     if not kind.__module__.startswith("psycopg"):
         return None
-    if kind.__name__ == "DataError" or code.startswith(_UNFIT):
+    if kind.__name__ == "DataError" or code.startswith(_INVALID_VALUES):
         return ArgumentError("the request has a text or a number that the database cannot store")
-    if code.startswith(_AWAY) or (not code and kind.__name__ in _LOST):
+    if code.startswith(_UNAVAILABLE) or (not code and kind.__name__ in _CONNECTION_ERRORS):
         first = (str(inner).strip() or "connection lost").splitlines()[0]
         return DatabaseUnreachable(f"the database cannot be reached: {first}")
     return None
 
 
 def is_undefined(error: BaseException) -> bool:
-    """Return whether an error means that a table or a schema is not there (any more)."""
+    """Return whether an error means that a table or a schema does not exist."""
     inner = getattr(error, "orig", None) or error
     if isinstance(inner, sqlite3.OperationalError):
         return "no such table" in str(inner)
@@ -158,12 +158,12 @@ def is_undefined(error: BaseException) -> bool:
 # ---------------------------------------------------------------------- regular expressions
 
 
-def _as_re2(pattern: str) -> str:
-    return _ESCAPED.sub(lambda found: r"\z" if found[1] == "Z" else found[0], pattern)
+def _re2_syntax(pattern: str) -> str:
+    return _ESCAPE.sub(lambda found: r"\z" if found[1] == "Z" else found[0], pattern)
 
 
 @functools.lru_cache(maxsize=256)
-def _re2(pattern: str) -> Any:
+def _compiled_re2(pattern: str) -> Any:
     import re2
 
     options = re2.Options()
@@ -171,9 +171,9 @@ def _re2(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options=options)
     except re2.error as error:
-        said = error.args[0] if error.args else ""
-        said = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        msg = f"query: expected a regular expression without backtracking, got {pattern!r}: {said}"
+        why = error.args[0] if error.args else ""
+        why = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
+        msg = f"query: expected a regular expression without backtracking, got {pattern!r}: {why}"
         raise QueryError(msg) from None
 
 
@@ -181,29 +181,29 @@ def bound_patterns(engine: sa.Engine) -> None:
     """Make SQLite match patterns with RE2, in linear time, instead of SQLAlchemy's ``re``."""
 
     @sa.event.listens_for(engine, "connect")
-    def _connected(connection: Any, _: Any) -> None:
-        connection.create_function("regexp", 2, _matches, deterministic=True)
+    def _add_regexp(connection: Any, _: Any) -> None:
+        connection.create_function("regexp", 2, _is_match, deterministic=True)
 
 
-def _matches(pattern: str | None, value: object) -> bool | None:
+def _is_match(pattern: str | None, value: object) -> bool | None:
     if pattern is None or value is None:
         return None
-    return _re2(pattern).search(str(value)) is not None
+    return _compiled_re2(pattern).search(str(value)) is not None
 
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Latest(OrderedDict[K, V]):
-    """Entries in the order in which they were set; of more than `most`, the first ones go."""
+class BoundedDict(OrderedDict[K, V]):
+    """Dictionary of at most `most` entries, which removes the one that was set the longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self._most = most
+        self._max_entries = most
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
         self.move_to_end(key)
-        if len(self) > self._most:
+        if len(self) > self._max_entries:
             self.popitem(last=False)

@@ -1,8 +1,8 @@
-"""The three sets of tables of a server, found from one URL.
+"""The three sets of tables of a server, at one URL.
 
-``account`` (who may do what; to be backed up), ``kept`` (which object holds which bytes; derived
-from the objects) and ``store_v<version>`` (the folded runs; derived from what is kept). On
-PostgreSQL they are schemas of one database, on SQLite files beside each other.
+``account`` has users and their permissions, and needs backups. ``kept`` maps bytes of journals to
+objects, and is derived from the objects. ``store_v<version>`` has the folded runs, and is derived
+from the journals. The sets are schemas of a PostgreSQL database, or SQLite files in a folder.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["Databases", "SchemaNewer", "lock_file", "open_databases", "redacted"
 
 _CONNECT_S: Final = 5
 _POOL_WAIT_S: Final = 10.0
-_SET: Final = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s"
-"""Set a PostgreSQL setting that a compatible database may not know."""
-_LOOK_S: Final = 1.0
+_CHANGE_SETTING: Final = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s"
+"""Statement that changes a PostgreSQL setting, if the (compatible) database has it."""
+_LIVE_CHECK_S: Final = 1.0
 """Interval of checks for the live store, in seconds."""
-_THREADS: Final = 64
-"""Upper limit of the number of threads of a process that answer requests."""
-_CACHE_KIB: Final = _THREADS * (32 << 10)
-_REMOTE_FILES: Final = frozenset(
+_MAX_THREADS: Final = 64
+"""Maximum number of threads of a process that answer requests."""
+_CACHE_KIB: Final = _MAX_THREADS * (32 << 10)
+_NETWORK_FILE_SYSTEMS: Final = frozenset(
     {
         *("afs", "beegfs", "ceph", "cifs", "coda", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs"),
         *(
@@ -55,13 +55,13 @@ _REMOTE_FILES: Final = frozenset(
 )
 
 
-class SchemaNewer(SeamarkError):  # noqa: N818 - says what is so
-    """The tables were made by a newer Seamark than this one."""
+class SchemaNewer(SeamarkError):  # noqa: N818 - named after the state
+    """The tables were created by a newer version of Seamark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Name, such as ``"store_v8"``, and version of the folded tables that readers use."""
+    """Name, such as ``"store_v8"``, and version of the folded tables in use."""
 
     name: str
     version: int
@@ -76,21 +76,21 @@ _live = sa.Table(
     sa.Column("store", _Text, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
 )
-_LIVE: Final = sa.select(_live.c.store, _live.c.version).where(_live.c.key == "live")
-_SWITCH: Final = Upsert(_live, ("key", "store", "version"), ("key",), overwrite=True)
-_BEGIN: Final = Upsert(_live, ("key", "store", "version"), ("key",))
+_READ_LIVE: Final = sa.select(_live.c.store, _live.c.version).where(_live.c.key == "live")
+_SWITCH_LIVE: Final = Upsert(_live, ("key", "store", "version"), ("key",), overwrite=True)
+_INSERT_LIVE: Final = Upsert(_live, ("key", "store", "version"), ("key",))
 
 
 def store_name(version: str = schema.SCHEMA_VERSION, copy: int = 0) -> str:
-    """Return the name of the folded tables of a version; `copy` is 0-based."""
+    """Return the name of the folded tables of a version; the `copy` is 0-based."""
     return f"store_v{version}" + (f"_{copy}" if copy else "")
 
 
 class Databases:
-    """The three sets of tables; opened by `open_databases`, safe to use from many threads.
+    """The three sets of tables, opened by `open_databases`; thread-safe.
 
-    `url` has its password hidden. `is_sqlite` tells whether they are files, which one process at a
-    time writes.
+    The password in `url` is hidden. `is_sqlite` tells whether the sets are files, which one process
+    at a time can write.
     """
 
     def __init__(self, places: _Files | _Schemas, statement_s: float) -> None:
@@ -98,7 +98,7 @@ class Databases:
         self._statement_s = statement_s
         self._lock = threading.Lock()
         self._store: tuple[str, Store] | None = None
-        self._looked = 0.0
+        self._checked_s = 0.0
         self.url = redacted(places.url)
         self.is_sqlite = places.is_sqlite
         self.account = ServerDatabase(places.engine("account"), statement_s)
@@ -108,15 +108,15 @@ class Databases:
     # ------------------------------------------------------------------ stores
 
     def live(self) -> Live | None:
-        """Return which store is live, or None; raise `SchemaNewer` if a newer Seamark made it."""
-        rows = self.kept.fetch(_LIVE)
+        """Return the live store, or None; raise `SchemaNewer` if a newer Seamark created it."""
+        rows = self.kept.fetch(_READ_LIVE)
         if not rows:
             return None
         found = Live(*rows[0])
         if found.version > int(schema.SCHEMA_VERSION):
             msg = (
                 f"the tables of {self.url} were folded by a newer Seamark (version {found.version}"
-                f" of the tables, this one knows {schema.SCHEMA_VERSION}): update this Seamark"
+                f" of the tables, supported: {schema.SCHEMA_VERSION}): update Seamark"
             )
             raise SchemaNewer(msg)
         return found
@@ -124,21 +124,21 @@ class Databases:
     def store(self) -> Store:
         """Return the live store if this version can read it, else the store of this version.
 
-        A switch to another is noticed within a second; `SchemaNewer` if a newer Seamark took over.
+        A switch to another store is noticed within a second; `SchemaNewer` if it is newer.
         """
-        return self._current()[1]
+        return self._current_store()[1]
 
     @property
     def store_in_use(self) -> str:
-        """Name of the store that `store` returns."""
-        return self._current()[0]
+        """Name of the store returned by `store`."""
+        return self._current_store()[0]
 
-    def _current(self) -> tuple[str, Store]:
+    def _current_store(self) -> tuple[str, Store]:
         with self._lock:
             now = time.monotonic()
-            if self._store is None or now - self._looked > _LOOK_S:
+            if self._store is None or now - self._checked_s > _LIVE_CHECK_S:
                 live = self.live()
-                self._looked = now
+                self._checked_s = now
                 is_ours = live is not None and live.version == int(schema.SCHEMA_VERSION)
                 name = live.name if live is not None and is_ours else store_name()
                 if self._store is None or self._store[0] != name:
@@ -147,11 +147,11 @@ class Databases:
                         self._store[1].database.engine.dispose()
                     self._store = name, store
                 if live is None:
-                    self._point_at(name, _BEGIN)
+                    self._write_live(name, _INSERT_LIVE)
             return self._store
 
     def store_at(self, name: str) -> Store:
-        """Return a store by its name, made if missing; its engine is the caller's to dispose of."""
+        """Return a store by name, created if missing; the caller disposes of its engine."""
         from seamark.server.folding.tables import metadata
 
         database = ServerDatabase(self._places.engine(name), self._statement_s)
@@ -160,27 +160,27 @@ class Databases:
 
     def switch(self, name: str) -> None:
         """Make a store of this version the live one, for all processes."""
-        self._point_at(name, _SWITCH)
-        self._looked = -_LOOK_S
+        self._write_live(name, _SWITCH_LIVE)
+        self._checked_s = -_LIVE_CHECK_S
 
-    def _point_at(self, name: str, statement: Upsert) -> None:
+    def _write_live(self, name: str, statement: Upsert) -> None:
         version = int(schema.SCHEMA_VERSION)
         with self.kept.writing() as connection:
             self.kept.run(connection, statement, key="live", store=name, version=version)
 
     def take_over(self, store: Store) -> None:
-        """Make the store that `store` returns the live one, if one of an older version is."""
+        """Make the store returned by `store` the live one, if the live one has an older version."""
         live, current = self.live(), self._store
         older = live is None or live.version < int(schema.SCHEMA_VERSION)
         if older and current is not None and current[1] is store:
             self.switch(current[0])
 
     def stores(self) -> list[str]:
-        """Return the names of all stores that are there."""
+        """Return the names of all existing stores."""
         return sorted(name for name in self._places.names() if name.startswith("store_v"))
 
     def drop_store(self, name: str) -> None:
-        """Remove a store that is not live (any more)."""
+        """Remove a store, which must not be live."""
         self._places.drop(name)
 
     def close(self) -> None:
@@ -196,13 +196,13 @@ class Databases:
 def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4) -> Databases:
     """Open the three sets of tables at a URL; missing ones are created, but not in ``account``.
 
-    The URL is ``postgresql://user@host/database`` or ``sqlite:///folder``. A statement of a reader
-    may take `statement_s` seconds; 0 is as long as it likes, for processes that fold. `pool` is the
-    number of connections that are kept open for each set on PostgreSQL.
+    The URL is ``postgresql://user@host/database`` or ``sqlite:///folder``. `statement_s` limits the
+    time of a reader's statement, in seconds; 0 is no limit, for processes that fold. `pool` is the
+    number of connections kept open for each set on PostgreSQL.
 
     Raises:
-        ArgumentError: If the URL names no place that can be used.
-        DatabaseUnreachable: If nobody answers there.
+        ArgumentError: If the URL is invalid or cannot be used.
+        DatabaseUnreachable: If the database does not answer.
         SchemaNewer: If a newer Seamark uses them.
     """
     with translate_errors(statement_s):
@@ -216,20 +216,20 @@ def open_databases(url: str, *, statement_s: float = STATEMENT_S, pool: int = 4)
 
 
 def lock_file(url: str) -> Path | None:
-    """Return the lock file of a server on SQLite; None for PostgreSQL, which servers may share."""
+    """Return the lock file of a server on SQLite; None for PostgreSQL, which can be shared."""
     places = _places_of(url, 0, 1)
     return places.lock if isinstance(places, _Files) else None
 
 
 def redacted(url: str) -> str:
-    """Return a URL with its password hidden, to be shown."""
+    """Return a URL for display, with its password hidden."""
     try:
         return sa.make_url(url).render_as_string(hide_password=True)
     except sa.exc.ArgumentError:
         return re.sub(r"://[^@/]*@", "://***@", url)
 
 
-# ---------------------------------------------------------------------- where they are
+# ---------------------------------------------------------------------- locations
 
 
 def _places_of(url: str, statement_s: float, pool: int) -> _Files | _Schemas:
@@ -261,13 +261,13 @@ class _Files:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            msg = f"store: the folder {str(self.folder)!r} cannot be made: {error.strerror}"
+            msg = f"store: cannot create the folder {str(self.folder)!r}: {error.strerror}"
             raise ArgumentError(msg) from error
-        kind = _file_system(self.folder)
-        if kind in _REMOTE_FILES:
+        kind = _file_system_type(self.folder)
+        if kind in _NETWORK_FILE_SYSTEMS:
             msg = (
-                f"store: {str(self.folder)!r} lies on a network file system ({kind}), on which"
-                " SQLite loses data: name a folder on a disk of this machine, or a PostgreSQL"
+                f"store: {str(self.folder)!r} is on a network file system ({kind}), on which"
+                " SQLite loses data: use a folder on a local disk, or PostgreSQL"
             )
             raise ArgumentError(msg)
 
@@ -280,13 +280,13 @@ class _Files:
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            msg = f"store: the file {str(file)!r} cannot be written: {error.strerror}"
+            msg = f"store: cannot write to the file {str(file)!r}: {error.strerror}"
             raise ArgumentError(msg) from error
         engine = sqlite_engine(
             lambda: file_connection(file),
-            threads=_THREADS,
+            threads=_MAX_THREADS,
             cache_kib=_CACHE_KIB,
-            durable=not name.startswith("store_v"),  # what is folded can be folded again
+            durable=not name.startswith("store_v"),  # the tables can be folded again
         )
         bound_patterns(engine)
         return engine
@@ -313,30 +313,30 @@ class _Schemas:
     def engine(self, name: str) -> sa.Engine:
         made = sa.schema.CreateSchema(name, if_not_exists=True)
         with contextlib.suppress(sa.exc.IntegrityError, sa.exc.ProgrammingError):
-            self._run(made)  # somebody else makes it at the same time
+            self._run(made)  # another process creates it at the same time
         engine = sa.create_engine(
             self._url,
             pool_size=self._pool,
             max_overflow=self._pool,
             pool_timeout=_POOL_WAIT_S,
-            pool_pre_ping=True,  # the database may have been stopped and started in between
+            pool_pre_ping=True,  # the database may have been restarted in between
             pool_use_lifo=True,
             connect_args={"connect_timeout": _CONNECT_S},
         )
         milliseconds = int(self._statement_s * 1000)
 
-        # Before SQLAlchemy asks for the schema that is the default one.
+        # Runs before SQLAlchemy reads the default schema.
         @sa.event.listens_for(engine, "connect", insert=True)
-        def _connected(connection: Any, _: Any) -> None:
+        def _configure(connection: Any, _: Any) -> None:
             connection.autocommit = True
             with connection.cursor() as cursor:
                 cursor.execute(f'SET search_path TO "{name}"')
                 cursor.execute(f"SET statement_timeout TO {milliseconds}")
                 cursor.execute("SET idle_in_transaction_session_timeout TO 120000")
-                # Compiling a statement takes longer than running it for a page.
-                cursor.execute(_SET, ["off", "jit"])
-                if milliseconds:  # a plan for any path, value and page is a poor one for most
-                    cursor.execute(_SET, ["force_custom_plan", "plan_cache_mode"])
+                # Compiling a statement of a page takes longer than running it.
+                cursor.execute(_CHANGE_SETTING, ["off", "jit"])
+                if milliseconds:  # a generic plan is poor for most paths, values and pages
+                    cursor.execute(_CHANGE_SETTING, ["force_custom_plan", "plan_cache_mode"])
             connection.autocommit = False
 
         return engine
@@ -357,13 +357,13 @@ class _Schemas:
             connection.execute(statement)
 
 
-def _file_system(folder: Path) -> str:
+def _file_system_type(folder: Path) -> str:
     import psutil
 
     inside = os.path.realpath(folder).rstrip("/") + "/"
     kind, longest = "", 0
-    with contextlib.suppress(OSError):  # a machine that does not tell
-        for mount in psutil.disk_partitions(all=True):  # of two at one place the later one counts
+    with contextlib.suppress(OSError):  # mounts cannot be listed
+        for mount in psutil.disk_partitions(all=True):  # the last one at a path is visible
             point = mount.mountpoint.rstrip("/") + "/"
             if inside.startswith(point) and len(point) >= longest:
                 kind, longest = mount.fstype, len(point)

@@ -1,4 +1,4 @@
-"""Error responses: a short code for programs, and a sentence that says what to do."""
+"""Error responses: a short code for programs, and a sentence for users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from seamark.errors import ArgumentError, PathError, QueryError, SeamarkError
-from seamark.server.database import STATEMENT_S, DatabaseUnreachable, TooSlow, meaning_of
+from seamark.server.database import STATEMENT_S, DatabaseUnreachable, TooSlow, translated_error
 from seamark.server.objects import ObjectsUnreachable
 from seamark.store.database import Conflict
 
@@ -39,11 +39,11 @@ __all__ = [
 ]
 
 
-class Rejected(SeamarkError):  # noqa: N818 - says what is so
-    """Sent data is not accepted; the message says what to do.
+class Rejected(SeamarkError):  # noqa: N818 - named after the state
+    """Sent data is not accepted; the message suggests what to do.
 
-    `slug` is its code for programs, `status` that of HTTP, and `more` are further members of the
-    answer. It may be sent again after `wait_s` seconds; None: never as it is.
+    `slug` is a code for programs, `status` the HTTP status, and `more` has further members of the
+    response. The data may be sent again after `wait_s` seconds; None: never unchanged.
     """
 
     slug = "refused"
@@ -64,36 +64,36 @@ class Rejected(SeamarkError):  # noqa: N818 - says what is so
 
     @property
     def known(self) -> int | None:
-        """Number of bytes that are stored already, if that is the reason; else None."""
+        """Number of stored bytes, if that is the reason of the error; else None."""
         return self.more.get("known")
 
 
 class GapError(Rejected):
-    """Bytes before it are missing; ``known`` says how many are kept."""
+    """Bytes before the batch are missing; ``known`` is the number of stored bytes."""
 
     slug = "gap"
     status = 409
 
 
 _log: Final = logging.getLogger("seamark.server")
-_EVERY_S: Final = 60.0
+_LOG_INTERVAL_S: Final = 60.0
 _lock: Final = threading.Lock()
-_kinds: Final[dict[str, tuple[float, int]]] = {}
-"""Monotonic time of the last log line of a kind, and the number of those omitted since."""
+_logged_kinds: Final[dict[str, tuple[float, int]]] = {}
+"""Monotonic time of the last log line of each kind, and the number of lines omitted since."""
 
 
 def warn_rarely(kind: str, message: str, *arguments: object) -> None:
-    """Log a warning unless one of its kind was logged less than a minute ago.
+    """Log a warning unless one of the same kind was logged less than a minute ago.
 
-    The next one says how many were left out. Kinds are a few texts that do not depend on requests.
+    The next warning has the number of omitted ones. Kinds do not depend on contents of requests.
     """
     now = time.monotonic()
     with _lock:
-        logged, left_out = _kinds.get(kind, (now - _EVERY_S, 0))
-        if now - logged < _EVERY_S:
-            _kinds[kind] = logged, left_out + 1
+        logged, left_out = _logged_kinds.get(kind, (now - _LOG_INTERVAL_S, 0))
+        if now - logged < _LOG_INTERVAL_S:
+            _logged_kinds[kind] = logged, left_out + 1
             return
-        _kinds[kind] = now, 0
+        _logged_kinds[kind] = now, 0
     if left_out:
         message, arguments = message + " (and %d times since the last line)", (*arguments, left_out)
     _log.warning(message, *arguments)
@@ -116,11 +116,11 @@ FAILURES: Final[dict[int | str, dict[str, Any]]] = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}},
     }
     for status, words in {
-        401: "a token is needed",
-        403: "the role is too small",
-        404: "there is no such run, or it may not be seen",
-        413: "that is too much at a time",
-        422: "an argument has a value that cannot be used",
+        401: "a token is required",
+        403: "the role is too low",
+        404: "the run does not exist or is not visible",
+        413: "the request is too large",
+        422: "an argument has an invalid value",
         429: "too many requests",
         503: "try again later",
     }.items()
@@ -131,46 +131,46 @@ FAILURE: Final = {
     "type": "object",
     "properties": {
         "error": {"type": "string", "description": "A short code for programs."},
-        "hint": {"type": "string", "description": "A sentence that says what to do."},
+        "hint": {"type": "string", "description": "A sentence that suggests what to do."},
     },
     "required": ["error", "hint"],
 }
 """Schema of an error response."""
 _OVERLOADED: Final = {429, 503}
-_LATER: Final = 503
-_Answers = tuple[tuple[Any, int, str, str], ...]
-_OWN: Final[_Answers] = (
-    (DatabaseUnreachable, _LATER, "database", "the database does not answer; send the same again"),
+_BUSY: Final = 503
+_ErrorTable = tuple[tuple[Any, int, str, str], ...]
+_SEAMARK_ERRORS: Final[_ErrorTable] = (
+    (DatabaseUnreachable, _BUSY, "database", "the database does not answer; try again later"),
     (
-        *(ObjectsUnreachable, _LATER, "objects"),
-        "the server's place for files is away; send the same again later",
+        *(ObjectsUnreachable, _BUSY, "objects"),
+        "the file storage of the server is not available; try again later",
     ),
     (TooSlow, 422, "too-slow", ""),
     (LookupError, 404, "not-found", ""),
     (QueryError, 422, "query", ""),
     ((PathError, ArgumentError, TypeError, ValueError), 422, "invalid", ""),
 )
-"""Status, code and message for each of our error classes; an empty message means the error's own.
+"""Status, code and message for our error classes; empty stands for the message of the error.
 """
-_OTHERS: Final[_Answers] = (
-    (Conflict, _LATER, "conflict", "others were writing the same; send the request again"),
+_OTHER_ERRORS: Final[_ErrorTable] = (
+    (Conflict, _BUSY, "conflict", "another request changed the same data; try again"),
     (
         *((UnicodeError, OverflowError, RecursionError), 422, "invalid"),
-        "the request has a text or a number that cannot be kept, or is nested too deeply",
+        "the request has a text or a number that cannot be stored, or is nested too deeply",
     ),
 )
-_OF_DATABASE: Final = (
+_DATABASE_ERRORS: Final = (
     sa.exc.OperationalError,
     sa.exc.InterfaceError,
     sqlite3.OperationalError,
 )
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Refusal(HTTPException):
-    """An answer that is no success: a short word for programs, such as ``"gap"``, and a `hint`.
+    """Error response with a short code for programs, such as ``"gap"``, and a `hint` for users.
 
-    The hint is a sentence for people that says what to do; `more` are further members of the body.
+    The hint is a sentence that suggests what to do; `more` has further members of the body.
     """
 
     def __init__(
@@ -188,15 +188,15 @@ class Refusal(HTTPException):
 
 
 def later(error: str, hint: str, seconds: float = _RETRY_S, status: int = 503) -> Refusal:
-    """Return the answer that asks for the same again after some seconds."""
+    """Return a refusal that asks the client to retry after some seconds."""
     return Refusal(status, error, hint, headers={"Retry-After": str(max(1, round(seconds)))})
 
 
 def refusal_of(error: BaseException) -> Refusal:
-    """Return the answer for an error; log unexpected errors; clear the frames of the traceback."""
+    """Return the refusal for an error; log unexpected errors; clear the frames of the traceback."""
     refusal = _refusal_of(error)
     if refusal.status_code in _OVERLOADED:
-        # Of what was logged in more words before, this is the same kind.
+        # Skipped if a longer line of this kind was just logged.
         hint = _printable(refusal.detail)
         warn_rarely(refusal.error, "refused (%d): %s", refusal.status_code, hint)
     _clear_frames(error)
@@ -204,56 +204,58 @@ def refusal_of(error: BaseException) -> Refusal:
 
 
 def _refusal_of(error: BaseException) -> Refusal:
-    # Here, as the processes that answer nobody import this module too, and it takes half a second.
+    # Local import: it takes half a second, and processes that fold import this module, too.
     from fastapi.exceptions import RequestValidationError
 
     if isinstance(error, Refusal):
         return error
     if isinstance(error, HTTPException):
         slug = _SLUGS.get(error.status_code, "refused")
-        return Refusal(error.status_code, slug, _words(error), headers=error.headers)
+        return Refusal(error.status_code, slug, _http_message(error), headers=error.headers)
     if isinstance(error, RequestValidationError):
-        return Refusal(422, "invalid", _validation_words(error))
+        return Refusal(422, "invalid", _validation_message(error))
     if isinstance(error, Rejected):
         wait = {} if error.wait_s is None else {"Retry-After": str(max(1, round(error.wait_s)))}
         return Refusal(error.status, error.slug, str(error), headers=wait, **error.more)
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRORS:
         warn_rarely("disk-full", "the disk is full: %s", error)
-        return later("disk-full", "the disk of the server is full; it is tried again", 30)
+        return later("disk-full", "the disk of the server is full; try again later", 30)
     if isinstance(error, sa.exc.SQLAlchemyError | sqlite3.Error):
-        error = _translated(error)
-    for kinds, status, slug, hint in _OWN if isinstance(error, SeamarkError) else _OTHERS:
+        error = _translate_database_error(error)
+    for kinds, status, slug, hint in (
+        _SEAMARK_ERRORS if isinstance(error, SeamarkError) else _OTHER_ERRORS
+    ):
         if isinstance(error, kinds):
-            if status != _LATER:
+            if status != _BUSY:
                 return Refusal(status, slug, hint or str(error))
-            warn_rarely(slug, "%s", error)  # its words may name the address of the database
+            warn_rarely(slug, "%s", error)  # the error text may contain the address of the database
             return later(slug, hint)
-    return _mistake(error)
+    return _internal_error(error)
 
 
-def _translated(error: Exception) -> Exception:
-    found = meaning_of(error, STATEMENT_S)
-    if found is None and isinstance(error, _OF_DATABASE):
-        said = str(getattr(error, "orig", error)).strip().split("\n")[0]
-        found = DatabaseUnreachable(f"the database does not answer: {said}")
+def _translate_database_error(error: Exception) -> Exception:
+    found = translated_error(error, STATEMENT_S)
+    if found is None and isinstance(error, _DATABASE_ERRORS):
+        detail = str(getattr(error, "orig", error)).strip().split("\n")[0]
+        found = DatabaseUnreachable(f"the database does not answer: {detail}")
     return found or error
 
 
-def _mistake(error: BaseException) -> Refusal:
+def _internal_error(error: BaseException) -> Refusal:
     _log.error("%s in the server", type(error).__name__, exc_info=error)
-    return Refusal(500, "internal", "the server made a mistake; its log has the reason")
+    return Refusal(500, "internal", "internal error; the log of the server has the reason")
 
 
 def answer_of(error: BaseException) -> JSONResponse:
-    """Return an error as the answer that is sent."""
+    """Return the response for an error."""
     refusal = refusal_of(error)
     body = {"error": refusal.error, "hint": _printable(refusal.detail), **refusal.more}
     return JSONResponse(body, refusal.status_code, refusal.headers)
 
 
 def _clear_frames(error: BaseException | None) -> None:
-    # Local variables of calls that have ended, such as a body of many megabytes, would stay until
-    # garbage is collected: futures and tracebacks refer to each other.
+    # Otherwise local variables of finished calls, such as bodies of many megabytes, would stay in
+    # memory until the garbage collection, as futures and tracebacks refer to each other.
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -262,7 +264,7 @@ def _clear_frames(error: BaseException | None) -> None:
 
 
 def install(app: FastAPI) -> None:
-    """Install handlers with which an application answers every error in one form."""
+    """Install error handlers, so that an application answers all errors in one format."""
     from fastapi.exceptions import RequestValidationError
 
     async def answer(request: Request, error: Exception) -> Response:
@@ -282,19 +284,19 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, answer)
 
 
-def _words(error: HTTPException) -> str:
-    if error.status_code == 404:  # noqa: PLR2004 - a status
-        return "nothing is at this address; GET /api/v1/openapi.json lists what there is"
-    if error.status_code == 405:  # noqa: PLR2004 - a status
-        return "this address takes other methods; see /api/v1/openapi.json"
+def _http_message(error: HTTPException) -> str:
+    if error.status_code == 404:  # noqa: PLR2004 - an HTTP status
+        return "unknown address; GET /api/v1/openapi.json lists all addresses"
+    if error.status_code == 405:  # noqa: PLR2004 - an HTTP status
+        return "this address does not support the method; see /api/v1/openapi.json"
     return str(error.detail)
 
 
-def _validation_words(error: RequestValidationError) -> str:
+def _validation_message(error: RequestValidationError) -> str:
     for each in error.errors():
-        where = ".".join(str(part) for part in each.get("loc", ()))
-        return f"{where[:200]}: {each.get('msg', 'not as expected')}"
-    return "the request is not as expected"
+        location = ".".join(str(part) for part in each.get("loc", ()))
+        return f"{location[:200]}: {each.get('msg', 'invalid value')}"
+    return "the request is invalid"
 
 
 def _printable(text: object) -> str:

@@ -1,8 +1,8 @@
-"""Checks of the identity and role of a requester, one of which every route has to call.
+"""Checks of the identity and role of a requester; every route must call one.
 
-A request is *guarded* once one of `expect`, `expect_admin` and `open_to_all` was called for it. An
-answer that is a success and was not guarded is never sent (`seamark.server.app`), so that a
-route which forgets to ask fails in its first test and not in public.
+A request is *guarded* once one of `expect`, `expect_admin` and `open_to_all` was called for it. A
+successful response to an unguarded request is never sent (`seamark.server.app`). So a route without
+a check fails in its first test, and not in production.
 """
 
 from __future__ import annotations
@@ -29,30 +29,32 @@ __all__ = [
     "asker",
     "expect",
     "expect_admin",
-    "needs",
     "note",
     "open_to_all",
     "public",
     "received",
+    "role_guard",
     "server_of",
     "serving_of",
 ]
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `seamark token create`.")
-_header = APIKeyHeader(
-    name="X-Seamark-Token", auto_error=False, description="The same, where a proxy takes the other."
+_token_header = APIKeyHeader(
+    name="X-Seamark-Token",
+    auto_error=False,
+    description="The same token, if a proxy uses the other header.",
 )
-_TOKEN_NEEDED = "this needs a token (Authorization: Bearer ...)"  # noqa: S105 - words
+_TOKEN_NEEDED = "a token is required (Authorization: Bearer ...)"  # noqa: S105 - a message
 
 
 class Body(BaseModel):
-    """Body of a request, which has no other members."""
+    """Body of a request; unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def server_of(request: Request) -> Server:
-    """Return the server that answers a request."""
+    """Return the server that handles a request."""
     return cast("Server", request.app.state.server)
 
 
@@ -65,14 +67,14 @@ def serving_of(request: Request) -> Serving:
 def asker(
     request: Request,
     bearer: Annotated[object, Depends(_bearer)] = None,
-    header: Annotated[object, Depends(_header)] = None,
+    header: Annotated[object, Depends(_token_header)] = None,
 ) -> Identity:
     """Return the identity behind the token of a request; `NOBODY` without a token.
 
-    The first call for a request asks the database, later ones return the same. A token that is
-    unknown, expired or revoked is refused with 401, and with 429 after many such.
+    Only the first call for a request reads the database. An unknown, expired or revoked token is
+    refused with 401, and with 429 after many invalid tokens.
     """
-    del bearer, header  # for the description of the API: the headers themselves are read below
+    del bearer, header  # parameters of the API description; the headers are read below
     known = getattr(request.state, "identity", None)
     if known is None:
         known = serving_of(request).logins.identify(request.headers, address_of(request))
@@ -83,45 +85,44 @@ def asker(
 def expect(request: Request, project: str, role: Role) -> Identity:
     """Require at least a role in a project; return the identity of the requester.
 
-    It may ask the database: call it from a thread (a plain ``def`` route, or
-    ``run_in_threadpool``).
+    May read the database: call it from a thread (a plain ``def`` route, or ``run_in_threadpool``).
 
     Raises:
-        Refusal: 401 without a token where one would be needed, 404 for who may not know that the
-            project exists (or where it has no legal name), 403 for a role too small.
+        Refusal: 401 if a token is needed, 404 if the project's existence is hidden from the
+            requester (or its name is invalid), 403 if the role is too low.
     """
     who = open_to_all(request)
     try:
         check_scope(project)
     except PathError as error:
-        raise _hidden(project) from error
+        raise _unknown_project(project) from error
     found = serving_of(request).accounts.role(who, project)
     if found is not None and found >= role:
         return who
     if who == NOBODY:
         expect_somebody(request)
     if found is None:
-        raise _hidden(project)
+        raise _unknown_project(project)
     raise Refusal(
         403,
         "role-too-small",
         (
-            f"this needs the role {role.name.lower()} in {project}, "
+            f"the role {role.name.lower()} is required in {project}, "
             f"and this token has {found.name.lower()}"
         ),
     )
 
 
 def expect_admin(request: Request) -> Identity:
-    """Go on only for an admin of the whole server; refuse others with 401 or 403."""
+    """Require an admin of the whole server; refuse other requesters with 401 or 403."""
     who = expect_somebody(request)
     if not who.admin:
-        raise Refusal(403, "admins-only", "this is for an admin of the server")
+        raise Refusal(403, "admins-only", "only an admin of the server may do this")
     return who
 
 
 def expect_somebody(request: Request) -> Identity:
-    """Require a token; the route shows its owner only data of their own."""
+    """Require a token; for routes that return only data of the token's user."""
     who = open_to_all(request)
     if who == NOBODY:
         raise Refusal(401, "token-needed", _TOKEN_NEEDED, headers={"WWW-Authenticate": "Bearer"})
@@ -129,9 +130,9 @@ def expect_somebody(request: Request) -> Identity:
 
 
 def open_to_all(request: Request) -> Identity:
-    """Allow everybody: the answer has no private data, or only what the requester may see.
+    """Allow all requesters; for answers without data that the requester may not read.
 
-    What is in tables over many projects is chosen by ``server.accounts.readable(identity)``.
+    Tables of many projects are filtered by ``server.accounts.readable(identity)``.
     """
     who = asker(request)
     request.state.guarded = True
@@ -139,14 +140,15 @@ def open_to_all(request: Request) -> Identity:
 
 
 def public(request: Request) -> None:
-    """Go on for everybody, whatever they show: the answer is the same for all, as a program is."""
+    """Allow all requests without authentication; for static answers such as scripts."""
     request.state.guarded = True
 
 
-def needs(role: Role) -> Callable[..., Identity]:
+def role_guard(role: Role) -> Callable[..., Identity]:
     """Return a dependency that guards a route with ``{project:path}`` in its address.
 
-    For ``async`` routes: dependencies run in a thread, so that asking the database holds nobody up.
+    For ``async`` routes: dependencies run in a thread, so reading the database does not block other
+    requests.
     """
 
     def guard(request: Request, project: str) -> Identity:
@@ -156,9 +158,9 @@ def needs(role: Role) -> Callable[..., Identity]:
 
 
 async def received(request: Request, count: Callable[[int], None]) -> bytes:
-    """Return the body of a request; `count` is called with the size of each part, bytes.
+    """Return the body of a request; `count` is called with the size of each part, in bytes.
 
-    How long a body may be is limited where all requests pass (`seamark.server.app.Gate`).
+    The size of a body is limited by `seamark.server.app.Gate`.
     """
     parts = []
     async for part in request.stream():
@@ -167,17 +169,19 @@ async def received(request: Request, count: Callable[[int], None]) -> bytes:
     return b"".join(parts)
 
 
-def _hidden(project: str) -> Refusal:
+def _unknown_project(project: str) -> Refusal:
     return Refusal(
-        404, "no-project", f"no project {project[:200]!r} is here, or this token may not see it"
+        404,
+        "no-project",
+        f"project {project[:200]!r} does not exist, or this token may not read it",
     )
 
 
 def address_of(request: Request) -> str:
-    """Return where a request comes from; empty if it is not known."""
+    """Return the client address of a request; empty if unknown."""
     return request.client.host if request.client else ""
 
 
 def note(request: Request, who: Identity, action: str, subject: str, **detail: Any) -> None:
-    """Write down what somebody did by a request; see `Accounts.note`."""
+    """Log the action of a request; see `Accounts.note`."""
     server_of(request).accounts.note(who, action, subject, address=address_of(request), **detail)

@@ -1,7 +1,7 @@
 """Object storage of a server: objects are written once and never overwritten.
 
-An object comes into being whole and durable, or not at all, so that a folder as well as a bucket
-can hold it. A folder can have objects that grow, too: bytes are added to one by its only writer.
+An object is created completely and durably or not at all; a folder and a bucket can both do that. A
+folder can also have growing objects, to which a single writer appends bytes.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ __all__ = [
     "open_objects",
 ]
 
-_NEW: Final = ".new"
+_TEMP: Final = ".new"
 """Folder of unfinished files; its entries are not objects."""
-_LEFT_NS: Final = 24 * 3600 * 10**9
-"""Age from which a file there was left by a dead process, in nanoseconds."""
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_GROW: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
+_ABANDONED_NS: Final = 24 * 3600 * 10**9
+"""Age from which an unfinished file counts as left by a dead process, in nanoseconds."""
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_APPEND_FLAGS: Final = os.O_WRONLY | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_LINK_ERRORS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 _BLOCK_BYTES: Final = 1 << 20
-_BLOCKS: Final = 128
+_CACHED_BLOCKS: Final = 128
 """Number of blocks of remote objects cached in memory."""
 
 
-class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - says what is so
-    """The place of the objects is not there now; the same may work later."""
+class ObjectsUnreachable(SeamarkError, OSError):  # noqa: N818 - named after the state
+    """The object storage is not available; a retry may succeed."""
 
 
 class ObjectInfo(NamedTuple):
@@ -57,49 +57,49 @@ class ObjectInfo(NamedTuple):
 
 
 class ObjectStore(Protocol):
-    """Keeps objects; safe to use from threads, and from several processes at once.
+    """Object storage; safe to use from several threads and processes.
 
     Names are relative, with ``/``; see `seamark.journal.safe.parts_of`.
     """
 
     def put(self, name: str, data: bytes, *more: bytes) -> None:
-        """Write an object that does not exist, with `more` behind `data`; it is durable on return.
+        """Write a new object, `data` followed by `more`; it is durable on return.
 
         Raises:
-            FileExistsError: If there is one of that name, which is left as it is.
-            OSError: If the place refuses; then there is no such object.
+            FileExistsError: If an object of that name exists, which is not changed.
+            OSError: If the storage refuses it; the object does not exist then.
         """
 
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Return bytes of an object, fewer where it ends; `FileNotFoundError` without one."""
+        """Return bytes of an object, fewer at its end; `FileNotFoundError` if it is missing."""
 
     def delete(self, name: str) -> None:
-        """Remove an object; nothing happens if there is none of that name."""
+        """Remove an object, if it exists."""
 
     def listed(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield the facts about all objects whose names have a prefix."""
+        """Yield metadata of all objects whose names have a prefix."""
 
     def grow(self, name: str, size: int) -> GrowingObject | None:
-        """Make an object to which bytes are added; None where a place has no such.
+        """Create a growing object; return None if the storage does not support them.
 
-        There will be `size` bytes at most; those that are not written yet are zeros.
+        It can hold `size` bytes; bytes that are not written yet are zeros.
         """
 
     def cut(self, name: str, size: int) -> None:
-        """Release the bytes after the first ones of an object made by `grow`."""
+        """Truncate an object created by `grow` to its first bytes."""
 
     def check(self) -> None:
-        """Raise `ObjectsUnreachable` if another place than the opened one is there now."""
+        """Raise `ObjectsUnreachable` if the opened storage was replaced or is missing."""
 
     def close(self) -> None:
-        """Close everything that is open; harmless when called twice."""
+        """Close all open resources; harmless when called twice."""
 
 
 def open_objects(uri: str) -> ObjectStore:
-    """Open a place by its URI.
+    """Open an object storage by its URI.
 
-    It is ``file:///folder``, which is made if it is not there; or what fsspec reaches, such as
-    ``s3://bucket/prefix``, with the package that it needs for that.
+    The URI is ``file:///folder``, a folder that is created if missing, or a URI of fsspec such as
+    ``s3://bucket/prefix``, which needs the matching package.
     """
     parts = urlsplit(uri)
     if parts.scheme == "file":
@@ -117,24 +117,24 @@ def open_objects(uri: str) -> ObjectStore:
 
 
 class FolderObjects:
-    """Objects as files of a folder, which is made if it is missing; see `ObjectStore`.
+    """Objects as files of a folder, which is created if missing; see `ObjectStore`.
 
-    An object is written to a file of its own, synced, and linked to its name, which fails where
-    the name is taken; then the folders on the way are synced.
+    An object is written to a new file, synced, and linked to its name, which fails if the name
+    exists; then the folders above it are synced.
 
-    A folder that goes away, or gives way to another, such as the empty one below a mount, takes
-    and gives nothing until it is back.
+    If the folder disappears or is replaced, for example by the empty folder below a mount, nothing
+    is read or written until it is back.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._new = folder / _NEW
+        self._new = folder / _TEMP
         self._new.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._inode = _inode(folder)
-        self._sweep()
+        self._remove_abandoned()
 
-    def _sweep(self) -> None:
-        before = time.time_ns() - _LEFT_NS
+    def _remove_abandoned(self) -> None:
+        before = time.time_ns() - _ABANDONED_NS
         for path in self._new.iterdir():
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime_ns < before:
@@ -144,14 +144,14 @@ class FolderObjects:
         """See `ObjectStore.check`."""
         if _inode(self.folder) != self._inode:
             msg = (
-                f"--blobs: the folder {str(self.folder)!r} that this server was started with is not"
-                " there any more: give it back, such as by mounting it, or restart the server"
+                f"--blobs: the folder {str(self.folder)!r} of this server is missing: restore it,"
+                " for example by mounting it, or restart the server"
             )
             raise ObjectsUnreachable(msg)
 
     def _path(self, name: str) -> Path:
         parts = parts_of(name, "object")
-        if parts[0] == _NEW:
+        if parts[0] == _TEMP:
             msg = f"object: {name!r} is reserved for unfinished objects"
             raise ArgumentError(msg)
         return self.folder.joinpath(*parts)
@@ -160,34 +160,34 @@ class FolderObjects:
         """See `ObjectStore.put`."""
         path = self._path(name)
         self.check()
-        self._make(path.parent)
+        self._make_folders(path.parent)
         new = self._new / secrets.token_hex(16)
         try:
-            _write(new, (data, *more))
-            _link(new, path)
+            _write_synced(new, (data, *more))
+            _link_or_rename(new, path)
         finally:
             with contextlib.suppress(OSError):
                 new.unlink()
         try:
             _sync_folder(path.parent)
         except OSError:
-            with contextlib.suppress(OSError):  # not durable: then it should not be there either
+            with contextlib.suppress(OSError):  # not durable, so it must not exist either
                 path.unlink()
             raise
 
     def grow(self, name: str, size: int) -> GrowingObject:
         """See `ObjectStore.grow`.
 
-        The zeros are written, so that one `fdatasync` of the file forces what takes their place.
+        The zeros are written, so that one `fdatasync` is enough for the data that replaces them.
         """
         self.put(name, bytes(size))
-        return GrowingObject(os.open(self._path(name), _GROW), size, self.check)
+        return GrowingObject(os.open(self._path(name), _APPEND_FLAGS), size, self.check)
 
     def cut(self, name: str, size: int) -> None:
         """See `ObjectStore.cut`."""
         os.truncate(self._path(name), size)
 
-    def _make(self, folder: Path) -> None:
+    def _make_folders(self, folder: Path) -> None:
         missing = []
         while folder != self.folder and not folder.is_dir():
             missing.append(folder)
@@ -199,7 +199,7 @@ class FolderObjects:
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """See `ObjectStore.get`."""
         try:
-            fd = os.open(self._path(name), _READ)
+            fd = os.open(self._path(name), _READ_FLAGS)
         except FileNotFoundError:
             self.check()
             raise
@@ -233,7 +233,7 @@ class FolderObjects:
                 name = f"{above}/{entry.name}" if above else entry.name
                 if entry.is_dir(follow_symlinks=False):
                     inside = name + "/"
-                    if name != _NEW and (inside.startswith(prefix) or prefix.startswith(inside)):
+                    if name != _TEMP and (inside.startswith(prefix) or prefix.startswith(inside)):
                         waiting.append(name)
                 elif name.startswith(prefix) and entry.is_file(follow_symlinks=False):
                     with contextlib.suppress(FileNotFoundError):
@@ -241,15 +241,15 @@ class FolderObjects:
                         yield ObjectInfo(name, known.st_size, known.st_mtime_ns)
 
     def close(self) -> None:
-        """See `ObjectStore.close`: nothing is open between two calls."""
+        """See `ObjectStore.close`; nothing is open between two calls."""
 
 
 class GrowingObject:
-    """An object to which one thread at a time adds bytes; made by `ObjectStore.grow`.
+    """Object to which one thread at a time appends bytes; created by `ObjectStore.grow`.
 
-    What was added is as durable as an object that was put, and is never changed again, but by
-    `take_back` while nobody else knows of it. `end` is how many bytes were added. `check` raises
-    `OSError` if the file cannot be found by its name any more.
+    Appended bytes are as durable as other objects, and are changed only by `take_back`, before any
+    reader knows of them. `end` is the number of appended bytes. `check` raises `OSError` if the
+    file cannot be found by its name any more.
     """
 
     def __init__(self, fd: int, size: int, check: Callable[[], None]) -> None:
@@ -257,19 +257,19 @@ class GrowingObject:
 
     @property
     def capacity(self) -> int:
-        """Number of bytes that may still be added."""
+        """Number of bytes that can still be appended."""
         return self._size - self.end
 
     def add(self, *parts: bytes) -> None:
-        """Append bytes durably; after an `OSError` nothing more may be added."""
-        self.end += self._write(self.end, b"".join(parts))
+        """Append bytes durably; after an `OSError` nothing more may be appended."""
+        self.end += self._write_synced(self.end, b"".join(parts))
 
     def take_back(self, end: int) -> None:
-        """Let zeros be behind the first bytes again, durably; errors as of `add`."""
-        self._write(end, bytes(self.end - end))
+        """Overwrite the bytes after `end` with zeros, durably; errors as for `add`."""
+        self._write_synced(end, bytes(self.end - end))
         self.end = end
 
-    def _write(self, place: int, data: bytes) -> int:
+    def _write_synced(self, place: int, data: bytes) -> int:
         self._check()
         view = memoryview(data)
         while view:
@@ -279,7 +279,7 @@ class GrowingObject:
         return len(data)
 
     def close(self) -> None:
-        """Let go of the file; harmless when called twice."""
+        """Close the file; harmless when called twice."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -296,8 +296,8 @@ def _inode(folder: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _write(path: Path, parts: tuple[bytes, ...]) -> None:
-    fd = os.open(path, _CREATE, 0o600)
+def _write_synced(path: Path, parts: tuple[bytes, ...]) -> None:
+    fd = os.open(path, _CREATE_FLAGS, 0o600)
     try:
         for part in parts:
             view = memoryview(part)
@@ -308,13 +308,13 @@ def _write(path: Path, parts: tuple[bytes, ...]) -> None:
         os.close(fd)
 
 
-def _link(new: Path, path: Path) -> None:
+def _link_or_rename(new: Path, path: Path) -> None:
     try:
         os.link(new, path)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in _LINK_ERRORS:
             raise
-        # A file system without hard links. Names are drawn at random: nobody has this one.
+        # A file system without hard links. Names are random, so no other process uses this one.
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         new.rename(path)
@@ -328,13 +328,13 @@ def _sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
-# ---------------------------------------------------------------------- elsewhere
+# ---------------------------------------------------------------------- fsspec
 
 
 class FsspecObjects:
-    """Objects where fsspec reaches, such as S3; see `ObjectStore`.
+    """Objects in a storage of fsspec, such as S3; see `ObjectStore`.
 
-    The address is given by whoever runs the server, never by a record.
+    The address is a setting of the server, and never comes from a record.
     """
 
     def __init__(self, uri: str) -> None:
@@ -343,20 +343,20 @@ class FsspecObjects:
 
             self._fs, root = url_to_fs(uri)
         except ImportError as error:
-            msg = f"objects: {uri!r} needs a package that is missing: {error}"
+            msg = f"objects: {uri!r} requires a missing package: {error}"
             raise MissingExtraError(msg) from error
         except ValueError as error:
-            msg = f"objects: {uri!r} names no place that fsspec knows: {error}"
+            msg = f"objects: {uri!r} is not supported by fsspec: {error}"
             raise ArgumentError(msg) from error
         self._root = str(root).rstrip("/")
-        self._block = lru_cache(_BLOCKS)(self._read_block)
+        self._block = lru_cache(_CACHED_BLOCKS)(self._read_block)
 
     def _path(self, name: str) -> str:
         parts_of(name, "object")
         return f"{self._root}/{name}"
 
     def put(self, name: str, data: bytes, *more: bytes) -> None:
-        """See `ObjectStore.put`. Names are drawn at random, so that looking first is enough."""
+        """See `ObjectStore.put`. Names are random, so checking first is enough."""
         path = self._path(name)
         if self._fs.exists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -364,7 +364,7 @@ class FsspecObjects:
         self._fs.pipe_file(path, b"".join((data, *more)))
 
     def get(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """See `ObjectStore.get`. The last blocks read are kept: an object never changes."""
+        """See `ObjectStore.get`. The last blocks are cached, as an object never changes."""
         if length is None:
             found: bytes = self._fs.cat_file(self._path(name), start=offset)
             return found
@@ -406,13 +406,13 @@ class FsspecObjects:
                 yield ObjectInfo(name, int(info["size"]), _time_of(info))
 
     def grow(self, name: str, size: int) -> None:
-        """See `ObjectStore.grow`: there is no such in a bucket."""
+        """See `ObjectStore.grow`; a bucket has no growing objects."""
 
     def cut(self, name: str, size: int) -> None:
-        """See `ObjectStore.cut`: nothing was made to grow here."""
+        """See `ObjectStore.cut`; there are no growing objects."""
 
     def check(self) -> None:
-        """See `ObjectStore.check`. Nothing is known without asking the place."""
+        """See `ObjectStore.check`; a check would need a request."""
 
     def close(self) -> None:
         """See `ObjectStore.close`."""
@@ -420,7 +420,7 @@ class FsspecObjects:
 
 
 def _time_of(info: dict[str, Any]) -> int:
-    # Where the place tells no time, the object counts as new, so that it stays.
+    # Without a time the object counts as new, so it is kept.
     for key in ("LastModified", "last_modified", "mtime", "updated", "created"):
         value = info.get(key)
         if isinstance(value, datetime):

@@ -1,9 +1,9 @@
 """Claims of runs on a server, and permanent removal of runs.
 
 Claim n of a run or a group is its row 2n - 1, and row 2n marks its release. Processes that saw the
-same newest row try to insert the same next row, and the database accepts only one of them.
+same newest row try to insert the same next row; the database accepts only one of them.
 
-A tombstone of a removed run remains, so that no sender can bring the run back.
+A tombstone of a removed run remains, so that no sender can restore the run.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ __all__ = ["ServerClaims", "is_purged", "purge", "purged"]
 Ref = tuple[str, str]
 """Project and run id, or name of a group."""
 _journal: Final = schema.journal.c
-_AT_ONCE: Final = 100
+_NAMES_AT_ONCE: Final = 100
 _row: Final = tables.reservation.c
-_OF_SOME: Final = (
+_SELECTED: Final = (
     _row.project == sa.bindparam("at"),
     _row.kind == sa.bindparam("of"),
-    any_of(_row.name, _AT_ONCE),
+    any_of(_row.name, _NAMES_AT_ONCE),
 )
 _last: Final = (
     sa.select(_row.name, sa.func.max(_row.number).label("number"))
-    .where(*_OF_SOME)
+    .where(*_SELECTED)
     .group_by(_row.name)
     .subquery()
 )
 _NEWEST: Final = (
     sa.select(_row.name, _row.number, _row.holder, _row.t_ns)
     .join(_last, sa.and_(_last.c.name == _row.name, _last.c.number == _row.number))
-    .where(*_OF_SOME)
+    .where(*_SELECTED)
 )
 _KEYS: Final = ("project", "kind", "name", "number")
 _RESERVE: Final = Upsert(tables.reservation, (*_KEYS, "holder", "t_ns"), _KEYS)
-_FORGET: Final = sa.delete(tables.reservation).where(
+_DELETE_CLAIMS: Final = sa.delete(tables.reservation).where(
     _row.project == sa.bindparam("at"), _row.kind == "run", _row.name == sa.bindparam("who")
 )
-_HEARD: Final = (
+_LAST_ACTIVITY: Final = (
     sa.select(sa.func.coalesce(_journal.heard, _journal.last_t), _journal.header)
     .join(schema.run, schema.run.c.id == _journal.run)
     .where(schema.run.c.project == sa.bindparam("at"), schema.run.c.name == sa.bindparam("log"))
@@ -64,10 +64,10 @@ _HEARD: Final = (
 
 
 class Claim(NamedTuple):
-    """A claim that was made; `number` says which one of the run or group it is, 1-based.
+    """Claim of a run or group; `number` counts the claims of the same run or group, 1-based.
 
-    `position` is how many bytes of the run, or of the project's log, were kept then: what earlier
-    claimants sent.
+    `position` is the number of stored bytes of the run, or of the project's log, at the time of the
+    claim: the data of earlier claimants.
     """
 
     ref: Ref
@@ -88,7 +88,7 @@ class _Newest(NamedTuple):
     def is_released(self) -> bool:
         return self.row % 2 == 0
 
-    def is_that(self, number: int, key: str) -> bool:
+    def matches(self, number: int, key: str) -> bool:
         return self.claim == number and json.loads(self.holder)["key"] == key
 
 
@@ -106,16 +106,16 @@ class ServerClaims:
         self._position, self._now_ns = position, now_ns
 
     def take(self, refs: Iterable[Ref], kind: str, claimant: Mapping[str, Any]) -> Claim | None:
-        """Claim the first of some that nobody has; None if there is none.
+        """Claim the first free run or group of some; return None if there is none.
 
         Args:
             refs: In order of preference.
             kind: ``"run"`` or ``"group"``.
-            claimant: What `seamark.journal.reservations.claimant` says of the process.
+            claimant: Description of the process by `seamark.journal.reservations.claimant`.
         """
         wanted, now = list(dict.fromkeys(refs)), self._now_ns()
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
+        for start in range(0, len(wanted), _NAMES_AT_ONCE):
+            some = wanted[start : start + _NAMES_AT_ONCE]
             newest = self._newest(some, kind)
             for ref in some:
                 log = ref[1] if kind == "run" else PROJECT_LOG
@@ -123,10 +123,10 @@ class ServerClaims:
                 if last is not None and not self._is_free(ref[0], log, last, now):
                     continue
                 if kind == "run" and not self._position(*ref):
-                    continue  # purged, or never there
+                    continue  # purged, or never received
                 number = 1 if last is None else last.claim + 1
                 holder = json.dumps(claimant, separators=(",", ":"))
-                with contextlib.suppress(Conflict):  # somebody else was faster
+                with contextlib.suppress(Conflict):  # another process was faster
                     if self._reserve(ref, kind, 2 * number - 1, holder):
                         return Claim(ref, number, self._position(ref[0], log))
         return None
@@ -138,14 +138,14 @@ class ServerClaims:
         found: dict[Ref, _Newest] = {}
         with self._account.reading() as connection:
             for project, names in by_project.items():
-                for some in in_parts(names, _AT_ONCE):
+                for some in in_parts(names, _NAMES_AT_ONCE):
                     asked = {"at": project, "of": kind, **some}
                     for name, *row in self._account.rows(connection, _NEWEST, **asked):
                         found[project, name] = _Newest(*row)
         return found
 
     def _reserve(self, ref: Ref, kind: str, row: int, holder: str) -> bool:
-        # A row is never changed; the result says whether nobody else had it.
+        # A row is never changed; the result is False if another process inserted it.
         with self._account.writing() as connection:
             made = self._account.run(
                 connection,
@@ -160,25 +160,25 @@ class ServerClaims:
         return bool(made)
 
     def _is_free(self, project: str, log: str, claim: _Newest, now: int) -> bool:
-        # It was released, or nothing was heard of the claimant for long.
+        # It was released, or the claimant sent nothing for a long time.
         if claim.is_released:
             return True
         facts = json.loads(claim.holder)
         if not has_lapsed(facts, claim.t_ns, now, here=False):
             return False
-        rows = self._store().database.fetch(_HEARD, at=project, log=log)
-        heard = [at for at, header in rows if is_same_process(_decoded(header), facts)]
-        return has_lapsed(facts, max((claim.t_ns, *heard)), now, here=False)
+        rows = self._store().database.fetch(_LAST_ACTIVITY, at=project, log=log)
+        received = [at for at, header in rows if is_same_process(_decoded(header), facts)]
+        return has_lapsed(facts, max((claim.t_ns, *received)), now, here=False)
 
     def holds(self, ref: Ref, kind: str, number: int, key: str) -> bool:
-        """Return whether a claim is the newest, and was not released."""
+        """Return whether a claim is the newest one and was not released."""
         last = self._newest([ref], kind).get(ref)
-        return last is not None and last.is_that(number, key) and not last.is_released
+        return last is not None and last.matches(number, key) and not last.is_released
 
     def release(self, ref: Ref, kind: str, number: int, key: str) -> bool:
-        """Give a claim back; return whether it was the newest, and the asker's."""
+        """Release a claim; return whether it was the newest one and belonged to the caller."""
         last = self._newest([ref], kind).get(ref)
-        if last is None or not last.is_that(number, key):
+        if last is None or not last.matches(number, key):
             return False
         if not last.is_released:
             retry(lambda: self._reserve(ref, kind, 2 * number, last.holder))
@@ -187,7 +187,7 @@ class ServerClaims:
 
 def forget_claims(account: Database, connection: sa.Connection, project: str, run: str) -> None:
     """Remove the claims of a run that was removed."""
-    account.run(connection, _FORGET, at=project, who=run)
+    account.run(connection, _DELETE_CLAIMS, at=project, who=run)
 
 
 def _decoded(header: str) -> Mapping[str, Any]:
@@ -196,9 +196,11 @@ def _decoded(header: str) -> Mapping[str, Any]:
 
 
 _tombstone: Final = tables.tombstone.c
-_BURY: Final = Upsert(tables.tombstone, ("project", "run", "t_ns", "who"), ("project", "run"))
-_ALL: Final = sa.select(_tombstone.project, _tombstone.run)
-_ONE: Final = sa.select(_tombstone.t_ns).where(
+_INSERT_TOMBSTONE: Final = Upsert(
+    tables.tombstone, ("project", "run", "t_ns", "who"), ("project", "run")
+)
+_ALL_TOMBSTONES: Final = sa.select(_tombstone.project, _tombstone.run)
+_TOMBSTONE: Final = sa.select(_tombstone.t_ns).where(
     _tombstone.project == sa.bindparam("project"), _tombstone.run == sa.bindparam("run")
 )
 
@@ -213,24 +215,24 @@ def purge(
     who: str,
     now_ns: int,
 ) -> None:
-    """Remove a run for good; may be called again where it was cut short.
+    """Remove a run permanently; may be repeated after an interruption.
 
-    The tombstone is written first: from then on nothing of the run is taken, so that what is
-    removed after it stays removed. Objects lose the bytes of the run within days. `Conflict` if
-    others write the same all the time.
+    The tombstone is written first. From then on no data of the run is accepted, so data that is
+    removed afterwards stays removed. The bytes of the run disappear from the objects within days.
+    Raises `Conflict` if other processes keep writing the same rows.
     """
     with account.writing() as connection:
-        account.run(connection, _BURY, project=project, run=run, t_ns=now_ns, who=who)
+        account.run(connection, _INSERT_TOMBSTONE, project=project, run=run, t_ns=now_ns, who=who)
         forget_claims(account, connection, project, run)
     retry(lambda: kept.forget(project, run))
     retry(lambda: forget(store, project, run))
 
 
 def purged(account: Database) -> list[tuple[str, str]]:
-    """Return project and run id of all runs that were purged."""
-    return [(row[0], row[1]) for row in account.fetch(_ALL)]
+    """Return project and run id of all purged runs."""
+    return [(row[0], row[1]) for row in account.fetch(_ALL_TOMBSTONES)]
 
 
 def is_purged(account: Database, project: str, run: str) -> bool:
     """Return whether a run was purged."""
-    return bool(account.fetch(_ONE, project=project, run=run))
+    return bool(account.fetch(_TOMBSTONE, project=project, run=run))

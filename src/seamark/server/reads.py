@@ -1,8 +1,8 @@
-"""Routes that answer questions: ``POST read/<verb>``, made of functions and their signatures.
+"""Routes ``POST read/<verb>``, generated from functions and their signatures.
 
-The body is a JSON object of the arguments, and of ``seen`` and ``next``: what came with an earlier
-answer, or with the part before. An answer is ``{"answer": ..., "seen": ..., "next": ...}`` (see
-`seamark.reading.reader.Answer`), in MessagePack for who accepts it and in JSON for others.
+The body is a JSON object of the arguments, with ``seen`` of an earlier answer and ``next`` of the
+previous part. An answer is ``{"answer": ..., "seen": ..., "next": ...}`` (see
+`seamark.reading.reader.Answer`), in MessagePack for clients that accept it and in JSON for others.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _verbs: Final[list[Verb]] = []
 
 
 def of_run(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
-    """Answer a question about one run by a function of a `OneRun` and the arguments.
+    """Register a verb about one run: a function of a `OneRun` and the arguments.
 
-    All that the function reads is of one moment.
+    The function reads one state of the store.
 
     Args:
         heavy: See `seamark.reading.reader.Verb`.
@@ -51,12 +51,12 @@ def of_all(
     heavy: bool = False,
     tag: Callable[[Several], str] = lambda _: "",
 ) -> Callable[[F], F]:
-    """Answer a question about many runs by a function of a `Several` and the arguments.
+    """Register a verb about many runs: a function of a `Several` and the arguments.
 
     Args:
-        question: Class of further arguments, which the function finds in `Several.question`.
+        question: Class of further arguments, available in `Several.question`.
         heavy: See `seamark.reading.reader.Verb`.
-        tag: Returns what changes whenever the answer may; empty if that is not known.
+        tag: Returns a tag that changes whenever the answer may change; empty if that is unknown.
     """
 
     def add(function: F) -> F:
@@ -67,12 +67,12 @@ def of_all(
 
 
 def verbs() -> dict[str, Verb]:
-    """Return all questions, by name."""
+    """Return all verbs, by name."""
     return {verb.name: verb for verb in _verbs}
 
 
 def describe(document: dict[str, Any]) -> None:
-    """Add questions and answers to the description of an API, where it has their routes."""
+    """Add the arguments and answers of verbs to the description of an API with their routes."""
     kinds = [kind for verb in _verbs for kind in (verb.question, verb.envelope)]
     found, components = schemas_of(kinds)
     shapes = {
@@ -130,7 +130,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _one_run(request: Request, body: bytes, verb: Verb) -> OneRun:
-    # What they ask is looked at once they may read the run.
+    # The arguments are parsed after the check of the role.
     about = _decoded(request, body, _AboutRun)
     one = OneRun(request, about.project, about.run)
     one.question = _decoded(request, body, verb.question)
@@ -149,7 +149,7 @@ def _several(request: Request, body: bytes, verb: Verb) -> Several:
 
 
 def _decoded(request: Request, body: bytes, kind: Any) -> Any:
-    # Who shows no token is refused with 401, others with 422.
+    # 401 without a token, else 422.
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -158,7 +158,7 @@ def _decoded(request: Request, body: bytes, kind: Any) -> Any:
 
 
 def _run_tag(one: OneRun) -> str:
-    # Versions show aliases that may have gone to other versions.
+    # Versions show aliases, which may have moved to other versions.
     is_version = kind_of(one.project, one.run) in ("model_version", "artifact")
     return "" if is_version else one.tag()
 

@@ -1,7 +1,7 @@
 """Processes of a server: the supervisor, and workers that answer requests or fold journals.
 
-Only the supervisor starts workers. It sends the settings to each as one line of standard input,
-which stays open: end of file means that the supervisor has exited.
+Only the supervisor starts workers. It sends the settings to each worker as one line of standard
+input, which stays open; end of file means that the supervisor has exited.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from typing import Any, Final
 from seamark import __version__
 from seamark.errors import SeamarkError
 from seamark.server import checks
-from seamark.server.checks import alone
+from seamark.server.checks import lock_server
 from seamark.server.database import DatabaseUnreachable
 from seamark.server.settings import Settings
 
-__all__ = ["ANSWERS", "EXIT_FOR_GOOD", "prepare", "serve"]
+__all__ = ["ANSWERS", "EXIT_PERMANENT", "prepare", "serve"]
 
 
-EXIT_FOR_GOOD: Final = 78
+EXIT_PERMANENT: Final = 78
 """Exit status of a process that would fail again if restarted."""
-EXIT_LATER: Final = 75
+EXIT_TEMPORARY: Final = 75
 ANSWERS: Final = b"a"
 """Message of a process to the supervisor once it answers requests."""
 _KEEP_ALIVE_S: Final = 75
 _ANSWER_STOP_S: Final = 60
-_LOG: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def main(arguments: list[str]) -> int:
-    """Run one process, ``answer SOCKET READY`` or ``fold READY`` (descriptors); return its code."""
-    logging.basicConfig(format=_LOG, level=logging.INFO)
+    """Run a process: ``answer SOCKET READY`` or ``fold READY`` (descriptors); return its status."""
+    logging.basicConfig(format=_LOG_FORMAT, level=logging.INFO)
     for name in ("uvicorn.error", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    logging.getLogger("uvicorn.error").addFilter(_is_logged)
     settings = Settings.from_json(sys.stdin.readline())
     what, *descriptors = arguments
     try:
@@ -55,15 +55,15 @@ def main(arguments: list[str]) -> int:
         else:
             _fold(settings, *map(int, descriptors))
     except DatabaseUnreachable as error:
-        _print_error(error)
-        return EXIT_LATER
+        _print_failure(error)
+        return EXIT_TEMPORARY
     except SeamarkError as error:
-        _print_error(error)
-        return EXIT_FOR_GOOD
+        _print_failure(error)
+        return EXIT_PERMANENT
     return 0
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_logged(record: logging.LogRecord) -> bool:
     return "upgrade request" not in str(record.msg) and "WebSocket" not in str(record.msg)
 
 
@@ -94,46 +94,45 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
     class Announced(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            # What is there now stays: nobody who asks waits until it has been looked through.
+            # Existing objects stay; requests need not wait for the collector to examine them.
             gc.collect()
             gc.freeze()
-            _announce(ready, ANSWERS)
+            _report_ready(ready, ANSWERS)
 
     server = Announced(config)
-    _when_left_alone(lambda: setattr(server, "should_exit", True))
+    _when_supervisor_ends(lambda: setattr(server, "should_exit", True))
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        # uvicorn hands the signal that ended it on to the process, which has ended well.
+        # uvicorn raises the signal that stopped it again, although the process ended normally.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         server.run([socket.socket(fileno=listening)])
 
 
 def _fold(settings: Settings, ready: int) -> None:
-    stop = _set_by_signals()  # before NumPy starts threads, which would not block the signals
+    stop = _stop_event()  # before NumPy starts threads that would not block the signals
     from seamark.server.folding.main import main as fold
 
-    _when_left_alone(stop.set)
-    _announce(ready, b"f")
+    _when_supervisor_ends(stop.set)
+    _report_ready(ready, b"f")
     fold(settings, stop)
 
 
-def _set_by_signals() -> threading.Event:
-    # A handler runs between any two steps of the main thread, which may be waiting for the event
-    # and hold its lock: whoever set it there would wait for themselves for ever. So a thread takes
-    # the signals.
+def _stop_event() -> threading.Event:
+    # A handler interrupts the main thread, which may hold the lock of the event while it waits for
+    # it. Setting the event there would be a deadlock, so a thread handles the signals.
     stop = threading.Event()
-    asked = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+    numbers = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
 
     def wait_for_stop() -> None:
-        signal.sigwait(asked)
+        signal.sigwait(numbers)
         stop.set()
 
     threading.Thread(target=wait_for_stop, name="seamark-signals", daemon=True).start()
     return stop
 
 
-def _when_left_alone(do: Callable[[], Any]) -> None:
+def _when_supervisor_ends(do: Callable[[], Any]) -> None:
     def watch() -> None:
         while os.read(0, 4096):
             pass
@@ -142,31 +141,31 @@ def _when_left_alone(do: Callable[[], Any]) -> None:
     threading.Thread(target=watch, name="seamark-supervisor", daemon=True).start()
 
 
-def _announce(ready: int, what: bytes) -> None:
+def _report_ready(ready: int, what: bytes) -> None:
     with contextlib.suppress(OSError):
         os.write(ready, what)
         os.close(ready)
 
 
-def _print_error(error: Exception) -> None:
+def _print_failure(error: Exception) -> None:
     sys.stderr.write(f"seamark server: {error}\n")
 
 
 Say = Callable[[str], Any]
-_FIRST_S: Final = 0.2
-_LAST_S: Final = 30.0
-_SETTLED_S: Final = 30.0
+_MIN_PAUSE_S: Final = 0.2
+_MAX_PAUSE_S: Final = 30.0
+_STABLE_S: Final = 30.0
 """Lifetime after which a dead process is restarted immediately, in seconds."""
-_LOOK_S: Final = 0.05
+_CHECK_S: Final = 0.05
 """Interval at which the supervisor checks for signals and processes, in seconds."""
-_STOP_S: Final = 75.0
+_STOP_LIMIT_S: Final = 75.0
 """Time after which stopping processes are killed, in seconds; they give up slightly earlier."""
-_ASKED: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_MEMORY: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
-"""Environment that makes glibc return the memory of large bodies immediately."""
-_RUN: Final = (
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_MALLOC_SETTINGS: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+"""Environment variables that make glibc return the memory of large bodies immediately."""
+_CHILD_PROGRAM: Final = (
     "import sys\n"
-    "sys.path[:] = [each for each in sys.path if each]\n"  # never what lies in the working folder
+    "sys.path[:] = [each for each in sys.path if each]\n"  # never modules of the working directory
     "from seamark.server.run import main\n"
     "sys.exit(main(sys.argv[1:]))\n"
 )
@@ -176,10 +175,10 @@ def prepare(settings: Settings) -> str | None:
     """Check the resources of a server and upgrade its tables.
 
     Returns:
-        The token of the first admin if it was just made, else None.
+        The token of the first admin if it was just created, else None.
     """
     from seamark.server.accounts.accounts import Accounts
-    from seamark.server.accounts.logins import deciding_by
+    from seamark.server.accounts.logins import load_authentication
     from seamark.server.accounts.tables import instance_of
     from seamark.server.checks import open_matching_objects
     from seamark.server.databases import open_databases
@@ -188,7 +187,7 @@ def prepare(settings: Settings) -> str | None:
 
     if settings.is_sqlite:
         checks.check_folder(settings.database_folder, "--store")
-    deciding_by(settings.auth)
+    load_authentication(settings.auth)
     databases = open_databases(settings.store)
     try:
         make_tables(databases)
@@ -213,31 +212,32 @@ def serve(
 ) -> int:
     """Run a server until a signal ends it; return an exit code.
 
-    The first signal lets it finish what it accepted, a second one ends it at once. `tell` is called
-    once the server answers, with the token of the first admin, if it was just made, and its URL.
+    After the first signal the server finishes accepted work; a second signal stops it at once.
+    `tell` is called once the server answers, with the token of a new first admin or None, and the
+    URL.
     """
-    # First the port: the token of an admin that `prepare` makes would be shown by nobody.
+    # The port first: if it failed later, the new token of the admin would never be shown.
     with (
         contextlib.closing(checks.bind(settings.host, settings.port)) as listening,
-        alone(settings),
+        lock_server(settings),
     ):
-        token, url, told = prepare(settings), url_of(settings, listening), False
+        token, url, is_announced = prepare(settings), url_of(settings, listening), False
 
         def ready() -> None:
-            nonlocal told
-            told = True
+            nonlocal is_announced
+            is_announced = True
             if tell is not None:
                 tell(token, url)
 
         try:
             return Supervisor(settings, listening, say, ready).run()
         finally:
-            if token is not None and not told:
+            if token is not None and not is_announced:
                 say(f"token of the first admin, shown this once: {token}")
 
 
 def url_of(settings: Settings, listening: socket.socket) -> str:
-    """Return the address at which a server on this machine is reached."""
+    """Return the address of a server on this machine."""
     scheme = "https" if settings.tls_cert else "http"
     host = settings.host
     shown = f"[{host}]" if ":" in host else host
@@ -250,36 +250,38 @@ class _Child:
     ) -> None:
         self.name, self._arguments, self._settings, self._fds = name, arguments, settings, fds
         self.process: subprocess.Popen[bytes] | None = None
-        self.again_at = 0.0
-        self._began = 0.0
-        self._pause_s = _FIRST_S
+        self.restart_at = 0.0
+        self._started_s = 0.0
+        self._pause_s = _MIN_PAUSE_S
 
     def start(self, ready: int) -> None:
-        self._began = time.monotonic()
-        self.process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own module
-            [sys.executable, "-c", _RUN, *self._arguments, str(ready)],
+        self._started_s = time.monotonic()
+        self.process = subprocess.Popen(  # noqa: S603 - runs a module of this package
+            [sys.executable, "-c", _CHILD_PROGRAM, *self._arguments, str(ready)],
             stdin=subprocess.PIPE,
             pass_fds=(*self._fds, ready),
-            env=os.environ | _MEMORY,
-            start_new_session=True,  # Ctrl-C reaches the supervisor, which passes it on once
+            env=os.environ | _MALLOC_SETTINGS,
+            start_new_session=True,  # Ctrl-C reaches only the supervisor, which forwards it once
         )
-        assert self.process.stdin is not None  # noqa: S101 - a pipe, as asked for
-        with contextlib.suppress(OSError):  # it died at once: noticed like any other death
+        assert self.process.stdin is not None  # noqa: S101 - always a pipe
+        with contextlib.suppress(OSError):  # it exited at once, which `ended` reports
             self.process.stdin.write(self._settings.encode() + b"\n")
             self.process.stdin.flush()
 
     def ended(self) -> int | None:
         if self.process is None or (code := self.process.poll()) is None:
             return None
-        assert self.process.stdin is not None  # noqa: S101 - a pipe, as asked for
+        assert self.process.stdin is not None  # noqa: S101 - always a pipe
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         self.process = None
         now = time.monotonic()
         self._pause_s = (
-            _FIRST_S if now - self._began > _SETTLED_S else min(2 * self._pause_s, _LAST_S)
+            _MIN_PAUSE_S
+            if now - self._started_s > _STABLE_S
+            else min(2 * self._pause_s, _MAX_PAUSE_S)
         )
-        self.again_at = now + self._pause_s
+        self.restart_at = now + self._pause_s
         return code
 
     def signal(self, number: signal.Signals) -> None:
@@ -289,7 +291,7 @@ class _Child:
 
 
 class Supervisor:
-    """Keeps the processes of a server running; `ready` is called once the first answers."""
+    """Supervisor of the processes of a server; calls `ready` once the first answers."""
 
     def __init__(
         self,
@@ -313,12 +315,12 @@ class Supervisor:
         self._code = 0
 
     def run(self) -> int:
-        """Start everything and return when everything has ended."""
+        """Start all processes; return when all have ended."""
         heard, tell = os.pipe()
         os.set_blocking(heard, False)
         try:
             with self._handlers():
-                self._work(heard, tell)
+                self._supervise(heard, tell)
         finally:
             for child in self._children:
                 child.signal(signal.SIGKILL)
@@ -326,16 +328,16 @@ class Supervisor:
             os.close(tell)
         return self._code
 
-    def _work(self, heard: int, tell: int) -> None:
+    def _supervise(self, heard: int, tell: int) -> None:
         announced = False
         stop_by: float | None = None
         while True:
-            self._reap()
+            self._handle_exits()
             if self._signals or self._code:
                 if stop_by is None:
-                    stop_by = time.monotonic() + _STOP_S
+                    stop_by = time.monotonic() + _STOP_LIMIT_S
                     self._stop_children()
-                if self._is_over(stop_by):
+                if self._all_ended(stop_by):
                     return
             else:
                 self._start_missing(tell)
@@ -343,34 +345,34 @@ class Supervisor:
                 if ANSWERS in os.read(heard, 4096) and not announced:
                     announced = True
                     self._ready()
-            time.sleep(_LOOK_S)
+            time.sleep(_CHECK_S)
 
     def _start_missing(self, tell: int) -> None:
         now = time.monotonic()
         for child in self._children:
-            if child.process is None and now >= child.again_at:
+            if child.process is None and now >= child.restart_at:
                 child.start(tell)
 
-    def _is_over(self, stop_by: float) -> bool:
+    def _all_ended(self, stop_by: float) -> bool:
         if self._signals > 1 or time.monotonic() >= stop_by:
             for child in self._children:
                 child.signal(signal.SIGKILL)
         return all(child.process is None for child in self._children)
 
-    def _reap(self) -> None:
+    def _handle_exits(self) -> None:
         for child in self._children:
             code = child.ended()
             if code is None or self._signals:
                 continue
-            if code == EXIT_FOR_GOOD:
-                self._code = 1  # it has said why
+            if code == EXIT_PERMANENT:
+                self._code = 1  # the process has printed the reason
             elif not self._code:
-                pause = child.again_at - time.monotonic()
-                self._say(f"{child.name} ended ({_code_words(code)}); again in {pause:.1f} s")
+                pause = child.restart_at - time.monotonic()
+                self._say(f"{child.name} ended ({_exit_reason(code)}); restarting in {pause:.1f} s")
 
     def _stop_children(self) -> None:
         if self._signals:
-            self._say("finishing what was accepted; a second signal ends it at once")
+            self._say("finishing accepted requests; a second signal stops the server at once")
         for child in self._children:
             child.signal(signal.SIGTERM)
 
@@ -380,8 +382,8 @@ class Supervisor:
             del number, frame
             self._signals += 1
 
-        before = {number: signal.signal(number, on_signal) for number in _ASKED}
-        # Whoever starts a server may ignore it: then no exit code of a child is known.
+        before = {number: signal.signal(number, on_signal) for number in _STOP_SIGNALS}
+        # If the parent ignored SIGCHLD, exit codes of children would be lost.
         before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
             yield
@@ -390,7 +392,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
 
-def _code_words(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -400,7 +402,7 @@ def _code_words(code: int) -> str:
 
 
 def started_words(settings: Settings, token: str | None, url: str) -> list[str]:
-    """Return the text that is printed once a server answers: its address and the next steps."""
+    """Return the lines that are printed once a server answers: its address and the next steps."""
     from seamark.server.databases import redacted
 
     kept = settings.database_folder if settings.is_sqlite else redacted(settings.store)
@@ -413,9 +415,9 @@ def started_words(settings: Settings, token: str | None, url: str) -> list[str]:
             "",
             f"    {token}",
             "",
-            "  Log in with it, and make tokens for people and training machines:",
+            "  Log in with it, and create tokens for users and training machines:",
             "",
             f"    seamark login {url}",
             "    seamark token create alice --project team --role contributor",
         ]
-    return [*lines, "", "Ctrl-C finishes what was accepted, then stops."]
+    return [*lines, "", "Ctrl-C finishes accepted requests, then stops."]

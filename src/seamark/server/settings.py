@@ -1,4 +1,4 @@
-"""Settings of a server, as each of its processes receives them."""
+"""Settings of a server, which each of its processes receives."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ DEFAULT_PORT: Final = 8400
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on one request; the greeting of the server reports them to clients.
+    """Limits of one request, reported to clients in the server's greeting.
 
     Attributes:
-        frame_bytes: Longest body that sends a journal: one frame alone may be longer than a batch.
-        plain_bytes: Longest batch of a journal after decompression.
-        inflated_bytes: Largest total size of the frames of one batch after their decompression.
-        at_once: Most requests that one process answers at the same time.
-        idle_s: Longest pause of a sender in the middle of a request.
-        request_s: Longest time for the body of one request to arrive.
-        statement_s: Longest time for one statement of a reader in the database.
+        frame_bytes: Maximum size of a body with a journal, as one frame may be larger than a batch.
+        plain_bytes: Maximum size of a batch of a journal after decompression.
+        inflated_bytes: Maximum total size of the frames of one batch after their decompression.
+        at_once: Maximum number of requests that one process answers at the same time.
+        idle_s: Maximum pause of a sender within a request.
+        request_s: Maximum time until the body of one request has arrived.
+        statement_s: Time limit of a reader's statement in the database.
     """
 
     batch_bytes: int = 8 << 20
@@ -58,12 +58,12 @@ class Settings:
     Attributes:
         store: URL of its databases: ``sqlite:///FOLDER`` or ``postgresql://...``.
         blobs: URL of its object storage, ``file:///...``.
-        port: Port that it listens at; 0 for any that is free.
+        port: Port to listen on; 0 for any free port.
         threads: Number of requests that one process works on at the same time.
         tls_cert: Certificate chain, PEM; None for plain HTTP.
         proxies: Addresses or networks whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are
-            believed.
-        auth: Entry point of the group ``seamark.auth`` that identifies users; empty: tokens only.
+            trusted.
+        auth: Entry point of the group ``seamark.auth`` for authentication; empty: tokens only.
         quota: Limit on the journals and files of each workspace, bytes; None for no limit.
     """
 
@@ -86,7 +86,7 @@ class Settings:
     def at(
         cls, folder: Path, store: str | None = None, blobs: str | None = None, **rest: Any
     ) -> Settings:
-        """Return settings with databases and objects by default in a folder."""
+        """Return settings whose default databases and objects are in a folder."""
         folder = folder.absolute()
         return cls(
             folder,
@@ -97,7 +97,7 @@ class Settings:
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether the databases are files."""
+        """Flag that the databases are files."""
         return self.store.startswith("sqlite:")
 
     @property
@@ -111,7 +111,7 @@ class Settings:
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        """Return settings that another process wrote with `to_json`."""
+        """Return settings from the result of `to_json` in another process."""
         given = json.loads(text)
         known = {each.name for each in fields(cls)}
         for name in ("folder", "tls_cert", "tls_key"):

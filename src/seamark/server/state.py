@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from seamark.server.access import Links
 from seamark.server.accounts.accounts import Accounts, within
-from seamark.server.accounts.logins import Logins, deciding_by
+from seamark.server.accounts.logins import Logins, load_authentication
 from seamark.server.accounts.tables import ServerViews, instance_of, link_key_of, migrate
 from seamark.server.blobs.blobs import Blobs
 from seamark.server.changes import Positions, ServerChanges
@@ -39,10 +39,10 @@ __all__ = ["Server", "make_tables", "open_server"]
 
 
 class Server:
-    """The parts of a process that answers, found by its routes in ``app.state.server``.
+    """State of a process that answers requests; routes find it in ``app.state.server``.
 
-    Routes that read use no more of it than `seamark.server.access.Serving` has. `instance` is the
-    random name of this server, the same for all of its life.
+    Routes that read use only the interface `seamark.server.access.Serving`. `instance` is the
+    permanent random name of this server.
     """
 
     read_only = ""
@@ -57,20 +57,20 @@ class Server:
         self.changing = ServerChanges(databases)
         self.accounts = Accounts(databases.account, now_ns)
         self.logins = Logins(
-            self.accounts, deciding_by(settings.auth), now_ns, processes=settings.workers
+            self.accounts, load_authentication(settings.auth), now_ns, processes=settings.workers
         )
         self.views = ServerViews(databases.account)
         self.instance = instance_of(databases.account)
         self.links = Links(link_key_of(databases.account), now_ns)
         self.objects = open_matching_objects(databases, settings.blobs)
-        self._is_gone = is_gone = partial(is_purged, databases.account)
+        self._is_purged = is_gone = partial(is_purged, databases.account)
         self.quota = quota = Quota(databases.kept, settings.quota)
         self.intake = Intake(
             databases.kept,
             self.objects,
             gone=is_gone,
             now_ns=now_ns,
-            most_journals=settings.limits.journals,
+            max_journals=settings.limits.journals,
             quota=quota,
             reserved=partial(is_own_journal, self.instance),
             grows=databases.is_sqlite,
@@ -86,20 +86,20 @@ class Server:
         )
 
     def prioritize(self, refs: Iterable[tuple[str, str]]) -> None:
-        """Do nothing: received data is folded whether or not it is viewed."""
+        """Do nothing, as all received data is folded."""
 
     def has_runs(self, project: str) -> bool:
-        """Return whether a project or one in it has runs, purged ones included."""
+        """Return whether a project or its sub-projects have runs, purged ones included."""
         found = sa.select(runs.c.run).where(within(runs.c.project, project)).limit(1)
         with self.databases.kept.reading() as connection:
             return connection.execute(found).first() is not None
 
     def has_project(self, project: str) -> bool:
         """Return whether a project has runs, or settings of its own."""
-        return self.has_runs(project) or self.accounts.is_named(project)
+        return self.has_runs(project) or self.accounts.has_settings(project)
 
     def store(self) -> Store:
-        """Return the folded store that is live."""
+        """Return the live folded store."""
         return self.databases.store()
 
     def sources(self, project: str, run: str) -> Sources:
@@ -118,20 +118,20 @@ class Server:
         )
 
     def behind(self, wanted: Mapping[tuple[str, str], int]) -> int:
-        """Wait until runs are folded up to some positions; see `Positions.wait_for_all`."""
+        """Wait until runs are folded up to given positions; see `Positions.wait_for_all`."""
         return self.positions.wait_for_all(wanted)
 
     def content(self, project: str, run: str, digest: str) -> Blob | None:
-        """Return a content of a project, whichever of its runs it came with."""
+        """Return a content of a project, from any of its runs."""
         return self.blobs.find(project, digest)
 
     def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
-        """Return those contents that a project does not have."""
+        """Return the contents that a project does not have."""
         return self.blobs.missing_contents(project, digests)
 
     def take_up(self) -> None:
-        """Register the last data that a dead process stored; called before anything is accepted."""
-        take_up(self.databases.kept, self.objects, gone=self._is_gone, now_ns=self.now_ns)
+        """Register the last data stored by a dead process; called before new data is accepted."""
+        take_up(self.databases.kept, self.objects, gone=self._is_purged, now_ns=self.now_ns)
 
     def close(self) -> None:
         """Store accepted data and close everything; harmless when called twice."""
@@ -141,19 +141,19 @@ class Server:
 
 
 def open_server(settings: Settings) -> Server:
-    """Open everything that a process needs to answer."""
+    """Open all resources that a process needs to answer requests."""
     databases = open_databases(settings.store, statement_s=settings.limits.statement_s)
     try:
         make_tables(databases)
         made = Server(settings, databases)
         made.take_up()
-        return made  # noqa: TRY300 - whatever went wrong before, the databases are closed
+        return made  # noqa: TRY300 - any error closes the databases
     except BaseException:
         databases.close()
         raise
 
 
 def make_tables(databases: Databases) -> None:
-    """Make every table that is missing, and bring those of accounts to this version."""
+    """Create missing tables, and migrate those of accounts to this version."""
     migrate(databases.account)
     databases.kept.create_tables(kept_tables.metadata)

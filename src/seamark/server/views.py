@@ -1,7 +1,7 @@
-"""Saved views: states of the page under a name, each for a project.
+"""Saved views: named states of the page for a project.
 
-A view is what stands behind the path in the address of the page. The page ignores what it does not
-know there, and what would lead to another project.
+A view is the part after the path in the address of the page. The page ignores unknown parameters,
+and those that refer to another project.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ MOST_VIEWS: Final = 200
 """Maximum number of views of a project."""
 MOST_ADDRESS: Final = 64 << 10
 """Maximum length of a view's address, in characters."""
-_LAST: Final = (1 << 63) - 1
+_MAX_INT64: Final = (1 << 63) - 1
 
 
 def _printable(name: str) -> str:
     if not name.isprintable() or name != name.strip():
-        msg = "expected printable characters, with none but spaces between words"
+        msg = "expected printable characters, and only spaces between words"
         raise ValueError(msg)
     return name
 
@@ -32,7 +32,7 @@ Address = Annotated[str, Field(max_length=MOST_ADDRESS, pattern=r"^[!-~]*$")]
 
 
 class View(BaseModel):
-    """A view; `by` saved it at `t_ns`, nanoseconds since the Unix epoch."""
+    """Saved view; the user `by` saved it at `t_ns`, in nanoseconds since the Unix epoch."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,24 +40,24 @@ class View(BaseModel):
     address: Address
     default: bool = False
     by: Annotated[str, Field(max_length=1000)] = ""
-    t_ns: Annotated[int, Field(ge=0, le=_LAST)] = 0
+    t_ns: Annotated[int, Field(ge=0, le=_MAX_INT64)] = 0
 
 
 Work = Callable[[Mapping[str, View]], Mapping[str, View]]
-"""Function from the existing views to the new ones, by name."""
+"""Function that maps the existing views to the new ones, both by name."""
 
 
 class Views(Protocol):
-    """Storage of the views of all projects; safe to use from threads and several processes."""
+    """Storage of the views of all projects; safe to use from several threads and processes."""
 
     def apart(self, project: str) -> str:
-        """Return a sentence if what is saved now is seen by nobody else; else an empty text."""
+        """Return a sentence if views saved now are not shared with others; else an empty text."""
 
     def read(self, project: str) -> Mapping[str, View]:
         """Return the views of a project by name."""
 
     def change(self, project: str, work: Work) -> Mapping[str, View]:
-        """Change the views of a project while nobody else does; return them.
+        """Change the views of a project under a lock; return the new ones.
 
-        An error of `work` leaves them as they are.
+        If `work` raises an error, they do not change.
         """

@@ -1,4 +1,4 @@
-"""Records that a server itself adds to a run, for edits and the trash."""
+"""Records that the server itself adds to a run, for edits and the trash."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ __all__ = [
     "Frames",
     "OwnJournal",
     "ServerWriter",
+    "StoreFrames",
     "Stored",
-    "Takes",
     "header_of",
     "is_own_journal",
     "next_journal",
@@ -45,11 +45,11 @@ _HOST: Final = "server"
 """Prefix of journal names, used in place of a host name."""
 NEPTUNE: Final = "neptune"
 """Prefix of journals with data sent by Neptune's client."""
-_MOST_JOURNALS: Final = 16
-_TRIES: Final = 20
+_MAX_JOURNALS: Final = 16
+_MAX_ATTEMPTS: Final = 20
 AHEAD_NS: Final = 3600 * 10**9
-"""A time further ahead of the clock than this is not an edit's and is ignored, in nanoseconds."""
-_LAST_T: Final = (
+"""Distance ahead of the clock beyond which a time of a frame is ignored, in nanoseconds."""
+_READ_LAST_T: Final = (
     sa.select(sa.func.max(schema.journal.c.last_t))
     .join(schema.run, schema.run.c.id == schema.journal.c.run)
     .where(
@@ -60,22 +60,22 @@ _LAST_T: Final = (
 
 
 class Stored(NamedTuple):
-    """Bytes that are stored now: of the journal, and of all journals of the run."""
+    """Number of stored bytes of the journal, and of all journals of the run."""
 
     offset: int
     position: int
 
 
-Takes = Callable[[str, str, str, int, bytes], Stored]
-"""Function that stores whole frames durably: project, run, journal, offset, frames.
+StoreFrames = Callable[[str, str, str, int, bytes], Stored]
+"""Function that stores whole frames: project, run, journal, offset, frames.
 
-It returns once they are durable, and raises `Rejected` with ``known`` if the journal has another
-length.
+It returns once they are durable. It raises `Rejected` with ``known`` if the journal has another
+size.
 """
 
 
 class OwnJournal(NamedTuple):
-    """Journal of the server's own in a run: how long it is, and its last frame; None: it is new."""
+    """Journal that the server writes in a run, with its size and last frame (None: it is new)."""
 
     uid: bytes
     writer: str
@@ -87,7 +87,7 @@ class OwnJournal(NamedTuple):
 def own_journal(
     instance: str, project: str, run: str, number: int, host: str = _HOST
 ) -> tuple[bytes, str]:
-    """Return uid and writer id of the journal with a number (0-based) of a server in a run."""
+    """Return uid and writer id of the server's journal with a number (0-based) in a run."""
     words: list[str | int] = [instance, project, run, number]
     if host != _HOST:
         words.append(host)
@@ -96,11 +96,11 @@ def own_journal(
 
 
 def is_own_journal(instance: str, project: str, run: str, journal: str) -> bool:
-    """Return whether a journal (file name) is one that a server writes itself in a run."""
+    """Return whether a journal (file name) of a run is written by the server itself."""
     host = journal.partition("-")[0]
     if host not in (_HOST, NEPTUNE):
         return False
-    some = (own_journal(instance, project, run, number, host) for number in range(_MOST_JOURNALS))
+    some = (own_journal(instance, project, run, number, host) for number in range(_MAX_JOURNALS))
     return any(journal == journal_name(writer, uid) for uid, writer in some)
 
 
@@ -112,12 +112,12 @@ def next_journal(
     limit: int,
     host: str = _HOST,
 ) -> OwnJournal:
-    """Return the journal of a server's own that a run goes on with, before the time ``limit``.
+    """Return the server's journal of a run to which it can append; it must end before ``limit``.
 
-    Nobody else may write one of these names (`is_own_journal`). One of the ``known`` journals that
-    cannot be gone on with all the same, as after a loss, is passed over.
+    Other writers may not use these names (`is_own_journal`). ``known`` journals that cannot be
+    continued, for example after a loss, are skipped.
     """
-    for number in range(_MOST_JOURNALS):
+    for number in range(_MAX_JOURNALS):
         uid, writer = own_journal(instance, *ref, number, host)
         name = journal_name(writer, uid)
         if name not in known:
@@ -126,15 +126,15 @@ def next_journal(
             size, last = reader.size, reader.last_frame()
         if last is not None and last.end == size and last.t < limit:
             return OwnJournal(uid, writer, name, size, last)
-    msg = f"run {ref[1]!r} of {ref[0]!r} has a file under every name that a new journal may take"
+    msg = f"run {ref[1]!r} of {ref[0]!r} has no free name for a new journal"
     raise ArgumentError(msg)
 
 
 class Frames:
-    """Frames for a journal of a server's own, later than all others of the journal and the run.
+    """New frames for a server's journal, later than all others of the journal and the run.
 
-    `last_t` is the time of the last frame of the journal, `floor` that of all of the run; one that
-    is far ahead of the clock does not count.
+    `last_t` is the time of the last frame of the journal, `floor` the last time in the run; the
+    latter is ignored if it is far ahead of the clock.
     """
 
     def __init__(self, uid: bytes, last_t: int, floor: int, now_ns: int) -> None:
@@ -149,36 +149,36 @@ class Frames:
         self.frame(Kind.HEADER, dump_json(header))
 
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Add a record, as ``docs/explanation/journal.md`` has them."""
+        """Add a record; see ``docs/explanation/journal.md`` for the format."""
         self.frame(kind, dump_json(record))
 
     def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
-        """Add a frame, or raise `ArgumentError` if it is longer than a frame may be."""
+        """Add a frame; raise `ArgumentError` if it is too long."""
         if len(payload) > MAX_PAYLOAD_BYTES:
-            msg = f"a record of {len(payload):,} bytes; at most {MAX_PAYLOAD_BYTES:,} are kept"
+            msg = f"expected a record of at most {MAX_PAYLOAD_BYTES:,} bytes, got {len(payload):,}"
             raise ArgumentError(msg)
         self._frames.append(frame_bytes(self._salt, kind, self._t, payload, flags=flags))
         self._t += 1
 
     @property
     def data(self) -> bytes:
-        """All of them."""
+        """Bytes of all frames."""
         return b"".join(self._frames)
 
 
 class ServerWriter:
-    """Turns operations into frames of a journal of the server's own in each run.
+    """Writer of operations to a journal of the server in each run.
 
-    It owns nothing: state, error and running time of the run stay as they are. There is no file,
-    no thread and no memory of a run between two calls: all workers append to one journal a run,
-    and whoever finds it longer than expected looks again.
+    The journal does not own the run: state, error and running time of the run do not change. The
+    writer keeps no file, thread or memory of a run between calls. All workers append to one journal
+    per run; a worker that finds it longer than expected reads it again.
     """
 
     def __init__(
         self,
         instance: str,
         kept: IntakeJournals,
-        take: Takes,
+        take: StoreFrames,
         store: Callable[[], Store],
         now_ns: Callable[[], int],
     ) -> None:
@@ -186,17 +186,17 @@ class ServerWriter:
         self._store, self._now_ns = store, now_ns
 
     def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
-        """Append operations to a run, behind all that it holds; return where they can be read.
+        """Append operations after all data of a run; return the position at which they can be read.
 
         Raises:
-            RunNotFoundError: If no journal of the run is kept.
-            ArgumentError: If one is too long for a record.
-            Rejected: If the run was purged, or nothing can be kept now.
+            RunNotFoundError: If no journal of the run is stored.
+            ArgumentError: If an operation is too long for a record.
+            Rejected: If the run was purged, or data cannot be stored now.
         """
         from seamark.server.kept.plan import DivergedError
 
         wanted = list(ops)
-        for last in range(_TRIES, 0, -1):
+        for last in range(_MAX_ATTEMPTS, 0, -1):
             journals = self._kept.journals(project, run)
             if not journals:
                 msg = f"run {run!r} does not exist in project {project!r}"
@@ -211,19 +211,19 @@ class ServerWriter:
                 frames.op(op)
             try:
                 return self._take(project, run, at.name, at.size, frames.data).position
-            except (DivergedError, GapError):  # another worker was quicker: look again
+            except (DivergedError, GapError):  # another worker was faster; read again
                 if last == 1:
                     raise
         raise AssertionError  # pragma: no cover - the loop returns or raises
 
     def _last_t(self, project: str, run: str) -> int:
-        return int(self._store().database.fetch(_LAST_T, project=project, name=run)[0][0] or 0)
+        return int(self._store().database.fetch(_READ_LAST_T, project=project, name=run)[0][0] or 0)
 
 
 def header_of(
     project: str, run: str, writer: str, prior_t: int, host: str, *, owner: bool = False
 ) -> dict[str, Any]:
-    """Return the header of a journal of a server's own."""
+    """Return the header of a journal written by the server."""
     return {
         "format": 1,
         "run": run,

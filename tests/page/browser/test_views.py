@@ -97,7 +97,7 @@ def test_a_view_is_saved_and_shared(recorded, serve_here, visitor, watched):
     other.get_by_role("navigation").get_by_role("link", name="box").click()
     expect(log_y(other)).to_be_checked()
     save(other, "<b>Loss & höhe")
-    expect(other.get_by_role("alert")).to_contain_text("there already")
+    expect(other.get_by_role("alert")).to_contain_text("already exists")
     other.keyboard.press("Escape")
 
     # A view that is renamed and deleted; the list of the other is the one of now.

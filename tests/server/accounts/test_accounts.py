@@ -39,7 +39,7 @@ def test_first_start_makes_one_admin_and_mistakes_are_named(accounts):
     assert accounts.by_token(made.hash) is None
     assert accounts.by_token(made.prefix) is None
     for error, words, call in (
-        (NameInUse, "exists already", lambda: accounts.add_user("admin")),
+        (NameInUse, "already exists", lambda: accounts.add_user("admin")),
         (PathError, "user: expected", lambda: accounts.add_user("../x")),
         (ArgumentError, "last admin", lambda: accounts.set_user("admin", admin=False)),
         (ArgumentError, "last admin", lambda: accounts.set_user("admin", disabled=True)),
@@ -146,13 +146,13 @@ def test_nearest_visibility_opens_a_project_to_a_workspace_or_to_all(accounts):
     readable = accounts.readable(inside)
     assert not readable.everything
     assert readable.projects == {"team", "team/open"}
-    assert readable.but == {"team/open/secret", "team/closed"}
+    assert readable.excluded == {"team/open/secret", "team/closed"}
     assert accounts.readable(NOBODY).projects == {"team/open"}
     # Private means "only with a role": one on a project above is one.
     accounts.set_member("outside", "team", VIEWER)
     outside = identity("outside")
     assert accounts.role(outside, "team/closed") == VIEWER
-    assert accounts.readable(outside).but == frozenset()
+    assert accounts.readable(outside).excluded == frozenset()
 
 
 def test_audit_is_read_backwards_in_pages(accounts):

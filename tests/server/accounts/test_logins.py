@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from seamark.server import failures
 from seamark.server.access import NOBODY, Identity
 from seamark.server.accounts.accounts import Accounts
-from seamark.server.accounts.logins import Logins, Throttle, deciding_by
+from seamark.server.accounts.logins import Logins, Throttle, load_authentication
 from seamark.server.accounts.tables import is_token, migrate, new_token
 from seamark.server.databases import open_databases
 from seamark.server.failures import Refusal, later, refusal_of
@@ -72,8 +72,8 @@ def test_identity_comes_from_a_header_or_a_plugin(accounts, logins, clock):
     assert logins.identify({}, "10.0.0.9").name == "guest"
     assert logins.identify(bearing(token), "").name == "admin"
     assert status_of(logins, {"X-Remote-User": "nobody-here"}) == 401
-    with pytest.raises(ValueError, match="no package that is installed offers 'ldap'"):
-        deciding_by("ldap")
+    with pytest.raises(ValueError, match="no installed package provides 'ldap'"):
+        load_authentication("ldap")
 
 
 def test_token_that_ended_is_refused_within_two_seconds(account_url, logins, accounts, clock):
@@ -171,7 +171,7 @@ def test_error_of_a_database_is_not_shown(caplog):
 
 def test_repeated_refusals_are_logged_once_a_minute(monkeypatch, caplog, logins, accounts):
     now = [1000.0]
-    monkeypatch.setattr(failures, "_kinds", {})
+    monkeypatch.setattr(failures, "_logged_kinds", {})
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     for _ in range(3):
         refusal_of(later("busy", "too many"))

@@ -43,7 +43,7 @@ def test_migrations_make_the_tables_of_the_code_and_refuse_other_versions(accoun
         with account.reading() as connection:
             assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         for version, words in (
-            ("9999", r"changed by a newer Seamark .*'9999'.* update this Seamark"),
+            ("9999", r"migrated by a newer Seamark .*'9999'.* update Seamark"),
             ("0003", r"development version .*'0003'"),  # this one is not too old for it
         ):
             with account.writing() as connection:

@@ -140,7 +140,7 @@ def test_long_run_is_folded_in_turns_and_its_position_told_by_the_last(place, mo
     place.send(PROJECT, "run0", a_training("short", "run0", 3, 1))
     store, count = place.databases.store(), 0
     with monkeypatch.context() as patch:
-        patch.setattr(turns, "_LONGEST_FRAME", 1 << 12)
+        patch.setattr(turns, "_MAX_FRAME_BYTES", 1 << 12)
         while (
             turn := fold_turn(store, place.kept, PROJECT, "run0", time.time_ns, most=1 << 15)
         ).more:
@@ -164,7 +164,7 @@ def test_run_that_cannot_be_read_holds_up_no_other_and_is_tried_again(
     place.send(PROJECT, "good", a_training("good", "good", 2))
     until(lambda: worker.round() or place.positions.folded(PROJECT, "good"))
     assert place.positions.folded(PROJECT, "bad") == 0
-    assert "cannot be folded" in caplog.text
+    assert "cannot fold" in caplog.text
     place.objects.put(name, aside)
     until(lambda: worker.round() or place.positions.folded(PROJECT, "bad"))
     check_reads(place, "bad")
@@ -281,5 +281,5 @@ def test_worker_whose_tables_were_dropped_ends(place, worker):
     worker.round()
     place.send(PROJECT, "run0", a_training("one", "run0", 3))
     tables.metadata.drop_all(place.databases.store().database.engine)
-    with pytest.raises(DatabaseUnreachable, match="folding starts again"):
+    with pytest.raises(DatabaseUnreachable, match="folding restarts"):
         worker.run()

@@ -39,7 +39,7 @@ def answers(place):
 
 def test_refolded_store_says_the_same_and_takes_over(folded, monkeypatch):
     """Beside the one that serves; after a loss of all tables; after an update, by a worker."""
-    monkeypatch.setattr(refolding, "_SEEN_S", 0.0)
+    monkeypatch.setattr(refolding, "_SWITCH_S", 0.0)
     before, old = answers(folded), folded.databases.store_in_use
     assert before["run0"] == oracle(PROJECT, "run0", folded.sent[PROJECT, "run0"])
     seen = []
@@ -69,10 +69,10 @@ def test_refolded_store_says_the_same_and_takes_over(folded, monkeypatch):
 
 
 def test_store_of_a_newer_version_is_neither_opened_nor_folded_into(folded, monkeypatch):
-    monkeypatch.setattr(databases, "_LOOK_S", 0.0)
+    monkeypatch.setattr(databases, "_LIVE_CHECK_S", 0.0)
     with folded.databases.kept.writing() as connection:
         connection.execute(sa.text("UPDATE live SET store = 'store_v1000', version = 1000"))
-    with pytest.raises(SchemaNewer, match=r"folded by a newer Seamark .* update this Seamark"):
+    with pytest.raises(SchemaNewer, match=r"folded by a newer Seamark .* update Seamark"):
         open_databases(folded.settings.store)
     worker = FoldWorker(folded.databases, folded.kept, threading.Event())
     with pytest.raises(SchemaNewer):

@@ -159,7 +159,7 @@ def test_torn_end_is_passed_over(place, cut):
 
 @pytest.mark.parametrize(
     ("damage", "told"),
-    [(Path.unlink, "is not there any more"), (lambda it: it.write_bytes(b"x"), "cannot be read")],
+    [(Path.unlink, "is missing"), (lambda it: it.write_bytes(b"x"), "cannot read")],
 )
 def test_damaged_object_is_told(place, caplog, damage, told):
     put_all(place, journal())

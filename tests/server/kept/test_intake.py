@@ -39,7 +39,7 @@ def test_worker_notices_what_others_kept_or_purged(place):
     assert one.put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :]).offset == made.offset
     assert place.bytes_of(made.file) == made.data
     place.kept().forget(PROJECT, RUN)
-    with pytest.raises(Rejected, match="was purged here"):
+    with pytest.raises(Rejected, match="was purged on this server"):
         one.put(PROJECT, RUN, made.file, made.offset, gap=64)
 
 
@@ -120,9 +120,9 @@ def test_purged_run_is_not_taken_back(place):
     place.purged.add((PROJECT, "run2"))
     for each in (made, new):
         run = each.header["run"]
-        with pytest.raises(Rejected, match="was purged here"):
+        with pytest.raises(Rejected, match="was purged on this server"):
             intake.put(PROJECT, run, each.file, 0, each.data)
-        with pytest.raises(Rejected, match="was purged here"):
+        with pytest.raises(Rejected, match="was purged on this server"):
             intake.known(PROJECT, run)
     assert place.kept().journals(PROJECT, RUN) == {}
     assert list(place.kept().runs()) == []
@@ -131,7 +131,7 @@ def test_purged_run_is_not_taken_back(place):
 
 def test_run_has_a_bounded_number_of_journals(place):
     """Also where they come in one group, or to two workers; those that it has go on."""
-    workers = [place.intake(most_journals=5, window_s=0.25) for _ in range(2)]
+    workers = [place.intake(max_journals=5, window_s=0.25) for _ in range(2)]
     made = [journal(f"j{number}", rows=1) for number in range(20)]
 
     def sends(worker, each):

@@ -274,7 +274,7 @@ def test_records_of_a_stranger_open_no_file_and_no_process_of_the_server(here, t
 
 def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
     """The next one goes on; a place to go on that cannot be is refused, or begins anew."""
-    monkeypatch.setattr(routes, "MOST_POINTS", 400)
+    monkeypatch.setattr(routes, "MAX_POINTS", 400)
     here.put("run0", journal(), journal("two"))
     made = JournalBuilder()
     made.texts("log", *[[float(at), "x" * 100] for at in range(300)])
@@ -287,7 +287,7 @@ def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
             [("epoch", False, 400)],
             [("epoch", False, 1)],
         ]
-        monkeypatch.setattr(routes, "MOST_POINTS", 300)
+        monkeypatch.setattr(routes, "MAX_POINTS", 300)
         assert in_parts(asks, paths=[*paths, "nothing"]) == [
             *([("loss", begins, 300)] for begins in (True, False)),
             [("none", True, 0), ("epoch", True, 299)],
@@ -297,8 +297,8 @@ def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
         assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
 
         # A series over what a server reads at once, as a whole and its last points.
-        monkeypatch.setattr(routes, "MOST_POINTS", 64)
-        monkeypatch.setattr(routes, "_MAX_READ", 200)
+        monkeypatch.setattr(routes, "MAX_POINTS", 64)
+        monkeypatch.setattr(routes, "_MAX_READ_POINTS", 200)
         monkeypatch.setattr(run, "_MAX_LIMIT", 200)
         asked = {**RUN, "paths": ["loss"]}
         assert [len(part) for part in in_parts(asks, paths=["loss"], limit=201)] == [1] * 4
@@ -318,7 +318,7 @@ def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
             assert anew.begins
             assert same(anew.points, first.answer[0].points)
 
-        monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1000)
+        monkeypatch.setattr("seamark.server.answering.MAX_ANSWER_BYTES", 1000)
         texts, following, log = [], "", {"project": FIRST, "run": "texts", "path": "log"}
         while following is not None:
             page = asks.told("texts", **log, next=following)

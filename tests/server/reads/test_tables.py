@@ -68,8 +68,8 @@ def test_table_equals_that_of_the_store_and_comes_in_windows(here) -> None:
 
 
 def test_answers_about_many_runs_are_of_bounded_length(here, monkeypatch) -> None:
-    monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1)
-    monkeypatch.setattr("seamark.server.answering._TOGETHER", 4)
+    monkeypatch.setattr("seamark.server.answering.MAX_ANSWER_BYTES", 1)
+    monkeypatch.setattr("seamark.server.answering._ITEMS_AT_ONCE", 4)
     fill(here)
     with here.client() as asks:
         first = asks.told("select", project="team/x", unknown="tell", sort_by="nope")
@@ -84,7 +84,7 @@ def test_answers_about_many_runs_are_of_bounded_length(here, monkeypatch) -> Non
     catalog.close()
     # Series of several runs.
     monkeypatch.setattr("seamark.server.routes.tables._RUNS_AT_ONCE", 2)
-    monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 10)
+    monkeypatch.setattr("seamark.server.routes.tables.MAX_POINTS", 10)
     asked = {"refs": [["team/x", f"run{at}"] for at in range(6)], "paths": ["lo*"]}
     with here.client() as asks:
 
@@ -101,7 +101,7 @@ def test_answers_about_many_runs_are_of_bounded_length(here, monkeypatch) -> Non
             [("run2", True, 5), ("run3", True, 5)],
             [("run4", True, 5), ("run5", True, 5)],
         ]
-        monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 12)
+        monkeypatch.setattr("seamark.server.routes.tables.MAX_POINTS", 12)
         assert in_parts() == [
             [("run0", True, 5), ("run1", True, 5), ("run2", True, 2)],
             [("run2", False, 3), ("run3", True, 5), ("run4", True, 4)],

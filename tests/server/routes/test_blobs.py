@@ -85,7 +85,7 @@ def test_invalid_requests_are_refused_in_a_sentence(ask, path, method, body, sta
 
 def test_file_is_sent_in_parts_and_fetched_whole_or_in_ranges(remote, run, ask):
     """Ranges are those of RFC 9110; bytes of another digest are refused."""
-    with pytest.raises(Refused, match="send it again from its beginning"):
+    with pytest.raises(Refused, match="send the content again"):
         put(remote, run, CONTENT[:-1] + b"!", DIGEST)
     assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {DIGEST, HTML_DIGEST}
     put(remote, run, CONTENT)

@@ -1,4 +1,4 @@
-"""Accounts in the database: users, roles and tokens, and changes of them."""
+"""Accounts in the database: users, roles and tokens."""
 
 from __future__ import annotations
 
@@ -21,31 +21,33 @@ from seamark.store.database import Database, Upsert, can_hold
 __all__ = ["Accounts", "NameInUse", "NoSuch", "within"]
 
 VISIBILITIES: Final = ("private", "workspace", "public")
-_KEEP_S: Final = 2.0
-"""Time for which rows are cached, in seconds: a revocation takes effect everywhere within it."""
-_MANY: Final = 1000
-_LABEL_CHARS: Final = 200
-_FIRST: Final = "admin"
-_ADD: Final = Upsert(tables.project, ("path", "visibility", "created_ns", "created_by"), ("path",))
-_BELONG: Final = Upsert(tables.member, ("user", "project", "role"), ("user", "project"))
+_CACHE_S: Final = 2.0
+"""Lifetime of cached rows, in seconds; a revocation takes effect in all processes within it."""
+_MAX_AUDIT_ROWS: Final = 1000
+_MAX_LABEL: Final = 200
+_ADMIN: Final = "admin"
+_ADD_PROJECT: Final = Upsert(
+    tables.project, ("path", "visibility", "created_ns", "created_by"), ("path",)
+)
+_ADD_MEMBER: Final = Upsert(tables.member, ("user", "project", "role"), ("user", "project"))
 
 
-class NoSuch(SeamarkError, LookupError):  # noqa: N818 - says what is so
-    """No user, token or project goes by this name."""
+class NoSuch(SeamarkError, LookupError):  # noqa: N818 - named after the state
+    """There is no user, token or project of this name."""
 
 
-class NameInUse(SeamarkError, ValueError):  # noqa: N818 - says what is so
+class NameInUse(SeamarkError, ValueError):  # noqa: N818 - named after the state
     """The name belongs to another user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Visibility of projects, by project path, to users without a role in them."""
+    """Visibility of projects to users without a role in them, by project path."""
 
     rows: Mapping[str, str]
 
     def of(self, project: str) -> str:
-        """Return the visibility of a project: its own, else that of the nearest one above."""
+        """Return the visibility of a project, perhaps inherited from the nearest project above."""
         while project:
             if found := self.rows.get(project):
                 return found
@@ -61,23 +63,23 @@ class Visibility:
 class Accounts:
     """Users, tokens, roles and visibility in the tables of ``account``; thread-safe.
 
-    `changes` counts what was changed here: what was read before another one is read anew.
+    `changes` counts changes in this process; rows cached before the last change are read again.
     """
 
     def __init__(
         self,
         database: Database,
         now_ns: Callable[[], int] = time.time_ns,
-        keep_s: float = _KEEP_S,
+        keep_s: float = _CACHE_S,
     ) -> None:
         self._database, self.now_ns, self._keep_s = database, now_ns, keep_s
         self._visible: tuple[float, Visibility] | None = None
         self.changes = 0
 
-    # ------------------------------------------------------------------ deciding
+    # ------------------------------------------------------------------ authorization
 
     def role(self, who: Identity, project: str) -> Role | None:
-        """Return a user's role in a project; None if they may not know that it exists."""
+        """Return the role of a user in a project; None if its existence is hidden from the user."""
         if who.admin:
             return Role.OWNER
         found = role_of(who, project)
@@ -86,7 +88,7 @@ class Accounts:
         return found
 
     def may_publish(self, who: Identity, project: str) -> bool:
-        """Return whether a user may make a project public, as an owner of its workspace."""
+        """Return whether a user may make a project public; owners of its workspace may."""
         return self.role(who, _workspace(project)) == Role.OWNER
 
     def readable(self, who: Identity) -> Readable:
@@ -96,10 +98,10 @@ class Accounts:
         visible = self.visibility()
         shown = {path for path in visible.rows if visible.shows(path, who)}
         hidden = {path for path in visible.rows if path not in shown and role_of(who, path) is None}
-        return Readable(projects=frozenset({*who.roles, *shown}), but=frozenset(hidden))
+        return Readable(projects=frozenset({*who.roles, *shown}), excluded=frozenset(hidden))
 
     def visibility(self) -> Visibility:
-        """Return the visibility of projects, at most a few seconds old."""
+        """Return the visibility of all projects; it may be some seconds old."""
         known = self._visible
         if known is not None and time.monotonic() < known[0]:
             return known[1]
@@ -108,14 +110,14 @@ class Accounts:
         self._visible = (time.monotonic() + self._keep_s, found)
         return found
 
-    # ------------------------------------------------------------------ who asks
+    # ------------------------------------------------------------------ authentication
 
     def by_token(self, secret: str) -> tuple[Token, Identity] | None:
-        """Return a token, valid or not, and its identity; None for an unknown one."""
+        """Return a token, even if it is not valid, and its identity; None for an unknown token."""
         return self._find_token(tables.token.c.hash == hash_of(secret))
 
     def by_prefix(self, token: str) -> tuple[Token, Identity] | None:
-        """Return a token by its prefix, which is no secret; only for texts signed by Seamark."""
+        """Return a token by its prefix, which is not secret; only for texts signed by Seamark."""
         return self._find_token(tables.token.c.id == token) if can_hold(token) else None
 
     def _find_token(self, wanted: sa.ColumnElement[bool]) -> tuple[Token, Identity] | None:
@@ -133,10 +135,10 @@ class Accounts:
         token = Token.of(row)
         if row.disabled_ns is not None:
             return token, NOBODY
-        return token, _limited(Identity(row.user, token.id, bool(row.admin), *roles), token)
+        return token, _restricted(Identity(row.user, token.id, bool(row.admin), *roles), token)
 
     def by_name(self, name: str) -> Identity | None:
-        """Return the identity of a user with all rights; None if there is no such user."""
+        """Return the identity of a user with all rights; None for an unknown user."""
         columns = tables.user.c.admin, tables.user.c.disabled_ns
         statement = sa.select(*columns).where(tables.user.c.name == name)
         if not can_hold(name):
@@ -148,7 +150,7 @@ class Accounts:
             return Identity(name, "", bool(row.admin), *self._roles(connection, name))
 
     def used(self, token: str) -> None:
-        """Note that a token was used now."""
+        """Record the current time as the last use of a token."""
         table = tables.token
         with self._database.writing() as connection:
             connection.execute(
@@ -164,46 +166,46 @@ class Accounts:
         roles = {path: Role(role) for path, role in given.items() if role}
         return roles, frozenset(map(_workspace, given))
 
-    # ------------------------------------------------------------------ changing
+    # ------------------------------------------------------------------ changes
 
     def has_users(self) -> bool:
         """Return whether there are any users."""
         return bool(self._rows(sa.select(tables.user.c.name).limit(1)))
 
     def first_admin(self) -> NewToken | None:
-        """Make the first admin and their token, in one process only; None if a user exists."""
-        with self._alone() as connection:
+        """Create the first admin and a token, in one process only; return None if a user exists."""
+        with self._locked() as connection:
             if connection.execute(sa.select(tables.user.c.name).limit(1)).first():
                 return None
-            self._insert_user(connection, _FIRST, service=False, admin=True)
-            return self._insert_token(connection, _FIRST, by=_FIRST, label="first start")
+            self._insert_user(connection, _ADMIN, service=False, admin=True)
+            return self._insert_token(connection, _ADMIN, by=_ADMIN, label="first start")
 
     def add_user(self, name: str, *, service: bool = False, admin: bool = False) -> None:
         """Add a user or a service account; raise `NameInUse` if the name is taken."""
         check_name(name, "user")
-        with self._alone() as connection:
+        with self._locked() as connection:
             if self._has_user(connection, name):
-                msg = f"user {name!r} exists already"
+                msg = f"user {name!r} already exists"
                 raise NameInUse(msg)
             self._insert_user(connection, name, service=service, admin=admin)
 
     def set_user(
         self, name: str, *, admin: bool | None = None, disabled: bool | None = None
     ) -> None:
-        """Make a user an admin or not, or disable their tokens; one admin must remain."""
+        """Change whether a user is an admin or disabled; one admin must remain."""
         values: dict[str, Any] = {}
         if admin is not None:
             values["admin"] = admin
         if disabled is not None:
             values["disabled_ns"] = self.now_ns() if disabled else None
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._expect_user(connection, name)
             table = tables.user
             if values:
                 connection.execute(sa.update(table).where(table.c.name == name).values(**values))
             left = sa.select(table.c.name).where(table.c.admin, table.c.disabled_ns.is_(None))
             if connection.execute(left.limit(1)).first() is None:
-                msg = f"user {name!r} is the last admin: make another one first"
+                msg = f"user {name!r} is the last admin: make another user an admin first"
                 raise ArgumentError(msg)
 
     def has_user(self, name: str) -> bool:
@@ -212,7 +214,7 @@ class Accounts:
             return self._has_user(connection, name)
 
     def is_service_of(self, name: str, project: str) -> bool:
-        """Return whether a name is free, or that of a service account of one project alone."""
+        """Return whether a name is free, or belongs to a service account of only one project."""
         table = tables.user.c
         asked = sa.select(table.service, table.admin).where(table.name == name)
         if not can_hold(name):
@@ -230,7 +232,7 @@ class Accounts:
             )
 
     def raise_member(self, user: str, project: str, role: Role) -> bool:
-        """Give a user at least a role in a project; return whether they had less before."""
+        """Give a user at least a role in a project; return whether the role was lower before."""
         who = self.by_name(user)
         if who is not None and (who.admin or (role_of(who, project) or 0) >= role):
             return False
@@ -253,21 +255,21 @@ class Accounts:
         expires_ns: int | None = None,
         made_with: str | None = None,
     ) -> NewToken:
-        """Make a token of a user.
+        """Create a token for a user.
 
-        `role` is the most that it may do, by default what its user may. `project` limits it to that
-        project with all that is in it. `expires_ns` is in nanoseconds since the Unix epoch.
-        Revoking `made_with`, the prefix of the limited token that it is made with, revokes it, too.
+        `role` is the highest role that it grants, by default that of its user. `project` limits it
+        to that project and its sub-projects. `expires_ns` is in nanoseconds since the Unix epoch.
+        `made_with` is the prefix of the limited token that created it; revoking that revokes both.
         """
         if project is not None:
             check_project(project)
-        if len(label) > _LABEL_CHARS or not label.isprintable() or not can_hold(label):
-            msg = f"label: expected up to {_LABEL_CHARS} printable characters, got {label!r:.80}"
+        if len(label) > _MAX_LABEL or not label.isprintable() or not can_hold(label):
+            msg = f"label: expected up to {_MAX_LABEL} printable characters, got {label!r:.80}"
             raise ArgumentError(msg)
         if expires_ns is not None and not self.now_ns() < expires_ns < 1 << 63:
-            msg = "expires: expected a time that is still to come"
+            msg = "expires: expected a time in the future"
             raise ArgumentError(msg)
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._expect_user(connection, user)
             return self._insert_token(
                 connection,
@@ -281,11 +283,11 @@ class Accounts:
             )
 
     def token(self, token: str) -> Token:
-        """Return the facts about a token by its beginning; raise `NoSuch` if there is none."""
+        """Return the public data of a token by its prefix; raise `NoSuch` if it is unknown."""
         statement = sa.select(tables.token).where(tables.token.c.id == token)
         found = self._rows(statement) if can_hold(token) else ()
         if not found:
-            msg = f"no token begins with {token[:80]!r}; seamark token list shows those that exist"
+            msg = f"no token starts with {token[:80]!r}; list tokens with: seamark token list"
             raise NoSuch(msg)
         return Token.of(found[0])
 
@@ -297,11 +299,11 @@ class Accounts:
         return list(map(Token.of, self._rows(statement)))
 
     def revoke(self, token: str) -> None:
-        """End a token for good, and those that were made with it; harmless when it has ended."""
+        """Revoke a token, and those that it created; harmless when it has ended."""
         self.token(token)
         table = tables.token
         ended, made = set[str](), [token]
-        with self._alone() as connection:
+        with self._locked() as connection:
             while made:
                 ended.update(made)
                 connection.execute(
@@ -315,11 +317,11 @@ class Accounts:
                 ]
 
     def set_member(self, user: str, project: str, role: Role | None) -> None:
-        """Set a user's role in a project and all below it; None removes it."""
+        """Set the role of a user in a project and its sub-projects; None removes it."""
         check_project(project)
         table = tables.member
         mine = (table.c.user == user, table.c.project == project)
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._expect_user(connection, user)
             connection.execute(sa.delete(table).where(*mine))
             if role is not None:
@@ -328,14 +330,14 @@ class Accounts:
                 )
 
     def add_to_workspace(self, user: str, workspace: str) -> None:
-        """Make a user a member of a workspace, unless they have a role there."""
+        """Make a user a member of a workspace, unless the user has a role there."""
         check_name(workspace, "workspace")
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._expect_user(connection, user)
-            self._database.run(connection, _BELONG, user=user, project=workspace, role=0)
+            self._database.run(connection, _ADD_MEMBER, user=user, project=workspace, role=0)
 
     def services_within(self, project: str) -> list[str]:
-        """Return the service accounts with a role in a project or in something in it, by name."""
+        """Return the service accounts with a role in a project or its sub-projects, by name."""
         member, user = tables.member.c, tables.user.c
         statement = (
             sa.select(member.user, member.project)
@@ -345,7 +347,7 @@ class Accounts:
         return sorted({name for name, path in self._rows(statement) if is_inside(path, project)})
 
     def members(self, project: str) -> dict[str, Role | None]:
-        """Return the users of a project itself with their roles; None for mere members."""
+        """Return the users of a project itself with their roles; None for plain members."""
         table = tables.member.c
         statement = sa.select(table.user, table.role).where(table.project == project)
         rows = self._rows(statement.order_by(table.user))
@@ -367,7 +369,7 @@ class Accounts:
         rows = self._rows(sa.select(tables.member.c.project).distinct())
         return {_workspace(row.project) for row in rows}
 
-    def is_named(self, project: str) -> bool:
+    def has_settings(self, project: str) -> bool:
         """Return whether a project or one below it has roles or a visibility."""
         columns = (tables.member.c.project, tables.project.c.path)
         return any(
@@ -376,8 +378,8 @@ class Accounts:
         )
 
     def forget_project(self, project: str) -> None:
-        """Remove all roles in a project itself, its visibility and its views."""
-        with self._alone() as connection:
+        """Remove the roles in a project itself, its visibility and its views."""
+        with self._locked() as connection:
             for column in (tables.member.c.project, tables.project.c.path, tables.view.c.project):
                 connection.execute(sa.delete(column.table).where(column == project))
 
@@ -388,10 +390,10 @@ class Accounts:
             msg = f"visibility: expected one of {', '.join(VISIBILITIES)}, got {visibility!r:.80}"
             raise ArgumentError(msg)
         table = tables.project
-        with self._alone() as connection:
+        with self._locked() as connection:
             self._database.run(
                 connection,
-                _ADD,
+                _ADD_PROJECT,
                 path=project,
                 visibility=visibility,
                 created_ns=self.now_ns(),
@@ -400,12 +402,12 @@ class Accounts:
             mine = table.c.path == project
             connection.execute(sa.update(table).where(mine).values(visibility=visibility))
 
-    # ------------------------------------------------------------------ what was done
+    # ------------------------------------------------------------------ audit log
 
     def note(
         self, who: Identity, action: str, subject: str, *, address: str = "", **detail: Any
     ) -> None:
-        """Add an entry to the audit log; `detail` is JSON, and never a secret."""
+        """Add an entry to the audit log; `detail` is JSON and must not contain secrets."""
         with self._database.writing() as connection:
             connection.execute(
                 sa.insert(tables.audit).values(
@@ -422,20 +424,20 @@ class Accounts:
     def audit(self, before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Return the audit log, newest first; with `before`, only entries with a smaller ``id``."""
         table = tables.audit
-        statement = sa.select(table).order_by(table.c.id.desc()).limit(min(limit, _MANY))
+        statement = sa.select(table).order_by(table.c.id.desc()).limit(min(limit, _MAX_AUDIT_ROWS))
         if before is not None:
             statement = statement.where(table.c.id < before)
         rows = self._rows(statement)
         return [{**row._asdict(), "detail": json.loads(row.detail)} for row in rows]
 
-    # ------------------------------------------------------------------ the database
+    # ------------------------------------------------------------------ database
 
     def _rows(self, statement: sa.Select[Any]) -> Sequence[Any]:
         with self._database.reading() as connection:
             return connection.execute(statement).all()
 
     @contextmanager
-    def _alone(self) -> Iterator[sa.Connection]:
+    def _locked(self) -> Iterator[sa.Connection]:
         with self._database.writing() as connection:
             lock_account(connection)
             yield connection
@@ -450,7 +452,7 @@ class Accounts:
 
     def _expect_user(self, connection: sa.Connection, name: str) -> None:
         if not self._has_user(connection, name):
-            msg = f"no user is called {name[:80]!r}"
+            msg = f"there is no user {name[:80]!r}"
             raise NoSuch(msg)
 
     def _insert_user(
@@ -481,12 +483,12 @@ class Accounts:
 
 
 def role_of(who: Identity, project: str) -> Role | None:
-    """Return the role given to a user in a project or in one above it."""
+    """Return the role of a user in a project or in one above it."""
     found = [role for path, role in who.roles.items() if is_inside(project, path)]
     return max(found, default=None)
 
 
-def _limited(who: Identity, token: Token) -> Identity:
+def _restricted(who: Identity, token: Token) -> Identity:
     roles: dict[str, Role] = {"": Role.OWNER} if who.admin else dict(who.roles)
     if token.role is None and token.project is None:
         return who
@@ -501,7 +503,7 @@ def _limited(who: Identity, token: Token) -> Identity:
 
 
 def within(project: sa.Column[str], place: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a project is one place or inside it; an index serves."""
+    """Return the condition that a project is at or below a path; it can use an index."""
     return sa.or_(project == place, sa.and_(project > f"{place}/", project < f"{place}0"))
 
 

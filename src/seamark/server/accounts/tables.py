@@ -1,6 +1,6 @@
-"""Tables of accounts and their migrations, and the form of tokens.
+"""Tables of accounts and their migrations, and the format of tokens.
 
-These tables hold everything that cannot be rebuilt from recorded runs. The steps in
+These tables hold the data that cannot be rebuilt from recorded runs. The migrations in
 `seamark.server.accounts.migrations` create and change them; a test compares the result with the
 tables here.
 """
@@ -54,16 +54,16 @@ __all__ = [
 ]
 
 
-_BEGIN: Final = "seamark_"
-"""Prefix of tokens, recognizable to people and secret scanners."""
-PREFIX_CHARS: Final = len(_BEGIN) + 8
-_FORM: Final = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
+_PREFIX: Final = "seamark_"
+"""Prefix of tokens, recognizable for users and secret scanners."""
+PREFIX_CHARS: Final = len(_PREFIX) + 8
+_TOKEN_FORMAT: Final = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 
 
 class NewToken(NamedTuple):
-    """A token that was just made; its secret is never shown again.
+    """New token; its secret is never shown again.
 
-    `hash` is the SHA-256 of the whole, hex: it has 256 random bits, so nothing slower is needed.
+    `hash` is the SHA-256 (hex) of the whole token, whose 256 random bits need no slower hash.
     """
 
     secret: str
@@ -75,9 +75,9 @@ class NewToken(NamedTuple):
 class Token:
     """Public data of a token, without its secret; times are in nanoseconds since the Unix epoch.
 
-    `id` is its public prefix. `role` is the highest role that it grants, `project` what it is
-    limited to with everything in it; None for no limit. `used_ns` is approximate. Revoking
-    `made_with`, the limited token that created it, revokes it, too.
+    `id` is its public prefix. `role` is the highest role that it grants. It is limited to `project`
+    and its sub-projects; None for no limit. `used_ns` is approximate. `made_with` is the limited
+    token that created it; revoking that one revokes both.
     """
 
     id: str
@@ -93,42 +93,42 @@ class Token:
     made_with: str | None = None
 
     def shown(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the token for JSON."""
         role = self.role.name.lower() if self.role else None
         return {**asdict(self), "role": role}
 
     @classmethod
     def of(cls, row: Any) -> Token:
-        """Return the token of a row of its table."""
+        """Create a token from a row of its table."""
         values = {field.name: getattr(row, field.name) for field in fields(cls)}
         role = None if row.role is None else Role(row.role)
         return cls(**values | {"role": role})
 
 
 def new_token() -> NewToken:
-    """Make a token of 256 random bits."""
-    secret = _BEGIN + secrets.token_urlsafe(32)
+    """Create a token of 256 random bits."""
+    secret = _PREFIX + secrets.token_urlsafe(32)
     return NewToken(secret, prefix_of(secret), hash_of(secret))
 
 
 def is_token(text: str) -> bool:
-    """Return whether a text has the form of a token."""
-    return _FORM.fullmatch(text) is not None
+    """Return whether a text has the format of a token."""
+    return _TOKEN_FORMAT.fullmatch(text) is not None
 
 
 def prefix_of(secret: str) -> str:
-    """Return the beginning of a token, which may be shown: 208 of its bits remain."""
+    """Return the public prefix of a token; 208 of its bits stay secret."""
     return secret[:PREFIX_CHARS]
 
 
 def hash_of(secret: str) -> str:
-    """Return the SHA-256 of a token, hex."""
+    """Return the SHA-256 (hex) of a token."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 metadata: Final = sa.MetaData()
 _Text: Final = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-"""Text column compared by bytes on every engine."""
+"""Text column, compared by bytes on all database engines."""
 _Serial: Final = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 fact: Final = sa.Table(
     "fact",
@@ -136,7 +136,7 @@ fact: Final = sa.Table(
     sa.Column("key", _Text, primary_key=True),
     sa.Column("value", _Text, nullable=False),
 )
-"""Facts about the server itself, such as its ``instance``, a random name."""
+"""Data of the server itself, such as its random name ``instance``."""
 user: Final = sa.Table(
     "user",
     metadata,
@@ -146,7 +146,7 @@ user: Final = sa.Table(
     sa.Column("created_ns", sa.BigInteger, nullable=False),
     sa.Column("disabled_ns", sa.BigInteger),
 )
-"""People and service accounts (``service``); an ``admin`` may do everything everywhere."""
+"""Users, including service accounts (``service``); an ``admin`` has all rights."""
 token: Final = sa.Table(
     "token",
     metadata,
@@ -163,10 +163,10 @@ token: Final = sa.Table(
     sa.Column("used_ns", sa.BigInteger),
     sa.Column("made_with", _Text),
 )
-"""Tokens: ``id`` is the visible beginning, ``hash`` the SHA-256 (hex) of the whole token.
+"""Tokens: ``id`` is the public prefix, ``hash`` the SHA-256 (hex) of the whole token.
 
-``role`` and ``project`` are its limits, if any; ``made_with`` is the ``id`` of the limited token
-that created it, which it does not outlive.
+``role`` and ``project`` are its limits, if any. ``made_with`` is the ``id`` of the limited token
+that created it; both end together.
 """
 member: Final = sa.Table(
     "member",
@@ -177,8 +177,8 @@ member: Final = sa.Table(
 )
 """Role of a user in a project and everything below it.
 
-The workspace is the first part of a project's path: its owner is its admin, and role 0 is a plain
-member, who reads what is visible to the workspace.
+The workspace is the first part of a project's path. Its owner administers it. Role 0 is a plain
+member, who may read projects that are visible to the workspace.
 """
 project: Final = sa.Table(
     "project",
@@ -204,7 +204,7 @@ audit: Final = sa.Table(
     sa.Column("subject", _Text, nullable=False),
     sa.Column("detail", _Text, nullable=False),
 )
-"""Actions with their user and address; ``detail`` is JSON and never contains a secret."""
+"""Audit log: actions with user and address; ``detail`` is JSON and contains no secrets."""
 tombstone: Final = sa.Table(
     "tombstone",
     metadata,
@@ -213,7 +213,7 @@ tombstone: Final = sa.Table(
     sa.Column("t_ns", sa.BigInteger, nullable=False),
     sa.Column("who", _Text, nullable=False),
 )
-"""Purged runs, which stay deleted until their data is restored explicitly."""
+"""Purged runs, which stay removed until their data is restored explicitly."""
 neptune_project: Final = sa.Table(
     "neptune_project",
     metadata,
@@ -251,12 +251,12 @@ view: Final = sa.Table(
 )
 """Saved views of projects; see `seamark.server.views`."""
 _fact: Final = fact.c
-_VALUE: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
-_DRAW: Final = Upsert(fact, ("key", "value"), ("key",))
+_READ_FACT: Final = sa.select(_fact.value).where(_fact.key == sa.bindparam("at"))
+_INSERT_FACT: Final = Upsert(fact, ("key", "value"), ("key",))
 
 
 def instance_of(account: Database) -> str:
-    """Return the random name of this server, which is made the first time."""
+    """Return the random name of this server, created at the first call."""
     return _random_fact(account, "instance", 8)
 
 
@@ -266,30 +266,30 @@ def link_key_of(account: Database) -> bytes:
 
 
 def _random_fact(account: Database, key: str, size: int) -> str:
-    rows = account.fetch(_VALUE, at=key)
+    rows = account.fetch(_READ_FACT, at=key)
     if not rows:
-        with account.writing() as connection:  # of several that draw at once the first one counts
-            account.run(connection, _DRAW, key=key, value=secrets.token_hex(size))
-            rows = account.rows(connection, _VALUE, at=key)
+        with account.writing() as connection:  # the first process decides
+            account.run(connection, _INSERT_FACT, key=key, value=secrets.token_hex(size))
+            rows = account.rows(connection, _READ_FACT, at=key)
     return str(rows[0][0])
 
 
 def lock_account(connection: sa.Connection) -> None:
-    """Let nobody else look before they write in ``account`` until a transaction has ended."""
-    if connection.dialect.name != "sqlite":  # whose transactions keep others out
+    """Lock the ``account`` tables until the transaction ends."""
+    if connection.dialect.name != "sqlite":  # transactions of SQLite are exclusive
         connection.execute(sa.text("LOCK TABLE fact IN EXCLUSIVE MODE"))
 
 
 HEAD: Final = "0006"
-"""Latest revision. A database at it needs no Alembic, whose import is slow."""
-_PLACE: Final = "seamark.server.accounts:migrations"
-_STEPS: Final = sa.table("alembic_version", sa.column("version_num"))
-_LOCK: Final = 0x5EA3A12C
+"""Latest revision. A database at this revision needs no Alembic, whose import is slow."""
+_MIGRATIONS: Final = "seamark.server.accounts:migrations"
+_ALEMBIC_VERSION: Final = sa.table("alembic_version", sa.column("version_num"))
+_LOCK_KEY: Final = 0x5EA3A12C
 """Key of the advisory lock of PostgreSQL, held until the transaction ends."""
 
 
 def migrate(database: Database) -> None:
-    """Take every step that is missing, in one transaction; several processes may do so at once."""
+    """Apply missing migrations in one transaction; safe in several processes at once."""
     if is_current(database):
         return
     from alembic import command
@@ -297,24 +297,24 @@ def migrate(database: Database) -> None:
     config = _config()
     with database.writing() as connection:
         if connection.dialect.name != "sqlite":
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-        _refuse_others(connection, config)
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_KEY)))
+        _refuse_unknown_revision(connection, config)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
 
 def is_current(database: Database) -> bool:
-    """Return whether no step is missing; raise `SchemaNewer` for tables of another version."""
+    """Return whether all migrations are applied; `SchemaNewer` for tables of another version."""
     with database.reading() as connection:
-        if not sa.inspect(connection).has_table(_STEPS.name):
+        if not sa.inspect(connection).has_table(_ALEMBIC_VERSION.name):
             return False
-        if list(connection.scalars(sa.select(_STEPS.c.version_num))) == [HEAD]:
+        if list(connection.scalars(sa.select(_ALEMBIC_VERSION.c.version_num))) == [HEAD]:
             return True
-        _refuse_others(connection, _config())
+        _refuse_unknown_revision(connection, _config())
     return False
 
 
-def _refuse_others(connection: sa.Connection, config: Config) -> None:
+def _refuse_unknown_revision(connection: sa.Connection, config: Config) -> None:
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
@@ -323,13 +323,13 @@ def _refuse_others(connection: sa.Connection, config: Config) -> None:
     if current is not None and current not in known:
         if current < HEAD:
             msg = (
-                f"the database is of a development version of Seamark (step {current!r} of its"
-                " accounts), which this one does not read: start with another database"
+                f"the database belongs to a development version of Seamark (revision {current!r} of"
+                " its accounts), which is not supported: use another database"
             )
             raise SchemaNewer(msg)
         msg = (
-            f"the database was changed by a newer Seamark (step {current!r} of its accounts, which"
-            " this one does not know): update this Seamark"
+            f"the database was migrated by a newer Seamark (unknown revision {current!r} of its"
+            " accounts): update Seamark"
         )
         raise SchemaNewer(msg)
 
@@ -338,18 +338,18 @@ def _config() -> Config:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", _PLACE)
+    config.set_main_option("script_location", _MIGRATIONS)
     config.set_main_option("path_separator", "os")
     return config
 
 
-_COLUMNS: Final = ("name", "address", "default", "by", "t_ns")
+_VIEW_COLUMNS: Final = ("name", "address", "default", "by", "t_ns")
 _row: Final = view.c
-_OF_PROJECT: Final = sa.select(*(_row[name] for name in _COLUMNS)).where(
+_READ_VIEWS: Final = sa.select(*(_row[name] for name in _VIEW_COLUMNS)).where(
     _row.project == sa.bindparam("at")
 )
-_PUT: Final = Upsert(view, ("project", *_COLUMNS), ("project", "name"))
-_DROP: Final = sa.delete(view).where(_row.project == sa.bindparam("at"))
+_INSERT_VIEW: Final = Upsert(view, ("project", *_VIEW_COLUMNS), ("project", "name"))
+_DELETE_VIEWS: Final = sa.delete(view).where(_row.project == sa.bindparam("at"))
 
 
 class ServerViews:
@@ -359,7 +359,7 @@ class ServerViews:
         self._account = account
 
     def apart(self, project: str) -> str:
-        """Return an empty text: whoever may read the project sees its views."""
+        """Return an empty text, as all readers of the project see its views."""
         del project
         return ""
 
@@ -375,13 +375,13 @@ class ServerViews:
             with self._account.writing() as connection:
                 lock_account(connection)
                 after = work(self._read(connection, project))
-                self._account.run(connection, _DROP, at=project)
+                self._account.run(connection, _DELETE_VIEWS, at=project)
                 rows = [(project, *one.model_dump().values()) for one in after.values()]
-                self._account.run_many(connection, _PUT, rows)
+                self._account.run_many(connection, _INSERT_VIEW, rows)
             return after
 
         return retry(changed)
 
     def _read(self, connection: sa.Connection, project: str) -> dict[str, View]:
-        rows = self._account.rows(connection, _OF_PROJECT, at=project)
-        return {row[0]: View(**dict(zip(_COLUMNS, row, strict=True))) for row in rows}
+        rows = self._account.rows(connection, _READ_VIEWS, at=project)
+        return {row[0]: View(**dict(zip(_VIEW_COLUMNS, row, strict=True))) for row in rows}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import tables as sql
 from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
-from seamark.server.database import Latest
+from seamark.server.database import BoundedDict
 from seamark.server.failures import GapError, Rejected
 
 if TYPE_CHECKING:
@@ -33,20 +33,20 @@ __all__ = [
 
 
 RESERVED_NS: Final = 24 * 3600 * 10**9
-"""Time for which a content is kept after a client was told that it exists, in nanoseconds."""
+"""Minimum lifetime of a content after a client was informed that it exists, in nanoseconds."""
 ABANDONED_NS: Final = 24 * 3600 * 10**9
-"""Time without a new part after which an upload is abandoned, in nanoseconds."""
-_LEAVING_NS: Final = 3600 * 10**9
-"""Time for which released objects stay for concurrent readers, in nanoseconds."""
-_BLOCK: Final = 1 << 20
-_HASHES: Final = 256
-_MANIFEST: Final = -1
-"""Offset that marks the object listing the parts."""
+"""Time without a new part after which an upload counts as abandoned, in nanoseconds."""
+_GARBAGE_NS: Final = 3600 * 10**9
+"""Lifetime of released objects, for concurrent readers, in nanoseconds."""
+_BLOCK_BYTES: Final = 1 << 20
+_MAX_HASHES: Final = 256
+_MANIFEST_OFFSET: Final = -1
+"""Offset that marks the object with the list of parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlobLimits:
-    """Limits on the contents that are accepted; `digests` is how many a query may name."""
+    """Limits of accepted contents; `digests` is the maximum number of digests in a query."""
 
     part_bytes: int = 8 << 20
     blob_bytes: int = 1 << 40
@@ -55,7 +55,7 @@ class BlobLimits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an upload: bytes that have arrived, and whether all is stored and matches."""
+    """Progress of an upload: number of stored bytes, and whether it is complete and verified."""
 
     offset: int
     complete: bool
@@ -63,7 +63,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A content that is there; `parts` are offset, length and object of each part, in order."""
+    """Stored content; `parts` has offset, length and object of each part, in order."""
 
     digest: str
     size: int
@@ -71,14 +71,14 @@ class Blob:
     objects: ObjectStore
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield its bytes from one offset to another, a megabyte at most at a time."""
+        """Yield the bytes between two offsets in parts of at most a megabyte."""
         end = self.size if end is None else min(end, self.size)
         for offset, length, name in self.parts:
             at, last = max(start, offset), min(end, offset + length)
             while at < last:
-                block = self.objects.get(name, at - offset, min(_BLOCK, last - at))
+                block = self.objects.get(name, at - offset, min(_BLOCK_BYTES, last - at))
                 if not block:
-                    msg = f"the object {name} is shorter than its {length:,} bytes"
+                    msg = f"object {name} has fewer than {length:,} bytes"
                     raise FileMissingError(msg)
                 at += len(block)
                 yield block
@@ -94,7 +94,7 @@ class _Upload:
 
 
 class Blobs:
-    """Contents of files on the server; from any thread and, on the same tables, any process."""
+    """Contents of files on the server; safe to use from several threads and processes."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class Blobs:
         self._quota = quota
         database.create_tables(sql.metadata)
 
-    # ------------------------------------------------------------------ whether it is there
+    # ------------------------------------------------------------------ queries
 
     def missing(self, project: str, run: str, digests: Collection[str]) -> list[str]:
-        """Return the contents that a project lacks; the others are kept for a day, for the run."""
+        """Return the contents that a project lacks; keep the others for a day, for the run."""
         if len(digests) > self.limits.digests:
-            msg = f"at most {self.limits.digests:,} digests at a time, got {len(digests):,}"
+            msg = f"expected at most {self.limits.digests:,} digests, got {len(digests):,}"
             raise Rejected(msg, "too-large", 413)
-        wanted = sorted({_checked(each) for each in digests})
+        wanted = sorted({_checked_digest(each) for each in digests})
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
             absent = [
@@ -133,14 +133,14 @@ class Blobs:
                     until=until,
                 )
             ]
-            self._use(connection, project, run, wanted)
+            self._add_uses(connection, project, run, wanted)
         return absent
 
     def find(self, project: str, digest: str) -> Blob | None:
         """Return a content of a project; None if the project does not have it."""
         with self._database.reading() as connection:
             rows = self._database.rows(
-                connection, sql.FIND, at_project=project, at_digest=_checked(digest)
+                connection, sql.FIND, at_project=project, at_digest=_checked_digest(digest)
             )
             if not rows:
                 return None
@@ -149,20 +149,20 @@ class Blobs:
         return Blob(digest, size, parts, self._objects)
 
     def missing_contents(self, project: str, digests: Collection[str]) -> list[str]:
-        """Return the contents that a project lacks, sorted; nothing is changed by that."""
-        wanted = {_checked(each) for each in digests}
+        """Return the contents that a project lacks, sorted, without changing anything."""
+        wanted = {_checked_digest(each) for each in digests}
         if not wanted:
             return []
         with self._database.reading() as connection:
             asked = {"at_project": project, "digests": sorted(wanted)}
-            there = set(connection.execute(sql.THERE, asked).scalars())
+            there = set(connection.execute(sql.EXISTING, asked).scalars())
         return sorted(wanted - there)
 
     def progress(self, project: str, digest: str, size: int | None = None) -> Progress:
-        """Return how far a content has arrived; without a size, the upload that is furthest."""
+        """Return the progress of a content; without a size, that of the most advanced upload."""
         with self._database.reading() as connection:
             rows = self._database.rows(
-                connection, sql.FIND, at_project=project, at_digest=_checked(digest)
+                connection, sql.FIND, at_project=project, at_digest=_checked_digest(digest)
             )
             if rows:
                 return Progress(rows[0][0], complete=True)
@@ -172,22 +172,22 @@ class Blobs:
         offsets = [row[2] for row in known if size in (None, row[0])]
         return Progress(max(offsets, default=0), complete=False)
 
-    # ------------------------------------------------------------------ taking
+    # ------------------------------------------------------------------ uploads
 
     def put(
         self, project: str, run: str, digest: str, size: int, offset: int, data: bytes
     ) -> Progress:
         """Store a part of a content; bytes that are already stored stay unchanged.
 
-        When this returns, the part is on the disk for good. With the last one the digest is
-        compared; a sender whose last answer was lost sends an empty part at the end.
+        On return the part is durable. The last part triggers the comparison of the digest. A sender
+        that lost the last response sends an empty part at the end.
 
         Raises:
             GapError: If bytes before the part are missing.
-            Rejected: If the content or the part is larger than the limits say, its workspace may
-                not keep that much, or all is there and is something else.
+            Rejected: If the content or the part exceeds a limit or the quota of the workspace, or
+                the complete content does not match the digest.
         """
-        _checked(digest)
+        _checked_digest(digest)
         self._expect_fit(size, offset, data)
         known = self.progress(project, digest, size)
         if known.complete:
@@ -205,15 +205,15 @@ class Blobs:
             upload = self._append(upload, data)
         if upload.offset < size:
             return Progress(upload.offset, complete=False)
-        return self._finish(run, upload)
+        return self._complete(run, upload)
 
     def _expect_fit(self, size: int, offset: int, data: bytes) -> None:
         limits = self.limits
         if size > limits.blob_bytes:
-            msg = f"this server takes files of up to {limits.blob_bytes:,} bytes, got {size:,}"
+            msg = f"expected a file of at most {limits.blob_bytes:,} bytes, got {size:,}"
             raise Rejected(msg, "too-large", 413)
         if len(data) > limits.part_bytes:
-            msg = f"send parts of at most {limits.part_bytes:,} bytes, got {len(data):,}"
+            msg = f"expected a part of at most {limits.part_bytes:,} bytes, got {len(data):,}"
             raise Rejected(msg, "too-large", 413)
         if not 0 <= offset <= offset + len(data) <= size:
             msg = (
@@ -228,11 +228,11 @@ class Blobs:
 
     def _put_whole(self, project: str, run: str, digest: str, data: bytes) -> Progress:
         if hashlib.sha256(data).hexdigest() != digest:
-            raise _wrong(digest)
+            raise _mismatch(digest)
         self._check_quota(project, len(data))
         made = new_object(project, digest, len(data), secrets.token_hex(8), ONE)
         self._objects.put(made.name, data)
-        self._keep(run, made, [(0, len(data), made.name)])
+        self._insert_content(run, made, [(0, len(data), made.name)])
         return Progress(len(data), complete=True)
 
     def _upload(self, project: str, run: str, digest: str, size: int) -> _Upload:
@@ -243,8 +243,8 @@ class Blobs:
             with self._database.writing() as connection:
                 given = {"project": project, "digest": digest, "size": size, "offset": 0}
                 new = {"upload": secrets.token_hex(8), "touched": self._now_ns()}
-                self._database.run(connection, sql.BEGIN, **given, **new)
-                self._use(connection, project, run, [digest])
+                self._database.run(connection, sql.ADD_UPLOAD, **given, **new)
+                self._add_uses(connection, project, run, [digest])
                 rows = self._database.rows(connection, sql.UPLOAD, **at)
         return _Upload(project, digest, size, *rows[0])
 
@@ -255,7 +255,7 @@ class Blobs:
         with self._database.writing() as connection:
             moved = self._database.run(
                 connection,
-                sql.ADVANCE,
+                sql.ADVANCE_UPLOAD,
                 at_upload=upload.upload,
                 at_offset=upload.offset,
                 to_offset=end,
@@ -271,44 +271,46 @@ class Blobs:
         self._hashes.add(upload.upload, upload.offset, data)
         return _Upload(*_key(upload), upload.upload, end)
 
-    def _finish(self, run: str, upload: _Upload) -> Progress:
+    def _complete(self, run: str, upload: _Upload) -> Progress:
         known = self.progress(upload.project, upload.digest, upload.size)
         if known.complete and self._mark_used(upload.project, run, upload.digest):
-            return known  # by somebody else, just now
+            return known  # completed by another sender
         with self._database.reading() as connection:
             parts = self._parts(connection, upload.upload)
         blob = Blob(upload.digest, upload.size, parts, self._objects)
         try:
             right = self._hashes.digest(upload.upload, blob) == upload.digest
         except (FileMissingError, FileNotFoundError):
-            right = False  # somebody gave it up meanwhile, or the place of objects lost a part
+            right = False  # the upload was abandoned meanwhile, or the storage lost a part
         if not right:
-            self._drop(upload.upload)
+            self._drop_upload(upload.upload)
             if self.progress(upload.project, upload.digest, upload.size).complete:
                 return Progress(upload.size, complete=True)
-            raise _wrong(upload.digest)
+            raise _mismatch(upload.digest)
         made = new_object(*_key(upload), upload.upload, WHOLE)
         self._objects.put(made.name, _manifest(parts))
-        self._keep(run, made, [*parts, (_MANIFEST, 0, made.name)])
+        self._insert_content(run, made, [*parts, (_MANIFEST_OFFSET, 0, made.name)])
         return Progress(upload.size, complete=True)
 
-    def _keep(self, run: str, made: BlobObject, parts: Iterable[tuple[int, int, str]]) -> None:
-        # If the content has come another way meanwhile, this upload is not needed.
+    def _insert_content(
+        self, run: str, made: BlobObject, parts: Iterable[tuple[int, int, str]]
+    ) -> None:
+        # If another upload completed the content meanwhile, this one is not needed.
         now = self._now_ns()
         given = {"project": made.project, "digest": made.digest, "size": made.size}
         with self._database.writing() as connection:
             new = self._database.run(
                 connection,
-                sql.KEEP,
+                sql.ADD_BLOB,
                 **given,
                 upload=made.upload,
                 arrived=now,
                 reserved=now + RESERVED_NS,
             )
-            self._use(connection, made.project, run, [made.digest])
+            self._add_uses(connection, made.project, run, [made.digest])
             if new:
-                self._database.run(connection, sql.END_UPLOAD, at_upload=made.upload)
-                self._database.run(connection, sql.FORGET_PARTS, at_upload=made.upload)
+                self._database.run(connection, sql.DELETE_UPLOAD, at_upload=made.upload)
+                self._database.run(connection, sql.DELETE_PARTS, at_upload=made.upload)
                 rows = [(made.upload, *part) for part in parts]
                 self._database.run_many(connection, sql.ADD_PART, rows)
         if not new:
@@ -316,68 +318,68 @@ class Blobs:
             self._hashes.forget(made.upload)
 
     def _mark_used(self, project: str, run: str, digest: str) -> bool:
-        # The result says whether it is there still, and has not just left.
+        # The result is False if the content was just removed.
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
-            self._use(connection, project, run, [digest])
+            self._add_uses(connection, project, run, [digest])
             at = {"at_project": project, "at_digest": digest}
             return bool(self._database.run(connection, sql.RESERVE, **at, until=until))
 
-    def _use(
+    def _add_uses(
         self, connection: sa.Connection, project: str, run: str, digests: Iterable[str]
     ) -> None:
         rows = [(project, digest, run) for digest in digests]
-        self._database.run_many(connection, sql.USE, rows)
+        self._database.run_many(connection, sql.ADD_USE, rows)
 
-    # ------------------------------------------------------------------ leaving
+    # ------------------------------------------------------------------ removal
 
     def forget_run(self, project: str, run: str) -> None:
-        """Note that a run was purged; `collect` removes contents that no other run needs."""
+        """Release the contents of a purged run; `collect` removes those that no other run uses."""
         with self._database.writing() as connection:
-            self._database.run(connection, sql.FORGET_RUN, at_project=project, at_run=run)
+            self._database.run(connection, sql.DELETE_USES_OF_RUN, at_project=project, at_run=run)
 
     def collect(self, *, reserved: bool = True) -> int:
         """Remove unused contents, abandoned uploads and orphaned objects; return their number.
 
-        Without `reserved`, what somebody was told in the last day is there goes, too.
+        Without `reserved`, contents that a client asked for in the last day are removed, too.
         """
         now = self._now_ns()
         limit = now if reserved else 1 << 62
         with self._database.reading() as connection:
             unused = self._database.rows(connection, sql.UNUSED, now=limit)
-            given_up = self._database.rows(connection, sql.GIVEN_UP, before=now - ABANDONED_NS)
+            given_up = self._database.rows(connection, sql.ABANDONED, before=now - ABANDONED_NS)
         count = sum(self._remove_unused(row[0], row[1], row[2], limit) for row in unused)
         for (upload,) in given_up:
-            count += self._drop(upload)
+            count += self._drop_upload(upload)
         done = [row[0] for row in self._database.fetch(sql.GARBAGE, now=now)]
         self._delete(done)
         with self._database.writing() as connection:
             for name in done:
-                self._database.run(connection, sql.END_GARBAGE, at_object=name)
+                self._database.run(connection, sql.DELETE_GARBAGE, at_object=name)
         return count
 
     def _remove_unused(self, project: str, digest: str, upload: str, limit: int) -> bool:
         with self._database.writing() as connection:
             gone = self._database.run(
-                connection, sql.LEAVE, at_project=project, at_digest=digest, now=limit
+                connection, sql.DELETE_BLOB, at_project=project, at_digest=digest, now=limit
             )
             if gone:
                 self._discard(connection, upload)
         return bool(gone)
 
-    def _drop(self, upload: str) -> bool:
+    def _drop_upload(self, upload: str) -> bool:
         with self._database.writing() as connection:
-            gone = self._database.run(connection, sql.END_UPLOAD, at_upload=upload)
+            gone = self._database.run(connection, sql.DELETE_UPLOAD, at_upload=upload)
             if gone:
                 self._discard(connection, upload)
         self._hashes.forget(upload)
         return bool(gone)
 
     def _discard(self, connection: sa.Connection, upload: str) -> None:
-        after = self._now_ns() + _LEAVING_NS
+        after = self._now_ns() + _GARBAGE_NS
         rows = self._database.rows(connection, sql.OBJECTS, at_upload=upload)
-        self._database.run_many(connection, sql.LET_GO, [(row[0], after) for row in rows])
-        self._database.run(connection, sql.FORGET_PARTS, at_upload=upload)
+        self._database.run_many(connection, sql.ADD_GARBAGE, [(row[0], after) for row in rows])
+        self._database.run(connection, sql.DELETE_PARTS, at_upload=upload)
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -391,11 +393,11 @@ class Blobs:
 
 
 class _Hashes:
-    """Digests of parts that this process has seen in order; others are read again at the end."""
+    """Digests of parts that this process received in order; others are read again at the end."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known = Latest[str, tuple[int, Any]](_HASHES)
+        self._known = BoundedDict[str, tuple[int, Any]](_MAX_HASHES)
 
     def add(self, upload: str, offset: int, data: bytes) -> None:
         with self._lock:
@@ -421,7 +423,7 @@ class _Hashes:
             self._known.pop(upload, None)
 
 
-def _checked(digest: str) -> str:
+def _checked_digest(digest: str) -> str:
     if not is_digest(digest):
         msg = f"expected a SHA-256 of 64 lower-case hexadecimal digits, got {digest!r:.80}"
         raise ArgumentError(msg)
@@ -432,10 +434,10 @@ def _key(upload: _Upload) -> tuple[str, str, int]:
     return upload.project, upload.digest, upload.size
 
 
-def _wrong(digest: str) -> Rejected:
+def _mismatch(digest: str) -> Rejected:
     msg = (
-        f"what arrived is not the content {digest}: it was changed on its way or while it was"
-        " read; nothing was kept, send it again from its beginning"
+        f"the received bytes do not match the content {digest}: they changed during the"
+        " transfer or while the file was read; nothing was stored, send the content again"
     )
     return Rejected(msg, "digest")
 

@@ -6,8 +6,8 @@ The tables can be rebuilt from the names of the objects::
     blobs/<project>/.sha256/<digest>.<size>.<upload>.<offset>-<n>  a part
     blobs/<project>/.sha256/<digest>.<size>.<upload>.whole-<n>     JSON: the parts of a content
 
-``<n>`` is random, so two processes never write the same object. Which runs need a content is not in
-the names; it is derived from the journals (`settle_blobs`).
+``<n>`` is random, so two processes never write the same object. The names do not contain the runs
+that use a content; they are derived from the journals (`settle_blobs`).
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ if TYPE_CHECKING:
     from seamark.store.database import Database
 
 __all__ = [
+    "ABANDONED",
+    "ADD_BLOB",
+    "ADD_GARBAGE",
     "ADD_PART",
-    "ADVANCE",
-    "BEGIN",
-    "END_GARBAGE",
-    "END_UPLOAD",
+    "ADD_UPLOAD",
+    "ADD_USE",
+    "ADVANCE_UPLOAD",
+    "DELETE_BLOB",
+    "DELETE_GARBAGE",
+    "DELETE_PARTS",
+    "DELETE_UPLOAD",
+    "DELETE_USES_OF_RUN",
     "FIND",
-    "FORGET_PARTS",
-    "FORGET_RUN",
     "GARBAGE",
-    "GIVEN_UP",
-    "KEEP",
-    "LEAVE",
-    "LET_GO",
     "OBJECTS",
     "ONE",
     "PARTS",
@@ -52,7 +53,6 @@ __all__ = [
     "UNUSED",
     "UPLOAD",
     "UPLOADS",
-    "USE",
     "WHOLE",
     "BlobObject",
     "blob",
@@ -75,10 +75,10 @@ blob = sa.Table(
     sa.Column("project", _Text, primary_key=True),
     sa.Column("digest", _Text, primary_key=True),  # SHA-256, hex
     sa.Column("size", sa.BigInteger, nullable=False),  # bytes
-    sa.Column("upload", _Text, nullable=False),  # whose parts hold it
+    sa.Column("upload", _Text, nullable=False),  # upload with the parts
     # ns since the Unix epoch, as are all times here
     sa.Column("arrived", sa.BigInteger, nullable=False),
-    sa.Column("reserved", sa.BigInteger, nullable=False),  # not garbage before this time
+    sa.Column("reserved", sa.BigInteger, nullable=False),  # kept until this time
 )
 """Complete contents."""
 upload = sa.Table(
@@ -86,9 +86,9 @@ upload = sa.Table(
     metadata,
     sa.Column("project", _Text, primary_key=True),
     sa.Column("digest", _Text, primary_key=True),
-    sa.Column("size", sa.BigInteger, primary_key=True),  # as the sender says
+    sa.Column("size", sa.BigInteger, primary_key=True),  # declared by the sender
     sa.Column("upload", _Text, nullable=False, unique=True),
-    sa.Column("offset", sa.BigInteger, nullable=False),  # so many bytes are there
+    sa.Column("offset", sa.BigInteger, nullable=False),  # number of stored bytes
     sa.Column("touched", sa.BigInteger, nullable=False),
 )
 """Incomplete contents. All clients that send the same content share a row."""
@@ -108,19 +108,19 @@ use = sa.Table(
     sa.Column("run", _Text, primary_key=True),
     sa.Index("blob_use_by_run", "project", "run"),
 )
-"""Runs that use a content; it is kept while there is one."""
+"""Runs that use a content; a used content is kept."""
 garbage = sa.Table(
     "blob_garbage",
     metadata,
     sa.Column("object", _Text, primary_key=True),
-    sa.Column("after", sa.BigInteger, nullable=False),  # deleted from this time on
+    sa.Column("after", sa.BigInteger, nullable=False),  # deleted after this time
 )
 """Released objects that may still be read."""
 PREFIX: Final = "blobs/"
 ONE: Final = "one"
 WHOLE: Final = "whole"
-_FOLDER: Final = ".sha256"
-_NAME: Final = re.compile(
+_DIGEST_FOLDER: Final = ".sha256"
+_OBJECT_NAME: Final = re.compile(
     r"blobs/(?P<project>.+)/\.sha256/"
     r"(?P<digest>[0-9a-f]{64})\.(?P<size>\d{1,19})\.(?P<upload>[0-9a-f]{16})\."
     r"(?P<what>one|whole|\d{1,19})-(?P<attempt>[0-9a-f]{8})"
@@ -129,15 +129,15 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def is_digest(text: object) -> bool:
-    """Return whether something is a SHA-256 in lower-case hexadecimal digits."""
+    """Return whether a value is a SHA-256 in lower-case hexadecimal digits."""
     return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
 class BlobObject(NamedTuple):
     """Fields of the name of an object.
 
-    `what` is ``one``, ``whole``, or the offset of a part. `upload` tells uploads of a content
-    apart, `attempt` objects with the same bytes. `size` is that of the content, in bytes.
+    `what` is ``one``, ``whole``, or the offset of a part. `upload` distinguishes uploads of the
+    same content, `attempt` objects with the same bytes. `size` is the size of the content in bytes.
     """
 
     project: str
@@ -149,21 +149,21 @@ class BlobObject(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name."""
+        """Name of the object."""
         return (
-            f"{PREFIX}{self.project}/{_FOLDER}/"
+            f"{PREFIX}{self.project}/{_DIGEST_FOLDER}/"
             f"{self.digest}.{self.size}.{self.upload}.{self.what}-{self.attempt}"
         )
 
 
 def new_object(project: str, digest: str, size: int, upload: str, what: str | int) -> BlobObject:
-    """Return an object that does not exist yet; see `BlobObject`."""
+    """Return the description of a new object; see `BlobObject`."""
     return BlobObject(project, digest, size, upload, str(what), secrets.token_hex(4))
 
 
 def parse(name: str) -> BlobObject | None:
-    """Return the parsed name of an object; None for other objects."""
-    found = _NAME.fullmatch(name)
+    """Parse the name of an object; return None for other objects."""
+    found = _OBJECT_NAME.fullmatch(name)
     if found is None:
         return None
     size, rest = int(found["size"]), found.group("upload", "what", "attempt")
@@ -183,23 +183,23 @@ _used: Final = (
 
 FIND: Final = sa.select(blob.c.size, blob.c.upload).where(_at_blob)
 RESERVE: Final = sa.update(blob).where(_at_blob).values(reserved=sa.bindparam("until"))
-KEEP: Final = Upsert(blob, tuple(blob.c.keys()), ("project", "digest"))
-THERE: Final = sa.select(blob.c.digest).where(
+ADD_BLOB: Final = Upsert(blob, tuple(blob.c.keys()), ("project", "digest"))
+EXISTING: Final = sa.select(blob.c.digest).where(
     blob.c.project == _project, blob.c.digest.in_(sa.bindparam("digests", expanding=True))
 )
 UNUSED: Final = sa.select(blob.c.project, blob.c.digest, blob.c.upload).where(
     blob.c.reserved < sa.bindparam("now"), ~_used
 )
-LEAVE: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
-USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
+DELETE_BLOB: Final = sa.delete(blob).where(_at_blob, blob.c.reserved < sa.bindparam("now"), ~_used)
+ADD_USE: Final = Upsert(use, tuple(use.c.keys()), ("project", "digest", "run"))
 USED_BY: Final = sa.select(use.c.project, use.c.digest).where(use.c.run == sa.bindparam("at_run"))
-END_USE: Final = sa.delete(use).where(
+DELETE_USE: Final = sa.delete(use).where(
     use.c.project == _project, use.c.digest == _digest, use.c.run == sa.bindparam("at_run")
 )
-FORGET_RUN: Final = sa.delete(use).where(
+DELETE_USES_OF_RUN: Final = sa.delete(use).where(
     use.c.project == _project, use.c.run == sa.bindparam("at_run")
 )
-# ---------------------------------------------------------------------- on their way
+# ---------------------------------------------------------------------- uploads
 
 UPLOAD: Final = sa.select(upload.c.upload, upload.c.offset).where(
     upload.c.project == _project,
@@ -209,14 +209,14 @@ UPLOAD: Final = sa.select(upload.c.upload, upload.c.offset).where(
 UPLOADS: Final = sa.select(upload.c.size, upload.c.upload, upload.c.offset).where(
     upload.c.project == _project, upload.c.digest == _digest
 )
-BEGIN: Final = Upsert(upload, tuple(upload.c.keys()), ("project", "digest", "size"))
-ADVANCE: Final = (
+ADD_UPLOAD: Final = Upsert(upload, tuple(upload.c.keys()), ("project", "digest", "size"))
+ADVANCE_UPLOAD: Final = (
     sa.update(upload)
     .where(upload.c.upload == _upload, upload.c.offset == sa.bindparam("at_offset"))
     .values({"offset": sa.bindparam("to_offset"), "touched": sa.bindparam("now")})
 )
-END_UPLOAD: Final = sa.delete(upload).where(upload.c.upload == _upload)
-GIVEN_UP: Final = sa.select(upload.c.upload).where(upload.c.touched < sa.bindparam("before"))
+DELETE_UPLOAD: Final = sa.delete(upload).where(upload.c.upload == _upload)
+ABANDONED: Final = sa.select(upload.c.upload).where(upload.c.touched < sa.bindparam("before"))
 PARTS: Final = (
     sa.select(part.c.offset, part.c.length, part.c.object)
     .where(part.c.upload == _upload, part.c.offset >= 0)
@@ -224,32 +224,32 @@ PARTS: Final = (
 )
 OBJECTS: Final = sa.select(part.c.object).where(part.c.upload == _upload)
 ADD_PART: Final = Upsert(part, tuple(part.c.keys()), ("upload", "offset"))
-FORGET_PARTS: Final = sa.delete(part).where(part.c.upload == _upload)
-# ---------------------------------------------------------------------- left over
+DELETE_PARTS: Final = sa.delete(part).where(part.c.upload == _upload)
+# ---------------------------------------------------------------------- garbage
 
-LET_GO: Final = Upsert(garbage, tuple(garbage.c.keys()), ("object",))
+ADD_GARBAGE: Final = Upsert(garbage, tuple(garbage.c.keys()), ("object",))
 GARBAGE: Final = sa.select(garbage.c.object).where(garbage.c.after <= sa.bindparam("now"))
-END_GARBAGE: Final = sa.delete(garbage).where(garbage.c.object == sa.bindparam("at_object"))
+DELETE_GARBAGE: Final = sa.delete(garbage).where(garbage.c.object == sa.bindparam("at_object"))
 UNKNOWN_RUN: Final = ""
-"""Placeholder for the runs that use a content until the journals were examined; see `settle_blobs`.
+"""Placeholder for the runs that use a content, until `settle_blobs` has examined the journals.
 """
 _LOST_RUN: Final = "."
-"""Placeholder for a journal with lost bytes; no run has this name."""
+"""Placeholder for a run with lost bytes of a journal; no run has this name."""
 _ANY_DIGEST: Final = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-_LISTS: Final = b'"dir"'
+_FOLDER_KEY: Final = b'"dir"'
 """Key of a folder's record, whose content is the list of its members."""
-_LIST_BYTES: Final = 64 << 20
-_PACKED: Final = -1
-"""Pseudo kind of frames selected by their flag alone."""
+_MAX_LIST_BYTES: Final = 64 << 20
+_ANY_KIND: Final = -1
+"""Pseudo kind of frames that are selected only by their flag."""
 
 
 def rebuild_blobs(
     database: Database, objects: ObjectStore, now_ns: int, *, whole: bool = True
 ) -> int:
-    """Fill the tables of contents from the objects, keeping existing rows; return the count.
+    """Rebuild the tables of contents from the objects, keeping existing rows; return the count.
 
-    Which runs need what is not known then: `settle_blobs` finds it out. If not all journals could
-    be read (`whole`), nobody knows what those need of which bytes are lost, and all stays for good.
+    `settle_blobs` then determines the runs that use them. Without `whole`, some journals lost bytes
+    that may refer to contents; in this case all contents are kept permanently.
     """
     database.create_tables(metadata)
     count = 0
@@ -262,12 +262,12 @@ def rebuild_blobs(
         with database.writing() as connection:
             given = {"project": each.project, "digest": each.digest, "size": each.size}
             new = database.run(
-                connection, KEEP, **given, upload=each.upload, arrived=now_ns, reserved=now_ns
+                connection, ADD_BLOB, **given, upload=each.upload, arrived=now_ns, reserved=now_ns
             )
             if new:
                 database.run_many(connection, ADD_PART, [(each.upload, *one) for one in parts])
                 row = (each.project, each.digest, UNKNOWN_RUN if whole else _LOST_RUN)
-                database.run_many(connection, USE, [row])
+                database.run_many(connection, ADD_USE, [row])
         count += new
     return count
 
@@ -280,17 +280,17 @@ def settle_blobs(
     reserved_ns: int,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Find out which runs need the contents that `rebuild_blobs` found; return of how many.
+    """Determine the runs that use the contents found by `rebuild_blobs`; return the count.
 
-    A run needs what any record of its journals names, however it does. Senders that are about to
-    name something ask first, so that what no journal names is kept until `reserved_ns` (nanoseconds
-    since the Unix epoch), and collected then. `runs` returns project, run id and position of all
-    runs, `opened` name and bytes of each journal of one. What was not settled when `stop` returned
-    True is settled another time.
+    A run uses each content whose digest appears in any record of its journals. Contents without a
+    run are kept until `reserved_ns` (nanoseconds since the Unix epoch), for senders that have
+    already checked that a content exists, and are collected afterwards. `runs` returns project, run
+    id and position of all runs, `opened` the name and the bytes of each journal of a run. Once
+    `stop` returns True, the rest is left to the next call.
 
     Raises:
-        OSError: If a journal cannot be read now, or needs a newer version of this package; nothing
-            is settled in its project.
+        OSError: If a journal cannot be read now, or needs a newer version of this package; contents
+            of its project are not changed.
     """
     rows = database.fetch(USED_BY, at_run=UNKNOWN_RUN)
     unknown: dict[str, set[str]] = {}
@@ -303,19 +303,19 @@ def settle_blobs(
             if stop():
                 return count
             if where == project:
-                named = _named(database, objects, project, run, opened(project, run)) & digests
+                named = _digests_of(database, objects, project, run, opened(project, run)) & digests
                 found += [(project, digest, run) for digest in sorted(named)]
         with database.writing() as connection:
-            database.run_many(connection, USE, found)
+            database.run_many(connection, ADD_USE, found)
             for digest in sorted(digests):
                 at = {"at_project": project, "at_digest": digest}
                 database.run(connection, RESERVE, **at, until=reserved_ns)
-                database.run(connection, END_USE, **at, at_run=UNKNOWN_RUN)
+                database.run(connection, DELETE_USE, **at, at_run=UNKNOWN_RUN)
         count += len(digests)
     return count
 
 
-def _named(
+def _digests_of(
     database: Database,
     objects: ObjectStore,
     project: str,
@@ -327,10 +327,10 @@ def _named(
     for name, source in journals:
         with JournalReader(source) as reader:
             for block in reader.blocks(unknown=True):
-                for data in _plain(block):
+                for data in _plain_data(block):
                     digests = {each.decode() for each in _ANY_DIGEST.findall(data)}
                     found |= digests
-                    if _LISTS in data:
+                    if _FOLDER_KEY in data:
                         lists |= digests
             if reader.stopped is not None:
                 msg = f"journal {name!r} of {project}/{run}: {reader.stopped}"
@@ -340,9 +340,9 @@ def _named(
     return found
 
 
-def _plain(block: Block) -> Iterator[bytes]:
+def _plain_data(block: Block) -> Iterator[bytes]:
     yield block.data
-    for frame in block.frames.some(_PACKED, ZLIB):
+    for frame in block.frames.some(_ANY_KIND, ZLIB):
         with contextlib.suppress(ValueError):
             yield payload_of(block.data, frame)
 
@@ -350,7 +350,7 @@ def _plain(block: Block) -> Iterator[bytes]:
 def _members(database: Database, objects: ObjectStore, project: str, digest: str) -> set[str]:
     with database.reading() as connection:
         rows = database.rows(connection, FIND, at_project=project, at_digest=digest)
-        if not rows or rows[0][0] > _LIST_BYTES:
+        if not rows or rows[0][0] > _MAX_LIST_BYTES:
             return set()
         parts = database.rows(connection, PARTS, at_upload=rows[0][1])
     data = b"".join(objects.get(name) for _, _, name in parts)

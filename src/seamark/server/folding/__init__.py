@@ -1,1 +1,1 @@
-"""Folding of stored journals into the store, in separate processes."""
+"""Folding of stored journals into the store by separate processes."""

@@ -1,4 +1,4 @@
-"""Folding of everything into a new store, beside the one that is still read."""
+"""Folding of all journals into a new store, while readers use the old one."""
 
 from __future__ import annotations
 
@@ -24,36 +24,36 @@ if TYPE_CHECKING:
 
 __all__ = ["is_whole", "mark_whole", "refold", "refold_server", "take_up"]
 
-_SEEN_S: Final = 3.0
-"""Time after which every process uses the live store, in seconds; see `Databases.store`."""
-_WHOLE: Final = "whole"
-_IS_WHOLE: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _WHOLE)
-_MARK: Final = Upsert(schema.meta, ("key", "value"), ("key",))
+_SWITCH_S: Final = 3.0
+"""Time after which all processes use the live store, in seconds; see `Databases.store`."""
+_WHOLE_KEY: Final = "whole"
+_IS_WHOLE: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _WHOLE_KEY)
+_MARK_WHOLE: Final = Upsert(schema.meta, ("key", "value"), ("key",))
 
 Progress = Callable[[int, int], object]
 
 
 def is_whole(store: Store) -> bool:
-    """Return whether everything that was kept has been folded into a store once."""
+    """Return whether all stored journals have been folded into a store once."""
     return bool(store.database.fetch(_IS_WHOLE))
 
 
 def mark_whole(store: Store) -> None:
-    """Note that everything that was kept has been folded into a store."""
+    """Mark that all stored journals have been folded into a store."""
     with store.database.writing() as connection:
-        store.database.run(connection, _MARK, key=_WHOLE, value="1")
+        store.database.run(connection, _MARK_WHOLE, key=_WHOLE_KEY, value="1")
 
 
 def refold_server(
     settings: Settings, *, objects: bool = False, progress: Progress | None = None
 ) -> str:
-    """Fold everything that a server keeps again; return the name of the new store.
+    """Fold all journals of a server again; return the name of the new store.
 
-    It may serve meanwhile, unless the tables of what is kept are made again from the `objects` as
-    well, which is also done unasked where they are empty. `progress` is called with the bytes that
-    are done and all of them.
+    The server may run meanwhile, unless the tables of journals are also rebuilt from the `objects`,
+    which is automatic if they are empty. `progress` is called with the numbers of folded and of all
+    bytes.
     """
-    from seamark.server.checks import alone, open_matching_objects
+    from seamark.server.checks import lock_server, open_matching_objects
     from seamark.server.databases import open_databases
     from seamark.server.kept.journals import IntakeJournals
     from seamark.server.kept.rebuild import needs_rebuild
@@ -64,7 +64,7 @@ def refold_server(
         make_tables(databases)
         place = open_matching_objects(databases, settings.blobs, adopt=objects)
         if objects or needs_rebuild(databases.kept, place):
-            with alone(settings, "what it keeps is made again from the objects"):
+            with lock_server(settings, "the tables are rebuilt from the objects"):
                 take_up(databases, place)
         return refold(databases, IntakeJournals(databases.kept, place), progress=progress)
     finally:
@@ -72,9 +72,9 @@ def refold_server(
 
 
 def take_up(databases: Databases, objects: ObjectStore) -> None:
-    """Rebuild the tables of stored journals from the objects; senders must wait meanwhile.
+    """Rebuild the tables of stored journals from the objects, while no data is received.
 
-    Runs that were purged are left out, as far as the tables of accounts remember them.
+    Purged runs are left out, if the tables of accounts still list them.
     """
     from seamark.server.blobs.tables import rebuild_blobs
     from seamark.server.kept.rebuild import rebuild
@@ -94,7 +94,7 @@ def refold(
 ) -> str:
     """Fold all runs into a new store, make it the live one, remove the others; return its name.
 
-    `progress` is called with the number of bytes that are done, and the total.
+    `progress` is called with the numbers of folded and of all bytes.
     """
     there, copy = databases.stores(), 0
     while (name := store_name(copy=copy)) in there:
@@ -104,8 +104,8 @@ def refold(
         _fold_all(store, kept, now_ns, progress)
         mark_whole(store)
         databases.switch(name)
-        # What was folded into the old one and noted before everybody had heard of the new one.
-        time.sleep(_SEEN_S)
+        # For data folded into the old store before all processes used the new one.
+        time.sleep(_SWITCH_S)
         _fold_all(store, kept, now_ns, None)
     except BaseException:
         store.database.engine.dispose()
@@ -128,7 +128,7 @@ def _fold_all(
         progress(0, total)
     for run in runs:
         if positions.folded(run.project, run.run) < run.position:
-            # Fold workers have this store already, and may be in the way.
+            # Fold workers already use this store, which may cause conflicts.
             turn = partial(fold_turn, store, kept, run.project, run.run, now_ns)
             while retry(turn).more:
                 pass

@@ -28,7 +28,7 @@ folded = sa.Table(
     metadata,
     sa.Column("project", _Text, primary_key=True),
     sa.Column("run", _Text, primary_key=True),
-    # Bytes of all journals that were kept when they were folded; see seamark.server.changes.
+    # Stored bytes of all journals at the time of folding; see seamark.server.changes.
     sa.Column("position", sa.BigInteger, nullable=False),
 )
 lease = sa.Table(
@@ -36,7 +36,7 @@ lease = sa.Table(
     metadata,
     sa.Column("project", _Text, primary_key=True),
     sa.Column("run", _Text, primary_key=True),
-    sa.Column("owner", _Text, nullable=False),  # of a process, drawn at its start
+    sa.Column("owner", _Text, nullable=False),  # random name of a process
     sa.Column("until", sa.BigInteger, nullable=False),  # ns since the Unix epoch, by the database
 )
 changed = sa.Table(
@@ -44,8 +44,8 @@ changed = sa.Table(
     metadata,
     sa.Column("project", _Text, primary_key=True),
     sa.Column("run", _Text, primary_key=True),
-    sa.Column("number", sa.BigInteger, nullable=False, index=True),  # of its last change
-    sa.Column("gone", sa.SmallInteger, nullable=False),  # whether the run is no more
+    sa.Column("number", sa.BigInteger, nullable=False, index=True),  # number of the last change
+    sa.Column("gone", sa.SmallInteger, nullable=False),  # whether the run was removed
 )
 """Number of each run's last change; see `seamark.server.changes`."""
 change = sa.Table(
@@ -56,76 +56,78 @@ change = sa.Table(
 )
 """Single row with the number of the last change."""
 LEASE_S: Final = 15.0
-"""Time after which another process may fold the run of a dead process, in seconds."""
-_NS: Final = 10**9
+"""Duration of a lease, in seconds; then another process may fold the run of a dead one."""
+_NS_PER_S: Final = 10**9
 Ref = tuple[str, str]
 _lease: Final = lease.c
-_this: Final = sa.and_(
+_of_run: Final = sa.and_(
     _lease.project == sa.bindparam("at_project"), _lease.run == sa.bindparam("at_run")
 )
-_MAKE: Final = Upsert(
+_INSERT_LEASE: Final = Upsert(
     lease, ("project", "run", "owner", "until"), ("project", "run"), returned=_lease.owner
 )
-_TAKE: Final = (
+_UPDATE_LEASE: Final = (
     sa.update(lease)
     .values(owner=sa.bindparam("new_owner"), until=sa.bindparam("new_until"))
-    .where(_this)
-    .where(sa.or_(_lease.until < sa.bindparam("now"), _lease.owner == sa.bindparam("mine")))
+    .where(_of_run)
+    .where(sa.or_(_lease.until < sa.bindparam("now"), _lease.owner == sa.bindparam("me")))
 )
-_LEAVE: Final = sa.delete(lease).where(_this, _lease.owner == sa.bindparam("mine"))
-_TAKEN: Final = sa.select(_lease.project, _lease.run).where(
-    _lease.until >= sa.bindparam("now"), _lease.owner != sa.bindparam("mine")
+_DELETE_LEASE: Final = sa.delete(lease).where(_of_run, _lease.owner == sa.bindparam("me"))
+_OTHER_LEASES: Final = sa.select(_lease.project, _lease.run).where(
+    _lease.until >= sa.bindparam("now"), _lease.owner != sa.bindparam("me")
 )
 _POSTGRESQL_NOW: Final = sa.select(
-    sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * _NS, sa.BigInteger)
+    sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * _NS_PER_S, sa.BigInteger)
 )
 
 
 class Leases:
-    """The leases of the process `owner`, by the clock of the database; safe to use from threads.
+    """Leases of the process `owner`, by the clock of the database; thread-safe.
 
-    A lease lasts for `seconds`. Who works longer has to expect that somebody does the same.
+    A lease lasts for `seconds`. After that another process may do the same work.
     """
 
     def __init__(self, database: Database, owner: str, seconds: float = LEASE_S) -> None:
-        self._database, self._owner, self._ns = database, owner, int(seconds * _NS)
+        self._database, self._owner, self._ns = database, owner, int(seconds * _NS_PER_S)
 
     def claim(self, project: str, run: str) -> bool:
-        """Return whether this process may fold a run now; a lease of its own begins anew."""
+        """Acquire or renew the lease of a run; return whether this process has it."""
         database, owner = self._database, self._owner
         try:
             with database.writing() as connection:
                 now = self._now(connection)
                 until = now + self._ns
                 row = {"project": project, "run": run, "owner": owner, "until": until}
-                if database.rows(connection, _MAKE, **row):
+                if database.rows(connection, _INSERT_LEASE, **row):
                     return True
-                where = {"at_project": project, "at_run": run, "now": now, "mine": owner}
+                where = {"at_project": project, "at_run": run, "now": now, "me": owner}
                 new = {"new_owner": owner, "new_until": until}
-                return bool(database.run(connection, _TAKE, **where, **new))
+                return bool(database.run(connection, _UPDATE_LEASE, **where, **new))
         except Conflict:
             return False
 
     def active_leases(self) -> Collection[Ref]:
-        """Return the runs that others fold now."""
+        """Return the runs that are leased by other processes."""
         database = self._database
         with database.reading() as connection:
             now = self._now(connection)
             return {
                 (row[0], row[1])
-                for row in database.rows(connection, _TAKEN, now=now, mine=self._owner)
+                for row in database.rows(connection, _OTHER_LEASES, now=now, me=self._owner)
             }
 
     def release(self, connection: sa.Connection, project: str, run: str) -> None:
-        """Let go of a run, within a transaction that writes."""
-        self._database.run(connection, _LEAVE, at_project=project, at_run=run, mine=self._owner)
+        """Release the lease of a run in a transaction that writes."""
+        self._database.run(
+            connection, _DELETE_LEASE, at_project=project, at_run=run, me=self._owner
+        )
 
     def drop(self, project: str, run: str) -> None:
-        """Let go of a run."""
+        """Release the lease of a run."""
         with self._database.writing() as connection:
             self.release(connection, project, run)
 
     def _now(self, connection: sa.Connection) -> int:
         if self._database.dialect == "sqlite":
-            return time.time_ns()  # all who use the file are on one machine
+            return time.time_ns()  # all processes are on one machine
         return int(self._database.rows(connection, _POSTGRESQL_NOW)[0][0])

@@ -1,4 +1,4 @@
-"""A turn of folding: the next stored bytes of one run, up to a limit."""
+"""Turns of folding: the next stored bytes of one run, up to a limit."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ __all__ = ["fold_turn", "forget"]
 
 TURN_BYTES: Final = 16 << 20
 """Maximum number of bytes of a run folded in one turn."""
-_LONGEST_FRAME: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES + 8
+_MAX_FRAME_BYTES: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES + 8
 
-_FOLDED: Final = Upsert(
+_SET_POSITION: Final = Upsert(
     tables.folded, ("project", "run", "position"), ("project", "run"), overwrite=True
 )
-_FORGET: Final = sa.delete(tables.folded).where(
+_DELETE_POSITION: Final = sa.delete(tables.folded).where(
     tables.folded.c.project == sa.bindparam("at_project"),
     tables.folded.c.run == sa.bindparam("at_run"),
 )
 
 
 class Turn(NamedTuple):
-    """Result of one turn: how many bytes of the run are kept, and whether `more` are to fold."""
+    """Result of a turn: stored bytes of the run, and whether `more` remain to be folded."""
 
     position: int
     more: bool
@@ -56,7 +56,7 @@ class _Part:
         try:
             return self._source.pread(max(0, min(size, self._end - offset)), offset)
         except OSError as error:
-            raise _later(error) from error
+            raise _temporary(error) from error
 
     def quiet_since_ns(self) -> int | None:
         return self._source.quiet_since_ns()
@@ -71,7 +71,7 @@ class _Part:
         self._source.close()
 
 
-def fold_turn(  # noqa: C901 - one transaction from its parts
+def fold_turn(  # noqa: C901 - one transaction
     store: Store,
     kept: IntakeJournals,
     project: str,
@@ -81,9 +81,9 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     most: int = TURN_BYTES,
     more: Callable[[sa.Connection], None] | None = None,
 ) -> Turn:
-    """Fold the next stored bytes of a run, at most `most`, and save the result.
+    """Fold at most `most` stored bytes of a run, and save the result.
 
-    One frame that is longer is folded whole. `more` writes further rows in the same transaction.
+    A longer frame is folded whole. `more` writes further rows in the same transaction.
 
     Raises:
         Conflict: If another process folded the run at the same time; nothing is lost.
@@ -99,29 +99,29 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
         try:
             return _Part(kept.source(project, run, name), ends[name])
         except OSError as error:
-            raise _later(error) from error
+            raise _temporary(error) from error
 
     folding = Folding(
         store, project, run, opened, now_ns, heard=lambda name: journals[name].heard_ns
     )
-    anew = not all(_is_continued(one, journals) for one in folding.run.state.journals.values())
-    if anew:
+    again = not all(_is_continuation(one, journals) for one in folding.run.state.journals.values())
+    if again:
         folding.discard_state()
-    ends.update(_shares(folding.run.state.journals.values(), journals, most))
+    ends.update(_turn_ends(folding.run.state.journals.values(), journals, most))
     folding.add_journals({uid: name for name in ends if (uid := split_journal_name(name)[1])})
     folding.fold(lambda one: ends.get(one.file, 0) > one.offset or one.stopped == UNREADABLE)
     if folding.failed:
-        msg = f"{len(folding.failed)} journals of {project}/{run} cannot be read now"
+        msg = f"cannot read {len(folding.failed)} journals of {project}/{run} now"
         raise OSError(errno.EIO, msg)
     position = sum(one.size for one in journals.values())
     left = position > sum(ends.values())
 
     def write(connection: sa.Connection) -> None:
-        # Only what was kept at one moment, all of it, is a position: a sum hides which journal has
-        # how much.
-        if anew or not left:
+        # A position is valid only if all bytes stored at one moment are folded; a partial sum would
+        # not show the progress of each journal.
+        if again or not left:
             database, at = store.database, 0 if left else position
-            database.run(connection, _FOLDED, project=project, run=run, position=at)
+            database.run(connection, _SET_POSITION, project=project, run=run, position=at)
         if more is not None:
             more(connection)
         if folding.changed:
@@ -133,14 +133,14 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     else:
         with store.database.writing() as connection:
             write(connection)
-    if is_new and not kept.journals(project, run):  # purged in the meantime
+    if is_new and not kept.journals(project, run):  # purged meanwhile
         forget(store, project, run)
         return Turn(0, more=False)
     return Turn(position, more=left)
 
 
-def _later(error: OSError) -> OSError:
-    # Without a number the error would be for good.
+def _temporary(error: OSError) -> OSError:
+    # An error without a number counts as permanent.
     return OSError(error.errno or errno.EIO, str(error))
 
 
@@ -151,38 +151,38 @@ def forget(
     *,
     more: Callable[[sa.Connection], None] | None = None,
 ) -> None:
-    """Remove a run that is not kept any more."""
+    """Remove a run whose journals were removed."""
     database = store.database
     with database.writing() as connection:
         found = places_of(store, connection, [(project, run)])
         for one in found.values():
             forget_run(store, connection, one.number)
-        database.run(connection, _FORGET, at_project=project, at_run=run)
+        database.run(connection, _DELETE_POSITION, at_project=project, at_run=run)
         if more is not None:
             more(connection)
         if found:
             note_changes(database, connection, [(project, run)], gone=True)
 
 
-def _is_continued(journal: JournalState, kept: Mapping[str, IntakeJournal]) -> bool:
+def _is_continuation(journal: JournalState, kept: Mapping[str, IntakeJournal]) -> bool:
     # Bytes are never replaced.
     found = kept.get(journal.file)
     return found is not None and found.size >= journal.offset
 
 
-def _shares(
+def _turn_ends(
     known: Iterable[JournalState], kept: Mapping[str, IntakeJournal], most: int
 ) -> dict[str, int]:
-    # Those with little first, so that a long one does not hold up the others.
+    # Shortest rest first, so that a long journal does not delay others.
     folded = {one.file: one.offset for one in known}
     left, ends = most, {}
     rests = sorted((one.size - folded.get(name, 0), name) for name, one in kept.items())
     for rest, name in rests:
         share = min(rest, left)
         if share < rest and share > 0:
-            share = min(rest, max(share, _LONGEST_FRAME))
+            share = min(rest, max(share, _MAX_FRAME_BYTES))
         left = max(0, left - share)
-        begun = folded.get(name, 0)
-        if begun or share > 0:  # one that is new is taken up with its header, or not at all
-            ends[name] = begun + share
+        offset = folded.get(name, 0)
+        if offset or share > 0:  # a new journal is folded from its header on or not at all
+            ends[name] = offset + share
     return ends

@@ -1,5 +1,5 @@
-"""Journals that a server receives: intake, storage and reading.
+"""Intake, storage and reading of received journals.
 
-Their bytes lie in objects, which say themselves what they hold. Tables name the object that holds a
-stretch of a journal; they are derived, and can be made again from the objects alone.
+Their bytes are in objects that describe their own contents. Tables map ranges of journals to
+objects; they are derived data, and can be rebuilt from the objects alone.
 """

@@ -1,6 +1,6 @@
-"""Maintenance of objects after they are written: compaction, rewriting, garbage collection.
+"""Maintenance of stored objects: compaction, rewriting and garbage collection.
 
-Several fold workers may run the maintenance at once: every step is done completely or undone.
+Several fold workers may run the maintenance at once: each step is completed or undone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seamark.server.kept.layout import (
     PREFIX,
     REMOVE_NS,
     Part,
-    names_of_worker,
+    object_names,
     packed,
     read_parts,
     release,
@@ -39,41 +39,41 @@ if TYPE_CHECKING:
 
 __all__ = ["Caretaker"]
 
-_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_random: Final = random.Random()  # noqa: S311 - leaves the global generator unchanged
 COMPACT_BYTES: Final = 1 << 20
-"""Size from which loose data of a run is written to its own object, in bytes."""
+"""Size from which data of a run in shared objects is moved to its own object, in bytes."""
 REST_NS: Final = 600 * 10**9
-"""Silence after which a run's loose data is written to its own object in any case, in nanoseconds.
+"""Silence after which data of any size is moved to the run's own object, in nanoseconds.
 """
 OBJECT_BYTES: Final = 64 << 20
-"""Maximum size of an object, unless a single stretch is larger; bytes."""
+"""Maximum size of an object in bytes, unless a single range is larger."""
 ORPHAN_NS: Final = 3600 * 10**9
-"""Age from which an object without a name counts as an orphan, in nanoseconds."""
+"""Age from which an object that is not in the tables counts as an orphan, in nanoseconds."""
 ORPHANS_EVERY_NS: Final = 3600 * 10**9
-"""Interval of searches for orphans, which list all objects; nanoseconds."""
+"""Interval of searches for orphans, in nanoseconds; each search lists all objects."""
 
-_AT_ONCE: Final = 50
-_LISTED: Final = 500
-_LATER_NS: Final = 3600 * 10**9
-"""Delay before a failed task is tried again, in nanoseconds."""
+_TASKS_AT_ONCE: Final = 50
+_OBJECTS_AT_ONCE: Final = 500
+_RETRY_NS: Final = 3600 * 10**9
+"""Delay before a failed task is retried, in nanoseconds."""
 
 _log: Final = logging.getLogger("seamark.server")
 _run, _journal, _object, _segment = layout.runs, layout.journals, layout.objects, layout.segments
 
-_DUE: Final = (
+_SELECT_DUE: Final = (
     sa.select(_object.c.number, _object.c.name, _object.c.state)
     .where(_object.c.remove_ns <= sa.bindparam("now"))
     .order_by(_object.c.remove_ns)
-    .limit(_AT_ONCE)
+    .limit(_TASKS_AT_ONCE)
 )
-_LOOSE: Final = (
+_SELECT_LOOSE: Final = (
     sa.select(_run.c.number)
     .where(_run.c.loose > 0, _run.c.purged_ns.is_(None))
     .where(sa.or_(_run.c.loose >= sa.bindparam("bytes"), _run.c.heard_ns < sa.bindparam("before")))
     .order_by(_run.c.loose.desc())
-    .limit(_AT_ONCE)
+    .limit(_TASKS_AT_ONCE)
 )
-_STRETCHES: Final = (
+_RANGES: Final = (
     sa.select(
         _run.c.number,
         _run.c.project,
@@ -94,27 +94,27 @@ _STRETCHES: Final = (
     .join(_object, _object.c.number == _segment.c.object)
     .order_by(_run.c.number, _journal.c.number, _segment.c.offset)
 )
-_OF_RUN: Final = _STRETCHES.where(_run.c.number == sa.bindparam("number"), _segment.c.loose > 0)
-_OF_OBJECT: Final = _STRETCHES.where(_segment.c.object == sa.bindparam("number"))
-_STALE: Final = (
+_OF_RUN: Final = _RANGES.where(_run.c.number == sa.bindparam("number"), _segment.c.loose > 0)
+_OF_OBJECT: Final = _RANGES.where(_segment.c.object == sa.bindparam("number"))
+_SELECT_STALE: Final = (
     sa.select(_object.c.number)
     .where(_object.c.stale > 0, _object.c.state != layout.GROWING)
     .order_by(_object.c.number)
     .limit(8)
 )
-_LOCK: Final = (
+_LOCK_RUNS: Final = (
     sa.select(_run.c.number)
     .where(_run.c.number.in_(sa.bindparam("numbers", expanding=True)))
     .order_by(_run.c.key)
     .with_for_update()
 )
-_TAKE: Final = sa.delete(_segment).where(
+_DELETE_SEGMENT: Final = sa.delete(_segment).where(
     _segment.c.journal == sa.bindparam("its_journal"),
     _segment.c.offset == sa.bindparam("its_offset"),
     _segment.c.length == sa.bindparam("its_length"),
     _segment.c.object == sa.bindparam("its_object"),
 )
-_LESS: Final = (
+_REDUCE_LOOSE: Final = (
     sa.update(_run)
     .values(loose=_run.c.loose - sa.bindparam("less", type_=sa.BigInteger))
     .where(_run.c.number == sa.bindparam("row"))
@@ -122,7 +122,7 @@ _LESS: Final = (
 _NEW_SEGMENT: Final = insertion(_segment)
 
 
-class _Stretch(NamedTuple):
+class _Range(NamedTuple):
     run: int
     project: str
     run_id: str
@@ -143,19 +143,19 @@ class _Stretch(NamedTuple):
 
 
 class Caretaker:
-    """Takes care of objects that hold journals."""
+    """Maintenance of objects that hold journals."""
 
     def __init__(
         self, database: Database, objects: ObjectStore, now_ns: Callable[[], int] = time.time_ns
     ) -> None:
         self._database, self._objects, self._now_ns = database, objects, now_ns
-        self._names = names_of_worker()
-        # Not at once: whoever restarts a server in a loop should not list a bucket each time.
-        self._next_orphans = now_ns() + _chance.randrange(ORPHANS_EVERY_NS // 10)
+        self._names = object_names()
+        # Not at once, as a server that restarts in a loop should not list a bucket each time.
+        self._next_orphans = now_ns() + _random.randrange(ORPHANS_EVERY_NS // 10)
         self._failed: dict[tuple[str, int], int] = {}
 
     def tend(self, stop: Callable[[], bool]) -> None:
-        """Do a limited amount of each kind of due work; `stop` returns whether to end soon."""
+        """Run a limited amount of each kind of due work; `stop` returns whether to end early."""
         self.remove_due(stop)
         self.compact(stop)
         self.rewrite(stop)
@@ -163,37 +163,37 @@ class Caretaker:
             self._next_orphans = self._now_ns() + ORPHANS_EVERY_NS
             self.claim_orphans(stop)
 
-    # ------------------------------------------------------------------ removing
+    # ------------------------------------------------------------------ removal
 
     def remove_due(self, stop: Callable[[], bool]) -> None:
-        """Remove objects that were let go of long enough ago."""
-        rows = self._database.fetch(_DUE, now=self._now_ns())
+        """Remove objects that were released long enough ago."""
+        rows = self._database.fetch(_SELECT_DUE, now=self._now_ns())
         for number, name, state in rows:
             if stop():
                 return
             try:
                 self._objects.delete(name)
             except OSError as error:
-                _log.warning("object %r cannot be removed: %s", name, error)
+                _log.warning("cannot remove object %r: %s", name, error)
                 continue
             mine = _object.c.number == number
             done: Any = sa.delete(_object).where(mine)
-            if state == layout.CLAIMED:  # whoever wrote it may still come: the name stays taken
+            if state == layout.CLAIMED:  # its writer may still try to register this name
                 done = sa.update(_object).where(mine).values(remove_ns=None)
             with self._database.writing() as connection:
                 connection.execute(done)
 
     def claim_orphans(self, stop: Callable[[], bool]) -> None:
-        """Claim the names of objects that the tables do not list, so that nobody can register them.
+        """Claim the names of objects that are not in the tables, so that they cannot be registered.
 
-        A process that died before registering its object has acknowledged nothing; one that is only
-        late finds the name claimed and writes another object. An object with bytes that are kept
-        nowhere else is left alone: the tables may have been lost, or come from a backup.
+        A process that died before registering its object has acknowledged nothing; a slow process
+        finds the name claimed and writes another object. An object with bytes that are stored
+        nowhere else is not changed, as the tables may have been lost or restored from a backup.
         """
-        alone = 0
+        unknown = 0
         before = self._now_ns() - ORPHAN_NS
         old = (found for found in self._objects.listed(PREFIX) if found.made_ns < before)
-        while some := list(islice(old, _LISTED)):
+        while some := list(islice(old, _OBJECTS_AT_ONCE)):
             if stop():
                 return
             names = [found.name for found in some]
@@ -204,23 +204,23 @@ class Caretaker:
                 rows = {row[0]: tuple(row[1:]) for row in connection.execute(known)}
             for found in some:
                 if found.name not in rows:
-                    if self._is_spare(found):
+                    if self._is_redundant(found):
                         self._claim(found.name, found.size)
                     else:
-                        alone += 1
-                elif rows[found.name] == (layout.CLAIMED, None):  # it came to light late
+                        unknown += 1
+                elif rows[found.name] == (layout.CLAIMED, None):  # the file appeared late
                     with contextlib.suppress(OSError):
                         self._objects.delete(found.name)
 
-        if alone:
+        if unknown:
             _log.warning(
-                "%d objects hold bytes of journals that the tables do not know of; they stay:"
-                " `seamark server refold --objects` takes them up",
-                alone,
+                "%d objects hold bytes of journals that are not in the tables, and are kept:"
+                " register them with `seamark server refold --objects`",
+                unknown,
             )
 
-    def _is_spare(self, found: ObjectInfo) -> bool:
-        # It is spare if all that it holds is kept elsewhere too, or was purged.
+    def _is_redundant(self, found: ObjectInfo) -> bool:
+        # An object is redundant if all its bytes are also in other objects or were purged.
         try:
             parts = read_parts(self._objects, found.name, found.size).parts
         except FileNotFoundError:
@@ -248,18 +248,18 @@ class Caretaker:
                 .values(state=layout.CLAIMED, remove_ns=self._now_ns() + REMOVE_NS)
             )
 
-    # ------------------------------------------------------------------ writing anew
+    # ------------------------------------------------------------------ rewriting
 
     def compact(self, stop: Callable[[], bool]) -> None:
-        """Give runs objects of their own in the place of those that they share."""
+        """Move data of runs from shared objects to objects of one run."""
         now = self._now_ns()
-        rows = self._database.fetch(_LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS)
+        rows = self._database.fetch(_SELECT_LOOSE, bytes=COMPACT_BYTES, before=now - REST_NS)
         for (number,) in rows:
             self._rewrite(stop, "run", number, _OF_RUN)
 
     def rewrite(self, stop: Callable[[], bool]) -> None:
-        """Write objects anew that hold bytes of purged runs beside others."""
-        rows = self._database.fetch(_STALE)
+        """Rewrite objects that hold bytes of purged runs in addition to others."""
+        rows = self._database.fetch(_SELECT_STALE)
         for (number,) in rows:
             self._rewrite(stop, "object", number, _OF_OBJECT)
             with self._database.writing() as connection:
@@ -270,76 +270,76 @@ class Caretaker:
             return
         rows = self._database.fetch(statement, number=number)
         try:
-            for group in _groups(_Stretch(*row) for row in rows):
+            for group in _groups(_Range(*row) for row in rows):
                 if stop():
                     return
-                self._move(group)
+                self._rewrite_group(group)
         except (OutrunError, Conflict):
-            return  # somebody else moved them
+            return  # another process moved them
         except (OSError, ValueError) as error:
-            _log.error("%s %d cannot be compacted: %s", what, number, error)
+            _log.error("cannot compact %s %d: %s", what, number, error)
             now = self._now_ns()
             self._failed = {key: at for key, at in self._failed.items() if at > now}
-            self._failed[what, number] = now + _LATER_NS
+            self._failed[what, number] = now + _RETRY_NS
 
-    def _move(self, group: list[_Stretch]) -> None:
+    def _rewrite_group(self, group: list[_Range]) -> None:
         merged = list(_merged(group))
-        data = [self._read(stretches) for stretches in merged]
+        data = [self._read(ranges) for ranges in merged]
         parts = [
             Part(
                 first.project,
                 first.run_id,
                 first.file,
                 first.offset,
-                stretches[-1].offset + stretches[-1].length - first.offset,
-                max(each.heard_ns for each in stretches),
+                ranges[-1].offset + ranges[-1].length - first.offset,
+                max(each.heard_ns for each in ranges),
                 first.ahead_ns,
                 None if first.place is None else zlib.crc32(bytes_),
             )
-            for stretches, bytes_ in zip(merged, data, strict=True)
-            for first in stretches[:1]
+            for ranges, bytes_ in zip(merged, data, strict=True)
+            for first in ranges[:1]
         ]
         sizes = [len(each) for each in data]
         name = next(self._names)
         head, parts = packed(parts, self._now_ns(), shared=False, sizes=sizes)
         self._objects.put(name, head, *data)
         try:
-            self._swap(group, merged, parts, name, len(head) + sum(sizes))
+            self._replace_segments(group, merged, parts, name, len(head) + sum(sizes))
         except (OutrunError, Conflict):
             with contextlib.suppress(OSError):
                 self._objects.delete(name)
             raise
 
-    def _read(self, stretches: list[_Stretch]) -> bytes:
-        # Each frame is checked once more.
-        first = stretches[0]
+    def _read(self, ranges: list[_Range]) -> bytes:
+        # Each frame is checked again.
+        first = ranges[0]
         if first.place is None:
             return b""
-        pieces = [self._objects.get(each.name, each.place or 0, each.length) for each in stretches]
+        pieces = [self._objects.get(each.name, each.place or 0, each.length) for each in ranges]
         data = b"".join(pieces)
         start = max(0, FILE_HEADER_BYTES - first.offset)
         salt = salt_of(check_journal_name(first.file)[1])
-        if start + walk(data[start:], salt)[1] != sum(each.length for each in stretches):
-            msg = f"journal {first.file!r}: damaged in object {first.name!r} or the next ones"
+        if start + walk(data[start:], salt)[1] != sum(each.length for each in ranges):
+            msg = f"journal {first.file!r}: damaged in object {first.name!r} or a following one"
             raise ValueError(msg)
         return data
 
-    def _swap(
+    def _replace_segments(
         self,
-        group: list[_Stretch],
-        merged: list[list[_Stretch]],
+        group: list[_Range],
+        merged: list[list[_Range]],
         parts: list[Part],
         name: str,
         size: int,
     ) -> None:
         with self._database.writing() as connection:
-            connection.execute(_LOCK, {"numbers": sorted({each.run for each in group})}).all()
+            connection.execute(_LOCK_RUNS, {"numbers": sorted({each.run for each in group})}).all()
             number = insert_object(self._database, connection, name, size)
             less: dict[int, int] = {}
             for each in group:
                 taken = self._database.run(
                     connection,
-                    _TAKE,
+                    _DELETE_SEGMENT,
                     its_journal=each.journal,
                     its_offset=each.offset,
                     its_length=each.length,
@@ -354,7 +354,7 @@ class Caretaker:
                 _NEW_SEGMENT,
                 (
                     (
-                        stretches[0].journal,
+                        ranges[0].journal,
                         part.offset,
                         part.length,
                         number,
@@ -362,18 +362,18 @@ class Caretaker:
                         part.heard_ns,
                         0,
                     )
-                    for stretches, part in zip(merged, parts, strict=True)
+                    for ranges, part in zip(merged, parts, strict=True)
                 ),
             )
             for run, amount in sorted(less.items()):
-                self._database.run(connection, _LESS, row=run, less=amount)
+                self._database.run(connection, _REDUCE_LOOSE, row=run, less=amount)
             release(connection, sorted({each.object for each in group}), self._now_ns() + REMOVE_NS)
 
 
-def _groups(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
-    group: list[_Stretch] = []
+def _groups(ranges: Iterable[_Range]) -> Iterator[list[_Range]]:
+    group: list[_Range] = []
     size = 0
-    for each in stretches:
+    for each in ranges:
         if group and (each.run != group[0].run or size + each.bytes > OBJECT_BYTES):
             yield group
             group, size = [], 0
@@ -383,8 +383,8 @@ def _groups(stretches: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
         yield group
 
 
-def _merged(group: Iterable[_Stretch]) -> Iterator[list[_Stretch]]:
-    found: list[_Stretch] = []
+def _merged(group: Iterable[_Range]) -> Iterator[list[_Range]]:
+    found: list[_Range] = []
     for each in group:
         if found and (
             each.journal != found[-1].journal

@@ -1,10 +1,10 @@
-"""Transactions that register an object, and objects that grow with many groups of batches.
+"""Registration of objects in transactions, and objects that grow by groups of batches.
 
-On SQLite, small groups of batches are appended to a growing object. Its bytes are durable before a
-sender is answered; the rows that name them need not be, because after a loss of power the object
-still has what the tables lost. The object's own row is durable before its first byte, and with it
-all earlier rows. Therefore only the newest object can hold acknowledged bytes that the tables lack.
-It has the state `GROWING`, and is read before any new batch is accepted (`take_up`).
+On SQLite, small groups of batches are appended to a growing object. Its bytes are durable before
+the response to the sender. The rows about them need not be durable, because after a power loss the
+lost rows can be restored from the object. The row of the object itself is durable before its first
+byte, and so are all earlier rows. Therefore only the newest object can hold acknowledged bytes
+without rows. It has the state `GROWING`, and is read before any new batch is accepted (`take_up`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class OutrunError(Exception):
-    """Somebody else advanced a journal meanwhile, or claimed the name: nothing was written."""
+    """Another process advanced a journal or claimed the name meanwhile; nothing was written."""
 
 
 _NEW_RUN: Final = Upsert(
@@ -53,13 +53,13 @@ _NEW_OBJECT: Final = Upsert(
 )
 _NEW_SEGMENT: Final = insertion(layout.segments)
 _journal, _run = layout.journals, layout.runs
-_later: Any = sa.bindparam("ahead", type_=sa.BigInteger)
-_ADVANCE: Final = (
+_ahead_ns: Any = sa.bindparam("ahead", type_=sa.BigInteger)
+_ADVANCE_JOURNAL: Final = (
     sa.update(_journal)
     .values(
         size=sa.bindparam("end"),
         heard_ns=sa.bindparam("heard"),
-        ahead_ns=sa.case((_journal.c.ahead_ns < _later, _later), else_=_journal.c.ahead_ns),
+        ahead_ns=sa.case((_journal.c.ahead_ns < _ahead_ns, _ahead_ns), else_=_journal.c.ahead_ns),
     )
     .where(
         _journal.c.number == sa.bindparam("row"),
@@ -68,15 +68,15 @@ _ADVANCE: Final = (
         _journal.c.size == sa.bindparam("before"),
     )
 )
-_heard: Any = sa.bindparam("heard", type_=sa.BigInteger)
-_added: Any = sa.bindparam("added", type_=sa.BigInteger)
-_GROW: Final = (
+_received_ns: Any = sa.bindparam("heard", type_=sa.BigInteger)
+_added_bytes: Any = sa.bindparam("added", type_=sa.BigInteger)
+_ADVANCE_RUN: Final = (
     sa.update(_run)
     .values(
-        position=_run.c.position + _added,
-        loose=_run.c.loose + _added,
-        heard_ns=_heard,
-        waiting_ns=sa.func.coalesce(_run.c.waiting_ns, _heard),
+        position=_run.c.position + _added_bytes,
+        loose=_run.c.loose + _added_bytes,
+        heard_ns=_received_ns,
+        waiting_ns=sa.func.coalesce(_run.c.waiting_ns, _received_ns),
     )
     .where(
         _run.c.number == sa.bindparam("row"),
@@ -95,7 +95,7 @@ def insert_object(
     stale: bool = False,
     state: int = layout.LIVE,
 ) -> int:
-    """Name an object in the tables; return its number, or raise `OutrunError` if claimed."""
+    """Register an object in the tables; return its number, or raise `OutrunError` if claimed."""
     rows = database.rows(
         connection,
         _NEW_OBJECT,
@@ -116,37 +116,37 @@ def commit(
     size: int,
     parts: Sequence[Part],
     sizes: Mapping[Key, int],
-    most_journals: int,
+    max_journals: int,
     recent: Rows | None = None,
     *,
     grown: int | None = None,
 ) -> Rows:
-    """Advance journals by the bytes in a durable object; return the rows of journals and runs.
+    """Register the bytes of journals in a durable object; return the rows of journals and runs.
 
     Args:
-        database: Which has the tables.
-        name: Of the object.
-        size: Of the object, bytes.
-        parts: What it holds; those of one journal in order.
-        sizes: How many bytes of each journal were kept when that was decided.
-        most_journals: Of one run.
-        recent: Rows as this process last saw them, which saves asking; None to ask.
-        grown: Number of the object, if it grows: then what is written here need not outlive a
-            loss of power, because it is found in the object (`growing.take_up`).
+        database: Database with the tables.
+        name: Name of the object.
+        size: Size of the object in bytes.
+        parts: Parts in the object; those of one journal in order.
+        sizes: Number of stored bytes of each journal at the time of planning.
+        max_journals: Maximum number of journals of one run.
+        recent: Rows that this process read last, to avoid a query; None to query them.
+        grown: Number of the object, if it is growing. Its rows need not survive a power loss,
+            because they can be restored from the object (`take_up`).
 
     Raises:
-        OutrunError: If one of the journals has another size by now, or its run was purged.
-        Conflict: If another transaction is in the way.
+        OutrunError: If the size of a journal has changed, or its run was purged.
+        Conflict: If another transaction interferes.
     """
     keys: dict[Key, Part] = {}
     for part in parts:
-        keys[key_of(part.project, part.run), part.journal] = part  # the last one of each
-    alone = database.dialect == "sqlite"  # no other process sends anything
+        keys[key_of(part.project, part.run), part.journal] = part  # the last part of each journal
+    is_single = database.dialect == "sqlite"  # no other process stores data
     with database.writing(lasting=grown is None) as connection:
         of_runs = {key[0]: part for key, part in keys.items()}
         if recent is None:
-            runs, journals = _rows_of(database, connection, keys, of_runs, most_journals)
-        elif alone:
+            runs, journals = _rows_of(database, connection, keys, of_runs, max_journals)
+        elif is_single:
             runs, journals = recent.runs, recent.journals
         else:
             runs, journals = read_runs(connection, of_runs, locked=True), recent.journals
@@ -165,10 +165,10 @@ def commit(
             run = key_of(part.project, part.run)
             ahead[run, part.journal] = max(ahead.get((run, part.journal), 0), part.ahead_ns)
             added[run] = added.get(run, 0) + part.length
-        # In one go each: over a network, every statement alone would cost its way there and back.
+        # Bulk statements, as each statement costs a network round trip.
         advanced = database.run_each(
             connection,
-            _ADVANCE,
+            _ADVANCE_JOURNAL,
             [
                 {
                     "row": journals[key].number,
@@ -186,7 +186,7 @@ def commit(
             raise OutrunError
         counted = database.run_each(
             connection,
-            _GROW,
+            _ADVANCE_RUN,
             [
                 {
                     "row": runs[run].number,
@@ -229,7 +229,7 @@ def _rows_of(
     connection: sa.Connection,
     keys: Mapping[Key, Part],
     of_runs: Mapping[str, Part],
-    most_journals: int,
+    max_journals: int,
 ) -> Rows:
     _make_runs(database, connection, of_runs)
     runs, journals = read_rows(connection, keys, locked=True)
@@ -247,12 +247,12 @@ def _rows_of(
         ]
         connection.execute(_NEW_JOURNAL.of(database.dialect), rows)
         runs, journals = read_rows(connection, keys)
-        _check_count(connection, {journals[key].run for key in new}, most_journals)
+        _check_count(connection, {journals[key].run for key in new}, max_journals)
     return Rows(runs, journals)
 
 
 def _make_runs(database: Database, connection: sa.Connection, of_runs: Mapping[str, Part]) -> None:
-    # Rows are made before any is locked, so that no two transactions wait in a ring.
+    # Rows are created before any is locked, to avoid deadlocks.
     there = {
         row[0]
         for row in connection.execute(
@@ -283,24 +283,24 @@ def _check_count(connection: sa.Connection, runs: set[int], most: int) -> None:
         {"runs": sorted(runs)},
     )
     if any(row[0] > most for row in counts):
-        raise OutrunError  # planned again, that batch alone is refused
+        raise OutrunError  # planned again, only that batch is refused
 
 
 GROWN_BYTES: Final = 1 << 20
 """Maximum size of a growing object, in bytes."""
 SMALL_BYTES: Final = 64 << 10
-"""Maximum size of an addition; more data gets an object of its own. In bytes."""
-_OLD_NS: Final = 600 * 10**9
+"""Maximum size of an addition, in bytes; more data is stored in a separate object."""
+_MAX_AGE_NS: Final = 600 * 10**9
 """Age after which an object no longer grows, in nanoseconds."""
-_ANY: Final = 1 << 62
+_NO_LIMIT: Final = 1 << 62
 _log: Final = logging.getLogger("seamark.server")
 _object = layout.objects
-_GROWING: Final = (
+_SELECT_GROWING: Final = (
     sa.select(_object.c.number, _object.c.name)
     .where(_object.c.state == layout.GROWING)
     .order_by(_object.c.number)
 )
-_SEAL: Final = (
+_SEAL_OBJECT: Final = (
     sa.update(_object)
     .values(state=layout.LIVE, size=sa.bindparam("end"))
     .where(_object.c.number == sa.bindparam("row"), _object.c.state == layout.GROWING)
@@ -308,7 +308,7 @@ _SEAL: Final = (
 
 
 class Growing:
-    """The object of one process that grows; for one thread at a time."""
+    """Growing object of this process; for one thread at a time."""
 
     def __init__(
         self,
@@ -321,48 +321,48 @@ class Growing:
         self._now_ns = now_ns
         self._file: GrowingObject | None = None
         self._until_ns = 0
-        self._grows = True
+        self._can_grow = True
         self.name = ""
         self.number = 0
 
     def open(self, size: int) -> GrowingObject | None:
-        """Return the growing object for a number of bytes; None if they need one of their own."""
-        if size > SMALL_BYTES or not self._grows:
+        """Return the growing object for a number of bytes; None if they need a separate object."""
+        if size > SMALL_BYTES or not self._can_grow:
             return None
         if self._file is None or self._file.capacity < size or self.is_old():
             self.seal()
-            self._file = self._begin()
+            self._file = self._create_object()
         return self._file
 
-    def _begin(self) -> GrowingObject | None:
+    def _create_object(self) -> GrowingObject | None:
         name, now = next(self._names), self._now_ns()
         file = self._objects.grow(name, GROWN_BYTES)
         if file is None:
-            self._grows = False
+            self._can_grow = False
             return None
         try:
-            with self._database.writing() as connection:  # lasting, with all before it
+            with self._database.writing() as connection:  # durable, with all earlier rows
                 self.number = insert_object(
                     self._database, connection, name, GROWN_BYTES, state=layout.GROWING
                 )
         except BaseException:
             file.close()
             raise
-        self.name, self._until_ns = name, now + _OLD_NS
+        self.name, self._until_ns = name, now + _MAX_AGE_NS
         return file
 
     def is_old(self) -> bool:
-        """Return whether it is time to `seal` it."""
+        """Return whether the object is due for `seal`."""
         return self._file is not None and self._now_ns() > self._until_ns
 
     def abandon(self) -> None:
-        """Add nothing more to an object that could not be written; it is taken up later."""
+        """Stop using an object after a failed write; `take_up` registers its contents later."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
 
     def seal(self) -> None:
-        """Let the object be one like all others; after an error it is taken up later."""
+        """Turn the growing object into a normal one; after an error `take_up` does it later."""
         file = self._file
         if file is None:
             return
@@ -375,7 +375,7 @@ def _seal(
 ) -> None:
     objects.cut(name, end)
     with database.writing(lasting=False) as connection:
-        database.run(connection, _SEAL, row=number, end=end)
+        database.run(connection, _SEAL_OBJECT, row=number, end=end)
         release(connection, [number], now_ns + REMOVE_NS)
 
 
@@ -386,32 +386,32 @@ def take_up(
     gone: Callable[[str, str], bool],
     now_ns: Callable[[], int],
 ) -> int:
-    """Register the contents of growing objects of ended processes that the tables lack.
+    """Register contents of growing objects of dead processes that are not in the tables.
 
-    Nobody may send anything meanwhile. `gone` tells whether a run that the tables do not know was
-    purged. The result is the number of bytes of journals that were named.
+    No data may be received meanwhile. `gone` returns whether a run that is not in the tables was
+    purged. The result is the number of registered bytes of journals.
     """
-    rows = database.fetch(_GROWING)
+    rows = database.fetch(_SELECT_GROWING)
     total = 0
     for number, name in rows:
         size = next((each.size for each in objects.listed(name) if each.name == name), None)
         if size is None:
-            _log.error("the object %r is not there any more", name)
+            _log.error("object %r is missing", name)
             continue
         try:
             listed = read_parts(objects, name, size)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            _log.error("what was kept last cannot be read: %s", error)
+            _log.error("cannot read the last stored data: %s", error)
             continue
         new, sizes = _missing_parts(database, listed.parts, gone)
-        if new and (number, name) == rows[-1]:  # of the others it was never acknowledged
-            commit(database, name, size, new, sizes, _ANY, grown=number)
+        if new and (number, name) == rows[-1]:  # data of the others was never acknowledged
+            commit(database, name, size, new, sizes, _NO_LIMIT, grown=number)
             total += sum(part.length for part in new)
         _seal(database, objects, number, name, listed.end, now_ns())
     if total:
-        _log.info("took up %d bytes of journals that had been kept last", total)
+        _log.info("recovered %d bytes of journals after the last stop", total)
     if rows:
-        with database.writing():  # lasting, with what was written above
+        with database.writing():  # durable, with the rows written above
             pass
     return total
 
@@ -432,8 +432,8 @@ def _missing_parts(
             continue
         known = ends.get(key, journals[key].size if key in journals else 0)
         if part.offset > known:
-            _log.error("journal %r of %r lacks what is before byte %d", *reversed(key), part.offset)
-        elif part.offset == known:  # rows come whole: of what they have a part of, they have others
+            _log.error("journal %r of %r lacks bytes before byte %d", *reversed(key), part.offset)
+        elif part.offset == known:  # rows are written for whole parts
             sizes.setdefault(key, known)
             ends[key] = part.end
             new.append(part)

@@ -1,7 +1,7 @@
-"""Intake of batches: the batches of several runs are stored together, then acknowledged.
+"""Intake of batches, which stores the batches of several runs together.
 
 A thread collects the batches of a short interval, writes them to one object, and registers it in
-one transaction; only then are the senders answered. A single sender does not wait for the thread.
+one transaction. The senders are answered after that. A single sender does not wait for the thread.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from seamark.journal.folder import DEEPEST
 from seamark.journal.shipping import check_frames, check_gap
 from seamark.journal.walk import walk
 from seamark.paths import check_place
-from seamark.server.database import Latest
+from seamark.server.database import BoundedDict
 from seamark.server.failures import Rejected, warn_rarely
 from seamark.server.kept import layout
 from seamark.server.kept.commit import Growing, OutrunError, commit
-from seamark.server.kept.layout import names_of_worker, packed
+from seamark.server.kept.layout import object_names, packed
 from seamark.server.kept.plan import (
-    Arrived,
     FullError,
     JournalRow,
     Key,
+    PendingBatch,
     Plan,
     Receipt,
     Rows,
@@ -49,21 +49,21 @@ __all__ = ["Intake", "check_run"]
 
 
 _MAX_REMEMBERED: Final = 10_000
-"""Maximum number of remembered journals, and of runs."""
+"""Maximum number of remembered journals, and of remembered runs."""
 
 
 class Recent:
-    """Rows of the journals that were kept last, for one thread.
+    """Rows of the last stored journals; for one thread.
 
-    Another process may have changed them: the transaction finds out (`seamark.server.kept.commit`).
+    Another process may have changed them; the transaction detects that (see `commit`).
     """
 
     def __init__(self) -> None:
-        self._runs = Latest[str, RunRow](_MAX_REMEMBERED)
-        self._journals = Latest[Key, JournalRow](_MAX_REMEMBERED)
+        self._runs = BoundedDict[str, RunRow](_MAX_REMEMBERED)
+        self._journals = BoundedDict[Key, JournalRow](_MAX_REMEMBERED)
 
-    def of(self, group: Iterable[Arrived]) -> Rows | None:
-        """Return the rows of a group; None unless each batch begins at the end of its journal."""
+    def of(self, group: Iterable[PendingBatch]) -> Rows | None:
+        """Return the rows of a group; None unless each batch starts at the end of its journal."""
         ends: dict[Key, int] = {}
         rows = Rows({}, {})
         for batch in group:
@@ -78,12 +78,12 @@ class Recent:
         return rows
 
     def note(self, runs: Mapping[str, RunRow], journals: Mapping[Key, JournalRow]) -> None:
-        """Remember rows as they are now."""
+        """Remember the current rows."""
         self._runs.update(runs)
         self._journals.update(journals)
 
-    def forget(self, group: Iterable[Arrived]) -> None:
-        """Believe nothing about the journals of a group any more."""
+    def forget(self, group: Iterable[PendingBatch]) -> None:
+        """Discard the rows of the journals of a group."""
         for batch in group:
             self._journals.pop(batch.key, None)
 
@@ -91,32 +91,32 @@ class Recent:
 WINDOW_S: Final = 0.25
 """Maximum time for which batches are collected, in seconds."""
 GROUP_BYTES: Final = 8 << 20
-"""Maximum size of a group, unless a single batch is larger; bytes."""
+"""Maximum size of a group in bytes, unless a single batch is larger."""
 WAITING_BYTES: Final = 128 << 20
-"""Maximum size of data waiting to be written; beyond it senders are asked to retry."""
+"""Maximum size of data waiting to be written, in bytes; beyond it senders must retry."""
 ARRIVING_BYTES: Final = 256 << 20
-"""Maximum size of bodies being received."""
-MOST_JOURNALS: Final = 4096
+"""Maximum total size of bodies being received, in bytes."""
+MAX_JOURNALS: Final = 4096
 """Maximum number of journals of a run."""
 AHEAD_NS: Final = 3600 * 10**9
-"""A writer's clock further ahead than this is noted, in nanoseconds."""
-_MOST_PROJECT_BYTES: Final = 1024
-_EACH_S: Final = 0.01
+"""Deviation from which a writer's clock that is ahead is noted, in nanoseconds."""
+_MAX_PROJECT_BYTES: Final = 1024
+_BATCH_S: Final = 0.01
 """Additional collecting time per batch of the last group beyond the first, in seconds: a single
 sender never waits."""
-_TRIES: Final = 8
-_LISTED_BYTES: Final = 512
-"""Approximate size of the entry of a part in an object."""
-_LOOK_S: Final = 60.0
+_MAX_ATTEMPTS: Final = 8
+_LIST_ENTRY_BYTES: Final = 512
+"""Approximate size of the entry of a part in an object, in bytes."""
+_CHECK_S: Final = 60.0
 """Interval of checks whether an object is old enough to be closed, in seconds."""
 _BULK_BYTES: Final = 1 << 20
-"""Size of a batch whose sender has more data and need not wait, in bytes."""
-_LEAST_S: Final = 1.0
-_MOST_S: Final = 10.0
+"""Size from which a batch suggests that its sender has more data, in bytes; it need not wait."""
+_MIN_WAIT_S: Final = 1.0
+_MAX_WAIT_S: Final = 10.0
 _LOAD_WEIGHT: Final = 0.9
 """Weight of the previous load in the running mean."""
 _log: Final = logging.getLogger("seamark.server")
-_KNOWN: Final = (
+_KNOWN_SIZES: Final = (
     sa.select(
         layout.runs.c.position,
         layout.runs.c.purged_ns,
@@ -131,32 +131,32 @@ _KNOWN: Final = (
 
 
 def check_run(project: str, run: str) -> None:
-    """Raise `PathError` unless a project and a run id can be those of a run."""
+    """Raise `PathError` unless a project and a run id are valid."""
     check_place(project, run)
-    if len(project) > _MOST_PROJECT_BYTES or project.count("/") >= DEEPEST:
+    if len(project) > _MAX_PROJECT_BYTES or project.count("/") >= DEEPEST:
         msg = (
-            f"project: expected at most {DEEPEST} parts and {_MOST_PROJECT_BYTES} characters, "
+            f"project: expected at most {DEEPEST} parts and {_MAX_PROJECT_BYTES} characters, "
             f"got {project.count('/') + 1} and {len(project)}"
         )
         raise PathError(msg)
 
 
 class Intake:
-    """Takes batches of journals for good; safe to use from threads.
+    """Durable storage of incoming batches of journals; thread-safe.
 
     Args:
-        database: The set of tables that is called ``kept``.
-        objects: Where bytes are written.
-        gone: Tells whether a run (project path, run id) was purged; asked for runs that the tables
-            do not know.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-        most_journals: Of one run.
-        window_s: How long batches are collected at most, seconds.
-        grows: Whether what is small goes into an object that grows, see
-            `seamark.server.kept.commit`: for one process, whose tables are files of its machine.
-        quota: Tells whether a workspace has room for more; None for no limit.
-        reserved: Tells whether a journal (project path, run id, file name) is one that the server
-            writes itself, with `take`.
+        database: The set of tables named ``kept``.
+        objects: Object storage for the bytes.
+        gone: Returns whether a run (project path, run id) was purged; called for runs that are not
+            in the tables.
+        now_ns: Clock, in nanoseconds since the Unix epoch.
+        max_journals: Maximum number of journals of one run.
+        window_s: Maximum time for which batches are collected, in seconds.
+        grows: Whether small batches are appended to a growing object (see
+            `seamark.server.kept.commit`); only for a single process with tables in local files.
+        quota: Quota of workspaces; None for no limit.
+        reserved: Returns whether a journal (project path, run id, file name) is written by the
+            server itself, with `take`.
     """
 
     def __init__(
@@ -168,21 +168,21 @@ class Intake:
         reserved: Callable[[str, str, str], bool] | None = None,
         gone: Callable[[str, str], bool] = lambda *_: False,
         now_ns: Callable[[], int] = time.time_ns,
-        most_journals: int = MOST_JOURNALS,
+        max_journals: int = MAX_JOURNALS,
         window_s: float = WINDOW_S,
         grows: bool = False,
     ) -> None:
         self._database, self._objects = database, objects
         self._gone = gone
         self._quota, self._reserved = quota, reserved
-        self._now_ns, self._most, self._window_s = now_ns, most_journals, window_s
-        self._names = names_of_worker()
+        self._now_ns, self._max_journals, self._window_s = now_ns, max_journals, window_s
+        self._names = object_names()
         self._recent = Recent()
         self._growing = Growing(database, objects, self._names, now_ns) if grows else None
-        self._turn = threading.Lock()
+        self._commit_lock = threading.Lock()
         """Lock held while a group is committed."""
         self._changed = threading.Condition()
-        self._queue: deque[Arrived] = deque()
+        self._queue: deque[PendingBatch] = deque()
         self._bytes = self._arriving = 0
         self._last_group = 0
         self._closing = False
@@ -190,66 +190,66 @@ class Intake:
         self._load = 0.0
         self._ended = time.monotonic()
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ queries
 
     def known(self, project: str, run: str) -> tuple[dict[str, int], int]:
-        """Return kept bytes by journal and the position of a run, or refuse a purged one (410)."""
+        """Return stored bytes by journal and the position of a run; refuse a purged run (410)."""
         check_run(project, run)
-        rows = self._database.fetch(_KNOWN, key=key_of(project, run))
+        rows = self._database.fetch(_KNOWN_SIZES, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
-            msg = f"run {run!r} of {project!r} was purged here and is not accepted again"
+            msg = f"run {run!r} of {project!r} was purged on this server and is not accepted again"
             raise Rejected(msg, "purged", 410)
         return {row[2]: row[3] for row in rows if row[2]}, rows[0][0] if rows else 0
 
-    # ------------------------------------------------------------------ taking
+    # ------------------------------------------------------------------ storage
 
     def put(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
     ) -> Receipt:
-        """Keep a batch of a journal, or a declared gap; returns once it is durable.
+        """Store a batch of a journal, or a declared gap; return once it is durable.
 
         Args:
             project: Project path.
             run: Run id, or ``.project``.
             journal: File name.
-            offset: Of its first byte in the file.
+            offset: Offset of its first byte in the file.
             data: Whole frames; see `seamark.journal.shipping`.
-            gap: How many bytes will never be frames; then there is no data.
+            gap: Number of bytes that will never be sent; there is no data then.
 
         Raises:
-            BatchError: If it is no such batch, or exceeds a limit.
-            Rejected: If it is not taken: as a `GapError`, `DivergedError` or `FullError`, if the
-                run was purged or has too many journals, the journal is the server's own, or the
-                workspace has no room.
-            PathError: If project or run are no names.
+            BatchError: If the batch is invalid or exceeds a limit.
+            Rejected: If it is not accepted: as a `GapError`, `DivergedError` or `FullError`, if the
+                run was purged or has too many journals, if the server itself writes the journal, or
+                if the quota of the workspace is exceeded.
+            PathError: If project or run are not valid names.
         """
         self._check(project, run, journal)
-        return self._keep_now(self._arrived(project, run, journal, offset, data, gap))
+        return self._store_now(self._checked_batch(project, run, journal, offset, data, gap))
 
     def take(self, project: str, run: str, journal: str, offset: int, data: bytes) -> Stored:
-        """Keep a batch of a journal that may be the server's own; see `put`."""
+        """Store a batch of a journal that the server itself may write; see `put`."""
         check_run(project, run)
-        kept = self._keep_now(self._arrived(project, run, journal, offset, data))
+        kept = self._store_now(self._checked_batch(project, run, journal, offset, data))
         return Stored(kept.offset, kept.position)
 
     def submit(
         self, project: str, run: str, journal: str, offset: int, data: bytes = b"", *, gap: int = 0
     ) -> Future[Receipt]:
-        """Check a batch and have it kept; see `put`, whose errors this raises or answers."""
+        """Check and queue a batch; the errors of `put` are raised or set on the result."""
         self._check(project, run, journal)
-        batch = self._arrived(project, run, journal, offset, data, gap)
+        batch = self._checked_batch(project, run, journal, offset, data, gap)
         self._queue_up(batch)
         return batch.done
 
     def _check(self, project: str, run: str, journal: str) -> None:
         check_run(project, run)
         if self._reserved is not None and self._reserved(project, run, journal):
-            msg = f"journal {journal!r} is reserved for edits made on the server"
+            msg = f"journal {journal!r} is reserved for edits on the server"
             raise Rejected(msg, "reserved")
 
-    def _arrived(
+    def _checked_batch(
         self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int = 0
-    ) -> Arrived:
+    ) -> PendingBatch:
         now = self._now_ns()
         ahead = 0
         if gap:
@@ -257,31 +257,31 @@ class Intake:
         else:
             ahead = check_frames(run, journal, offset, data, walk) - now
         ahead = ahead if ahead > AHEAD_NS else 0
-        return Arrived(project, run, journal, offset, gap or len(data), data, now, ahead)
+        return PendingBatch(project, run, journal, offset, gap or len(data), data, now, ahead)
 
-    def _keep_now(self, batch: Arrived) -> Receipt:
-        if self._last_group > 1 or not self._turn.acquire(blocking=False):
+    def _store_now(self, batch: PendingBatch) -> Receipt:
+        if self._last_group > 1 or not self._commit_lock.acquire(blocking=False):
             self._queue_up(batch)
             return batch.done.result()
         try:
             self._queue_up(batch, wake=False)
             with self._changed:
                 group = self._next_group()
-            self._keep_group(group)
+            self._store_group(group)
         finally:
-            self._turn.release()
+            self._commit_lock.release()
             with self._changed:
                 if self._queue:
                     self._changed.notify_all()
         return batch.done.result()
 
-    def _queue_up(self, batch: Arrived, *, wake: bool = True) -> None:
+    def _queue_up(self, batch: PendingBatch, *, wake: bool = True) -> None:
         with self._changed:
             if self._closing:
                 msg = "the server is stopping; send it again in a moment"
                 raise FullError(msg)
             if self._bytes and self._bytes + len(batch.data) > WAITING_BYTES:
-                msg = "the server has too much to do; send it again in some seconds"
+                msg = "the server is overloaded; send it again in some seconds"
                 raise FullError(msg)
             if self._thread is None:
                 self._thread = threading.Thread(
@@ -295,24 +295,24 @@ class Intake:
 
     @contextlib.contextmanager
     def counting_bytes(self) -> Iterator[Callable[[int], None]]:
-        """Count bytes of requests being read, of all senders; `FullError` if too many."""
-        mine = 0
+        """Count the bytes of all requests being read; raise `FullError` if there are too many."""
+        own_bytes = 0
 
         def more(size: int) -> None:
-            nonlocal mine
+            nonlocal own_bytes
             with self._changed:
                 if self._arriving + size > ARRIVING_BYTES or self._bytes >= WAITING_BYTES:
-                    msg = "the server has too much to do; send it again in some seconds"
+                    msg = "the server is overloaded; send it again in some seconds"
                     raise FullError(msg)
                 self._arriving += size
-            mine += size
+            own_bytes += size
 
         more(0)
         try:
             yield more
         finally:
             with self._changed:
-                self._arriving -= mine
+                self._arriving -= own_bytes
 
     def close(self) -> None:
         """Store accepted batches, then accept no more; harmless when called twice."""
@@ -322,51 +322,51 @@ class Intake:
             thread = self._thread
         if thread is not None:
             thread.join()
-        with self._turn:
+        with self._commit_lock:
             self._seal()
 
-    # ------------------------------------------------------------------ the thread
+    # ------------------------------------------------------------------ thread
 
     def _work(self) -> None:
         while self._wait():
-            with self._turn:
+            with self._commit_lock:
                 with self._changed:
                     group = self._next_group()
                 if group:
-                    self._keep_group(group)
+                    self._store_group(group)
                 elif self._is_old():
                     self._seal()
 
     def _wait(self) -> bool:
         with self._changed:
             while not self._queue and not self._closing:
-                if not self._changed.wait(_LOOK_S) and self._is_old():
+                if not self._changed.wait(_CHECK_S) and self._is_old():
                     return True
-            end = time.monotonic() + min(self._window_s, _EACH_S * max(0, self._last_group - 1))
+            end = time.monotonic() + min(self._window_s, _BATCH_S * max(0, self._last_group - 1))
             while not self._closing and self._bytes < GROUP_BYTES:
                 if (left := end - time.monotonic()) <= 0:
                     break
                 self._changed.wait(left)
             return bool(self._queue) or not self._closing
 
-    def _next_group(self) -> list[Arrived]:
-        group: list[Arrived] = []
+    def _next_group(self) -> list[PendingBatch]:
+        group: list[PendingBatch] = []
         size = 0
         while self._queue and (not group or size + len(self._queue[0].data) <= GROUP_BYTES):
             group.append(self._queue.popleft())
             size += len(group[-1].data)
         return group
 
-    def _keep_group(self, group: list[Arrived]) -> None:
+    def _store_group(self, group: list[PendingBatch]) -> None:
         started = time.monotonic()
         try:
-            self._keep(group)
-        except Exception as error:  # noqa: BLE001 - the next group is kept
-            _log.exception("a group of batches could not be kept")
+            self._store(group)
+        except Exception as error:  # noqa: BLE001 - the next group must be stored
+            _log.exception("cannot store a group of batches")
             for batch in group:
                 _fail(batch, error)
         finally:
-            self._measure(started)
+            self._measure_load(started)
             self._last_group = len(group)
             with self._changed:
                 self._bytes -= sum(len(batch.data) for batch in group)
@@ -375,39 +375,39 @@ class Intake:
         return self._growing is not None and self._growing.is_old()
 
     def _seal(self) -> None:
-        # What cannot be said of it now is found out later.
+        # On errors, `take_up` completes it later.
         try:
             if self._growing is not None:
                 self._growing.seal()
         except (OSError, Conflict, sa.exc.SQLAlchemyError) as error:
-            _log.warning("an object could not be completed: %s", error)
+            _log.warning("cannot complete an object: %s", error)
 
-    def _measure(self, started: float) -> None:
+    def _measure_load(self, started: float) -> None:
         now = time.monotonic()
         busy = (now - started) / max(now - self._ended, 1e-6)
         self._load = _LOAD_WEIGHT * self._load + (1 - _LOAD_WEIGHT) * min(1.0, busy)
         self._ended = now
 
-    def _wait_s(self, batch: Arrived) -> float:
-        busy = max(0.0, 2 * self._load - 1)  # below one half nobody is in anybody's way
+    def _wait_s(self, batch: PendingBatch) -> float:
+        busy = max(0.0, 2 * self._load - 1)  # no delay below half of the load
         if len(batch.data) >= _BULK_BYTES:
             return round(busy, 2)
-        return round(_LEAST_S + (_MOST_S - _LEAST_S) * busy, 2)
+        return round(_MIN_WAIT_S + (_MAX_WAIT_S - _MIN_WAIT_S) * busy, 2)
 
-    def _keep(self, group: list[Arrived]) -> None:
+    def _store(self, group: list[PendingBatch]) -> None:
         recent = self._recent.of(group)
-        for _ in range(_TRIES):
-            plan = Plan(self._database, self._objects, self._most, self._gone, self._quota)
+        for _ in range(_MAX_ATTEMPTS):
+            plan = Plan(self._database, self._objects, self._max_journals, self._gone, self._quota)
             try:
                 plan.make(group, recent)
                 rows = self._write(plan, recent)
-            except (OutrunError, Conflict):  # another worker was faster: look again
+            except (OutrunError, Conflict):  # another worker was faster; plan again
                 self._recent.forget(group)
                 recent = None
                 continue
             except (OSError, sa.exc.SQLAlchemyError) as error:
-                warn_rarely("not-kept", "batches cannot be kept now: %s", error)
-                msg = "the server cannot write now; the same may be sent again"
+                warn_rarely("not-kept", "cannot store batches now: %s", error)
+                msg = "the server cannot write now; send it again later"
                 refusal = FullError(msg)
                 refusal.__cause__ = error
                 for batch in group:
@@ -416,7 +416,7 @@ class Intake:
             self._recent.note(*rows)
             self._answer(plan, rows.runs)
             return
-        msg = "other clients send the same run at the same time; try again in some seconds"
+        msg = "other clients send data of the same run at the same time; try again in some seconds"
         for batch in group:
             _fail(batch, FullError(msg))
 
@@ -424,8 +424,8 @@ class Intake:
         if not plan.parts:
             return Rows({}, {})
         sizes = [len(data) for data in plan.data]
-        # The list is made once it is known where it goes; it is about as long as this.
-        about = sum(sizes) + _LISTED_BYTES * (1 + len(sizes))
+        # Estimate: the list depends on its place and is created later.
+        about = sum(sizes) + _LIST_ENTRY_BYTES * (1 + len(sizes))
         grown = self._growing
         if grown is None or (file := grown.open(about)) is None:
             return self._write_alone(plan, recent, sizes)
@@ -441,17 +441,17 @@ class Intake:
                 0,
                 parts,
                 plan.sizes,
-                self._most,
+                self._max_journals,
                 recent,
                 grown=grown.number,
             )
-        except (OutrunError, Conflict):  # nothing was written, so nobody knows of these bytes
+        except (OutrunError, Conflict):  # the bytes were not registered
             try:
                 file.take_back(start)
             except OSError:
                 grown.abandon()
             raise
-        except BaseException:  # what is acknowledged next must not lie behind them
+        except BaseException:  # acknowledged data must not follow unregistered bytes
             grown.abandon()
             raise
 
@@ -461,9 +461,9 @@ class Intake:
         self._objects.put(name, head, *plan.data)
         try:
             size = len(head) + sum(sizes)
-            return commit(self._database, name, size, parts, plan.sizes, self._most, recent)
-        except (OutrunError, Conflict):  # nothing was written, so nobody knows the object
-            with contextlib.suppress(OSError):  # else it is collected as an orphan
+            return commit(self._database, name, size, parts, plan.sizes, self._max_journals, recent)
+        except (OutrunError, Conflict):  # the object was not registered
+            with contextlib.suppress(OSError):  # otherwise collected as an orphan
                 self._objects.delete(name)
             raise
 
@@ -474,22 +474,22 @@ class Intake:
         for batch, error in plan.refused:
             _fail(batch, error)
         for batch, kept in plan.settled:
-            _finish(batch, kept._replace(wait_s=self._wait_s(batch)))
+            _resolve(batch, kept._replace(wait_s=self._wait_s(batch)))
         for batch, offset in plan.waiting:
             position = runs[key_of(batch.project, batch.run)].position
-            _finish(batch, Receipt(offset, position, self._wait_s(batch)))
+            _resolve(batch, Receipt(offset, position, self._wait_s(batch)))
 
 
-def _finish(batch: Arrived, kept: Receipt) -> None:
+def _resolve(batch: PendingBatch, kept: Receipt) -> None:
     if batch.done.set_running_or_notify_cancel():
         batch.done.set_result(kept)
 
 
-def _fail(batch: Arrived, error: Exception) -> None:
+def _fail(batch: PendingBatch, error: Exception) -> None:
     if batch.done.done() or not batch.done.set_running_or_notify_cancel():
         return
     if not isinstance(error, Rejected):
-        msg = "the server cannot take this now; the same may be sent again"
+        msg = "the server cannot store this now; send it again later"
         refusal = FullError(msg)
         refusal.__cause__ = error
         error = refusal

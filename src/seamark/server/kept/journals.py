@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IntakeJournal", "IntakeJournals", "IntakeRun"]
 
-_AT_ONCE: Final = 1000
+_ROWS_AT_ONCE: Final = 1000
 _log: Final = logging.getLogger("seamark.server")
 
 _run, _journal, _object, _segment = layout.runs, layout.journals, layout.objects, layout.segments
@@ -39,19 +39,19 @@ _UNFOLDED: Final = (
     .order_by(_run.c.waiting_ns)
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
-_LATE: Final = _UNFOLDED.where(_run.c.waiting_ns < sa.bindparam("before", type_=sa.BigInteger))
-_AGAIN: Final = (
+_OVERDUE: Final = _UNFOLDED.where(_run.c.waiting_ns < sa.bindparam("before", type_=sa.BigInteger))
+_REQUEUE: Final = (
     sa.update(_run)
     .values(waiting_ns=_run.c.heard_ns)
     .where(_run.c.key.in_(sa.bindparam("keys", expanding=True)))
     .where(_run.c.waiting_ns.is_(None), _run.c.purged_ns.is_(None))
 )
-_NOTE: Final = (
+_FOLDED: Final = (
     sa.update(_run)
     .values(waiting_ns=None)
     .where(_run.c.key == sa.bindparam("run_key"), _run.c.position <= sa.bindparam("folded"))
 )
-_NEXT: Final = (
+_NEXT_RUNS: Final = (
     sa.select(*_REF)
     .where(_run.c.purged_ns.is_(None), _run.c.project >= sa.bindparam("project"))
     .where(
@@ -61,43 +61,43 @@ _NEXT: Final = (
         )
     )
     .order_by(_run.c.project, _run.c.run)
-    .limit(_AT_ONCE)
+    .limit(_ROWS_AT_ONCE)
 )
-_OF_RUN: Final = (
+_JOURNALS_OF_RUN: Final = (
     sa.select(_journal.c.name, _journal.c.size, _journal.c.heard_ns, _journal.c.number)
     .join_from(_run, _journal, _journal.c.run == _run.c.number)
     .where(_run.c.key == sa.bindparam("run_key"), _run.c.purged_ns.is_(None))
 )
-_ONE: Final = _OF_RUN.where(_journal.c.name == sa.bindparam("file"))
-_PURGE: Final = Upsert(
+_ONE_JOURNAL: Final = _JOURNALS_OF_RUN.where(_journal.c.name == sa.bindparam("file"))
+_INSERT_PURGED: Final = Upsert(
     _run,
     ("key", "project", "run", "position", "loose", "heard_ns", "purged_ns"),
     ("key",),
 )
-_PURGED: Final = (
+_MARK_PURGED: Final = (
     sa.update(_run)
     .values(purged_ns=sa.bindparam("now"), waiting_ns=None, loose=0)
     .where(_run.c.key == sa.bindparam("run_key"), _run.c.purged_ns.is_(None))
 )
-_mine: Final = (
+_numbers: Final = (
     sa.select(_journal.c.number)
     .join(_run, _run.c.number == _journal.c.run)
     .where(_run.c.key == sa.bindparam("run_key"))
 )
 
-_UNUSE: Final = sa.delete(use).where(
+_RELEASE_CONTENTS: Final = sa.delete(use).where(
     sa.tuple_(use.c.project, use.c.run).in_(
         sa.select(_run.c.project, _run.c.run).where(_run.c.purged_ns.isnot(None))
     )
 )
-"""Release contents sent for a run while it was being purged."""
+"""Statement that releases contents sent for a run while it was being purged."""
 
 _COLLECT_NS: Final = 600 * 10**9
 """Interval of searches for unused contents, in nanoseconds."""
 
 
 class IntakeRun(NamedTuple):
-    """A run, or ``.project``, and how many bytes of its journals are kept, gaps included."""
+    """Run, or ``.project``, with the number of stored bytes of its journals, gaps included."""
 
     project: str
     run: str
@@ -105,7 +105,7 @@ class IntakeRun(NamedTuple):
 
 
 class IntakeJournal(NamedTuple):
-    """Size of a stored journal, gaps included, and when its last bytes arrived here."""
+    """Size of a stored journal, gaps included, and time of arrival of its last bytes."""
 
     size: int
     heard_ns: int
@@ -127,45 +127,45 @@ class IntakeJournals:
     # ------------------------------------------------------------------ runs
 
     def check(self) -> None:
-        """Check that stored journals can be read, or raise `ObjectsUnreachable`."""
+        """Raise `ObjectsUnreachable` if stored journals cannot be read."""
         self._objects.check()
 
     def unfolded(self, most: int) -> list[IntakeRun]:
-        """Return runs of which more is kept than was noted, those that wait longest first.
+        """Return runs with more stored bytes than noted as folded, longest wait first.
 
-        It is asked several times a second: one look into an index.
+        It is called several times a second, and needs one index lookup.
         """
         rows = self._database.fetch(_UNFOLDED, most=most)
         return [IntakeRun(*row) for row in rows]
 
     def note(self, project: str, run: str, position: int) -> None:
-        """Note that a run is folded up to a position; nothing happens if more is kept by now.
+        """Note that a run is folded up to a position, unless more bytes are stored meanwhile.
 
-        Only a hint of where to look next: what is folded is in the store. What a loss of power
-        takes of these notes is folded once more, which changes nothing.
+        The note is only a hint for `unfolded`; the store has the folded position. Runs whose notes
+        are lost in a power loss are folded again without effect.
         """
         with self._database.writing(lasting=False) as connection:
-            self._database.run(connection, _NOTE, run_key=key_of(project, run), folded=position)
+            self._database.run(connection, _FOLDED, run_key=key_of(project, run), folded=position)
 
-    def late(self, before_ns: int, most: int) -> list[IntakeRun]:
-        """Return those of `unfolded` that have waited since before a moment, longest first."""
-        rows = self._database.fetch(_LATE, most=most, before=before_ns)
+    def overdue(self, before_ns: int, most: int) -> list[IntakeRun]:
+        """Return the runs of `unfolded` that have waited since before a time, longest first."""
+        rows = self._database.fetch(_OVERDUE, most=most, before=before_ns)
         return [IntakeRun(*row) for row in rows]
 
-    def wait_again(self, runs: Sequence[tuple[str, str]]) -> None:
+    def requeue(self, runs: Sequence[tuple[str, str]]) -> None:
         """Mark runs as `unfolded` again, because their noted positions are wrong."""
         keys = sorted(key_of(*run) for run in runs)
-        for start in range(0, len(keys), _AT_ONCE):
+        for start in range(0, len(keys), _ROWS_AT_ONCE):
             with self._database.writing() as connection:
-                connection.execute(_AGAIN, {"keys": keys[start : start + _AT_ONCE]})
+                connection.execute(_REQUEUE, {"keys": keys[start : start + _ROWS_AT_ONCE]})
 
     def runs(self) -> Iterator[IntakeRun]:
         """Yield all runs, ordered by project and run id."""
         project = run = ""
         while True:
-            rows = self._database.fetch(_NEXT, project=project, run_id=run)
+            rows = self._database.fetch(_NEXT_RUNS, project=project, run_id=run)
             yield from (IntakeRun(*row) for row in rows)
-            if len(rows) < _AT_ONCE:
+            if len(rows) < _ROWS_AT_ONCE:
                 return
             project, run = rows[-1][:2]
 
@@ -173,36 +173,36 @@ class IntakeJournals:
 
     def journals(self, project: str, run: str) -> Mapping[str, IntakeJournal]:
         """Return the stored journals of a run by file name; empty for an unknown run."""
-        rows = self._database.fetch(_OF_RUN, run_key=key_of(project, run))
+        rows = self._database.fetch(_JOURNALS_OF_RUN, run_key=key_of(project, run))
         return {name: IntakeJournal(size, heard_ns) for name, size, heard_ns, _ in rows}
 
     def source(self, project: str, run: str, journal: str) -> Source:
-        """Open a journal; `FileMissingError` if nothing is kept of it.
+        """Open a journal; raise `FileMissingError` if no bytes of it are stored.
 
-        Gaps are bytes that are no frames. `Source.quiet_since_ns` is None: only whole frames and
-        declared gaps come, so that what is there is final.
+        Gaps read as bytes that are not frames. `Source.quiet_since_ns` is None: only whole frames
+        and declared gaps are stored, so all bytes are final.
         """
         key = key_of(project, run)
         with self._database.reading() as connection:
-            rows = self._database.rows(connection, _ONE, run_key=key, file=journal)
+            rows = self._database.rows(connection, _ONE_JOURNAL, run_key=key, file=journal)
             if not rows:
-                msg = f"journal {journal!r} of run {run!r} is not kept here"
+                msg = f"journal {journal!r} of run {run!r} is not stored on this server"
                 raise FileMissingError(msg)
             segments = segments_of(self._database, connection, rows[0][3])
         return StoredSource(self._objects, journal, segments)
 
-    # ------------------------------------------------------------------ removing
+    # ------------------------------------------------------------------ removal
 
     def forget(self, project: str, run: str) -> None:
-        """Remove every row of a run, so that its bytes are collected; for good after a tombstone.
+        """Remove all rows of a run, so that its bytes are collected; permanent after a tombstone.
 
-        Its own row stays and says that it was purged, so that a batch on its way is not kept.
+        The row of the run itself stays and marks it as purged, so later batches are refused.
         """
         key, now = key_of(project, run), self._now_ns()
         with self._database.writing() as connection:
             self._database.run(
                 connection,
-                _PURGE,
+                _INSERT_PURGED,
                 key=key,
                 project=project,
                 run=run,
@@ -211,12 +211,12 @@ class IntakeJournals:
                 heard_ns=now,
                 purged_ns=now,
             )
-            self._database.run(connection, _PURGED, run_key=key, now=now)
+            self._database.run(connection, _MARK_PURGED, run_key=key, now=now)
             given = {"run_key": key}
-            named = sa.select(_segment.c.object).where(_segment.c.journal.in_(_mine)).distinct()
+            named = sa.select(_segment.c.object).where(_segment.c.journal.in_(_numbers)).distinct()
             touched = sorted(row[0] for row in connection.execute(named, given))
-            connection.execute(sa.delete(_segment).where(_segment.c.journal.in_(_mine)), given)
-            connection.execute(sa.delete(_journal).where(_journal.c.number.in_(_mine)), given)
+            connection.execute(sa.delete(_segment).where(_segment.c.journal.in_(_numbers)), given)
+            connection.execute(sa.delete(_journal).where(_journal.c.number.in_(_numbers)), given)
             release(connection, touched, now + REMOVE_NS, stale=True)
         self._blobs().forget_run(project, run)
 
@@ -226,26 +226,26 @@ class IntakeJournals:
         return Blobs(self._database, self._objects, now_ns=self._now_ns)
 
     def tend(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Compact objects and collect those that nobody needs, a little each time."""
+        """Compact objects and collect unused ones, a limited amount each time."""
         self._caretaker.tend(stop)
         if self._now_ns() - self._collected_ns > _COLLECT_NS and not stop():
             self._collected_ns = self._now_ns()
-            self._settle(stop)
+            self._settle_contents(stop)
             with self._database.writing() as connection:
-                connection.execute(_UNUSE)
+                connection.execute(_RELEASE_CONTENTS)
             self._blobs().collect()
 
-    def _settle(self, stop: Callable[[], bool]) -> None:
+    def _settle_contents(self, stop: Callable[[], bool]) -> None:
         from seamark.server.blobs.blobs import RESERVED_NS
         from seamark.server.blobs.tables import settle_blobs
 
         until = self._now_ns() + RESERVED_NS
         try:
             settle_blobs(self._database, self._objects, self.runs, self._opened, until, stop)
-        except OSError as error:  # then they stay for now
+        except OSError as error:  # they stay for now
             _log.warning("cannot determine now which uploaded files are in use: %s", error)
 
     def _opened(self, project: str, run: str) -> Iterator[tuple[str, Source]]:
         for name in self.journals(project, run):
-            with contextlib.suppress(FileMissingError):  # purged in this moment
+            with contextlib.suppress(FileMissingError):  # purged at the same time
                 yield name, self.source(project, run, name)

@@ -1,6 +1,6 @@
 """Layout of stored journals: tables, and objects that hold parts of journals.
 
-An object begins with a list of its parts::
+An object starts with a list of its parts::
 
     0   8  89 53 4D 4F 0D 0A 1A 0A     magic
     8   4  u32 length of the list      12  4  u32 crc32 of the list
@@ -53,7 +53,7 @@ __all__ = [
     "is_sound",
     "journals",
     "metadata",
-    "names_of_worker",
+    "object_names",
     "objects",
     "packed",
     "read_parts",
@@ -66,31 +66,31 @@ __all__ = [
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-_Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # only that counts by itself there
+_Number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # for automatic row numbers
 LIVE = 0
-"""State of an object named by segments."""
+"""State of an object that segments refer to."""
 RELEASED = 1
-"""State of an object that nothing names any more; its row is removed with it."""
+"""State of an object without segments; its row is removed with it."""
 CLAIMED = 2
-"""State of an orphan. Its row stays, so that nothing can name it later."""
+"""State of an orphan. Its row stays, so that the object cannot be registered later."""
 GROWING = 3
-"""State of an object to which bytes are added; it stays even if nothing names it."""
+"""State of an object to which bytes are appended; it stays even without segments."""
 runs = sa.Table(
     "kept_run",
     metadata,
     sa.Column("number", _Number, primary_key=True, autoincrement=True),
-    # Project path, a slash, and the run id, which has none.
+    # Project path, a slash, and the run id (without slashes).
     sa.Column("key", _Text, nullable=False, unique=True),
     sa.Column("project", _Text, nullable=False),
     sa.Column("run", _Text, nullable=False),
     # Bytes of all journals, gaps included; only grows.
     sa.Column("position", sa.BigInteger, nullable=False),
-    # Since when more is kept than somebody has noted as folded, ns since the epoch.
+    # Start of the wait of bytes not noted as folded, ns since the Unix epoch.
     sa.Column("waiting_ns", sa.BigInteger),
-    # Bytes that lie in objects which several runs share, and when the last of them came.
+    # Bytes in objects shared by several runs, and time of arrival of the last ones.
     sa.Column("loose", sa.BigInteger, nullable=False),
     sa.Column("heard_ns", sa.BigInteger, nullable=False),
-    # When it was purged, ns since the epoch: nothing of it is taken any more.
+    # Time of the purge, ns since the Unix epoch; no more data is accepted.
     sa.Column("purged_ns", sa.BigInteger),
 )
 sa.Index(
@@ -112,10 +112,10 @@ journals = sa.Table(
     sa.Column("number", _Number, primary_key=True, autoincrement=True),
     sa.Column("run", sa.BigInteger, nullable=False),
     sa.Column("name", _Text, nullable=False),
-    # Bytes that are kept, gaps included. It advances by compare-and-set.
+    # Number of stored bytes, gaps included. It advances by compare-and-set.
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("heard_ns", sa.BigInteger, nullable=False),
-    # How far its writer's clock was ahead of ours at worst, ns; 0 if by less than an hour.
+    # Largest lead of its writer's clock over the server's, ns; 0 if less than an hour.
     sa.Column("ahead_ns", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("run", "name"),
 )
@@ -126,9 +126,9 @@ objects = sa.Table(
     sa.Column("name", _Text, nullable=False, unique=True),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("state", sa.SmallInteger, nullable=False),
-    # From when on it may be removed, ns since the epoch.
+    # Time from which it may be removed, ns since the Unix epoch.
     sa.Column("remove_ns", sa.BigInteger),
-    # Whether it holds bytes of a run that was purged, beside others.
+    # Whether it holds bytes of a purged run in addition to others.
     sa.Column("stale", sa.SmallInteger, nullable=False),
 )
 sa.Index(
@@ -149,31 +149,31 @@ segments = sa.Table(
     sa.Column("journal", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("offset", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("length", sa.BigInteger, nullable=False),
-    # Which object holds it; the one that says so, for a declared gap.
+    # Object that holds the bytes, or declares the gap.
     sa.Column("object", sa.BigInteger, nullable=False, index=True),
-    # Where in the object, bytes; none for a declared gap.
+    # Offset in the object, in bytes; null for a declared gap.
     sa.Column("place", sa.BigInteger),
-    # When the last of it came, ns since the epoch by the clock of the server.
+    # Time of arrival of the last bytes, ns since the Unix epoch by the server's clock.
     sa.Column("heard_ns", sa.BigInteger, nullable=False),
-    # Whether it still shares its object with other runs.
+    # Whether the object is shared with other runs.
     sa.Column("loose", sa.SmallInteger, nullable=False),
 )
 REMOVE_NS: Final = 24 * 3600 * 10**9
-"""Time for which an unnamed object stays for concurrent readers, in nanoseconds."""
-_AT_ONCE: Final = 500
+"""Lifetime of a released object, for concurrent readers, in nanoseconds."""
+_ROWS_AT_ONCE: Final = 500
 _object, _segment = objects, segments
 
 
 def release(
     connection: sa.Connection, numbers: Sequence[int], remove_ns: int, *, stale: bool = False
 ) -> None:
-    """Let go of those objects that no segment names any more; those that grow stay as they are.
+    """Release the objects that no segment refers to any more, except growing ones.
 
-    They may be removed from `remove_ns` on, ns since the Unix epoch. With `stale`, those that are
-    still named hold bytes that have to go, and are written anew.
+    They may be removed from `remove_ns` on, ns since the Unix epoch. With `stale`, objects that are
+    still referred to hold bytes that must be removed, and will be rewritten.
     """
-    for start in range(0, len(numbers), _AT_ONCE):
-        some = list(numbers[start : start + _AT_ONCE])
+    for start in range(0, len(numbers), _ROWS_AT_ONCE):
+        some = list(numbers[start : start + _ROWS_AT_ONCE])
         named = sa.select(_segment.c.object).where(_segment.c.object.in_(some)).distinct()
         left = {row[0] for row in connection.execute(named)}
         gone = [number for number in some if number not in left]
@@ -189,13 +189,13 @@ def release(
             )
 
 
-_LONGEST_FRAME: Final = FILE_HEADER_BYTES + FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
-_OVERHEAD: Final = 64 << 10
+_MAX_FRAME_BYTES: Final = FILE_HEADER_BYTES + FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
+_MAX_OVERHEAD_BYTES: Final = 64 << 10
 """Generous upper limit of the bytes that compression adds to incompressible data."""
-_WINDOW_BYTES: Final = 32 << 20
-"""Maximum memory that a zstd frame may request before it writes anything, in bytes."""
-_PART_BYTES: Final = 1 << 20
-_TOO_LONG: Final[dict[str, Any]] = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
+_MAX_WINDOW_BYTES: Final = 32 << 20
+"""Maximum memory that a zstd frame may request in advance, in bytes."""
+_READ_BYTES: Final = 1 << 20
+_PLAIN_LIMIT: Final[dict[str, Any]] = {"limit": "plain_bytes", "allowed": PLAIN_BYTES}
 
 
 def unpacked(body: bytes, packing: str) -> bytes:
@@ -209,25 +209,25 @@ def unpacked(body: bytes, packing: str) -> bytes:
         data = b""
     else:
         data = _inflated(body)
-    if len(body) > BATCH_BYTES + _OVERHEAD and len(data) > _LONGEST_FRAME:
-        msg = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less at once"
-        raise Rejected(msg, "too-large", 413, **_TOO_LONG)
+    if len(body) > BATCH_BYTES + _MAX_OVERHEAD_BYTES and len(data) > _MAX_FRAME_BYTES:
+        msg = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less"
+        raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
     return data
 
 
 def _inflated(body: bytes) -> bytes:
-    # Piece by piece: what a frame says of its size is somebody's word.
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
-    plain = io.BytesIO()  # grows in place, where a list of parts would be held twice
+    # Decompressed in pieces, as the declared size of a frame is not trusted.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
+    plain = io.BytesIO()  # grows in place; joining a list of parts would need twice the memory
     try:
         with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
-            while part := reader.read(_PART_BYTES):
+            while part := reader.read(_READ_BYTES):
                 if plain.tell() + len(part) > PLAIN_BYTES:
-                    msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less at once"
-                    raise Rejected(msg, "too-large", 413, **_TOO_LONG)
+                    msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less"
+                    raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
                 plain.write(part)
     except zstandard.ZstdError as error:
-        msg = f"the body is not zstd: {error}"
+        msg = f"the body is not valid zstd: {error}"
         raise Rejected(msg, "bad-encoding") from error
     return plain.getvalue()
 
@@ -236,17 +236,17 @@ PREFIX: Final = "journals/"
 """Prefix of the names of these objects."""
 _MAGIC: Final = b"\x89SMO\r\n\x1a\n"
 _HEAD: Final = struct.Struct("<8sII")
-_MAX_BYTES: Final = 64 << 20
-"""Maximum size of a list, thousands of times what is written."""
+_MAX_LIST_BYTES: Final = 64 << 20
+"""Maximum size of a list in bytes, thousands of times the size of real ones."""
 _FORMAT: Final = 1
-_FOLDER: Final = 1000
+_OBJECTS_PER_FOLDER: Final = 1000
 
 
 class Part(NamedTuple):
-    """A stretch of a journal in an object; `offset` and `length` are of the journal, in bytes.
+    """Range of a journal in an object; `offset` and `length` in the journal, in bytes.
 
-    `heard_ns` is when the last of it came, ns since the Unix epoch by the clock of the server, and
-    `ahead_ns` how far its writer's clock was ahead, 0 if by less than an hour. `crc` (CRC32) and
+    `heard_ns` is the time of arrival of its last bytes, ns since the Unix epoch by the server's
+    clock. `ahead_ns` is the lead of its writer's clock, 0 if less than an hour. `crc` (CRC32) and
     `place`, its offset in the object, are None for a declared gap.
     """
 
@@ -266,11 +266,11 @@ class Part(NamedTuple):
         return self.offset + self.length
 
 
-def names_of_worker() -> Iterator[str]:
-    """Yield names that no other process gives: a random id, and a number that counts up."""
+def object_names() -> Iterator[str]:
+    """Yield unique names for objects: a random id and a counter."""
     worker = secrets.token_hex(8)
     for number in count():
-        yield f"{PREFIX}{worker}/{number // _FOLDER}/{number:08d}"
+        yield f"{PREFIX}{worker}/{number // _OBJECTS_PER_FOLDER}/{number:08d}"
 
 
 def packed(
@@ -281,10 +281,10 @@ def packed(
     sizes: Sequence[int],
     start: int = 0,
 ) -> tuple[bytes, list[Part]]:
-    """Return the bytes before those of the parts, and the parts with their places.
+    """Return the magic and the list of parts as bytes, and the parts with their places.
 
-    `sizes` are the bytes that each part has in the object, 0 for a declared gap; `start` is the
-    place of all this in the object. `shared` tells whether it is of several runs.
+    `sizes` has the number of bytes of each part in the object, 0 for a declared gap. `start` is the
+    offset of the result in the object. `shared` tells whether the parts belong to several runs.
     """
     listed = {
         "format": _FORMAT,
@@ -302,10 +302,10 @@ def packed(
 
 
 class Listed(NamedTuple):
-    """Contents of an object, as the lists in it declare them; `end` is that of the last part.
+    """Contents of an object according to its lists; `end` is the end of the last part.
 
-    `shared` tells whether the parts are of several runs, `whole` whether everything else in the
-    object is zeros, which it may grow into.
+    `shared` tells whether the parts belong to several runs, `whole` whether the rest of the object
+    is zeros, the space for growth.
     """
 
     parts: list[Part]
@@ -315,10 +315,10 @@ class Listed(NamedTuple):
 
 
 def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
-    """Return the contents of an object; `ValueError` if its beginning is invalid or damaged.
+    """Return the contents of an object; raise `ValueError` if its start is invalid or damaged.
 
-    One that grew holds several lists, each with its parts. Its end may be torn, if a machine lost
-    power: what is there was not acknowledged, and is passed over.
+    An object that has grown holds several lists, each with its parts. After a power loss its end
+    may be incomplete; such data was not acknowledged, and is skipped.
     """
     found: list[Listed] = []
     end, whole = 0, True
@@ -338,8 +338,8 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
         else:
             found.append(section)
             end = section.end
-    if found and (end < size or found[1:]) and not _are_sound(objects, name, found[-1].parts):
-        found.pop()  # its list got there, and its bytes did not
+    if found and (end < size or found[1:]) and not _are_intact(objects, name, found[-1].parts):
+        found.pop()  # its list was written, but not its bytes
         whole = False
     parts = [part for section in found for part in section.parts]
     shared = not found or found[0].shared
@@ -347,28 +347,28 @@ def read_parts(objects: ObjectStore, name: str, size: int) -> Listed:
 
 
 def is_sound(objects: ObjectStore, name: str, part: Part) -> bool:
-    """Return whether the bytes of a part are those that were written."""
+    """Return whether the bytes of a part are intact."""
     if part.place is None:
         return True
     return zlib.crc32(objects.get(name, part.place, part.length)) == part.crc
 
 
-def _are_sound(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
+def _are_intact(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
     return all(is_sound(objects, name, part) for part in parts)
 
 
 def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
     head = objects.get(name, start, _HEAD.size)
     if len(head) < _HEAD.size:
-        msg = f"object {name!r} is cut short"
+        msg = f"object {name!r} is truncated"
         raise ValueError(msg)
     magic, length, crc = _HEAD.unpack(head)
-    if magic != _MAGIC or length > min(_MAX_BYTES, size):
+    if magic != _MAGIC or length > min(_MAX_LIST_BYTES, size):
         msg = f"object {name!r} holds no journals"
         raise ValueError(msg)
     text = objects.get(name, start + _HEAD.size, length)
     if len(text) < length or zlib.crc32(text) != crc:
-        msg = f"object {name!r} is damaged: its list does not have its CRC"
+        msg = f"object {name!r} is damaged: the CRC of its list does not match"
         raise ValueError(msg)
     listed = json.loads(text)
     if listed["format"] != _FORMAT:
@@ -376,19 +376,19 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
         raise ValueError(msg)
     parts, place = [], start + _HEAD.size + length
     for one in listed["parts"]:
-        part = _sound(one)
+        part = _checked_part(one)
         if part.crc is not None:
             part = part._replace(place=place)
             place += part.length
         parts.append(part)
     if place > size:
-        msg = f"object {name!r} has {size} bytes, its list says {place}"
+        msg = f"object {name!r} has {size} bytes, expected {place} by its list"
         raise ValueError(msg)
     return Listed(parts, bool(listed["shared"]), place)
 
 
-def _sound(one: Any) -> Part:
-    # A bucket may hold what somebody else has put there.
+def _checked_part(one: Any) -> Part:
+    # A bucket may hold objects of other programs.
     part = Part(*one)
     numbers = (part.offset, part.length, part.heard_ns, part.ahead_ns)
     try:

@@ -1,4 +1,4 @@
-"""Plan for a group of batches, and the journals they are compared with."""
+"""Plans for groups of batches, and the stored journals for comparison."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from seamark.store.database import Database
 
 __all__ = [
-    "Arrived",
     "DivergedError",
     "FullError",
     "JournalRow",
     "Key",
+    "PendingBatch",
     "Plan",
     "Receipt",
     "Rows",
@@ -39,14 +39,14 @@ __all__ = [
 
 
 class DivergedError(Rejected):
-    """Other bytes are kept in its place; ``known`` says how many are kept."""
+    """Other bytes are stored at the same offset; ``known`` is the number of stored bytes."""
 
     slug = "diverged"
     status = 409
 
 
 class FullError(Rejected):
-    """The server has too much to do, or cannot write now; the same may be sent again."""
+    """The server is overloaded or cannot write now; the batch may be sent again."""
 
     slug = "busy"
     status = 503
@@ -70,29 +70,33 @@ class Segment(NamedTuple):
         return self.offset + self.length
 
 
-_of = layout.segments.c
+_segment = layout.segments.c
 _SEGMENTS = (
-    sa.select(_of.offset, _of.length, layout.objects.c.name, _of.place)
-    .join(layout.objects, layout.objects.c.number == _of.object)
-    .where(_of.journal == sa.bindparam("journal"), _of.offset < sa.bindparam("end"))
-    .where(_of.offset + _of.length > sa.bindparam("start"))
-    .order_by(_of.offset)
+    sa.select(_segment.offset, _segment.length, layout.objects.c.name, _segment.place)
+    .join(layout.objects, layout.objects.c.number == _segment.object)
+    .where(_segment.journal == sa.bindparam("journal"), _segment.offset < sa.bindparam("end"))
+    .where(_segment.offset + _segment.length > sa.bindparam("start"))
+    .order_by(_segment.offset)
 )
-_ALL = (1 << 63) - 1
+_MAX_OFFSET = (1 << 63) - 1
 
 
 def segments_of(
-    database: Database, connection: sa.Connection, journal: int, start: int = 0, end: int = _ALL
+    database: Database,
+    connection: sa.Connection,
+    journal: int,
+    start: int = 0,
+    end: int = _MAX_OFFSET,
 ) -> list[Segment]:
-    """Return where a journal lies, or its stretches that touch the bytes from start to end."""
+    """Return the segments of a journal, or those that overlap the bytes from start to end."""
     rows: list[Any] = database.rows(connection, _SEGMENTS, journal=journal, start=start, end=end)
     return [Segment(*row) for row in rows]
 
 
 class StoredSource:
-    """Bytes of a journal that were stored when it was opened.
+    """Source of the bytes of a journal that were stored when it was opened.
 
-    Declared gaps read as zeros, which are no frame.
+    Declared gaps read as zeros, which are not a valid frame.
     """
 
     def __init__(self, objects: ObjectStore, name: str, segments: Sequence[Segment]) -> None:
@@ -128,7 +132,7 @@ class StoredSource:
             place = segment.place + first - segment.offset
             data = self._objects.get(segment.name, place, last - first)
             if len(data) < last - first:
-                msg = f"object {segment.name!r} is shorter than it was"
+                msg = f"object {segment.name!r} was truncated"
                 raise OSError(msg)
             yield last - first, data
 
@@ -159,15 +163,15 @@ Key = tuple[str, str]
 
 
 def key_of(project: str, run: str) -> str:
-    """Return the unique key of a run; run ids have no slash."""
+    """Return the unique key of a run; run ids contain no slash."""
     return f"{project}/{run}"
 
 
 class Receipt(NamedTuple):
-    """Answer to a batch that was stored.
+    """Response to a stored batch.
 
-    `offset` counts the bytes of its journal, `position` those of all journals of the run. The next
-    batch may be sent after `wait_s` seconds.
+    `offset` is the number of stored bytes of its journal, `position` that of all journals of the
+    run. The next batch may be sent after `wait_s` seconds.
     """
 
     offset: int
@@ -176,11 +180,11 @@ class Receipt(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Arrived:
-    """A batch that was checked, and waits to be kept; `data` is empty for a declared gap.
+class PendingBatch:
+    """Checked batch that waits to be stored; `data` is empty for a declared gap.
 
-    `heard_ns` is when it came, ns since the Unix epoch; `ahead_ns` how far its writer's clock was
-    ahead, 0 if by less than an hour. `done` takes the answer.
+    `heard_ns` is the time of arrival, ns since the Unix epoch; `ahead_ns` is the lead of its
+    writer's clock, 0 if less than an hour. `done` is the future of the response.
     """
 
     project: str
@@ -195,7 +199,7 @@ class Arrived:
 
     @property
     def key(self) -> Key:
-        """Key of the journal that it belongs to."""
+        """Key of its journal."""
         return key_of(self.project, self.run), self.journal
 
     @property
@@ -205,7 +209,7 @@ class Arrived:
 
 
 class RunRow(NamedTuple):
-    """A run as the tables have it."""
+    """Row of a run."""
 
     number: int
     key: str
@@ -214,7 +218,7 @@ class RunRow(NamedTuple):
 
 
 class JournalRow(NamedTuple):
-    """A journal as the tables have it."""
+    """Row of a journal."""
 
     number: int
     run: int
@@ -223,37 +227,37 @@ class JournalRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Runs and journals as the tables have them, by their keys."""
+    """Rows of runs and journals, by their keys."""
 
     runs: dict[str, RunRow]
     journals: dict[Key, JournalRow]
 
 
-_of_run, _of_journal = layout.runs.c, layout.journals.c
+_run_c, _journal_c = layout.runs.c, layout.journals.c
 _RUNS: Final = (
-    sa.select(_of_run.number, _of_run.key, _of_run.position, _of_run.purged_ns)
-    .where(_of_run.key.in_(sa.bindparam("keys", expanding=True)))
-    .order_by(_of_run.key)
+    sa.select(_run_c.number, _run_c.key, _run_c.position, _run_c.purged_ns)
+    .where(_run_c.key.in_(sa.bindparam("keys", expanding=True)))
+    .order_by(_run_c.key)
 )
 _RUNS_LOCKED: Final = _RUNS.with_for_update()
 _JOURNALS: Final = (
-    sa.select(_of_journal.number, _of_journal.run, _of_journal.name, _of_journal.size)
-    .where(_of_journal.run.in_(sa.bindparam("runs", expanding=True)))
-    .where(_of_journal.name.in_(sa.bindparam("names", expanding=True)))
+    sa.select(_journal_c.number, _journal_c.run, _journal_c.name, _journal_c.size)
+    .where(_journal_c.run.in_(sa.bindparam("runs", expanding=True)))
+    .where(_journal_c.name.in_(sa.bindparam("names", expanding=True)))
 )
 _COUNTS: Final = (
-    sa.select(_of_journal.run, sa.func.count())
-    .where(_of_journal.run.in_(sa.bindparam("runs", expanding=True)))
-    .group_by(_of_journal.run)
+    sa.select(_journal_c.run, sa.func.count())
+    .where(_journal_c.run.in_(sa.bindparam("runs", expanding=True)))
+    .group_by(_journal_c.run)
 )
 
 
 def read_runs(
     connection: sa.Connection, keys: Iterable[str], *, locked: bool = False
 ) -> dict[str, RunRow]:
-    """Return the rows of runs by their keys, locked until the transaction ends if so asked.
+    """Return the rows of runs by their keys, optionally locked until the transaction ends.
 
-    Everybody locks rows in the order of their keys.
+    All processes lock rows in the order of their keys.
     """
     statement = _RUNS_LOCKED if locked else _RUNS
     rows = connection.execute(statement, {"keys": sorted(set(keys))})
@@ -278,39 +282,39 @@ class Plan:
     """Group of batches, divided by comparison with the stored journals.
 
     Attributes:
-        parts: What is new, in order.
-        data: The bytes of each; empty for a declared gap.
-        sizes: How many bytes each journal had before.
-        waiting: Batches whose answer depends on the parts, each with the offset to answer.
-        settled: Batches that are kept already, each with what to answer.
-        refused: Those that are not taken, each with the reason.
+        parts: New parts, in order.
+        data: Bytes of each part; empty for a declared gap.
+        sizes: Number of bytes of each journal before.
+        waiting: Batches whose response depends on the parts, each with the offset in the response.
+        settled: Batches that are already stored, each with its response.
+        refused: Batches that are not accepted, each with the reason.
     """
 
     def __init__(
         self,
         database: Database,
         objects: ObjectStore,
-        most_journals: int,
+        max_journals: int,
         gone: Callable[[str, str], bool],
         quota: Quota | None = None,
     ) -> None:
         self._database, self._objects = database, objects
-        self._most, self._gone, self._quota = most_journals, gone, quota
-        self._new: dict[str, int] = {}  # bytes of this group, by workspace
+        self._most, self._gone, self._quota = max_journals, gone, quota
+        self._new_bytes: dict[str, int] = {}  # new bytes of this group, by workspace
         self.parts: list[Part] = []
         self.data: list[bytes] = []
         self.sizes: dict[Key, int] = {}
-        self.waiting: list[tuple[Arrived, int]] = []
-        self.settled: list[tuple[Arrived, Receipt]] = []
-        self.refused: list[tuple[Arrived, Exception]] = []
-        self._ends: dict[Key, int] = {}
-        self._of: dict[Key, list[int]] = {}
+        self.waiting: list[tuple[PendingBatch, int]] = []
+        self.settled: list[tuple[PendingBatch, Receipt]] = []
+        self.refused: list[tuple[PendingBatch, Exception]] = []
+        self._new_sizes: dict[Key, int] = {}
+        self._part_numbers: dict[Key, list[int]] = {}
 
-    def make(self, arrived: Iterable[Arrived], recent: Rows | None = None) -> None:
-        """Sort out batches, in the order in which they came.
+    def make(self, arrived: Iterable[PendingBatch], recent: Rows | None = None) -> None:
+        """Classify batches in the order of their arrival.
 
-        `recent` are the rows of all their journals, if each batch goes on where its journal ended
-        when they were read; None to read what is kept.
+        `recent` has the rows of all their journals, if each batch starts at the end of its journal;
+        None to read the rows.
         """
         group = list(arrived)
         if recent is not None:
@@ -327,73 +331,73 @@ class Plan:
             self._counts = {row.key: counts.get(row.number, 0) for row in self._runs.values()}
             self._add_all(connection, group)
 
-    def _add_all(self, connection: sa.Connection | None, group: Iterable[Arrived]) -> None:
+    def _add_all(self, connection: sa.Connection | None, group: Iterable[PendingBatch]) -> None:
         for each in group:
             try:
                 self._add(connection, each)
-            except Exception as error:  # noqa: BLE001 - of this batch alone
+            except Exception as error:  # noqa: BLE001 - affects only this batch
                 self.refused.append((each, error))
 
-    def _add(self, connection: sa.Connection | None, batch: Arrived) -> None:
+    def _add(self, connection: sa.Connection | None, batch: PendingBatch) -> None:
         key = batch.key
         self._admit(batch)
-        if key not in self._ends:
+        if key not in self._new_sizes:
             row = self._journals.get(key)
-            self.sizes[key] = self._ends[key] = row.size if row else 0
-        known = self._ends[key]
+            self.sizes[key] = self._new_sizes[key] = row.size if row else 0
+        known = self._new_sizes[key]
         if batch.offset > known:
             msg = (
-                f"journal {batch.journal!r} is kept up to byte {known}, and this begins at "
-                f"{batch.offset}: send what is between, or declare it a gap"
+                f"journal {batch.journal!r} is stored up to byte {known}, and this batch starts at "
+                f"{batch.offset}: send the bytes in between, or declare a gap"
             )
             raise GapError(msg, known=known)
         if batch.offset < known:
-            assert connection is not None  # noqa: S101 - recent rows are of what goes on alone
+            assert connection is not None  # noqa: S101 - with recent rows all batches continue
             self._compare(connection, batch, known)
         if batch.end > known:
             self._check_quota(batch.project, batch.end - known)
             self._append(batch, known)
         if batch.end > self.sizes[key]:
-            self.waiting.append((batch, self._ends[key]))
+            self.waiting.append((batch, self._new_sizes[key]))
         else:
             position = self._runs[key[0]].position if key[0] in self._runs else 0
             self.settled.append((batch, Receipt(self.sizes[key], position)))
 
-    def _admit(self, batch: Arrived) -> None:
+    def _admit(self, batch: PendingBatch) -> None:
         key = batch.key
         row = self._runs.get(key[0])
         if (row and row.purged_ns is not None) or (
             row is None and self._gone(batch.project, batch.run)
         ):
             words = f"run {batch.run!r} of {batch.project!r}"
-            msg = f"{words} was purged here and is not accepted again"
+            msg = f"{words} was purged on this server and is not accepted again"
             raise Rejected(msg, "purged", 410)
-        if key in self._journals or key in self._ends:
+        if key in self._journals or key in self._new_sizes:
             return
         count = self._counts.get(key[0], 0) + 1
         if count > self._most:
-            msg = f"run {batch.run!r} has {self._most} journals, more are not taken"
+            msg = f"run {batch.run!r} has {self._most} journals; more are not accepted"
             raise Rejected(msg, "too-large", 413, limit="journals", allowed=self._most)
         self._counts[key[0]] = count
 
     def _check_quota(self, project: str, more: int) -> None:
-        # What came of the workspace in the same group counts, too.
+        # Other data of the workspace in the same group counts, too.
         if self._quota is None:
             return
         workspace = project.partition("/")[0]
-        new = self._new.get(workspace, 0) + more
+        new = self._new_bytes.get(workspace, 0) + more
         self._quota.expect(project, new)
-        self._new[workspace] = new
+        self._new_bytes[workspace] = new
 
-    def _compare(self, connection: sa.Connection, batch: Arrived, known: int) -> None:
+    def _compare(self, connection: sa.Connection, batch: PendingBatch, known: int) -> None:
         at, end = batch.offset, min(batch.end, known)
         for length, data in self._stored_bytes(connection, batch.key, at, end):
             start = at - batch.offset
-            mine = batch.data[start : start + length] if batch.data else None
-            if mine != data:
+            sent_bytes = batch.data[start : start + length] if batch.data else None
+            if sent_bytes != data:
                 msg = (
-                    f"journal {batch.journal!r}: other bytes are kept from byte {at} on, so that "
-                    "there are two files of one name: one was written by a copied machine"
+                    f"journal {batch.journal!r}: different bytes are stored from byte {at} on, so "
+                    "two files have the same name: one was written by a copied machine"
                 )
                 raise DivergedError(msg, known=known)
             at += length
@@ -401,23 +405,23 @@ class Plan:
     def _stored_bytes(
         self, connection: sa.Connection, key: Key, start: int, end: int
     ) -> Iterator[tuple[int, bytes | None]]:
-        # What is kept, then what is about to be.
+        # Stored bytes, followed by new bytes of the same group.
         stored = min(end, self.sizes[key])
         if start < stored:
             found = segments_of(
                 self._database, connection, self._journals[key].number, start, stored
             )
             yield from StoredSource(self._objects, key[1], found).stretches(start, stored)
-        for index in self._of.get(key, ()):
+        for index in self._part_numbers.get(key, ()):
             part, data = self.parts[index], self.data[index]
             first, last = max(start, part.offset), min(end, part.end)
             if first < last:
                 piece = data[first - part.offset : last - part.offset] if data else None
                 yield last - first, piece
 
-    def _append(self, batch: Arrived, known: int) -> None:
+    def _append(self, batch: PendingBatch, known: int) -> None:
         data = batch.data[known - batch.offset :] if batch.data else b""
-        self._of.setdefault(batch.key, []).append(len(self.parts))
+        self._part_numbers.setdefault(batch.key, []).append(len(self.parts))
         self.data.append(data)
         self.parts.append(
             Part(
@@ -431,4 +435,4 @@ class Plan:
                 zlib.crc32(data) if data else None,
             )
         )
-        self._ends[batch.key] = batch.end
+        self._new_sizes[batch.key] = batch.end

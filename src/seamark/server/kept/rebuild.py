@@ -1,7 +1,7 @@
-"""Rebuilding of the tables of journals from the objects alone.
+"""Rebuilding of the tables of journals from the objects.
 
-An object says what it holds. Of stretches that overlap, because objects were being compacted or
-were written and never named, those are taken that reach furthest; what is the same stays the same.
+An object describes its contents. Ranges may overlap, because objects were being compacted or were
+never registered; the range that reaches furthest is used, as overlapping bytes are equal.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _SEGMENT: Final = insertion(layout.segments)
 class Rebuilt(NamedTuple):
     """Result of a rebuild.
 
-    `damaged` are the names of objects that could not be read. `missing` are journals that lack a
-    stretch: (run's key, file name, from which byte on).
+    `damaged` has the names of unreadable objects. `missing` has the journals that lack a range:
+    (key of the run, file name, first missing byte).
     """
 
     damaged: list[str]
@@ -46,7 +46,7 @@ class _Found(NamedTuple):
 
 
 def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
-    """Return whether there are objects without any rows about their contents."""
+    """Return whether there are objects but no rows about their contents."""
     with database.reading() as connection:
         if connection.execute(sa.select(layout.objects.c.number).limit(1)).first():
             return False
@@ -56,9 +56,9 @@ def needs_rebuild(database: Database, objects: ObjectStore) -> bool:
 def rebuild(
     database: Database, objects: ObjectStore, *, gone: Callable[[str, str], bool]
 ) -> Rebuilt:
-    """Make the tables of journals again; nobody may send or fold meanwhile.
+    """Rebuild the tables of journals, while no process receives or folds data.
 
-    `gone` tells whether a run was purged; its bytes are left to the collection.
+    `gone` returns whether a run was purged; its bytes are left to the garbage collection.
     """
     found: dict[str, dict[str, list[_Found]]] = {}
     sizes: dict[str, int] = {}
@@ -67,7 +67,7 @@ def rebuild(
         try:
             listed = read_parts(objects, info.name, info.size)
         except FileNotFoundError:
-            continue  # it was due to be removed
+            continue  # was due for removal
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             _log.error("rebuild: %s", error)
             damaged.append(info.name)
@@ -82,8 +82,8 @@ def rebuild(
     return _Writer(database, sizes, gone).write(found, sorted(set(damaged)))
 
 
-def _chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:
-    # These stretches follow each other from the beginning on: offset, end, where.
+def _longest_chain(found: Iterable[_Found]) -> Iterator[tuple[int, int, _Found]]:
+    # Ranges without gaps from the start on: offset, end, location.
     left = sorted(found, key=lambda each: (each.part.offset, -each.part.end, each.shared))
     known = index = 0
     while True:
@@ -111,14 +111,14 @@ class _Writer:
         with self._database.writing() as connection:
             for table in (layout.segments, layout.journals, layout.runs, layout.objects):
                 connection.execute(sa.delete(table))
-            stale = self._touched(found[key] for key in purged)
+            stale = self._runs_to_write(found[key] for key in purged)
             for key in sorted(found):
                 if key in purged:
                     self._write_purged(connection, key, found[key])
                     continue
                 chains = {}
                 for file, parts in sorted(found[key].items()):
-                    chain = list(_chain(parts))
+                    chain = list(_longest_chain(parts))
                     known = chain[-1][1] if chain else 0
                     if max(each.part.end for each in parts) > known:
                         missing.append((key, file, known))
@@ -133,7 +133,7 @@ class _Writer:
         return self._gone(part.project, part.run)
 
     @staticmethod
-    def _touched(runs: Iterable[dict[str, list[_Found]]]) -> set[str]:
+    def _runs_to_write(runs: Iterable[dict[str, list[_Found]]]) -> set[str]:
         return {each.name for files in runs for parts in files.values() for each in parts}
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Routes for tokens, users, roles and visibility, and the greeting of a server.
 
-Nobody gets more through these routes than they have: what a token may hand on is bounded by its
-own user, role, project and end.
+These routes never extend rights: a token can only create tokens within its own user, role, project
+and expiry.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from seamark.server.settings import API_VERSION, JOURNAL_VERSION
 router: Final = APIRouter(prefix="/accounts", tags=["accounts"])
 server_router: Final = APIRouter(tags=["server"])
 
-_S: Final = 1_000_000_000
-_YEARS: Final = 10 * 366 * 86400
+_NS_PER_S: Final = 1_000_000_000
+_MAX_EXPIRES_S: Final = 10 * 366 * 86400
 
 RoleName = Literal["viewer", "contributor", "owner"]
 Name = Annotated[str, Field(min_length=1, max_length=100)]
@@ -44,9 +44,9 @@ ProjectQuery = Annotated[str, Query(min_length=1, max_length=1024)]
 class NewTokenBody(Body):
     """Request for a new token.
 
-    `user` is by default the requester; one that does not exist is created, as a service account
-    or an admin if so asked. `role` is the highest that the token grants, `project` what it is
-    limited to with everything in it.
+    `user` is by default the requester; an unknown user is created, as an admin or a service account
+    if requested. `role` is the highest role that the token grants. `project` limits it to a project
+    and its sub-projects.
     """
 
     user: Name | None = None
@@ -55,7 +55,7 @@ class NewTokenBody(Body):
     label: str = Field("", max_length=200)
     role: RoleName | None = None
     project: Project | None = None
-    expires_s: int | None = Field(None, ge=1, le=_YEARS)
+    expires_s: int | None = Field(None, ge=1, le=_MAX_EXPIRES_S)
 
 
 class MemberBody(Body):
@@ -80,12 +80,12 @@ class UserBody(Body):
     disabled: bool | None = None
 
 
-# ---------------------------------------------------------------------- who asks
+# ---------------------------------------------------------------------- requester
 
 
 @router.get("/me")
 def me(request: Request) -> dict[str, Any]:
-    """Return the identity and the rights of the requester; without a token, nobody."""
+    """Return the identity and the rights of the requester; without a token, those of nobody."""
     who = open_to_all(request)
     return {
         "name": who.name,
@@ -103,11 +103,11 @@ def me(request: Request) -> dict[str, Any]:
 def tokens(
     request: Request, project: Annotated[str | None, Query(max_length=1024)] = None
 ) -> dict[str, Any]:
-    """Return tokens, never their secrets: one's own; all, for an admin.
+    """Return the requester's tokens without secrets; all tokens for an admin.
 
-    A token that is limited to a role or a project lists itself and those that it made.
+    A token that is limited to a role or a project lists itself and the tokens that it created.
 
-    With ``project``: those that are limited to it, for its owners.
+    With ``project``, owners get the tokens that are limited to it.
     """
     accounts = server_of(request).accounts
     if project is not None:
@@ -128,27 +128,27 @@ def tokens(
 
 @router.post("/tokens", status_code=201)
 def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
-    """Make a token and return it, this once.
+    """Create a token and return it; its secret is not shown again.
 
-    Everybody makes tokens of their own. An admin makes them for anybody; an owner of a project for
-    service accounts of that project, limited to it. Who has a role too small in the project that is
-    named gets the one that is named.
+    Users create their own tokens. An admin creates tokens for any user, and an owner of a project
+    creates tokens for its service accounts, limited to the project. A user with a lower role in the
+    given project gets the given role.
     """
     who = expect_somebody(request)
     accounts = server_of(request).accounts
     user = body.user or who.name
     role = None if body.role is None else Role[body.role.upper()]
-    expires = None if body.expires_s is None else accounts.now_ns() + body.expires_s * _S
+    expires = None if body.expires_s is None else accounts.now_ns() + body.expires_s * _NS_PER_S
     if user != who.name:
-        role = _expect_hand_out(request, accounts, user, body, role)
+        role = _expect_may_create(request, accounts, user, body, role)
     elif body.admin or body.service:
-        raise Refusal(422, "invalid", "admin and service are for a user that does not exist yet")
+        raise Refusal(422, "invalid", "admin and service are only valid for a new user")
     own = accounts.token(who.token) if who.token else None
     if user == who.name and own is not None:
-        role, project, expires = _bounded(own, role, body.project, expires)
+        role, project, expires = _limited_token(own, role, body.project, expires)
     else:
         project = body.project
-        expires = expires if own is None else _earlier(own.expires_ns, expires)
+        expires = expires if own is None else _earlier_end(own.expires_ns, expires)
     made = accounts.create_token(
         user,
         by=who.name,
@@ -164,9 +164,9 @@ def create_token(request: Request, body: NewTokenBody) -> dict[str, Any]:
 
 @router.delete("/tokens/{token}")
 def revoke_token(request: Request, token: str) -> dict[str, Any]:
-    """End a token for good, named by its beginning.
+    """Revoke a token, given by its prefix.
 
-    If it is limited to a role or a project, those that it made end with it.
+    If it is limited to a role or a project, the tokens that it created are revoked, too.
     """
     who = expect_somebody(request)
     server = server_of(request)
@@ -174,11 +174,11 @@ def revoke_token(request: Request, token: str) -> dict[str, Any]:
         found = server.accounts.token(token)
     except NoSuch:
         found = None
-    if found is None or not _may_end(server.accounts, who, found):
+    if found is None or not _may_revoke(server.accounts, who, found):
         raise Refusal(
             404,
             "no-token",
-            "no such token, or it is not yours to revoke; seamark token list shows yours",
+            "unknown token, or you may not revoke it; list your tokens with: seamark token list",
         )
     server.accounts.revoke(token)
     note(request, who, "token.revoke", token, user=found.user)
@@ -190,14 +190,14 @@ def revoke_token(request: Request, token: str) -> dict[str, Any]:
 
 @router.get("/users")
 def users(request: Request) -> dict[str, Any]:
-    """Return all users, for an admin."""
+    """Return all users; for admins."""
     expect_admin(request)
     return {"users": server_of(request).accounts.users()}
 
 
 @router.patch("/users/{name}")
 def change_user(request: Request, name: str, body: UserBody) -> dict[str, Any]:
-    """Make a user an admin or not, or disable their tokens; for admins."""
+    """Change whether a user is an admin or disabled; for admins."""
     who = expect_admin(request)
     server = server_of(request)
     server.accounts.set_user(name, admin=body.admin, disabled=body.disabled)
@@ -222,7 +222,7 @@ def members(request: Request, project: ProjectQuery) -> dict[str, Any]:
 
 @router.put("/members")
 def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
-    """Set or remove a user's role in a project and all below it; for its owners."""
+    """Set or remove the role of a user in a project and its sub-projects; for its owners."""
     who = expect(request, body.project, Role.OWNER)
     server = server_of(request)
     role = None if body.role is None else Role[body.role.upper()]
@@ -233,14 +233,14 @@ def set_member(request: Request, body: MemberBody) -> dict[str, Any]:
 
 @router.put("/visibility")
 def set_visibility(request: Request, body: VisibilityBody) -> dict[str, Any]:
-    """Set the visibility of a project; for its owners and those of its workspace."""
+    """Set the visibility of a project; for owners of the project or its workspace."""
     who = expect(request, body.project, Role.OWNER)
     accounts = server_of(request).accounts
     if body.visibility == "public" and not accounts.may_publish(who, body.project):
         raise Refusal(
             403,
             "role-too-small",
-            "only owners of its workspace make a project public: everybody reads it then",
+            "only owners of its workspace may make a project public, as everyone can read it then",
         )
     accounts.set_visibility(body.project, body.visibility, by=who.name)
     note(request, who, "visibility.set", body.project, visibility=body.visibility)
@@ -258,24 +258,26 @@ def audit(
     return {"audit": server_of(request).accounts.audit(before, limit)}
 
 
-# ---------------------------------------------------------------------- inside
+# ---------------------------------------------------------------------- helpers
 
 
-def _expect_hand_out(
+def _expect_may_create(
     request: Request, accounts: Accounts, user: str, body: NewTokenBody, role: Role | None
 ) -> Role | None:
     who = expect_somebody(request)
     if not who.admin:
         if body.project is None:
-            hint = "tokens of others need an admin, or --project of a project that you own"
+            hint = (
+                "tokens of other users require an admin, or --project with a project that you own"
+            )
             raise Refusal(403, "admins-only", hint)
         expect(request, body.project, Role.OWNER)
         if body.admin:
-            raise Refusal(403, "admins-only", "only an admin makes admins")
+            raise Refusal(403, "admins-only", "only an admin may create admins")
         if not accounts.is_service_of(user, body.project):
             hint = (
-                f"{user!r} is not a service account of {body.project} alone: an owner makes tokens"
-                " for those only; people make their own"
+                f"{user!r} is not a service account of only {body.project}: owners may create"
+                " tokens only for those; users create their own tokens"
             )
             raise Refusal(403, "not-yours", hint)
         role = role or Role.CONTRIBUTOR
@@ -283,7 +285,7 @@ def _expect_hand_out(
         accounts.add_user(user, service=body.service or not who.admin, admin=body.admin)
         note(request, who, "user.add", user, service=body.service, admin=body.admin)
     elif body.admin or body.service:
-        raise Refusal(409, "taken", f"user {user!r} exists already: leave admin and service out")
+        raise Refusal(409, "taken", f"user {user!r} already exists: omit admin and service")
     if body.project is not None:
         role = role or Role.CONTRIBUTOR
         if accounts.raise_member(user, body.project, role):
@@ -291,7 +293,7 @@ def _expect_hand_out(
     return role
 
 
-def _bounded(
+def _limited_token(
     own: Token, role: Role | None, project: str | None, expires: int | None
 ) -> tuple[Role | None, str | None, int | None]:
     if own.role is not None:
@@ -301,17 +303,17 @@ def _bounded(
             raise Refusal(
                 403,
                 "role-too-small",
-                f"this token is for {own.project} only, and so are those that it makes",
+                f"this token is limited to {own.project}, and can only create tokens for it",
             )
         project = project or own.project
-    return role, project, _earlier(own.expires_ns, expires)
+    return role, project, _earlier_end(own.expires_ns, expires)
 
 
-def _earlier(one: int | None, other: int | None) -> int | None:
+def _earlier_end(one: int | None, other: int | None) -> int | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
+def _may_revoke(accounts: Accounts, who: Identity, token: Token) -> bool:
     if who.admin or token.id == who.token:
         return True
     if token.project is not None and accounts.role(who, token.project) == Role.OWNER:
@@ -323,7 +325,7 @@ def _may_end(accounts: Accounts, who: Identity, token: Token) -> bool:
 
 
 def _is_limited(token: Token) -> bool:
-    # Tokens that may do less than their user are given to machines, and leak.
+    # Limited tokens are used on machines and are more likely to leak.
     return token.role is not None or token.project is not None
 
 

@@ -18,9 +18,9 @@ from seamark.server.guard import (
     Body,
     asker,
     expect,
-    needs,
     public,
     received,
+    role_guard,
     server_of,
     serving_of,
 )
@@ -36,10 +36,10 @@ __all__ = ["router", "server_router"]
 router: Final = APIRouter()
 server_router: Final = APIRouter(tags=["files"])
 
-_READS: Final = [Depends(needs(Role.VIEWER))]  # before anything of the request is looked at
+_VIEWER_GUARD: Final = [Depends(role_guard(Role.VIEWER))]  # before any validation of the request
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
-_UNKNOWN: Final = "application/octet-stream"
-_SHOWN: Final = {
+_BINARY: Final = "application/octet-stream"
+_SAFE_TYPES: Final = {
     "csv": "text/plain; charset=utf-8",
     "gif": "image/gif",
     "jpeg": "image/jpeg",
@@ -60,37 +60,37 @@ _SHOWN: Final = {
     "yml": "text/plain; charset=utf-8",
 }
 """Content types by extension. None can execute code in a browser: no HTML, SVG, PDF or scripts."""
-_ACTIVE: Final = {
+_PREVIEW_TYPES: Final = {
     "htm": "text/html; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "svg": "image/svg+xml",
 }
 """Content types used only in a preview, which is sandboxed."""
-_IMAGES: Final = (
+_IMAGE_MAGIC: Final = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
 )
-"""First bytes of the images that a browser may show by themselves."""
-_BEGINS: Final = 16
+"""First bytes of images that a browser may show directly."""
+_MAGIC_BYTES: Final = 16
 _MAX_CONTENTS: Final = 1000
 """Maximum number of contents per request."""
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-_SAFE: Final = {
+_SAFE_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "private, max-age=31536000, immutable",
 }
-"""Headers that keep uploaded files from being active content on the page's origin."""
-_PREVIEW: Final = "sandbox allow-scripts; default-src 'unsafe-inline' data: blob:"
-"""Headers that give a recorded file an origin of its own without access to anything else."""
+"""Headers that prevent active content of uploaded files on the page's origin."""
+_PREVIEW_POLICY: Final = "sandbox allow-scripts; default-src 'unsafe-inline' data: blob:"
+"""Headers that give a recorded file a separate origin without access to other data."""
 
 
 @router.get(
     "/runs/{project:path}/{run}/blobs/{digest}",
     response_class=Response,
-    dependencies=_READS,
+    dependencies=_VIEWER_GUARD,
     tags=["files"],
 )
 def fetch(
@@ -98,16 +98,16 @@ def fetch(
     project: str,
     run: str,
     digest: str,
-    name: Annotated[str, Query(max_length=255, description="What to call the download.")] = "",
+    name: Annotated[str, Query(max_length=255, description="File name of the download.")] = "",
 ) -> Response:
-    """Return a content, or the part that a ``Range`` names; always as a download."""
+    """Return a content, or the part given by ``Range``; always as a download."""
     content = _content(request, project, run, digest)
-    headers = _SAFE | {"Content-Disposition": _disposition("attachment", name or digest)}
-    return _sent(request, digest, content, headers, _type_of(name))
+    headers = _SAFE_HEADERS | {"Content-Disposition": _disposition("attachment", name or digest)}
+    return _content_response(request, digest, content, headers, _type_of(name))
 
 
 class _ContentsBody(Body):
-    """Contents to look for, by their SHA-256, hex."""
+    """Contents to check, by SHA-256 (hex)."""
 
     sha256: Annotated[list[_Digest], Field(max_length=_MAX_CONTENTS)]
 
@@ -115,17 +115,17 @@ class _ContentsBody(Body):
 @router.post(
     "/runs/{project:path}/{run}/contents",
     operation_id="findContents",
-    dependencies=_READS,
+    dependencies=_VIEWER_GUARD,
     responses=FAILURES,
     tags=["files"],
 )
 def contents(request: Request, project: str, run: str, body: _ContentsBody) -> dict[str, list[str]]:
-    """Return which of some contents are not there, so that nobody begins a download in vain."""
+    """Return the missing ones of some contents, for a check before downloads."""
     return {"absent": serving_of(request).missing_contents(project, run, body.sha256)}
 
 
 class _LinkBody(Body):
-    """Content (SHA-256, hex) to link to; the extension of its name determines the type."""
+    """Content (SHA-256, hex) for a link; the extension of its name determines the type."""
 
     project: Annotated[str, Field(max_length=4096)]
     run: Annotated[str, Field(max_length=4096)]
@@ -136,11 +136,11 @@ class _LinkBody(Body):
 
 @router.post("/link", operation_id="linkContent", responses=FAILURES, tags=["runs"])
 def link(request: Request, body: _LinkBody) -> dict[str, str]:
-    """Return an address of one content that needs no token, for the 60 seconds that follow.
+    """Return an address of a content that needs no token; it is valid for 60 seconds.
 
-    Parts of the content (``Range``) are given for 12 hours more, so that films and downloads go on.
-    All of it ends with the token that asked. The address is relative to the page, and given to
-    nobody who may not read the run.
+    Parts of the content (``Range``) are served for 12 more hours, so that videos and downloads can
+    continue. The address ends with the requester's token. It is relative to the page, and only
+    returned to requesters who may read the run.
     """
     who = expect(request, body.project, Role.VIEWER)
     _content(request, body.project, body.run, body.sha256)
@@ -152,33 +152,34 @@ def link(request: Request, body: _LinkBody) -> dict[str, str]:
 
 @router.get("/linked/{signed}/{name}", response_class=Response, tags=["files"])
 def linked(request: Request, signed: str, name: str) -> Response:
-    """Return the content of a signed address, or the part that a ``Range`` names.
+    """Return the content of a signed address, or the part given by ``Range``.
 
-    PNG, JPEG and WebP can be shown by themselves, and a preview in a frame; all else is saved.
+    PNG, JPEG and WebP are shown directly, a preview in a frame; other files are downloads.
     """
-    del name  # for who saves it
+    del name  # for the downloading user
     public(request)
     links = serving_of(request).links
     found = links.open(signed, part=True)
     if found is not None and _part_of(request, found.digest) is None:
         found = links.open(signed)
     if found is None or not _may_still_read(request, found):
-        raise Refusal(404, "no-link", "this address is none, or too old: open the file anew")
+        raise Refusal(404, "no-link", "the link is invalid or has expired: open the file again")
     content = _content(request, found.project, found.run, found.digest)
     kind, how = _type_of(found.name), "attachment"
-    headers = _SAFE | {"Cache-Control": "private, no-store"}
+    headers = _SAFE_HEADERS | {"Cache-Control": "private, no-store"}
     if found.preview:
-        headers["Content-Security-Policy"] = _PREVIEW
-        kind, how = _ACTIVE.get(_extension(found.name), kind), "inline"
+        headers["Content-Security-Policy"] = _PREVIEW_POLICY
+        kind, how = _PREVIEW_TYPES.get(_extension(found.name), kind), "inline"
     elif image := _image_of(content):
         kind, how = image, "inline"
     headers["Content-Disposition"] = _disposition(how, found.name or found.digest)
-    return _sent(request, found.digest, content, headers, kind)
+    return _content_response(request, found.digest, content, headers, kind)
 
 
 def _may_still_read(request: Request, link: Link) -> bool:
-    # Who asked for the address may, and who shows by other means who they are: behind a proxy that
-    # signs people in, each request does, and such people may be known to nobody else.
+    # Readable for the user who requested the address, or for one who authenticates otherwise.
+    # Behind a proxy with single sign-on each request is authenticated, perhaps for a user without
+    # an account here.
     serving = serving_of(request)
     for who in (serving.logins.again(link.token, link.user), asker(request)):
         role = serving.accounts.role(who, link.project)
@@ -193,26 +194,26 @@ def _content(request: Request, project: str, run: str, digest: str) -> Content:
         raise Refusal(
             404,
             "no-content",
-            f"project {project!r} has no content {digest}: it was not sent, or not yet",
+            f"project {project!r} has no content {digest}: it was not sent, or is not sent yet",
         )
     return content
 
 
-def _sent(
+def _content_response(
     request: Request, digest: str, content: Content, headers: dict[str, str], kind: str
 ) -> Response:
     headers = headers | {"Accept-Ranges": "bytes", "ETag": f'"{digest}"'}
     if request.headers.get("if-none-match") in (f'"{digest}"', "*"):
         return Response(status_code=304, headers=headers)
     if part := _part_of(request, digest):
-        return _part(content, *part, headers, kind)
+        return _part_response(content, *part, headers, kind)
     headers["Content-Length"] = str(content.size)
     return StreamingResponse(content.read(0, content.size), 200, headers, kind)
 
 
 def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
-    # None, for the whole content, where the request names no range, several, or one of what this no
-    # longer is.
+    # None, for the whole content, if the request has no range, several ranges, or the range of an
+    # outdated content (If-Range).
     found = _RANGE.fullmatch(request.headers.get("range", "").strip())
     if found is None or not any(found.groups()):
         return None
@@ -220,7 +221,9 @@ def _part_of(request: Request, digest: str) -> tuple[str, str] | None:
     return (found[1], found[2]) if named else None
 
 
-def _part(content: Content, first: str, last: str, headers: dict[str, str], kind: str) -> Response:
+def _part_response(
+    content: Content, first: str, last: str, headers: dict[str, str], kind: str
+) -> Response:
     start = int(first) if first else max(0, content.size - int(last))
     end = min(content.size, int(last) + 1) if first and last else content.size
     if start >= end:
@@ -232,9 +235,9 @@ def _part(content: Content, first: str, last: str, headers: dict[str, str], kind
 
 
 def _image_of(content: Content) -> str:
-    # Only pictures that can run nothing are told.
-    begin = b"".join(content.read(0, _BEGINS))
-    return next((kind for pattern, kind in _IMAGES if pattern.match(begin)), "")
+    # Only images that cannot contain scripts are recognized.
+    begin = b"".join(content.read(0, _MAGIC_BYTES))
+    return next((kind for pattern, kind in _IMAGE_MAGIC if pattern.match(begin)), "")
 
 
 def _extension(name: str) -> str:
@@ -242,7 +245,7 @@ def _extension(name: str) -> str:
 
 
 def _type_of(name: str) -> str:
-    return _SHOWN.get(_extension(name), _UNKNOWN)
+    return _SAFE_TYPES.get(_extension(name), _BINARY)
 
 
 def _disposition(how: str, name: str) -> str:
@@ -254,34 +257,34 @@ def _disposition(how: str, name: str) -> str:
 # ---------------------------------------------------------------------- uploads
 
 
-_BLOBS: Final = "/runs/{project:path}/{run}/blobs"
-# Before anything of the request is looked at.
-_WRITES: Final = [Depends(needs(Role.CONTRIBUTOR))]
-_MAX_WHOLE: Final = (1 << 63) - 1
+_BLOBS_PATH: Final = "/runs/{project:path}/{run}/blobs"
+# Before any validation of the request.
+_CONTRIBUTOR_GUARD: Final = [Depends(role_guard(Role.CONTRIBUTOR))]
+_MAX_INT64: Final = (1 << 63) - 1
 
 
-@server_router.post(_BLOBS, dependencies=_WRITES)
+@server_router.post(_BLOBS_PATH, dependencies=_CONTRIBUTOR_GUARD)
 def ask(
     request: Request,
     project: str,
     run: str,
     digests: Annotated[list[str], BodyOf(embed=True, description="SHA-256 of contents, hex.")],
 ) -> dict[str, list[str]]:
-    """Return those contents that the project does not have; the others stay for a day at least."""
+    """Return the contents that the project lacks; the others are kept for at least a day."""
     _check_not_purged(request, project, run)
     return {"missing": server_of(request).blobs.missing(project, run, digests)}
 
 
-@server_router.put(_BLOBS + "/{digest}", dependencies=_WRITES)
+@server_router.put(_BLOBS_PATH + "/{digest}", dependencies=_CONTRIBUTOR_GUARD)
 async def put(
     request: Request,
     project: str,
     run: str,
     digest: str,
-    offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the part, bytes.")],
-    size: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the whole, bytes.")],
+    offset: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Offset of the part, in bytes.")],
+    size: Annotated[int, Query(ge=0, le=_MAX_INT64, description="Size of the content, in bytes.")],
 ) -> dict[str, Any]:
-    """Take a part of a content; the digest is compared once all parts are there."""
+    """Store a part of a content; the digest is compared once all parts are stored."""
 
     def take(data: bytes) -> Progress:
         _check_not_purged(request, project, run)
@@ -292,15 +295,15 @@ async def put(
         return _as_json(await run_in_threadpool(take, data))
 
 
-@server_router.get(_BLOBS + "/{digest}/upload", dependencies=_WRITES)
+@server_router.get(_BLOBS_PATH + "/{digest}/upload", dependencies=_CONTRIBUTOR_GUARD)
 def progress(
     request: Request,
     project: str,
     run: str,
     digest: str,
-    size: Annotated[int | None, Query(ge=0, le=_MAX_WHOLE)] = None,
+    size: Annotated[int | None, Query(ge=0, le=_MAX_INT64)] = None,
 ) -> dict[str, Any]:
-    """Return how much of a content has arrived: where to go on with it."""
+    """Return the number of stored bytes of a content, at which an upload continues."""
     del run
     return _as_json(server_of(request).blobs.progress(project, digest, size))
 
@@ -308,7 +311,7 @@ def progress(
 def _check_not_purged(request: Request, project: str, run: str) -> None:
     check_run(project, run)
     if is_purged(server_of(request).databases.account, project, run):
-        raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged here")
+        raise Refusal(410, "purged", f"run {run!r} of {project!r} was purged on this server")
 
 
 def _as_json(found: Progress) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Drawings of series of many runs in one answer; see `seamark.server.reads`."""
+"""Curves of series of many runs in one answer; see `seamark.server.reads`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from seamark.server.routes.tables import Ref, Text
 
 __all__: list[str] = []
 
-_MOST_PX: Final = 8192
-_MOST_SERIES: Final = 400
+_MAX_PX: Final = 8192
+_MAX_SERIES: Final = 400
 
-Refs = Annotated[list[Ref], Meta(max_length=_MOST_SERIES)]
+Refs = Annotated[list[Ref], Meta(max_length=_MAX_SERIES)]
 
 
 class LookQuestion(Question, kw_only=True):
-    """Series, and how they are drawn; see `seamark.reading.curves.Look`."""
+    """Series and the appearance of their curves; see `seamark.reading.curves.Look`."""
 
-    paths: Annotated[list[Text], Meta(min_length=1, max_length=_MOST_SERIES)]
-    px: Annotated[int, Meta(ge=2, le=_MOST_PX)] = 1000
+    paths: Annotated[list[Text], Meta(min_length=1, max_length=_MAX_SERIES)]
+    px: Annotated[int, Meta(ge=2, le=_MAX_PX)] = 1000
     attempt: Attempt = "latest"
     x: Text = "step"
     low: float | None = None
@@ -42,41 +42,41 @@ class LookQuestion(Question, kw_only=True):
     log_y: bool = False
 
     def look(self, runs: int) -> Look:
-        """Return the look of drawings for a number of runs; refuse too many (413)."""
-        look = Look(points=self.px, **{name: getattr(self, name) for name in _OF_LOOK})
+        """Return the appearance of curves for a number of runs; refuse too many series (413)."""
+        look = Look(points=self.px, **{name: getattr(self, name) for name in _LOOK_FIELDS})
         look.check()
         asked = runs * len(self.paths)
-        most = min(_MOST_SERIES, max(1, MOST_PARTS * 4 // self.px))
+        most = min(_MAX_SERIES, max(1, MOST_PARTS * 4 // self.px))
         if asked > most:
             raise Refusal(
                 413,
                 "too-many-series",
-                f"{asked:,} series are too many at a time: ask for at most {most} of so many px",
+                f"{asked:,} series are too many: request at most {most} with this px",
                 limit=most,
             )
         return look
 
 
-Since = Annotated[Sequence[tuple[Text, Text, Text, Text]], Meta(max_length=_MOST_SERIES)]
+Since = Annotated[Sequence[tuple[Text, Text, Text, Text]], Meta(max_length=_MAX_SERIES)]
 
 
 class Group(Struct, forbid_unknown_fields=True):
-    """Group of runs, and their common values."""
+    """Group of runs with their common values."""
 
     refs: Refs
     by: Annotated[dict[Text, Any], Meta(max_length=8)] = {}
 
 
-Groups = Annotated[list[Group], Meta(min_length=1, max_length=_MOST_SERIES)]
-_OF_LOOK: Final = {one.name for one in fields(Look)} & set(LookQuestion.__struct_fields__)
+Groups = Annotated[list[Group], Meta(min_length=1, max_length=_MAX_SERIES)]
+_LOOK_FIELDS: Final = {one.name for one in fields(Look)} & set(LookQuestion.__struct_fields__)
 
 
 @of_all(LookQuestion, heavy=True)
 def curves(every: Several, refs: Refs, since: Since = ()) -> Curves:
-    """Return series of several runs in parts, as they are drawn; those without points are left out.
+    """Return the curves of series of several runs in parts, without empty series.
 
-    What is read grows with ``px``, the representative points of each, and not with the points. Of
-    drawings that ``since`` names, by project, run, path and cursor, only what has changed comes.
+    The cost grows with ``px``, the number of representative points of each curve, and not with the
+    points. For curves in ``since`` (project, run, path and cursor), only changes are returned.
     """
     question, look = every.question, every.question.look(len(refs))
     known = {(project, run, path): cursor for project, run, path, cursor in since}
@@ -92,9 +92,9 @@ def curves(every: Several, refs: Refs, since: Since = ()) -> Curves:
 
 @of_all(LookQuestion, heavy=True)
 def group_curves(every: Several, groups: Groups) -> list[GroupCurve]:
-    """Return mean, deviation and range of series over groups of runs, part by part.
+    """Return mean, deviation and range of series over groups of runs, in parts.
 
-    ``by`` of a group is what its runs have in common, as ``groups`` told it, and comes back.
+    ``by`` of a group has the common values of its runs from ``groups``, and is returned unchanged.
     """
     question, runs = every.question, {tuple(ref) for group in groups for ref in group.refs}
     look = question.look(len(runs))

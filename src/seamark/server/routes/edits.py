@@ -1,7 +1,7 @@
 """Routes for edits and claims of runs, and for their permanent removal.
 
-An edit is written to a journal of the server's own, and counts as newer than all records of the
-run. State, times and owner are derived and cannot be edited.
+An edit is written to a journal of the server, and is newer than all records of the run. State,
+times and owner are derived and cannot be edited.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = ["router", "server_router"]
 
 router: Final = APIRouter(tags=["runs"])
 server_router: Final = APIRouter(tags=["runs"])
-"""Routes of a server only: the page has no claims and never purges."""
-_MOST: Final = 1000
-_LAST: Final = (1 << 63) - 1
+"""Routes of servers only; the page of local folders has no claims and never purges."""
+_MAX_REFS: Final = 1000
+_MAX_INT64: Final = (1 << 63) - 1
 Kind = Literal["run", "group"]
 Key = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 Name = Annotated[str, Field(max_length=200)]
-Count = Annotated[int, Field(ge=0, le=_LAST)]
+Count = Annotated[int, Field(ge=0, le=_MAX_INT64)]
 
 
 class _Claimant(Body):
-    """Description of the process that makes a claim, with a random key to release it."""
+    """Description of the claiming process, with a random key for releasing the claim."""
 
     user: Name | None = None
     host: Name
@@ -58,23 +58,23 @@ class _Claimant(Body):
 class _TakeBody(Body):
     """Runs or groups to claim, in order of preference, and the claimant."""
 
-    refs: Annotated[list[Ref], Field(max_length=_MOST)]
+    refs: Annotated[list[Ref], Field(max_length=_MAX_REFS)]
     kind: Kind = "run"
     claimant: _Claimant
 
 
 class _ClaimBody(Body):
-    """A claim that was made."""
+    """Existing claim."""
 
     project: Text
     name: Text
     kind: Kind = "run"
-    number: Annotated[int, Field(ge=1, le=_LAST)]
+    number: Annotated[int, Field(ge=1, le=_MAX_INT64)]
     key: Key
 
 
 class _Claimed(BaseModel):
-    """The claim that was made, or null; the run must be read up to `position`, bytes."""
+    """New claim, or null; the run must be read up to `position`, in bytes."""
 
     ref: Ref | None
     number: int | None
@@ -82,20 +82,20 @@ class _Claimed(BaseModel):
 
 
 class _Held(BaseModel):
-    """Whether a claim is, or was, the newest one and the asker's."""
+    """Flag whether a claim is (or was) the newest one and belongs to the requester."""
 
     held: bool
 
 
-def _answers(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+def _response(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model}, **FAILURES}
 
 
-@server_router.post("/runs/claims", operation_id="claimRun", responses=_answers(_Claimed))
+@server_router.post("/runs/claims", operation_id="claimRun", responses=_response(_Claimed))
 def take(every: All, body: _TakeBody) -> Response:
-    """Claim the first of some runs, or groups, that nobody has and the asker may write to.
+    """Claim the first free run or group of some to which the requester may write.
 
-    A claim ends when it is released, or when nothing was heard of the claimant for 90 s.
+    A claim ends when it is released, or when the claimant has sent nothing for 90 s.
     """
     who, roles = asker(every.request), {}
     for project, _ in body.refs:
@@ -104,7 +104,7 @@ def take(every: All, body: _TakeBody) -> Response:
     refs = [ref for ref in body.refs if (roles[ref[0]] or 0) >= Role.CONTRIBUTOR]
     if body.refs and not refs:
         raise Refusal(
-            403, "role-too-small", f"this needs the role contributor in {body.refs[0][0][:200]}"
+            403, "role-too-small", f"the role contributor is required in {body.refs[0][0][:200]}"
         )
     found = server_of(every.request).claims.take(refs, body.kind, body.claimant.model_dump())
     told: dict[str, Any] = {"ref": None, "number": None, "position": None}
@@ -113,9 +113,9 @@ def take(every: All, body: _TakeBody) -> Response:
     return every.done(told)
 
 
-@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_answers(_Held))
+@server_router.post("/runs/claims/held", operation_id="holdsClaim", responses=_response(_Held))
 def held(every: All, body: _ClaimBody) -> Response:
-    """Return whether a claim is still the newest, and was not released."""
+    """Return whether a claim is the newest one and was not released."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
     return every.done(
         {
@@ -126,9 +126,9 @@ def held(every: All, body: _ClaimBody) -> Response:
     )
 
 
-@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_answers(_Held))
+@server_router.post("/runs/claims/release", operation_id="releaseClaim", responses=_response(_Held))
 def release(every: All, body: _ClaimBody) -> Response:
-    """Give a claim back; ``held`` says whether it was the newest, and the asker's."""
+    """Release a claim; ``held`` tells whether it was the newest one and the requester's."""
     expect(every.request, body.project, Role.CONTRIBUTOR)
     return every.done(
         {
@@ -139,9 +139,9 @@ def release(every: All, body: _ClaimBody) -> Response:
     )
 
 
-_MOST_RUNS: Final = 200
-_AT_ONCE: Final = 16
-"""Maximum number of records that become durable together."""
+_MAX_RUNS: Final = 200
+_RECORDS_AT_ONCE: Final = 16
+"""Maximum number of records that are made durable together."""
 _NAME: Final = "sys/name"
 _DESCRIPTION: Final = "sys/description"
 _TAGS: Final = "sys/tags"
@@ -153,13 +153,13 @@ Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=1000)]], Fie
 
 
 class _EditBody(Body):
-    """Runs to edit, by refs or a query, and the changes; fields that are not given stay unchanged.
+    """Runs to edit, by refs or a query, and the changes; missing fields do not change.
 
-    A null name or description removes it. ``description_was`` is the description that the new
-    one replaces; null for none.
+    A null name or description is removed. ``description_was`` is the expected current description;
+    null for none.
     """
 
-    refs: Annotated[list[Ref], Field(min_length=1, max_length=_MOST_RUNS)] | None = None
+    refs: Annotated[list[Ref], Field(min_length=1, max_length=_MAX_RUNS)] | None = None
     project: Text | None = None
     query: Annotated[str, Field(max_length=16 << 10)] | None = None
     name: Annotated[str, Field(min_length=1, max_length=1000)] | None = None
@@ -175,7 +175,7 @@ class _EditBody(Body):
             msg = "expected either refs or a query"
             raise ValueError(msg)
         if not self.ops():
-            msg = "expected something to change: name, description, add_tags, remove_tags, trashed"
+            msg = "expected at least one change: name, description, add_tags, remove_tags, trashed"
             raise ValueError(msg)
         return self
 
@@ -202,9 +202,9 @@ class _EditBody(Body):
 
 
 class _EditedRun(BaseModel):
-    """Outcome for one run; the edit can be read from ``position`` on.
+    """Result for one run; the edit is visible from ``position`` on.
 
-    If the run was not edited, ``error`` is a short code of the reason and ``hint`` explains it.
+    If the run was not edited, ``error`` is a short code of the reason and ``hint`` an explanation.
     """
 
     project: str
@@ -216,7 +216,7 @@ class _EditedRun(BaseModel):
 
 
 class _Edited(BaseModel):
-    """Outcome of an edit, run by run."""
+    """Results of an edit by run."""
 
     runs: list[_EditedRun]
 
@@ -231,56 +231,56 @@ class _Edited(BaseModel):
     },
 )
 def edit(every: All, body: _EditBody) -> Response:
-    """Change name, description, tags or the trash of runs; return the outcome for each run.
+    """Change name, description, tags or trash state of runs; return a result for each run.
 
-    If one run alone is named and cannot be edited, that is the answer: 403, 404, or 409 with
-    ``description`` if it is not what ``description_was`` says.
+    If a single run is given and cannot be edited, the response is an error: 403, 404, or 409 with
+    ``description`` if it differs from ``description_was``.
     """
     if every.server.read_only:
         raise Refusal(403, "read-only", every.server.read_only)
     who = asker(every.request)
-    refs = list(dict.fromkeys(body.refs)) if body.refs else _matching(every, body)
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="seamark-edit") as pool:
-        found = list(pool.map(partial(_edited, every, who, body), refs))
+    refs = list(dict.fromkeys(body.refs)) if body.refs else _matching_refs(every, body)
+    with ThreadPoolExecutor(_RECORDS_AT_ONCE, thread_name_prefix="seamark-edit") as pool:
+        found = list(pool.map(partial(_edit_run, every, who, body), refs))
     if body.refs is not None and len(found) == 1 and isinstance(found[0], Refusal):
         raise found[0]
     runs = [_edit_result(ref, one) for ref, one in zip(refs, found, strict=True)]
     return every.done({"runs": runs})
 
 
-def _matching(every: Several, body: _EditBody) -> Sequence[Ref]:
-    which = Which(project=body.project, query=body.query, trashed=None, limit=_MOST_RUNS + 1)
+def _matching_refs(every: Several, body: _EditBody) -> Sequence[Ref]:
+    which = Which(project=body.project, query=body.query, trashed=None, limit=_MAX_RUNS + 1)
     store = every.server.store()
     selection = which.selection(every)
     with store.database.reading() as connection:
         chosen = choose(store, connection, selection, every.now_ns, counted=False)
-    if len(chosen.refs) > _MOST_RUNS:
+    if len(chosen.refs) > _MAX_RUNS:
         raise Refusal(
             413,
             "too-many-runs",
-            f"more than {_MOST_RUNS} runs match, which is the most at a time: name fewer",
-            limit=_MOST_RUNS,
+            f"more than {_MAX_RUNS} runs match: select at most {_MAX_RUNS} at a time",
+            limit=_MAX_RUNS,
         )
     return chosen.refs
 
 
-def _edited(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | Refusal:
+def _edit_run(every: Several, who: Identity, body: _EditBody, ref: Ref) -> int | Refusal:
     project, run = ref
     try:
         role = every.server.accounts.role(who, project)
         if role is None:
-            return Refusal(404, "not-found", f"run {run!r:.200} is not there, or may not be seen")
+            return Refusal(404, "not-found", f"run {run!r:.200} does not exist or is not visible")
         if role < Role.CONTRIBUTOR:
-            hint = f"this needs the role contributor in {project}"
+            hint = f"the role contributor is required in {project}"
             return Refusal(403, "role-too-small", hint)
         if run == PROJECT_LOG and not {"name", "trashed"}.isdisjoint(body.model_fields_set):
-            hint = f"{project} is a project: it has a description and tags, no name and no trash"
+            hint = f"{project} is a project: only its description and tags can be edited"
             return Refusal(422, "invalid", hint)
         now = every.reader(project, run).attribute(_DESCRIPTION)
         is_text = now is not None and isinstance(now.value, str)
         shown = now.value if now is not None and is_text else None
         if "description" in body.model_fields_set and shown != body.description_was:
-            hint = "the description was changed meanwhile: look at it, and send it with yours"
+            hint = "the description was changed meanwhile: read it, and send it as description_was"
             return Refusal(409, "changed", hint, description=shown)
         position: int = every.server.writer.record(project, run, body.ops())
     except (SeamarkError, Refusal) as error:
@@ -299,19 +299,19 @@ def _edit_result(ref: Ref, found: int | Refusal) -> dict[str, Any]:
 
 @server_router.delete("/runs/{project:path}/{run}", operation_id="purgeRun")
 def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
-    """Remove a run for good, with the files that no other run of its project refers to.
+    """Remove a run permanently, with the files that no other run of its project uses.
 
-    What was sent of it is never taken again (410). Copies elsewhere stay.
+    Its data is never accepted again (410). Copies outside the server stay.
     """
     who = expect(request, project, Role.OWNER)
     server = server_of(request)
     try:
         check_name(run, "run id")
     except PathError as error:
-        raise _unknown(project, run) from error
+        raise _unknown_run(project, run) from error
     account = server.databases.account
     if not server.kept.journals(project, run) and not is_purged(account, project, run):
-        raise _unknown(project, run)
+        raise _unknown_run(project, run)
     purge(
         account,
         server.kept,
@@ -325,5 +325,5 @@ def purge_run(request: Request, project: str, run: str) -> dict[str, str]:
     return {"project": project, "run": run}
 
 
-def _unknown(project: str, run: str) -> Refusal:
-    return Refusal(404, "not-found", f"run {run[:200]!r} is not there in {project[:200]!r}")
+def _unknown_run(project: str, run: str) -> Refusal:
+    return Refusal(404, "not-found", f"run {run[:200]!r} does not exist in {project[:200]!r}")

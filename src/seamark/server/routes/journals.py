@@ -1,4 +1,4 @@
-"""Routes for the name of an arriving run, and for journals as bytes."""
+"""Routes for names of new runs, and for journals as bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seamark.server.accounts import tables
 from seamark.server.accounts.tables import lock_account
 from seamark.server.answering import compressed
 from seamark.server.failures import FAILURES, Refusal
-from seamark.server.guard import Body, expect, needs, received, server_of
+from seamark.server.guard import Body, expect, received, role_guard, server_of
 from seamark.server.kept.layout import unpacked
 from seamark.store.database import Upsert, retry
 from seamark.store.read.names import run_names
@@ -43,17 +43,16 @@ if TYPE_CHECKING:
 __all__ = ["router"]
 
 
-_KEEP: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
+_WRITE_NAMES: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 
 
-def _decide_alone(
+def _decide_locked(
     server: Server,
     key: str,
     among: tuple[str, str],
     decide: Callable[[dict[str, Any], list[RunName]], Arrival],
 ) -> Arrival:
-    # One decision after the other, whichever worker is asked. What was taken so far is kept by
-    # `key`.
+    # One decision at a time in all workers. Names taken so far are stored under `key`.
     store, account, (place, kind) = server.store(), server.databases.account, among
 
     def resolve() -> Arrival:
@@ -61,11 +60,11 @@ def _decide_alone(
             lock_account(connection)
             was = connection.scalar(sa.select(tables.fact.c.value).where(tables.fact.c.key == key))
             held = json.loads(was or "{}")
-            # After the lock: whoever had it before has said by then what comes.
+            # After the lock, so that earlier decisions are visible.
             with store.database.reading() as reading:
                 known = run_names(store, reading, lambda one: one == place, kind)
             found = decide(held, known)
-            account.run(connection, _KEEP, key=key, value=json.dumps(held))
+            account.run(connection, _WRITE_NAMES, key=key, value=json.dumps(held))
             return found
 
     return retry(resolve)
@@ -73,25 +72,25 @@ def _decide_alone(
 
 router = APIRouter()
 _Short = Annotated[str, Field(min_length=1, max_length=1024)]
-_MOST_VERSIONS: Final = 10_000
+_MAX_VERSIONS: Final = 10_000
 
 
 class _NameBody(Body):
-    """Run that is about to begin, and the policy if another one has its name."""
+    """New run, and the policy for the case that another run has its name."""
 
     project: _Short
     run: _Short
     name: Annotated[str, Field(max_length=16 << 10)] | None = None
     conflict: Literal["new", "skip", "error", "replace"] = "new"
     make_project: bool = True
-    versions: Annotated[list[_Short], Field(max_length=_MOST_VERSIONS)] = []
+    versions: Annotated[list[_Short], Field(max_length=_MAX_VERSIONS)] = []
 
 
 @router.post("/arrivals", tags=["runs"], operation_id="arrive", responses=FAILURES)
 def resolve_name(request: Request, body: _NameBody) -> Arrival:
-    """Decide about an arriving run, or an arriving version of an artifact.
+    """Resolve the name of a new run, or of a new version of an artifact.
 
-    Its name is taken if it goes. ``versions`` are those of the artifact where it comes from.
+    The name is reserved if possible. ``versions`` are those of the artifact at its source.
     """
     project, run, name, server = body.project, body.run, body.name, server_of(request)
     try:
@@ -107,7 +106,7 @@ def resolve_name(request: Request, body: _NameBody) -> Arrival:
         return Arrival("no project")
     if is_artifact:
         versions = (run, *body.versions)
-        return _decide_alone(
+        return _decide_locked(
             server,
             f"arriving-artifacts:{home}",
             (project, "artifact"),
@@ -117,7 +116,7 @@ def resolve_name(request: Request, body: _NameBody) -> Arrival:
         )
     if name is None:
         return Arrival("go")
-    return _decide_alone(
+    return _decide_locked(
         server,
         f"arriving:{project}",
         (project, "run"),
@@ -125,40 +124,44 @@ def resolve_name(request: Request, body: _NameBody) -> Arrival:
     )
 
 
-_OF_RUN: Final = "/runs/{project:path}/{run}/journals"
-_MAX_WHOLE: Final = (1 << 63) - 1
+_JOURNALS_PATH: Final = "/runs/{project:path}/{run}/journals"
+_MAX_INT64: Final = (1 << 63) - 1
 _MEDIA_TYPE: Final = "application/octet-stream"
-_BYTES: Final[dict[str, Any]] = {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
-_UNPACKING: Final = threading.BoundedSemaphore(4)
+_BINARY_CONTENT: Final[dict[str, Any]] = {
+    _MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}
+}
+_unpacking_slots: Final = threading.BoundedSemaphore(4)
 """Maximum number of batches decompressed and checked at a time; each may reach 64 MiB."""
 
 
-@router.get(_OF_RUN, tags=["journals"])
+@router.get(_JOURNALS_PATH, tags=["journals"])
 def known(request: Request, project: str, run: str) -> dict[str, Any]:
-    """Return how many bytes of each journal of a run are kept, by file name."""
+    """Return the number of stored bytes of each journal of a run, by file name."""
     expect(request, project, Role.CONTRIBUTOR)
     journals, position = server_of(request).intake.known(project, run)
     return {"journals": journals, "position": position}
 
 
 @router.get(
-    _OF_RUN + "/{journal}",
+    _JOURNALS_PATH + "/{journal}",
     tags=["journals"],
-    dependencies=[Depends(needs(Role.CONTRIBUTOR))],
+    dependencies=[Depends(role_guard(Role.CONTRIBUTOR))],
     response_class=Response,
-    responses={200: {"content": _BYTES}, 204: {"description": "No frames follow."}},
+    responses={200: {"content": _BINARY_CONTENT}, 204: {"description": "No frames follow."}},
 )
 def read(
     request: Request,
     project: str,
     run: str,
     journal: str,
-    offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Bytes that are known.")],
+    offset: Annotated[
+        int, Query(ge=0, le=_MAX_INT64, description="Offset from which to read, in bytes.")
+    ],
 ) -> Response:
-    """Return the whole frames of a journal that follow an offset: about 4 MiB, or none (204).
+    """Return whole frames of a journal after an offset: about 4 MiB, or none (204).
 
-    ``Seamark-Offset`` is the offset of the first byte that is returned. ``Seamark-Gap`` is returned
-    in the place of bytes that will never be frames: it is their number.
+    ``Seamark-Offset`` is the offset of the first returned byte. ``Seamark-Gap`` replaces bytes that
+    will never be sent, and is their number.
     """
     try:
         check_journal_name(journal)
@@ -181,25 +184,27 @@ def read(
 
 
 @router.put(
-    _OF_RUN + "/{journal}",
+    _JOURNALS_PATH + "/{journal}",
     tags=["journals"],
-    dependencies=[Depends(needs(Role.CONTRIBUTOR))],
-    openapi_extra={"requestBody": {"content": _BYTES}},
+    dependencies=[Depends(role_guard(Role.CONTRIBUTOR))],
+    openapi_extra={"requestBody": {"content": _BINARY_CONTENT}},
 )
 async def put(
     request: Request,
     project: str,
     run: str,
     journal: str,
-    offset: Annotated[int, Query(ge=0, le=_MAX_WHOLE, description="Of the batch in the file.")],
+    offset: Annotated[
+        int, Query(ge=0, le=_MAX_INT64, description="Offset of the batch in the file, in bytes.")
+    ],
     gap: Annotated[
-        int, Query(ge=0, le=_MAX_WHOLE, description="How many bytes will never be frames.")
+        int, Query(ge=0, le=_MAX_INT64, description="Number of bytes that will never be sent.")
     ] = 0,
 ) -> dict[str, Any]:
-    """Keep whole frames of a journal, or a declared gap (then without a body).
+    """Store whole frames of a journal, or a declared gap (without a body).
 
-    The body is compressed with zstd (``Content-Encoding: zstd``), or plain. What is answered is
-    kept for good.
+    The body is compressed with zstd (``Content-Encoding: zstd``), or plain. The data is durable
+    once the response is sent.
     """
     intake = server_of(request).intake
     packing = request.headers.get("content-encoding", "identity").strip().lower()
@@ -208,7 +213,7 @@ async def put(
         if gap and body:
             msg = "a declared gap has no body"
             raise BatchError(msg)
-        with _UNPACKING:
+        with _unpacking_slots:
             data = unpacked(body, packing)
             return intake.submit(project, run, journal, offset, data, gap=gap)
 

@@ -20,11 +20,11 @@ from seamark.server.reads import of_all, of_run, router
 from seamark.store.read.run import RunReader
 from seamark.store.read.series import Mark
 
-__all__ = ["MOST_POINTS", "Place", "parts_from", "router"]
+__all__ = ["MAX_POINTS", "Place", "parts_from", "router"]
 
 
 def _tag(every: Several) -> str:
-    # Without a cursor the answer is one for whoever begins now, and as new as the question.
+    # Without a cursor the answer is a new cursor, which is always current.
     return every.tag() if every.question.cursor else ""
 
 
@@ -32,22 +32,22 @@ def _tag(every: Several) -> str:
 def changes(
     every: Several, cursor: Annotated[str, Meta(max_length=200)] = "", project: Path = ""
 ) -> Answer[Changes]:
-    """Return the runs that changed since a cursor; without one, the cursor to begin with.
+    """Return the runs that changed since a cursor; without one, return a first cursor.
 
-    ``reset`` says that everything may have changed: the runs were folded anew, or the cursor is
-    none. Their paths say where to look first. With ``next`` there is more already; its value is
-    also the new cursor.
+    ``reset`` means that everything may have changed, because the runs were folded again or the
+    cursor is invalid. The paths of a run are hints where it changed. ``next`` means that there are
+    more changes; its value is also the new cursor.
     """
     since = every.question.next or cursor
     return every.server.changing.since(since, project, every.may_read, every.now_ns)
 
 
-MOST_POINTS: Final = 1_000_000
+MAX_POINTS: Final = 1_000_000
 """Maximum number of numeric points per answer."""
-_MAX_READ: Final = 1 << 24
-"""Maximum number of points of a series read to answer for some of them."""
-_MOST_RECORDS: Final = 10_000
-_MOST_PAGES: Final = 16
+_MAX_READ_POINTS: Final = 1 << 24
+"""Maximum number of points of a series that are read to return some of them."""
+_MAX_RECORDS: Final = 10_000
+_MAX_PAGES: Final = 16
 _STREAMS: Final = frozenset({"stdout", "stderr"})
 _HEADER_FIELDS: Final = (
     "attempt",
@@ -59,9 +59,9 @@ _HEADER_FIELDS: Final = (
     "continues",
     "ranks",
 )
-"""HEADER fields returned to a process that resumes; the others describe the previous machine."""
-Last = Annotated[int, Meta(ge=1, le=_MAX_READ)]
-Lines = Annotated[int, Meta(ge=1, le=_MOST_RECORDS)]
+"""HEADER fields returned to a resuming process; the others describe the previous machine."""
+Last = Annotated[int, Meta(ge=1, le=_MAX_READ_POINTS)]
+Lines = Annotated[int, Meta(ge=1, le=_MAX_RECORDS)]
 
 
 @of_run()
@@ -84,7 +84,7 @@ def overview(one: OneRun) -> Overview:
 
 @of_run(heavy=True, timely=True)
 def facts(one: OneRun) -> Facts:
-    """Return all that is known of a run but its points, of one moment."""
+    """Return all data of a run at one moment except its points."""
     read = one.read
     return Facts(overview(one), read.ranks(), read.journals(), read.attributes())
 
@@ -97,13 +97,13 @@ def _name(read: RunReader, run: str) -> str:
 
 @of_run(timely=True)
 def stragglers(one: OneRun) -> list[RankTiming]:
-    """Return how long the steps of each rank take, the slowest first."""
+    """Return the duration of the steps of each rank, the slowest first."""
     return rank_timings(one.read)
 
 
 @of_run(heavy=True, timely=True)
 def opening(one: OneRun) -> Opening:
-    """Return the facts that are needed before a run is resumed."""
+    """Return the data that is needed for resuming a run."""
     journals, found = one.read.journals(), one.read.attributes()
     training, writers = one.read.training(), one.read.series_writers()
     headers = {
@@ -126,9 +126,9 @@ def opening(one: OneRun) -> Opening:
 
 
 class Place(NamedTuple):
-    """Place in the float series of a run, where the next part of them begins.
+    """Position in the float series of a run at which the next part begins.
 
-    `path` is empty for the first series; `mark` is where its part before ended, None to begin it.
+    `path` is empty for the first series; `mark` is the end of its previous part (None: its start).
     """
 
     project: str
@@ -141,13 +141,13 @@ class Place(NamedTuple):
 def points(
     one: OneRun, paths: Paths, attempt: Attempt = "latest", limit: Last | None = None
 ) -> Answer[list[SeriesPart]]:
-    """Return exact points of float series, or the last ``limit`` of each, part by part.
+    """Return exact points of float series, or the last ``limit`` of each, in parts.
 
-    A series that is too long for one part goes on in the next one, where ``begins`` is false. If it
-    begins again, what came of it is void: points that were read are hidden now.
+    A series that is too long for one part continues in the next one, where ``begins`` is false. If
+    ``begins`` is true again, its earlier points are invalid, because some of them are hidden now.
     """
     wanted, place = list(dict.fromkeys(paths)), one.place(Place)
-    found, place = parts_from(place, one.read, wanted, MOST_POINTS, attempt, limit=limit)
+    found, place = parts_from(place, one.read, wanted, MAX_POINTS, attempt, limit=limit)
     return Answer(found, next=place and to_next(place))
 
 
@@ -161,10 +161,10 @@ def parts_from(
     limit: int | None = None,
     curve: int | None = None,
 ) -> tuple[list[SeriesPart], Place | None]:
-    """Return float series of a run from a place on, as much as there is room for, and the next one.
+    """Return float series of a run from a position on, limited by `room`, and the next position.
 
-    The place is None for the beginning, and behind the last part. `room` counts points; `limit`
-    asks for the last points of each series, `curve` for at most so many representative ones.
+    The position is None for the start, and after the last part. `room` is a number of points.
+    `limit` selects the last points of each series, `curve` a number of representative points.
     """
     found: list[SeriesPart] = []
     begin, mark = 0, None
@@ -178,7 +178,7 @@ def parts_from(
             found.append(replace(part, curve=read.curve(path, curve, attempt)))
             room -= len(found[-1])
             continue
-        # Never more than fits is read: of another attempt than the latest nobody knows the length.
+        # Reads at most the points that fit, as the length of earlier attempts is unknown.
         some = read.points_part(path, attempt, most=room, after=mark, last=limit)
         found.append(replace(part, begins=some.begins, points=some.points))
         if some.end is not None:
@@ -189,10 +189,10 @@ def parts_from(
 
 @of_run()
 def log(one: OneRun, path: Paths | None = None, tail: Lines = 200) -> list[tuple[int, str, Any]]:
-    """Return the last lines that a run printed, and a few more, by the time of their recording.
+    """Return about the last lines printed by a run, by time of recording.
 
-    Each is (time in ns since the Unix epoch, path, text). ``path`` names series of texts; by
-    default those of standard output and standard error.
+    Each line is (time in ns since the Unix epoch, path, text). ``path`` selects series of texts;
+    the default is standard output and standard error.
     """
     read, found = one.read, list[tuple[int, str, Any]]()
     paths = path
@@ -205,12 +205,12 @@ def log(one: OneRun, path: Paths | None = None, tail: Lines = 200) -> list[tuple
     for journal in read.journals() if paths else ():
         begin = read.text_begin(journal.file, paths, lines=tail)
         last: list[tuple[int, str, Any]] = []
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = read.text_page(journal.file, paths, begin)
-            last, begin = (last + page.points)[-_MOST_RECORDS:], page.end
+            last, begin = (last + page.points)[-_MAX_RECORDS:], page.end
             if not page.more:
                 break
         found += last
     found.sort(key=lambda point: point[0])
-    newest = found[: -_MOST_RECORDS - 1 : -1]
+    newest = found[: -_MAX_RECORDS - 1 : -1]
     return list(fitting(newest, 0))[::-1]

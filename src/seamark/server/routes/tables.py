@@ -26,7 +26,7 @@ from seamark.reading.reader import Answer, Count, Path, Question
 from seamark.server.answering import Several, to_next
 from seamark.server.failures import Refusal
 from seamark.server.reads import of_all
-from seamark.server.routes.reads import MOST_POINTS, Place, parts_from
+from seamark.server.routes.reads import MAX_POINTS, Place, parts_from
 from seamark.store import schema
 from seamark.store.cells import CRASHED, UNKNOWN_NS
 from seamark.store.journals import load_attempts, load_losses, load_openings
@@ -49,21 +49,21 @@ __all__ = ["Which"]
 
 T = TypeVar("T")
 
-MOST_ROWS: Final = 10_000
-_MOST_CELLS: Final = 4_000_000
-_MOST_NAMES: Final = 1000
-_MOST_QUERY: Final = 16 << 10
-_MOST_REFS: Final = 20_000
+MAX_ROWS: Final = 10_000
+_MAX_CELLS: Final = 4_000_000
+_MAX_NAMES: Final = 1000
+_MAX_QUERY_BYTES: Final = 16 << 10
+_MAX_REFS: Final = 20_000
 _RUNS_AT_ONCE: Final = 50
-_MOST_BEGINS: Final = 400
-_LAST_US: Final = ((1 << 63) - 1) // 1000
+_MAX_BEGINS: Final = 400
+_MAX_US: Final = ((1 << 63) - 1) // 1000
 
 Text = Path
-Texts = Annotated[list[Text], Meta(max_length=MOST_ROWS)]
+Texts = Annotated[list[Text], Meta(max_length=MAX_ROWS)]
 Few = Annotated[list[Text], Meta(max_length=1000)]
 Ref = tuple[Text, Text]
-Refs = Annotated[list[Ref], Meta(max_length=_MOST_REFS)]
-Moment = Annotated[int, Meta(ge=-_LAST_US, le=_LAST_US)]
+Refs = Annotated[list[Ref], Meta(max_length=_MAX_REFS)]
+Moment = Annotated[int, Meta(ge=-_MAX_US, le=_MAX_US)]
 Unknown = Literal["refuse", "tell"]
 Kind = Literal["run", "model", "model_version", "artifact", "project"]
 
@@ -72,13 +72,13 @@ class Which(Question, kw_only=True):
     """Selection and order of runs; see `seamark.store.query.selection.Selection`.
 
     ``unknown`` tells whether a path that no run has is an error, or reported in the answer.
-    ``moments`` are the times of the query that name no UTC offset, by their text, in microseconds
-    since the Unix epoch; others are in UTC. Counting the runs beyond the limit takes time.
+    ``moments`` maps times of the query without UTC offset, as text, to microseconds since the Unix
+    epoch; other times are in UTC. Counting the runs beyond the limit takes time.
     """
 
     project: Text | None = None
     kind: Kind = "run"
-    query: Annotated[str, Meta(max_length=_MOST_QUERY)] | None = None
+    query: Annotated[str, Meta(max_length=_MAX_QUERY_BYTES)] | None = None
     id: Text | Texts | None = None
     state: Text | Few | None = None
     owner: Text | Few | None = None
@@ -94,14 +94,14 @@ class Which(Question, kw_only=True):
 
     def selection(self, every: Several, **more: Any) -> Selection:
         """Return the selection for the store, restricted to readable projects."""
-        if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MOST_QUERY:
-            msg = f"query: expected at most {_MOST_QUERY:,} bytes"
+        if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MAX_QUERY_BYTES:
+            msg = f"query: expected at most {_MAX_QUERY_BYTES:,} bytes"
             raise ArgumentError(msg)
-        given = {name: getattr(self, name) for name in _OF_SELECTION}
+        given = {name: getattr(self, name) for name in _SELECTION_FIELDS}
         return Selection(**(given | more), readable=_restriction(every))
 
 
-_OF_SELECTION: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen", "next"}
+_SELECTION_FIELDS: Final = set(Which.__struct_fields__) - {"unknown", "counted", "seen", "next"}
 
 
 @contextlib.contextmanager
@@ -127,34 +127,34 @@ def _table_tag(every: Several) -> str:
 
 @of_all(Which, heavy=True, tag=_table_tag)
 def table(every: Several, columns: Few | None = None) -> Table:
-    """Return the runs that match with the columns asked for, at most 10,000 of them.
+    """Return the matching runs with the given columns, at most 10,000 runs.
 
-    Columns are paths, perhaps with an aggregate; null for all. With ``counted`` false, ``total`` is
-    null where ``limit`` cut the table off, which is faster.
+    Columns are paths, optionally with an aggregate; null for all. With ``counted`` false, ``total``
+    is null if ``limit`` truncated the table, which is faster.
     """
-    limit = min(every.question.limit or MOST_ROWS, MOST_ROWS)
+    limit = min(every.question.limit or MAX_ROWS, MAX_ROWS)
     selection, counted = every.question.selection(every, limit=limit), every.question.counted
     cursor = every.cursor()
     with _reading(every) as (store, connection):
         found = query_runs(
             store, connection, selection, columns, every.now_ns, every.unknown, counted=counted
         )
-        if len(found) * len(found.columns) > _MOST_CELLS:
-            most = max(1, _MOST_CELLS // len(found.columns))
+        if len(found) * len(found.columns) > _MAX_CELLS:
+            most = max(1, _MAX_CELLS // len(found.columns))
             hint = (
-                f"{len(found):,} runs with {len(found.columns):,} columns are too many at a time: "
-                f"ask for fewer columns, or with limit={most}"
+                f"{len(found):,} runs with {len(found.columns):,} columns are too many: "
+                f"request fewer columns, or use limit={most}"
             )
             raise Refusal(413, "too-many-cells", hint, limit=most)
-        named = list(found.refs) if len(found) <= _MOST_NAMES else []
+        named = list(found.refs) if len(found) <= _MAX_NAMES else []
         return Table(found, names_of(store, connection, named), cursor)
 
 
 @of_all(Which)
 def select(every: Several) -> Answer[list[Ref]]:
-    """Return project and run id of the runs that match, in order.
+    """Return project and run id of the matching runs, in order.
 
-    With ``counted`` false, ``total`` is null where ``limit`` cut them off, which is faster.
+    With ``counted`` false, ``total`` is null if ``limit`` truncated the list, which is faster.
     """
     selection, counted = every.question.selection(every), every.question.counted
     with _reading(every) as (store, asked):
@@ -194,14 +194,14 @@ def groups(
     *,
     least_first: bool = False,
 ) -> Answer[list[RunGroup]]:
-    """Return runs grouped by the values of some paths, and sums of the numbers of others.
+    """Return runs grouped by the values of some paths, with statistics of the numbers of others.
 
-    Only finite numbers count; ``std`` is that of a sample (n - 1), null for one run. ``order`` is
-    one of ``by``, a ``statistic`` of one of ``columns``, or ``:n``, the number of runs; null for
-    the order of their first runs. ``limit`` and ``offset`` are of groups.
+    Only finite numbers are used; ``std`` is the sample deviation (n - 1), null for one run.
+    ``order`` is one of ``by``, a ``statistic`` of one of ``columns``, or ``:n``, the number of
+    runs; null for the order of their first runs. ``limit`` and ``offset`` count groups.
     """
     question = every.question
-    selection = question.selection(every, limit=MOST_ROWS, offset=0)
+    selection = question.selection(every, limit=MAX_ROWS, offset=0)
     shown = list(dict.fromkeys([*by, *columns]))
     with _reading(every) as (store, asked):
         runs = query_runs(store, asked, selection, shown, every.now_ns, every.unknown)
@@ -209,8 +209,8 @@ def groups(
         raise Refusal(
             413,
             "too-many-runs",
-            f"{runs.total:,} runs match, over {MOST_ROWS:,}: ask for fewer by a query",
-            limit=MOST_ROWS,
+            f"{runs.total:,} runs match, more than {MAX_ROWS:,}: select fewer with a query",
+            limit=MAX_ROWS,
         )
     found = group_table(runs, by, columns)
     if order is not None:
@@ -219,16 +219,16 @@ def groups(
     return every.part_of(found[question.offset : end], len(found))
 
 
-# ---------------------------------------------------------------------- what there is
+# ---------------------------------------------------------------------- lists
 
 _run: Final = schema.run.c
 
 
 @of_all(tag=Several.tag)
 def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[ProjectCounts]:
-    """Return the readable projects with their numbers of runs; runs in the trash are separate.
+    """Return the readable projects with their numbers of runs; runs in the trash count separately.
 
-    ``running``, ``crashed`` and ``failed`` count runs in the states in which a table shows them.
+    ``running``, ``crashed`` and ``failed`` count runs by the state that a table shows.
     """
 
     def counted(one: str) -> sa.ColumnElement[int]:
@@ -270,7 +270,7 @@ def projects(every: Several, project: Text = "", kind: Kind = "run") -> list[Pro
 
 @of_all(tag=Several.tag)
 def names(every: Several, project: Text = "", kind: Kind = "run") -> list[RunName]:
-    """Return every run, model or version with its names, the newest first."""
+    """Return all runs, models or versions with their names, the newest first."""
     with _reading(every) as (store, connection):
         return run_names(store, connection, _within(every, project), kind)
 
@@ -283,30 +283,30 @@ def _within(every: Several, project: str) -> Callable[[str], bool] | None:
 
 @of_all(tag=Several.tag)
 def paths(every: Several, project: Text = "") -> list[str]:
-    """Return every path that a run has, sorted."""
+    """Return the paths of all runs, sorted."""
     with _reading(every) as (store, connection):
         seen = in_projects(store, connection, _within(every, project))
         if seen is None:
             return sorted(store.numbers.everything(connection))
         row, path, run = schema.attribute.c, schema.path.c, schema.run.c
-        # Of most paths the first row that is looked at says that there is one.
+        # For most paths the first row is sufficient.
         there = sa.exists().where(row.path == path.id, row.visible == 1, run.id == row.run, seen)
         statement = sa.select(path.path).where(there)
         return sorted(name for (name,) in store.database.query(connection, statement))
 
 
-# ---------------------------------------------------------------------- of some runs
+# ---------------------------------------------------------------------- data of given runs
 
 
 @of_all()
 def losses(every: Several, refs: Refs) -> list[tuple[str, str, dict[str, int]]]:
-    """Return the lost records of runs, only for runs that have any."""
+    """Return the lost records of runs; only for runs with losses."""
     return _of_runs(every, refs, load_losses)
 
 
 @of_all()
 def crash_reasons(every: Several, refs: Refs) -> list[tuple[str, str, str]]:
-    """Return the recorded reasons of crashes; the server cannot check the processes themselves."""
+    """Return the recorded reasons of crashes; the server cannot check the processes."""
 
     def reasons(store: Store, asked: sa.Connection, runs: Sequence[int]) -> dict[int, str]:
         return reasons_of(store, asked, runs, every.now_ns)
@@ -318,22 +318,22 @@ def crash_reasons(every: Several, refs: Refs) -> list[tuple[str, str, str]]:
 def attempts(
     every: Several,
     refs: Refs,
-    paths: Annotated[Sequence[Text], Meta(max_length=_MOST_BEGINS)] = (),
+    paths: Annotated[Sequence[Text], Meta(max_length=_MAX_BEGINS)] = (),
     x: Text = "step",
 ) -> Attempts:
-    """Return the numbers of attempts and of openings of runs that have several.
+    """Return the numbers of attempts and openings, for runs with several.
 
-    With ``paths``, the answer also has the exact place at which each attempt begins in these float
-    series, if points of the attempt are visible. ``x`` is the x axis, as of curves; along the order
-    of recording there is no such place.
+    With ``paths``, the answer also has the exact position at which each attempt begins in these
+    float series, if points of the attempt are visible. ``x`` is the x axis, as for curves; the
+    order of recording has no such position.
     """
     begins, asked = list[tuple[str, str, str, list[Any]]](), len(refs) * len(paths)
-    if asked > _MOST_BEGINS:
+    if asked > _MAX_BEGINS:
         raise Refusal(
             413,
             "too-many-series",
-            f"{asked:,} series are too many at a time: ask for at most {_MOST_BEGINS}",
-            limit=_MOST_BEGINS,
+            f"{asked:,} series are too many: request at most {_MAX_BEGINS} at a time",
+            limit=_MAX_BEGINS,
         )
     check_axis(x)
     for ref in every.only_readable(refs) if paths else ():
@@ -363,9 +363,9 @@ def _of_runs(
 def series_paths(
     every: Several,
     refs: Refs,
-    paths: Annotated[list[Text], Meta(max_length=_MOST_REFS)] | None = None,
+    paths: Annotated[list[Text], Meta(max_length=_MAX_REFS)] | None = None,
 ) -> list[tuple[str, str, list[str]]]:
-    """Return the float series of runs, at some paths or at all."""
+    """Return the paths of the float series of runs, among some paths or all."""
     wanted, readable = None if paths is None else set(paths), every.only_readable(refs)
     with _reading(every) as (store, connection):
         found = series_of(
@@ -383,12 +383,12 @@ def series(
     points: Annotated[int, Meta(ge=2, le=MOST_PARTS)] | None = None,
     unknown: Unknown | None = None,
 ) -> Answer[list[SeriesPart]]:
-    """Return the points or curves of the float series of many runs, part by part.
+    """Return the points or curves of the float series of many runs, in parts.
 
-    ``paths`` may be patterns. With ``points``, curves of at most so many representative points.
-    With ``unknown`` null nothing is said of paths that are a series of no run.
+    ``paths`` may be patterns. ``points`` selects curves, with at most this number of representative
+    points. With ``unknown`` null, paths that no run has are not reported.
 
-    A series that is too long for one part goes on in the next one; see the verb ``points``.
+    A series that is too long for one part continues in the next one; see the verb ``points``.
     """
     if points is not None:
         check_points(points)
@@ -409,13 +409,13 @@ def _series_parts(
     attempt: Attempt,
     points: int | None,
 ) -> tuple[list[SeriesPart], Place | None]:
-    # Of runs whose series fit, many are read at a time; see `parts_from` for the one that follows.
+    # Many runs are read at a time if their series fit; `parts_from` reads the next one.
     place = every.place(Place)
-    if place is not None and place[:2] not in refs:  # not theirs any more: begin anew
+    if place is not None and place[:2] not in refs:  # the place is not valid any more; start again
         place = None
     at = 0 if place is None else refs.index(place[:2])
     found: list[SeriesPart] = []
-    room = MOST_POINTS
+    room = MAX_POINTS
     while at < len(refs):
         some = refs[at : at + _RUNS_AT_ONCE]
         lengths = lengths_of(store, connection, some, patterns)

@@ -1,4 +1,4 @@
-"""Routes for the views of a project: who may read it opens them, who may write to it saves them."""
+"""Routes for the views of a project; readers may open them, contributors may save them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Project = Annotated[str, Field(max_length=4096)]
 
 
 class _ListBody(Body):
-    """The project whose views are asked for."""
+    """Request for the views of a project."""
 
     project: Project
 
 
 class _ViewBody(Body):
-    """A change of one view, which is as `was` says: its address, or null if there is none yet.
+    """Change of a view; `was` is its expected address, or null for a new view.
 
-    An `address` saves it, a null one removes it; `to` is its new name. `default` says whether it is
-    the one with which the project is opened.
+    An `address` saves the view, null removes it; `to` is a new name. `default` sets whether the
+    project is opened with this view.
     """
 
     project: Project
@@ -43,7 +43,7 @@ class _ViewBody(Body):
     @model_validator(mode="after")
     def _check_change(self) -> _ViewBody:
         if {"address", "to", "default"}.isdisjoint(self.model_fields_set):
-            msg = "expected something to change: address, to, default"
+            msg = "expected at least one change: address, to, default"
             raise ValueError(msg)
         return self
 
@@ -51,8 +51,8 @@ class _ViewBody(Body):
 class _Views(BaseModel):
     """Views of a project by name.
 
-    `may_save` says whether the asker may change them, `apart` why nobody else sees those that the
-    asker saves.
+    `may_save` tells whether the requester may change them. `apart` explains if new views are not
+    shared with other users.
     """
 
     project: str
@@ -61,38 +61,38 @@ class _Views(BaseModel):
     apart: str
 
 
-_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+_CONFLICT: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": _Views},
     409: {"description": "The view was changed meanwhile, or its new name is taken."},
     **FAILURES,
 }
 
 
-@router.post("/views", operation_id="listViews", responses=_ANSWERS)
+@router.post("/views", operation_id="listViews", responses=_CONFLICT)
 def views(request: Request, body: _ListBody) -> _Views:
     """Return the views of a project."""
-    _, role = _role(request, body.project)
-    # Over all projects there is no role for most people: they have no views there.
+    _, role = _role_of_requester(request, body.project)
+    # Most users have no role for all projects, and so no views there.
     found = {} if role is None else serving_of(request).views.read(body.project)
-    return _told(request, body.project, role, found)
+    return _views_response(request, body.project, role, found)
 
 
-@router.patch("/views", operation_id="editView", responses=_ANSWERS)
+@router.patch("/views", operation_id="editView", responses=_CONFLICT)
 def edit(request: Request, body: _ViewBody) -> _Views:
     """Save, rename or remove a view, or make it the default one; return all views."""
-    who, role = _role(request, body.project)
+    who, role = _role_of_requester(request, body.project)
     if role is None or role < Role.CONTRIBUTOR:
-        raise Refusal(403, "role-too-small", "saving a view needs the role contributor")
+        raise Refusal(403, "role-too-small", "the role contributor is required to save a view")
     now_ns = serving_of(request).now_ns()
 
     def changed(before: Mapping[str, View]) -> Mapping[str, View]:
-        return _changed(before, body, who.name, now_ns)
+        return _apply_change(before, body, who.name, now_ns)
 
     found = serving_of(request).views.change(body.project, changed)
-    return _told(request, body.project, role, found)
+    return _views_response(request, body.project, role, found)
 
 
-def _role(request: Request, project: str) -> tuple[Identity, Role | None]:
+def _role_of_requester(request: Request, project: str) -> tuple[Identity, Role | None]:
     if project:
         expect(request, project, Role.VIEWER)
     else:
@@ -101,7 +101,9 @@ def _role(request: Request, project: str) -> tuple[Identity, Role | None]:
     return who, serving_of(request).accounts.role(who, project)
 
 
-def _told(request: Request, project: str, role: Role | None, found: Mapping[str, View]) -> _Views:
+def _views_response(
+    request: Request, project: str, role: Role | None, found: Mapping[str, View]
+) -> _Views:
     may_save = role is not None and role >= Role.CONTRIBUTOR
     return _Views(
         project=project,
@@ -111,11 +113,15 @@ def _told(request: Request, project: str, role: Role | None, found: Mapping[str,
     )
 
 
-def _changed(before: Mapping[str, View], body: _ViewBody, by: str, now_ns: int) -> dict[str, View]:
+def _apply_change(
+    before: Mapping[str, View], body: _ViewBody, by: str, now_ns: int
+) -> dict[str, View]:
     views = dict(before)
     found = views.pop(body.name, None)
     if (found and found.address) != body.was:
-        hint = f"the view {body.name!r} was changed meanwhile, or is there already: look at it"
+        hint = (
+            f"the view {body.name!r} was changed meanwhile or already exists: load the views again"
+        )
         raise Refusal(409, "changed", hint, address=found and found.address)
     if "address" in body.model_fields_set:
         if body.address is None:
@@ -126,12 +132,12 @@ def _changed(before: Mapping[str, View], body: _ViewBody, by: str, now_ns: int) 
         raise Refusal(404, "not-found", f"there is no view {body.name!r}")
     if body.to is not None:
         if body.to in views:
-            raise Refusal(409, "taken", f"there is a view {body.to!r} already: choose another name")
+            raise Refusal(409, "taken", f"view {body.to!r} already exists: use another name")
         found = found.model_copy(update={"name": body.to})
     if body.default is not None:
         views = {name: one.model_copy(update={"default": False}) for name, one in views.items()}
         found = found.model_copy(update={"default": body.default})
     if len(views) >= MOST_VIEWS:
-        hint = f"a project has {MOST_VIEWS} views at most: remove one"
+        hint = f"a project can have at most {MOST_VIEWS} views: remove one"
         raise Refusal(413, "too-many-views", hint, limit=MOST_VIEWS)
     return {**views, found.name: found}

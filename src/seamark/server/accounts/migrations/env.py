@@ -1,4 +1,4 @@
-"""Alembic environment: run the migrations in the transaction that `migrate` has begun."""
+"""Alembic environment; runs the migrations in the transaction started by `migrate`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Migrations, a module for each; a released migration is never changed."""
+"""Migrations, one module each; a released migration is never changed."""

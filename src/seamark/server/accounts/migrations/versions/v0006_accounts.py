@@ -1,4 +1,4 @@
-"""The first tables. Steps 0001 to 0005 were those of development versions."""
+"""Initial tables; migrations 0001 to 0005 belonged to development versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Serial = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "fact",
         sa.Column("key", _Text, primary_key=True),

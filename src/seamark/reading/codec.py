@@ -1,8 +1,8 @@
-"""Answers to reads, and their encoding as MessagePack.
+"""Responses to reads, and their encoding as MessagePack.
 
 Arrays are little-endian bytes. Values of attributes that MessagePack cannot represent are
-extensions of type 1 with the content ``[name, content]``, again in MessagePack. The receiver checks
-everything; neither side trusts the other.
+extensions of type 1 with the content ``[name, content]``, again in MessagePack. The receiver
+validates everything; neither side trusts the other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 class Overview:
     """State and problems of a run; see `seamark.reading.reader.Reader`.
 
-    ``failed`` tells whether a process that spoke for the run noted that it failed.
+    ``failed`` is whether a process that represented the run recorded a failure.
     """
 
     project: str
@@ -65,7 +65,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is known of a run but its points, of one moment."""
+    """Everything known about a run at one moment, except its points."""
 
     overview: Overview
     ranks: list[RankStatus]
@@ -75,13 +75,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Facts that are needed before a run is resumed.
+    """Facts needed to resume a run.
 
     Attributes:
         largest_t: Largest time of a record, nanoseconds since the Unix epoch.
-        journals: Important parts of the header of each journal, and its size in bytes as kept.
-        trained: Float series of the training, not only of an evaluation.
-        resumable: Whether the state allows a resume.
+        journals: Important header fields of each journal, and its stored size in bytes.
+        trained: Float series recorded during training, not only during evaluation.
+        resumable: Whether the state of the run allows a resume.
     """
 
     largest_t: int
@@ -95,7 +95,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class ProjectCounts:
-    """A project, and the number of its runs; ``runs`` leaves out those in the trash."""
+    """Numbers of runs of a project; ``runs`` does not count those in the trash."""
 
     project: str
     runs: int
@@ -108,7 +108,7 @@ class ProjectCounts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of runs, at most 1,000 of their names, and the cursor for later changes."""
+    """Table of runs, at most 1,000 of their names, and the cursor for later changes."""
 
     table: RunsTable
     names: list[str]
@@ -117,10 +117,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class SeriesPart:
-    """Points or the curve of a float series, or a part of one that is too long for one answer.
+    """Points or curve of a float series, or a part of one too long for one response.
 
-    ``begins`` marks the first part, also again: points that were read are hidden now, as by a new
-    attempt, so that the parts before are void.
+    ``begins`` marks the first part. A further first part invalidates the parts before it: points
+    already read have been hidden since, for example by a new attempt.
     """
 
     project: str
@@ -142,7 +142,7 @@ class SeriesPart:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Series of several runs as they are drawn, and the cursor for later changes."""
+    """Drawings of series of several runs, and the cursor for later changes."""
 
     curves: list[RunCurve]
     cursor: str
@@ -150,12 +150,12 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """Numbers of attempts of runs, and where each begins.
+    """Numbers of attempts of runs, and the start of each attempt.
 
     Attributes:
-        attempts: Project, run id and number of attempts, where there are several.
-        openings: Project, run id and number of times that the run was opened for recording.
-        begins: Project, run id, path, and (attempt, step, time in ns, x) where each attempt begins.
+        attempts: Project, run id and number of attempts of runs with several attempts.
+        openings: Project, run id and number of times the run was opened for recording.
+        begins: Project, run id, path, and (attempt, step, time in ns, x) at the start of attempts.
     """
 
     attempts: list[tuple[str, str, int]]
@@ -169,7 +169,7 @@ _MOST: Final = (1 << 64) - 1
 _MOST_DEPTH: Final = 128
 _TOO_DEEP: Final = "..."
 _HOLDERS: Final[dict[type, str]] = {Attribute: "value", RunGroup: "by", GroupCurve: "by"}
-"""Classes with a field whose type does not determine its content."""
+"""Classes with a field whose type does not determine its encoding."""
 _PLAIN: Final = (SeriesSummary, SeriesTail, HistogramPoint)
 _AS_THEY_ARE: Final = {str, float, bool, type(None)}
 _KEEPS: Final = (Statistics, Last, Ring)
@@ -177,16 +177,16 @@ _DTYPES: Final[dict[Any, str]] = {Floats: "<f8", Ints: "<i8"}
 
 
 class WireError(SeamarkError, ValueError):
-    """Error for received bytes that do not encode what reads return; the message says where."""
+    """Error for received bytes that are not a valid response; the message names the position."""
 
 
-# ---------------------------------------------------------------------- out
+# ---------------------------------------------------------------------- encoding
 
 
 def pack(value: Any) -> bytes:
-    """Return a value in MessagePack; raise `WireError` for types without a form.
+    """Encode a value as MessagePack; raise `WireError` for unsupported types.
 
-    Values deeper than 128 levels end in ``"..."``; lone surrogates become question marks.
+    Levels below the 128th become ``"..."``; lone surrogates become question marks.
     """
     made = _prepared(value)
     try:
@@ -201,7 +201,7 @@ def _prepared(value: Any) -> Any:
     if kind is list:
         return list(map(_prepared, value)) if value and is_dataclass(value[0]) else value
     if kind is Answer:
-        # A histogram alone is the last point of a series, of which the type says nothing.
+        # A single histogram is the last point of a series, which is not declared in the type.
         found = value.answer
         made = _boxed(found, 0) if type(found) is HistogramPoint else _prepared(found)
         return msgspec.structs.replace(value, answer=made)
@@ -250,7 +250,7 @@ def _boxed_object(value: Any, kind: type, depth: int) -> Any:
 
 
 def _boxed_column(values: list[Any]) -> list[Any]:
-    """Return the cells of a column, unchanged if MessagePack has a form for all."""
+    """Return the encodable cells of a column, unchanged if MessagePack supports all of them."""
     kinds = set(map(type, values))
     if int in kinds:
         ints = [one for one in values if type(one) is int]
@@ -290,11 +290,11 @@ def _valid(value: Any) -> Any:
     return value
 
 
-# ---------------------------------------------------------------------- in
+# ---------------------------------------------------------------------- decoding
 
 
 def unpack(data: bytes, kind: Any) -> Any:
-    """Return the value that `pack` encoded, without unknown fields; raises `WireError`."""
+    """Decode a value encoded by `pack`, ignoring unknown fields; raises `WireError`."""
     try:
         return _decoder(kind).decode(data)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Document of JSON values for one run, as ``seamark export --format json`` writes it."""
+"""JSON document of one run, as written by ``seamark export --format json``."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SERIES: Final[Mapping[str, str]] = {
     "files": "file_series",
     "histograms": "histogram_series",
 }
-"""Parts of a document that hold points, with their families."""
+"""Sections of a document that hold points, with their families."""
 
 Whole = Callable[[Any, str], Any]
-"""Function that returns a text in full, given it or the record of its blob, and the path."""
+"""Function of a text, or the record of its blob, and its path that returns the full text."""
 
 
 def document_of(
@@ -46,7 +46,7 @@ def document_of(
     attempt: Attempt = "latest",
     whole: Whole,
 ) -> dict[str, Any]:
-    """Return a run as a document: strict JSON, in which NaN and infinities are texts."""
+    """Return the document of a run: strict JSON, with NaN and infinities as strings."""
     out: dict[str, Any] = ref_of(view.project, view.name)
     own = [one for one in own_attributes(view) if wanted(one.path)]
     if "attributes" in parts:
@@ -63,7 +63,7 @@ def document_of(
 
 
 def ref_of(project: str, run: str) -> dict[str, str]:
-    """Return project and run id for programs, with the kind if it is no run."""
+    """Return project and run id for programs, with the kind if it is not a run."""
     kind = kind_of(project, run)
     named = {"project": home_of(project), "run": run}
     return named if kind == "run" else {**named, "kind": kind}
@@ -82,7 +82,7 @@ def _attribute(one: Attribute) -> dict[str, Any]:
 
 
 def value_mapping(value: Any) -> Any:
-    """Return an attribute's value for JSON: summaries of series as mappings, the rest as it is."""
+    """Return an attribute's value for JSON: summaries of series as mappings, others unchanged."""
     if isinstance(value, Keep):
         return value.to_dict()
     return (
@@ -104,13 +104,13 @@ def own_attributes(view: Reader) -> Iterator[Attribute]:
 
 
 def inherited_by(view: Reader) -> Mapping[str, Mapping[str, Any]]:
-    """Return the keyed tags that a run has from projects above it, by key."""
+    """Return the keyed tags that a run inherits from parent projects, by key."""
     found = view.attribute(INHERITED)
     return found.value if found is not None and isinstance(found.value, dict) else {}
 
 
 def utc(time_ns: Any) -> list[str]:
-    """Return times, in ns since the Unix epoch, as ISO 8601 with all their digits."""
+    """Return times, in ns since the Unix epoch, as ISO 8601 texts with all digits."""
     import numpy as np
 
     times = np.asarray(time_ns, np.int64).astype("datetime64[ns]")

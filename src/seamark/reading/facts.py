@@ -1,4 +1,4 @@
-"""Facts that describe a run: state, progress, machine and overview."""
+"""Facts about a run: health, attempts, code, progress, checkpoints and machine."""
 
 from __future__ import annotations
 
@@ -45,12 +45,11 @@ __all__ = [
 
 
 FORWARD: Final = "monitoring/seamark/forward"
-"""Namespace of data that the destinations of a forwarded run could not hold."""
+"""Namespace of counts of data that the destinations of a forwarded run could not hold."""
 _OUTPUT: Final = {"stdout_left_out": "stdout", "stderr_left_out": "stderr"}
-"""Counters of output bytes that a writer left out, by source."""
+"""Streams by the name of the counter of their omitted bytes."""
 _AROUND: Final = "/environment/"
-"""Separator between the namespace of a process, which ends in its pid, and that of its
-surroundings."""
+"""Separator between the namespace of a process, named by its writer id, and its environment."""
 _TEXTS_OF_CODE: Final = {
     "entrypoint": "entrypoint",
     "commit": "git/commit",
@@ -60,12 +59,12 @@ _TEXTS_OF_CODE: Final = {
 
 
 def health_of(view: Reader) -> dict[str, Any]:
-    """Return the problems of a run by kind, without kinds that have none.
+    """Return the problems of a run by kind; kinds without problems are left out.
 
-    The kinds are those of `seamark.reading.reader.Reader.problems`, ``output`` (bytes that were
-    left out, by stream) and ``forward`` (what is counted below `FORWARD`, by place).
+    The kinds are those of `seamark.reading.reader.Reader.problems`, ``output`` (omitted bytes, by
+    stream) and ``forward`` (counts below `FORWARD`, by destination).
     """
-    found = dict(view.problems())  # not the attributes: anybody may write them
+    found = dict(view.problems())  # not from the attributes, which any client may write
     paths = [
         path
         for path in view.families()
@@ -94,7 +93,7 @@ def _left_out(attributes: Iterable[Attribute]) -> dict[str, int]:
 
 
 def last_record_of(journals: Iterable[JournalInfo], modified: Any) -> Any:
-    """Return when the run's own processes last recorded something, else ``modified``."""
+    """Return the time of the last record of the run's own processes, else ``modified``."""
     own = [
         one.last_t
         for one in journals
@@ -106,10 +105,10 @@ def last_record_of(journals: Iterable[JournalInfo], modified: Any) -> Any:
 def attempts_of(
     view: Reader, journals: Iterable[JournalInfo], attributes: Iterable[Attribute]
 ) -> dict[str, Any]:
-    """Return how often a training was begun, and after which step the last attempt went on.
+    """Return the number of attempts of a training and the step after which the last one resumed.
 
-    Empty if it was begun once. Else ``count``; ``anew`` if the last one resumed from nothing;
-    ``resumed_after``, the last step that is kept of those before, if any is.
+    Empty if there is one attempt. Otherwise ``count``; ``anew`` if the last attempt started from
+    scratch; and ``resumed_after``, the last step kept from earlier attempts, if there is one.
     """
     headers = [one.header for one in journals]
     numbers = {
@@ -131,10 +130,10 @@ def attempts_of(
 
 
 def code_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    """Return facts of the executed code: texts, and changes since the commit.
+    """Return facts about the executed code and its changes since the commit.
 
-    ``entrypoint``, ``commit``, ``branch``, ``version``; ``files_changed``, or ``dirty`` where it is
-    not known how many; ``diff``: ``"kept"`` or ``"partly"``.
+    The keys are ``entrypoint``, ``commit``, ``branch``, ``version``; ``files_changed``, or
+    ``dirty`` if their number is unknown; ``diff``: ``"kept"`` or ``"partly"``.
     """
     found = {one.path: one for one in attributes if is_inside(one.path, "source_code")}
     values = {path: one.value for path, one in found.items() if one.family == "atom"}
@@ -168,7 +167,7 @@ def distribution_of(attributes: Iterable[Attribute]) -> dict[str, int | str]:
 def environment_of(
     journals: Sequence[JournalInfo], attributes: Sequence[Attribute]
 ) -> dict[str, str]:
-    """Return the environment that the last process that spoke for the run recorded."""
+    """Return the environment recorded by the latest process that owned the run."""
     writers = {one.writer: one for one in journals}
     owners = owning_processes(one.header for one in writers.values())
     paths = {one.path for one in attributes}
@@ -188,19 +187,19 @@ def environment_of(
 
 
 PROGRESS: Final = "sys/progress"
-"""Path of the progress: JSON with one object per loop, outer loops first."""
+"""Path of the progress: JSON with an object per loop, outer loops first."""
 _MAX_LOOPS: Final = 20
-"""Maximum number of loops shown; the record may come from any client."""
+"""Maximum number of loops shown; any client may write the record."""
 _LONGEST: Final = 200
-"""Maximum length of a name, in characters."""
+"""Maximum length of the name of a loop, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
     """Progress of one loop.
 
-    ``done`` includes rounds before a resume; ``total`` and ``remaining_s``, at this pace, may be
-    unknown. ``elapsed_s`` counts from the beginning in this process.
+    ``done`` includes iterations before a resume. ``total`` and ``remaining_s``, estimated from the
+    current pace, may be unknown. ``elapsed_s`` is measured from the start in this process.
     """
 
     name: str
@@ -211,7 +210,7 @@ class Loop:
 
 
 def loops_of(value: Any) -> list[Loop]:
-    """Return the loops of a value at `PROGRESS`; invalid ones are left out."""
+    """Return the loops in a value at `PROGRESS`; invalid ones are left out."""
     given = value[:_MAX_LOOPS] if isinstance(value, list) else []
     return [loop for each in given if (loop := _loop_of(each)) is not None]
 
@@ -237,7 +236,7 @@ def progress_words(loops: Sequence[Loop]) -> str:
         f"{one.name} {one.done:,}" + ("" if one.total is None else f"/{one.total:,}")
         for one in loops
     ]
-    # Of the whole if that is known, else of the loop that is known to end.
+    # Of the outermost loop with a known end.
     left = next((one.remaining_s for one in loops if one.remaining_s is not None), None)
     if left:
         words.append(f"about {duration_words(left)} left")
@@ -252,10 +251,10 @@ _BEST_SCORE: Final = "best_model_score"
 
 
 class CheckpointNote(NamedTuple):
-    """Note on a checkpoint, derived from values of the run at the paths ``told_by``.
+    """Note on a checkpoint, derived from the run's values at the paths ``told_by``.
 
-    ``mark`` is ``"best"``, or ``"newest"`` of a callback that watches no score; ``score`` is such
-    as ``"val/loss 0.026759"``. Both may be empty.
+    ``mark`` is ``"best"``, or ``"newest"`` for a callback that monitors no score; ``score`` is a
+    text such as ``"val/loss 0.026759"``. Both may be empty.
     """
 
     mark: str
@@ -269,7 +268,7 @@ class CheckpointNote(NamedTuple):
 
 
 def is_checkpoint(attribute: Attribute) -> bool:
-    """Return whether a file is a checkpoint, by its place or its extension."""
+    """Return whether an attribute is a checkpoint file, judged by its path or extension."""
     return attribute.family == "file" and (
         "/checkpoints/" in f"/{attribute.path}/"
         or attribute.value.get("ext") in {"ckpt", "pt", "pth"}
@@ -277,12 +276,12 @@ def is_checkpoint(attribute: Attribute) -> bool:
 
 
 def is_parameter(attribute: Attribute) -> bool:
-    """Return whether a value lies where hyperparameters are kept."""
+    """Return whether an attribute is a hyperparameter."""
     return attribute.family == "atom" and holds_parameters(attribute.path)
 
 
 def space_of(path: str) -> str | None:
-    """Return the namespace of paths that are only counted unless asked for; else None."""
+    """Return the namespace of paths that listings only count by default, else None."""
     if found := _RANKS.search(path):
         return path[: found.end()]
     parts = path.split("/")
@@ -293,7 +292,7 @@ def space_of(path: str) -> str | None:
 
 
 def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[Attribute]:
-    """Return series in order of interest: deciding ones, losses and scores, rest, counters."""
+    """Return series by importance: monitored ones, losses and scores, others, counters."""
     return sorted(
         series,
         key=lambda one: (is_counter(one.path), one.path not in best, metric_order(one.path)),
@@ -301,10 +300,10 @@ def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[
 
 
 def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "max"]]:
-    """Return which extreme of a series is its best, for those series that decided on checkpoints.
+    """Return the best extreme of each series that checkpoint callbacks monitored.
 
-    The recorded score of the best checkpoint is an extreme of the watched series; ambiguous scores
-    are ignored.
+    The recorded score of the best checkpoint is an extreme of the monitored series. Ambiguous
+    scores are ignored.
     """
     found: dict[str, Literal["min", "max"]] = {}
     for wanted, value in sorted(set(_scores(attributes))):
@@ -316,7 +315,7 @@ def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "
                 continue
             if one.value.max == value:
                 fits[one.path] = "max"
-            elif value in (one.value.min, -one.value.min):  # Ignite's scores rise: -loss
+            elif value in (one.value.min, -one.value.min):  # Ignite maximizes -loss
                 fits[one.path] = "min"
         if len(fits) == 1:
             found.update(fits)
@@ -333,7 +332,7 @@ def _scores(attributes: Sequence[Attribute]) -> Iterable[tuple[str, float]]:
 
 
 def _rated(attributes: Sequence[Attribute]) -> dict[tuple[str, str, str], dict[str, float]]:
-    # By folder, name of files and name of the score.
+    # The keys are folder, file name and name of the score.
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     groups: dict[tuple[str, str, str], dict[str, float]] = {}
     for one in attributes:
@@ -352,7 +351,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 def checkpoint_notes(
     attributes: Sequence[Attribute], best: Mapping[str, str]
 ) -> dict[str, CheckpointNote]:
-    """Return the facts about each checkpoint, by its path."""
+    """Return the notes on the checkpoints, by path."""
     files = {one.path: one for one in attributes if is_checkpoint(one)}
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     below: dict[str, list[str]] = {path: [] for path in files}
@@ -410,8 +409,7 @@ _LEAST: Final = 0.001
 _MOST_GIB: Final = 2.0**20
 _MOST_DEVICES: Final = 100_000
 _MAX_PLAUSIBLE: Final = 100.5
-"""Upper limits of plausible values: CPUs and GPUs, GiB of one host, utilization in percent
-(rounded)."""
+"""Maximum plausible utilization, in percent (rounded)."""
 _DIGITS: Final = 4
 
 
@@ -439,7 +437,7 @@ class _Machine:
 def machine_lines(
     attributes: Iterable[Attribute], ranks: Sequence[RankStatus]
 ) -> Iterator[tuple[str, str]]:
-    """Yield label and text of the machine of rank 0, and of its load."""
+    """Yield labels and texts of the machine of rank 0 and its load."""
     machines = _machines(attributes)
     machine = _of_zero(machines, ranks)
     if what := _describe_hardware(machine):
@@ -451,7 +449,7 @@ def machine_lines(
 
 
 def machine_now(attributes: Iterable[Attribute], ranks: Sequence[RankStatus]) -> str:
-    """Return the present load of the machine of rank 0; empty if it is not recorded."""
+    """Return the current load of the machine of rank 0; empty if it is not recorded."""
     return _load(_of_zero(_machines(attributes), ranks), now=True)
 
 
@@ -510,7 +508,7 @@ def _load(machine: _Machine, *, now: bool) -> str:
     busy, used = _each(machine, "gpu", mean), _each(machine, "gpu_memory", most)
     count = len(busy or used)
     name = f"{count} GPUs " if count > 1 else "GPU "
-    if busy:  # from the least to the most busy one
+    if busy:  # lowest to highest utilization
         words.append(f"{name}{_percent(busy)}{average}")
         name = ""
     if used:

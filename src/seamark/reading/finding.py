@@ -1,16 +1,16 @@
-"""Search for the run that a user names by a word, in the command as in Python.
+"""Search for a run by name or id, for the command and for Python.
 
-A word is tried in these ways, and the first that finds something counts:
+A word is matched by these rules in order; the first match counts:
 
-1. ``latest``: the run that was created last, even if another has this name or id.
-2. A whole id, or ``PROJECT/ID``; then the id that an imported run has beside its own (``KEY-12``).
+1. ``latest``: the most recently created run, even if another run has this name or id.
+2. A complete id, or ``PROJECT/ID``; then the second id of an imported run (``KEY-12``).
 3. A name (``sys/name``), or ``PROJECT/NAME``.
-4. A generated name (`seamark.reading.names`), or ``PROJECT/`` before it. It still finds a run that
-   was given a name later, but a recorded name comes first.
-5. The beginning of an id; in Python only for reading, as the next run may begin like it.
+4. A generated name (`seamark.reading.names`), optionally after ``PROJECT/``. It still matches a run
+   that was named later, but a recorded name takes precedence.
+5. A prefix of an id; in Python only for reading, because a later run may share the prefix.
 
-``PROJECT/`` means that very project, or, where it holds no such run, those below it; before
-``latest`` it means both. Runs in the trash count only if they are asked for or no other matches.
+``PROJECT/`` means the project itself, or its sub-projects if the project has no such run; before
+``latest`` it means both. Runs in the trash only match if requested, or if no other run matches.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Finder", "parted"]
 
 _LISTED: Final = 8
 _MAX_COMPARED: Final = 5000
-"""Maximum number of names searched for a similar one."""
+"""Maximum number of names compared to suggest a similar one."""
 
 Way = Callable[[RunName, str], bool]
 _WHOLE: Final[tuple[Way, ...]] = (
@@ -46,7 +46,7 @@ _BEGINNING: Final[Way] = lambda one, word: one.run.startswith(word)  # noqa: E73
 
 
 class Finder:
-    """The runs of a catalog as known at construction, to be found by name or id."""
+    """Search by name or id in the runs that a catalog has at construction."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -64,18 +64,18 @@ class Finder:
         trashed: bool = False,
         beginnings: bool = True,
     ) -> Ref:
-        """Return project and id of the run that a word names, by the rules of this module.
+        """Return project and id of the run that matches a word, by the rules of this module.
 
         Args:
-            word: What a person gave.
-            project: Only runs of this project and its sub-projects; None for all.
-            elsewhere: Whether ``PROJECT/`` in the word may be a project outside of ``project``.
-            trashed: Whether runs in the trash are meant rather than others.
-            beginnings: Whether the beginning of an id will do.
+            word: Name or id as given by the user.
+            project: Restrict the search to this project and its sub-projects; None for all.
+            elsewhere: Whether ``PROJECT/`` in the word may name a project outside ``project``.
+            trashed: Whether to prefer runs in the trash to other runs.
+            beginnings: Whether a prefix of an id is accepted.
 
         Raises:
-            RunNotFoundError: If no run is meant.
-            ArgumentError: If several may be meant; they are listed, the newest first.
+            RunNotFoundError: If no run matches.
+            ArgumentError: If several runs match; the message lists them, the newest first.
         """
         found = self._candidates(word, project, elsewhere=elsewhere, trashed=trashed, whole=True)
         begun = found or self._candidates(
@@ -106,7 +106,7 @@ class Finder:
     def labels(self, refs: Sequence[Ref]) -> list[str]:
         """Return the names of several runs, recorded or generated.
 
-        Where two have the same: ``PROJECT/NAME``, or, of one project, with the id in brackets.
+        Equal names become ``PROJECT/NAME``, or, within one project, get the id in brackets.
         """
         names = [self._by_ref[ref].shown if ref in self._by_ref else ref[1] for ref in refs]
         told = [f"{project}/{name}" for (project, _), name in zip(refs, names, strict=True)]
@@ -128,7 +128,7 @@ class Finder:
                     words.setdefault(word, []).append(one)
         return calls
 
-    # ---------------------------------------------------------------- the ways
+    # ---------------------------------------------------------------- matching rules
 
     def _candidates(
         self, word: str, project: str | None, *, elsewhere: bool, trashed: bool, whole: bool
@@ -148,7 +148,7 @@ class Finder:
     def _scopes(
         self, word: str, project: str | None, *, elsewhere: bool
     ) -> Iterator[tuple[list[RunName], list[RunName], str]]:
-        """Yield the runs to search first, those to search then, and the word to find there."""
+        """Yield the runs to search first, the runs to search next, and the word to match."""
         inside = _below(self._names, project)
         if word:
             yield inside, inside, word
@@ -198,7 +198,7 @@ def _below(names: Iterable[RunName], project: str | None) -> list[RunName]:
 
 
 def parted(word: str) -> Iterator[tuple[str, str]]:
-    """Yield every split of a word at a slash, the longest project first."""
+    """Yield every split of a word at a slash as (project, rest), the longest project first."""
     left, slash, rest = word.rpartition("/")
     while slash:
         yield left, rest

@@ -1,9 +1,9 @@
-"""Description of ranks, and the search for slow ones.
+"""Descriptions of ranks, and detection of slow ones.
 
-Where ranks wait for each other in every step, as with DDP, all steps take the same time. Therefore
-ranks record ``profiling/step_time_s``, the time from step to step, and ``profiling/own_time_s``,
-the part without waiting for other ranks, which shows the straggler. The first is used if the second
-is missing.
+If ranks wait for each other in every step, as with DDP, their steps take equally long. Ranks
+therefore record ``profiling/step_time_s``, the time from step to step, and
+``profiling/own_time_s``, the part without waiting for other ranks, which reveals the straggler. The
+first is used if the second is missing.
 """
 
 from __future__ import annotations
@@ -61,23 +61,23 @@ _OF_RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d{1,9})/")
 
 
 def of_rank(path: str) -> int | None:
-    """Return the rank above 0 whose series a path is; None if it is that of the whole run."""
+    """Return the rank above 0 that a path belongs to; None for a path of the whole run."""
     found = _OF_RANK.search(path)
     return None if found is None else int(found[1])
 
 
 def common_path(path: str) -> str:
-    """Return the path that a series of a rank has on rank 0."""
+    """Return the rank 0 path of a series of any rank."""
     return _OF_RANK.sub("", path, count=1)
 
 
 def has_points(attribute: Attribute) -> bool:
-    """Return whether an attribute is a series of numbers with points."""
+    """Return whether an attribute is a float series with points."""
     return attribute.family == "float_series" and attribute.value.count > 0
 
 
 def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
-    """Return by rank the steps behind the foremost, in the series that all ranks have."""
+    """Return the steps that each rank is behind the foremost, over series common to all ranks."""
     steps: dict[str, dict[int, float]] = {}
     for one in attributes:
         if has_points(one):
@@ -95,7 +95,7 @@ def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
 
 
 def rank_facts(view: Reader, state: str) -> Iterator[tuple[str, str]]:
-    """Yield label and text of the facts that are shown of a run with ranks, or a running one."""
+    """Yield labels and texts of facts about ranks, and the last step of a running run."""
     ranks = view.ranks()
     if len(ranks) > 1:
         hosts = len({rank.host for rank in ranks if rank.state != "missing"})
@@ -109,7 +109,7 @@ def rank_facts(view: Reader, state: str) -> Iterator[tuple[str, str]]:
 
 
 def rank_mappings(view: Reader) -> list[dict[str, Any]]:
-    """Return how each rank is doing, for JSON."""
+    """Return the status of each rank, for JSON."""
     from seamark.reading.points import time_of
 
     return [
@@ -128,9 +128,9 @@ def rank_mappings(view: Reader) -> list[dict[str, Any]]:
 
 
 def rank_problems(view: Reader, state: str) -> Iterator[str]:
-    """Yield a line for each rank that ended badly or hangs, in the order of their last records.
+    """Yield a line for each rank that failed or hangs, failures by time, then groups of others.
 
-    A single rank has one only if it hangs: the line of the run's state tells the rest.
+    A single rank has a line only if it hangs; the run's state covers the rest.
     """
     ranks, now = view.ranks(), view.now_ns
     if len(ranks) < 2:  # noqa: PLR2004 - one process is the run
@@ -200,12 +200,12 @@ def _several(does: str, do: str, what: str, ranks: Sequence[int]) -> Iterator[st
 
 
 STEP_TIME: Final = "profiling/step_time_s"
-"""Path of the step time of rank 0, in seconds; rank n has ``ranks/<n>/`` in its path."""
+"""Path of the step time of rank 0, in seconds; rank n has ``ranks/<n>/`` in the path."""
 OWN_TIME: Final = "profiling/own_time_s"
-"""Path of the part of a step in which a rank does not wait for others, likewise."""
+"""Path of the step time of rank 0 without waiting for other ranks, in seconds."""
 Moment = Annotated[datetime, Meta(tz=True)]
 _WARM_UP: Final = 5
-"""Number of times from which means exclude the first one: it compiles, allocates and connects."""
+"""Minimum number of step times for leaving the first out of means: it includes start-up work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,28 +213,26 @@ class RankTiming:
     """Status and step times of one rank of a distributed training.
 
     Attributes:
-        rank: 0-based, over all nodes.
-        host: Host name, or None if it is not known.
-        pid: Process id, or None.
+        rank: 0-based rank over all nodes.
+        host: Host name; None if unknown.
+        pid: Process id; None if unknown.
         state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``,
-            ``"killed"`` (its process ended without reporting why), ``"hangs"`` (it is alive, but
-            no step or heartbeat for a long time), ``"waits"`` (the same, while a rank that
-            hangs is behind it), ``"lost"`` (no heartbeat for 90 s, and its process cannot be looked
-            at from here), ``"missing"`` (it never recorded anything); None if nothing is known of
-            its process.
-        why: Error or signal that ended it, or empty.
-        last_seen: Time of its last record or heartbeat (every 30 s); UTC.
-        last_step: Time when it last recorded a point of a series; UTC.
-        steps: Number of step times that it recorded; each is the mean since the one before.
-        mean_s: Mean time of a step, seconds. Of five times and more the first one is left out:
-            first steps compile and allocate. NaN if it recorded none; so are the next ones.
-        p50_s: Median, seconds.
-        p95_s: 95th percentile, seconds.
-        max_s: The longest, seconds.
-        own_s: Mean of the part of a step in which the rank does not wait for others, seconds; NaN
-            if the ranks did not all record it.
-        slowdown: ``own_s``, or ``mean_s`` without it, over the median of the other ranks; NaN if
-            there is nothing to compare.
+            ``"killed"`` (the process ended without a reason), ``"hangs"`` (alive, but no step or
+            heartbeat for a long time), ``"waits"`` (the same, while a hanging rank is behind it),
+            ``"lost"`` (no heartbeat for 90 s, and the process cannot be checked from this machine),
+            ``"missing"`` (never recorded anything); None if nothing is known about the process.
+        why: Error or signal that ended the process; empty if unknown.
+        last_seen: Time of the last record or heartbeat (every 30 s); UTC.
+        last_step: Time of the last recorded point of a series; UTC.
+        steps: Number of recorded step times; each is a mean since the previous one.
+        mean_s: Mean step time, seconds; with five times or more without the first one, whose steps
+            compile and allocate. This and the next three are NaN if there are no times.
+        p50_s: Median step time, seconds.
+        p95_s: 95th percentile of step times, seconds.
+        max_s: Longest step time, seconds.
+        own_s: Mean step time without waiting for others, seconds; NaN unless all ranks recorded it.
+        slowdown: ``own_s`` (or ``mean_s`` without it) divided by the median of the other ranks; NaN
+            if there is nothing to compare.
     """
 
     rank: int
@@ -254,12 +252,12 @@ class RankTiming:
 
     @property
     def pace_s(self) -> float:
-        """Step time by which ranks are compared: ``own_s``, or ``mean_s`` without it; seconds."""
+        """Step time by which ranks are compared: ``own_s``, else ``mean_s``; seconds."""
         return self.mean_s if math.isnan(self.own_s) else self.own_s
 
 
 class Timed(Protocol):
-    """Part of `seamark.reading.reader.Reader` that is needed to time ranks."""
+    """Subset of `seamark.reading.reader.Reader` that is needed to time ranks."""
 
     @property
     def project(self) -> str:
@@ -270,10 +268,10 @@ class Timed(Protocol):
         """Run id."""
 
     def ranks(self) -> list[RankStatus]:
-        """Return how each rank is doing."""
+        """Return the status of each rank."""
 
     def series_paths(self) -> list[str]:
-        """Return the paths that show a float series."""
+        """Return the paths of float series."""
 
     def many_points(self, paths: Collection[str]) -> Mapping[str, Points]:
         """Return the points of several float series."""

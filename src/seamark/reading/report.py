@@ -1,4 +1,4 @@
-"""Report on a run or a project: a dict with a text and a notebook display."""
+"""Report on a run or a project: a dict with text and notebook displays."""
 
 from __future__ import annotations
 
@@ -62,22 +62,22 @@ _INTERNAL: Final = {
     "trashed": "sys/trashed",
 }
 _OF_VERSIONS: Final = {"number": "sys/version", "stage": "sys/stage", "aliases": "sys/aliases"}
-"""Attributes that only versions of models and artifacts have."""
+"""Attributes that only model and artifact versions have."""
 _SETS: Final = {"tags": "sys/tags", "groups": "sys/group_tags"}
 _METADATA: Final = "metadata/"
 _CHRONOS: Final = "chronos/"
 _FAMILIES: Final = frozenset({"atom", "statistic", "float_series", "string_series", "string_set"})
-"""Families that count as metadata; files are not part of a report."""
+"""Families included in metadata; reports do not include files."""
 _TIMES: Final = frozenset({"start_time", "end_time", "creation_time", "last_record", "edited"})
 _HEAD: Final = frozenset({"name", "state", "detail"})
 _PRINTED: Final = frozenset({"mean", "std", "min", "max", "count"})
-"""Statistics that are printed; the report itself has all."""
+"""Statistics in the printed report; the dict has all."""
 _LONGEST: Final = 200
 """Maximum number of characters of a printed value."""
 
 
 class Report(dict[str, Any]):
-    """Report on a run or a project: values by name, shown by ``print`` and in notebooks."""
+    """Report on a run or a project: values by name, displayed by ``print`` and notebooks."""
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -141,7 +141,7 @@ def report_of_run(
     project: str,
     short: bool = False,
 ) -> Report:
-    """Return the report of a run; ``short`` leaves out ids, place, health and tracebacks."""
+    """Return the report on a run; ``short`` leaves out ids, location, health and tracebacks."""
     errors = [] if view is None else recorded_errors(view)
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     sets = {one.path: one.value for one in attributes if one.family == "string_set"}
@@ -196,7 +196,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 def report_of_project(
     path: str, attributes: Sequence[Attribute], states: Iterable[str], *, short: bool = False
 ) -> Report:
-    """Return the report of a project; ``short`` leaves out its author and time."""
+    """Return the report on a project; ``short`` leaves out author and creation time."""
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     sets = {one.path: one.value for one in attributes if one.family == "string_set"}
     found = Report(name=atoms.get("sys/name") or path, description=atoms.get("sys/description"))
@@ -244,7 +244,7 @@ def _summary_of(one: Attribute) -> Any:
 
 
 def with_plain_values(report: Report) -> Report:
-    """Return a report for ``json.dumps``: times become text; numbers stay as they are."""
+    """Return a report for ``json.dumps``: times become text, numbers are unchanged."""
     return Report(_plain_value(dict(report)))
 
 
@@ -278,7 +278,7 @@ def _error_words(one: Mapping[str, Any]) -> str:
 
 
 def _time_words(value: Any) -> str:
-    # A report may hold text already.
+    # The value may already be text.
     try:
         return _words(datetime.fromisoformat(value))
     except (TypeError, ValueError):

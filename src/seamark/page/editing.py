@@ -1,7 +1,7 @@
-"""Edits of the runs of a folder, recorded in journals that do not own their run.
+"""Edits of the runs of a folder, recorded in journals without ownership of the run.
 
-An edit changes neither the state nor the times nor the owner of a run. A journal is closed a minute
-after its last edit, so that two quick rounds of edits of a run leave one journal.
+An edit does not change the state, the times or the owner of a run. A journal is closed a minute
+after its last edit, so that edits of a run in quick succession share a journal.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["Edits"]
 
 IDLE_S: Final = 60.0
-"""Time without an edit after which a journal is closed, in seconds."""
+"""Time after the last edit until a journal is closed, in seconds."""
 _MOST_OPEN: Final = 256
 _CLOSE_S: Final = 5.0
 
 
 class NotWritable(Rejected):
-    """The folder of a run is not one that this user may write to."""
+    """Error for a run folder that this user may not write to."""
 
     slug = "read-only"
     status = 403
@@ -47,7 +47,7 @@ class _Open:
 
 
 class Edits:
-    """Adds records to runs below one root; safe to use from threads."""
+    """Recorder of edits to runs below one root; thread-safe."""
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._root, self._clock = root, clock
@@ -58,11 +58,11 @@ class Edits:
         self._closed = False
 
     def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
-        """Append operations of the journal to a run; return how many bytes were written of it here.
+        """Append journal operations to a run; return the number of bytes written to the run so far.
 
         Raises:
-            NotWritable: If this user may not write there.
-            Rejected: If the disk does not take it now.
+            NotWritable: If this user may not write to the run.
+            Rejected: If the write fails, for example because the disk is full.
         """
         ref = (project, run)
         one = self._opened(ref)
@@ -79,12 +79,12 @@ class Edits:
             return sum(known.values())
 
     def ends(self, ref: Ref) -> dict[str, int]:
-        """Return how long the journals are that were written of a run here, by writer, bytes."""
+        """Return the sizes of the journals written to a run here, in bytes, by writer."""
         with self._lock:
             return dict(self._ends.get(ref, {}))
 
     def close_idle(self) -> None:
-        """Close the journals of runs that nobody has edited for a while."""
+        """Close the journals of runs without recent edits."""
         limit = self._clock() - IDLE_S
         with self._lock:
             old = [ref for ref, one in self._open.items() if one.used <= limit]
@@ -155,7 +155,7 @@ def _writer(folder: RunFolder) -> JournalWriter:
         told = {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
         return told if folder.kind in ("run", "project") else {"kind": folder.kind, **told}
 
-    # Nobody asks whether the process lives: no heartbeats.
+    # No heartbeats: the liveness of this process does not matter.
     return JournalWriter(folder, header, heartbeat_s=math.inf)
 
 

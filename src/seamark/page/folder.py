@@ -1,7 +1,7 @@
-"""Adapter that lets the routes of the server answer from the local index of a folder of runs.
+"""Adapter with which the routes of the server read the local index of a folder of runs.
 
-Nothing is folded here: the thread that reads the folders (`seamark.page.watch`) keeps the index up
-to date, and no request waits for its folds. Each request has a connection of its own.
+Nothing is folded here: the thread that reads the folders (`seamark.page.watch`) updates the index,
+and requests do not wait for it. Each request has its own connection.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ __all__ = ["TOKEN", "Folder", "is_token"]
 
 TOKEN: Final = "x-seamark-token"  # noqa: S105 - the name of a header
 THREADS: Final = 32
-"""Maximum number of concurrent requests; a tab makes four."""
+"""Maximum number of concurrent requests; a browser tab makes up to four."""
 _STATEMENT_S: Final = 30.0
 _BLOCK: Final = 1 << 20
 _WAIT_S: Final = 2.0
 _LOOK_S: Final = 0.02
 _SEEN_NS: Final = 10**9
-"""Time for which the list of live runs is cached, in nanoseconds: each run costs system calls."""
+"""Time for which the list of running runs is cached, in nanoseconds: it needs system calls."""
 _WRITABLE: Final = os.W_OK | os.X_OK
 _run: Final = schema.run.c
 
@@ -76,13 +76,13 @@ class _Changed:
 
 
 class _Opened:
-    """An index file, as long as no other lies in its place; its `name` is drawn at random."""
+    """Open index file, until another file replaces it; its `name` is random."""
 
     def __init__(self, file: Path) -> None:
         self.file, self._is = file, _identity(file)
         self.name = secrets.token_hex(8)
         engine = sqlite_engine(lambda: file_connection(file), threads=THREADS)
-        bound_patterns(engine)  # a link may ask for one that holds up everything
+        bound_patterns(engine)  # a link may contain a pattern that blocks all requests
         database = ServerDatabase(engine, _STATEMENT_S)
         self.store = Store(database, PathNumbers(database))
         self._lock = threading.Lock()
@@ -114,8 +114,8 @@ class _Opened:
 class _Changes:
     """Changes in the index of a folder; see `seamark.server.access.Changing`.
 
-    Nothing is written, because a poll must not wait for a fold. Versions and states of all runs
-    are held in memory, and compared at a poll if the file has changed.
+    Nothing is written, because a poll must not wait for a fold. Versions and states of all runs are
+    kept in memory, and compared in a poll if the file has changed.
     """
 
     def __init__(self, opened: Callable[[], _Opened], looked: Callable[[], LookedAt]) -> None:
@@ -201,14 +201,14 @@ class _Changes:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A content in the folder of a run, by its SHA-256, hex."""
+    """Stored content in a run folder, by its SHA-256 (hexadecimal)."""
 
     folder: RunFolder
     digest: str
     size: int
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield its bytes from one offset to another, a megabyte at most at a time."""
+        """Yield the bytes between two offsets in chunks of at most a megabyte."""
         left = min(self.size, self.size if end is None else end) - start
         with open_blob(self.folder, self.digest, self.size) as file:
             file.seek(start)
@@ -242,7 +242,7 @@ class _Login:
 
 
 class Folder:
-    """Runs below one root, for the routes of a server; `place` is its index in `watch`."""
+    """Runs below one root for the routes of a server; `place` is the root's index in `watch`."""
 
     def __init__(
         self,
@@ -265,22 +265,22 @@ class Folder:
 
     @property
     def writer(self) -> Folder:
-        """The object itself, which also records."""
+        """This object, which is also the recorder."""
         return self
 
     @property
     def read_only(self) -> str:
-        """Reason why nothing can be edited; empty if edits are possible."""
+        """Reason why edits are not possible; empty if they are."""
         if self.root.is_dir() and not os.access(self.root, _WRITABLE):
             return f"you may not write to {self.root}"
         return ""
 
     def store(self) -> Store:
-        """Return the store with the folded runs."""
+        """Return the store of the folded runs."""
         return self._opened_now().store
 
     def sources(self, project: str, run: str) -> Sources:
-        """Return the source that opens the journals of a run."""
+        """Return the function that opens the journals of a run."""
         return partial(open_journal, RunFolder(self.root, project, run))
 
     def reader(self, project: str, run: str) -> RunView:
@@ -297,11 +297,11 @@ class Folder:
         return position
 
     def prioritize(self, refs: Iterable[Ref]) -> None:
-        """Give priority in reading to runs whose curves were requested."""
+        """Prioritize reads of runs whose curves were requested."""
         self._watch.shown(self._place, refs)
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
-        """Wait until the edits made here can be read."""
+        """Wait until edits made here are readable; return the number of bytes still missing."""
         ends = {ref: found for ref in wanted if (found := self.edits.ends(ref))}
         end = time.monotonic() + _WAIT_S
         while ends:
@@ -325,7 +325,7 @@ class Folder:
         return missing
 
     def content(self, project: str, run: str, digest: str) -> FileContent | None:
-        """Return a content of a run that is known; None if it is not in its folder."""
+        """Return stored content of a known run; None if it is not in the run folder."""
         try:
             check_place(project, run)
         except PathError:
@@ -340,7 +340,7 @@ class Folder:
         return None
 
     def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
-        """Return those contents that are not in the folder of a run."""
+        """Return the digests of contents that are not in a run folder."""
         try:
             check_place(project, run)
         except PathError:
@@ -349,9 +349,9 @@ class Folder:
         return sorted(one for one in set(digests) if not has_blob(folder, one))
 
     def heal(self, error: BaseException) -> bool:
-        """Rebuild the index if an error means that it is damaged; return whether it does.
+        """Request a rebuild of the index if an error means damage; return whether it does.
 
-        A rebuild takes as long as folding everything; requests are answered meanwhile.
+        A rebuild folds everything again; requests are handled meanwhile.
         """
         if not (isinstance(error, DamageError) or is_damaged(error)):
             return False
@@ -382,7 +382,7 @@ class Folder:
 
 
 def is_token(given: str, token: str | None) -> bool:
-    """Return whether a request shows the token, in a time that tells nothing of it."""
+    """Return whether a request has the right token, compared in constant time."""
     if token is None:
         return True
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())

@@ -1,4 +1,4 @@
-"""Statistics of many observations in little memory, with exact sums."""
+"""Statistics of many observations in constant memory, with exact sums."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["SCALE", "Moments", "Statistics", "load_aggregate", "scaled", "scaled
 
 
 SCALE: Final = 1074
-"""Binary exponent of the unit: the unit is 2 ** -SCALE."""
+"""Binary exponent of the unit of exact sums, which is 2 ** -SCALE."""
 
 
 def scaled_sum(values: Sequence[float]) -> int:
     """Return the exact sum of finite floats, in units of 2 ** -1074.
 
-    ``fsum`` gives the sum rounded once; what it left out is summed again until nothing is left.
+    ``fsum`` returns the correctly rounded sum; the remainder is summed again until it is 0.
     """
     if len(values) == 1:
         return scaled(values[0])
@@ -41,17 +41,15 @@ def scaled_sum(values: Sequence[float]) -> int:
 
 
 def scaled(value: float) -> int:
-    """Return a finite float in units of 2 ** -1074, exactly."""
+    """Return a finite float exactly, in units of 2 ** -1074."""
     mantissa, exponent = math.frexp(value)
     shift = exponent - 53 + SCALE
     whole = int(mantissa * (1 << 53))
-    return (
-        whole << shift if shift >= 0 else whole >> -shift
-    )  # a subnormal number: the bits shifted out are zero
+    return whole << shift if shift >= 0 else whole >> -shift  # subnormal: no bits are lost
 
 
 _BLOCK: Final = 1024
-"""Number of observations that are collected before they are added, which limits rounding."""
+"""Number of observations that are collected before they are added, to limit rounding."""
 _SUM_PARTS: Final = 3
 _LARGEST: Final = sys.float_info.max
 _BEYOND: Final = scaled(_LARGEST)
@@ -65,10 +63,10 @@ _LENGTH: Final = 13
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Moments of finite observations; immutable, so that no thread sees a partial update.
+    """Moments of finite observations; immutable, so that threads never see a partial update.
 
-    ``total`` is their exact sum, in units of 2 ** -1074; ``squares`` the sum of the squared
-    distances from the mean, rounded, and ``rest`` the rounding error of that.
+    ``total`` is the exact sum, in units of 2 ** -1074; ``squares`` is the rounded sum of squared
+    distances from the mean, and ``rest`` its rounding error.
     """
 
     count: int = 0
@@ -82,37 +80,37 @@ class Moments:
 
     @property
     def mean(self) -> float:
-        """Their mean; NaN without any."""
+        """Mean; NaN without observations."""
         return self.total / (self.count << SCALE) if self.count else math.nan
 
     @property
     def var(self) -> float:
-        """Their variance as of a sample, divided by ``count - 1``; 0 for fewer than two."""
+        """Sample variance, with divisor ``count - 1``; 0 for fewer than two observations."""
         return (self.squares + self.rest) / (self.count - 1) if self.count > 1 else 0.0
 
     @property
     def std(self) -> float:
-        """The root of the variance."""
+        """Standard deviation, the root of the variance."""
         return math.sqrt(self.var)
 
     @classmethod
     def of(cls, values: list[float]) -> Moments:
-        """Return those of some finite floats."""
+        """Return the moments of finite floats."""
         count, total = len(values), scaled_sum(values)
         mean = total / (count << SCALE)
         apart = [value - mean for value in values]
         squares = _added([each * each for each in apart])[0]
         if math.isfinite(squares):
-            # The mean is rounded: what the distances then add up to is taken out again.
+            # The mean is rounded: correct for the sum of the distances, which should be 0.
             drift = math.fsum(apart)
             squares = max(0.0, squares - drift * drift / count)
         return cls(count, total, squares, 0.0, min(values), max(values), values[0], values[-1])
 
     def with_(self, later: Moments) -> Moments:
-        """Return those of these observations and of later ones.
+        """Return the combined moments of these and later observations.
 
-        The distance of both means is that of exact sums, and all that is added to the squares is
-        positive: neither the number of observations nor their size makes rounding matter.
+        The distance of the means is computed from exact sums, and only positive terms are added to
+        the squares, so that rounding errors do not grow with the number or size of observations.
         """
         if not later.count or not self.count:
             return later if later.count else self
@@ -145,16 +143,16 @@ def _added(parts: Sequence[float]) -> tuple[float, float]:
 
 
 class Statistics(Keep):
-    """Count, mean, spread, extremes, first and last of observations, of which none is kept.
+    """Count, mean, spread, extremes, first and last of observations that are not stored.
 
-    The sum is exact and the rest as exact as floats are, over any number of observations. NaN and
-    infinities are counted apart. May be used from several threads.
+    The sum is exact and the others have float precision, over any number of observations. NaN and
+    infinities are counted separately. It may be used from several threads.
 
     Args:
-        skip: Leave out the first so many observations, as those of a warm-up.
+        skip: Number of first observations to leave out, such as those of a warm-up.
 
     Raises:
-        ArgumentError: If ``skip`` is no number from 0 on.
+        ArgumentError: If ``skip`` is not a whole number of at least 0.
     """
 
     kind: ClassVar[str] = "statistics"
@@ -170,25 +168,25 @@ class Statistics(Keep):
         self._busy = False
 
     def fresh(self) -> Statistics:
-        """Return one of the same kind that has seen nothing."""
+        """Return empty statistics with the same ``skip``."""
         return type(self)(self.skip)
 
     def resumed(self) -> Statistics:
-        """Return empty statistics that still leave out the rest of the first observations."""
+        """Return empty statistics that leave out only the first observations still to come."""
         found = self.fresh()
         found.skip = max(0, self.skip - self.skipped)
         return found
 
-    # ---------------------------------------------------------------- taking in
+    # ---------------------------------------------------------------- adding
 
     def update(self, value: float) -> None:
-        """Take in one observation.
+        """Add an observation.
 
         Args:
-            value: A number, or what stands for one, such as a tensor of one element.
+            value: A number, or an equivalent such as a tensor of one element.
 
         Raises:
-            ValueKindError: If it is none.
+            ValueKindError: If it is not a number.
         """
         waiting = self._waiting
         waiting.append(value if type(value) is float else to_float(value))
@@ -196,10 +194,10 @@ class Statistics(Keep):
             self._settle()
 
     def merge(self, other: Keep) -> None:
-        """Merge the observations of another object, as if they came after those of this one.
+        """Append the observations of another object to those of this one.
 
         Raises:
-            ArgumentError: If it is of another kind.
+            ArgumentError: If the other object is not `Statistics`.
         """
         if not isinstance(other, Statistics):
             raise argument_error(other, "merge", "Statistics")
@@ -211,11 +209,11 @@ class Statistics(Keep):
 
     def _settle(self) -> Moments:
         with self._lock:
-            # A signal handler that interrupts this very thread in here goes without what waits.
+            # A signal handler that interrupts this block in the same thread does not add them.
             if self._waiting and not self._busy:
                 self._busy = True
                 try:
-                    # Threads may append meanwhile, each by one call in C.
+                    # Other threads may append meanwhile, each with a single call in C.
                     taken = self._waiting[:]
                     del self._waiting[: len(taken)]
                     self._take(taken)
@@ -231,62 +229,62 @@ class Statistics(Keep):
             return
         try:
             later = Moments.of(taken)
-        except (OverflowError, ValueError):  # something that is not finite is among them
+        except (OverflowError, ValueError):  # some are not finite
             sound = [value for value in taken if math.isfinite(value)]
             self._not_finite += len(taken) - len(sound)
             later = Moments.of(sound) if sound else Moments()
         self._moments = self._moments.with_(later)
 
-    # ---------------------------------------------------------------- what they come to
+    # ---------------------------------------------------------------- results
 
     @property
     def count(self) -> int:
-        """Number of finite observations, without those that were left out."""
+        """Number of finite observations, without skipped ones."""
         return self._settle().count
 
     @property
     def sum(self) -> float:
-        """Their sum, exact but for one rounding; 0 without any."""
+        """Sum, correctly rounded; 0 without observations."""
         return _rounded(self._settle().total)
 
     @property
     def mean(self) -> float:
-        """Their mean; NaN without any."""
+        """Mean; NaN without observations."""
         return self._settle().mean
 
     @property
     def var(self) -> float:
-        """Their variance as of a sample, divided by ``count - 1``; 0 for fewer than two."""
+        """Sample variance, with divisor ``count - 1``; 0 for fewer than two observations."""
         return self._settle().var
 
     @property
     def std(self) -> float:
-        """The root of the variance."""
+        """Standard deviation, the root of the variance."""
         return self._settle().std
 
     @property
     def min(self) -> float:
-        """The smallest; NaN without any."""
+        """Smallest observation; NaN without observations."""
         return self._settle().min
 
     @property
     def max(self) -> float:
-        """The largest; NaN without any."""
+        """Largest observation; NaN without observations."""
         return self._settle().max
 
     @property
     def first(self) -> float:
-        """The first that was not left out; NaN without any."""
+        """First observation that was not skipped; NaN without observations."""
         return self._settle().first
 
     @property
     def last(self) -> float:
-        """The last; NaN without any."""
+        """Last observation; NaN without observations."""
         return self._settle().last
 
     @property
     def skipped(self) -> int:
-        """Number of observations left out at the beginning."""
+        """Number of skipped observations at the beginning."""
         self._settle()
         return self._skipped
 
@@ -297,27 +295,27 @@ class Statistics(Keep):
         return self._not_finite
 
     def __repr__(self) -> str:
-        """Return the main statistics."""
+        """Return a text with the main statistics."""
         found = self._settle()
         if not found.count:
             return "<Statistics of nothing>"
         return f"<Statistics: mean {self.mean:.6g}, std {self.std:.6g}, count {found.count:,}>"
 
-    # ---------------------------------------------------------------- elsewhere
+    # ---------------------------------------------------------------- export
 
     def to_dict(self) -> dict[str, Any]:
         """Return all statistics by name."""
         return {name: getattr(self, name) for name in _SHOWN}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all of it as numbers and lists that JSON can hold; see `from_dict`."""
+        """Return the state as numbers and lists for JSON, for `from_dict`."""
         with self._lock:
             found = self._settle()
             counts = {"skip": self.skip, "skipped": self._skipped, "not_finite": self._not_finite}
         ends = (found.min, found.max, found.first, found.last)
         return {
             "count": found.count,
-            # A sum that is no float any more, though all that is in it is: as a whole number.
+            # A sum beyond the largest float is written as an integer.
             "sum": hex(found.total) if abs(found.total) >= _BEYOND else _parts(found.total),
             "squares": [_plain(found.squares), found.rest],
             **dict(zip(("min", "max", "first", "last"), map(_plain, ends), strict=True)),
@@ -326,10 +324,10 @@ class Statistics(Keep):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Statistics:
-        """Return the aggregate that has a state from `state_dict`.
+        """Return the statistics with a state from `state_dict`.
 
         Raises:
-            ArgumentError: If it is no such state.
+            ArgumentError: If the state is invalid.
         """
         told = a_mapping(cls, state)
         found = cls(a_count("skip", told.get("skip", 0)))
@@ -345,10 +343,10 @@ class Statistics(Keep):
         return found
 
     def to_array(self) -> array[float]:
-        """Return all of it as 13 floats, for shared memory: ``shared[:] = stat.to_array()``.
+        """Return the state as 13 floats, for shared memory: ``shared[:] = stat.to_array()``.
 
-        The sum is then that of three floats, with 159 bits instead of all, and beyond
-        the largest float it is lost.
+        The sum is then represented by three floats, with a precision of 159 bits. A sum beyond the
+        largest float is lost.
         """
         with self._lock:
             found = self._settle()
@@ -362,10 +360,10 @@ class Statistics(Keep):
         """Return the statistics that `to_array` packed.
 
         Args:
-            numbers: The 13 floats, in whatever holds them.
+            numbers: The 13 floats, in any iterable.
 
         Raises:
-            ArgumentError: If there are not so many.
+            ArgumentError: If there are not 13 floats, or the state is invalid.
         """
         given = [float(number) for number in numbers]
         if len(given) != _LENGTH:
@@ -384,7 +382,7 @@ class Statistics(Keep):
         return cls.from_dict(state)
 
     def __reduce__(self) -> Any:
-        """Travel, and be copied, as numbers."""
+        """Pickle and copy by the state."""
         return type(self).from_dict, (self.state_dict(),)
 
 
@@ -434,12 +432,12 @@ def _list(
 
 
 _LONGEST: Final = 64
-"""Maximum number of floats that represent any sum of float64 values; each has 53 of its bits."""
+"""Maximum number of floats in the representation of a sum; each holds 53 of its bits."""
 _KINDS: Final[dict[str, Any]] = {one.kind: one for one in (Statistics, Last, Ring)}
 
 
 def load_aggregate(kind: object, state: object) -> Keep:
-    """Return the aggregate in a record (kind and ``state_dict``); invalid: ArgumentError."""
+    """Return the aggregate of a record (kind and ``state_dict``); else raise ArgumentError."""
     made = _KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:
         raise argument_error(kind, "kind", f"one of {', '.join(_KINDS)}")

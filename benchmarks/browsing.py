@@ -82,12 +82,7 @@ COMMANDS = {
 
 
 class Behind:
-    """What answers a page: a process with its children.
-
-    Args:
-        address: What is opened in a browser.
-        process: The one that was started.
-    """
+    """What answers a page: a process with its children."""
 
     def __init__(self, address: str, process: int) -> None:
         self.address = address

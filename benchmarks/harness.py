@@ -74,12 +74,22 @@ class Bench:
         """Return how many to do instead of ``full``."""
         return max(1, round(full * self.scale))
 
+    @property
+    def peer_rounds(self) -> int:
+        """Rounds of peers that take seconds a call."""
+        return min(2, self.rounds)
+
     def interleaved(
-        self, contestants: Mapping[str, Callable[[], Sample]], rounds: int | None = None
+        self,
+        contestants: Mapping[str, Callable[[], Sample]],
+        rounds: int | None = None,
+        *,
+        peers: Mapping[str, Callable[[], Sample]] | None = None,
     ) -> dict[str, list[Sample]]:
         """Run every contestant once a round, each round starting with another one.
 
-        A machine that is slower for a while is then slower for all of them.
+        A machine that is slower for a while is then slower for all of them. Peers run afterwards,
+        fewer rounds.
         """
         names = list(contestants)
         taken: dict[str, list[Sample]] = {name: [] for name in names}
@@ -87,7 +97,7 @@ class Bench:
             first = turn % len(names)
             for name in names[first:] + names[:first]:
                 taken[name].append(contestants[name]())
-        return taken
+        return taken | self.interleaved(peers, self.peer_rounds) if peers else taken
 
 
 def environment(folder: str) -> dict[str, str]:

@@ -80,72 +80,23 @@ ROWS: dict[str, Callable[[Bench], Iterator[Result]]] = {
     "import": footprint.import_time,
 }
 ORDER = [
-    "log-metrics",
-    "log-metrics-remote",
-    "captures",
-    "watched-training",
-    "other-numbers",
-    "append",
-    "points-per-second",
-    "sigkill",
-    "journal-bytes",
-    "folded-bytes",
-    "first-read",
-    "first-read-sets",
-    "read-series",
-    "one-value",
-    "new-row",
-    "curve",
-    "many-series",
-    "frame",
-    "open-index",
-    "ls",
-    "runs-table",
-    "runs-table-written",
-    "whole-table",
-    "team-table",
-    "lightning",
-    "ignite-profilers",
-    "server-points",
-    "server-many",
-    "server-reads",
-    "claims",
-    "server-chart",
-    "server-memory",
-    "neptune-calls",
-    "neptune-operations",
-    "neptune-attributes",
-    "neptune-client",
-    "page",
-    "page-cold",
-    "page-table",
-    "page-idle",
-    "page-curves",
-    "page-charts",
-    "page-live",
-    "page-hour",
-    "page-training",
-    "seal-artifact",
-    "memory",
-    "import",
-]
+    "log-metrics", "log-metrics-remote", "captures", "watched-training", "other-numbers",
+    "append", "points-per-second", "sigkill", "journal-bytes", "folded-bytes", "first-read",
+    "first-read-sets", "read-series", "one-value", "new-row", "curve", "many-series", "frame",
+    "open-index", "ls", "runs-table", "runs-table-written", "whole-table", "team-table",
+    "lightning", "ignite-profilers", "server-points", "server-many", "server-reads", "claims",
+    "server-chart", "server-memory", "neptune-calls", "neptune-operations", "neptune-attributes",
+    "neptune-client", "page", "page-cold", "page-table", "page-idle", "page-curves",
+    "page-charts", "page-live", "page-hour", "page-training", "seal-artifact", "memory", "import",
+]  # fmt: skip
 KEPT = harness.HERE / "results.json"
 PAGE = harness.HERE.parent / "docs" / "benchmarks.md"
 
 
 def facts() -> dict[str, str]:
     """Return on what was measured."""
-    names = (
-        "torch",
-        "lightning",
-        "pytorch-ignite",
-        "tensorboard",
-        "mlflow-skinny",
-        "numpy",
-        "pandas",
-        "sqlalchemy",
-        "zstandard",
-    )
+    names = ("torch", "lightning", "pytorch-ignite", "tensorboard", "mlflow-skinny", "numpy",
+             "pandas", "sqlalchemy", "zstandard")  # fmt: skip
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",

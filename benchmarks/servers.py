@@ -34,14 +34,7 @@ _TOKEN = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 
 
 class Served:
-    """A server that runs.
-
-    Args:
-        url: Where it answers.
-        process: The one that was started.
-        token: Of its admin; empty if it has none.
-        database: The first process of its PostgreSQL.
-    """
+    """A server that runs."""
 
     def __init__(
         self, url: str, process: int, token: str = "", database: int | None = None

@@ -131,6 +131,16 @@ def frames():
     return frames
 
 
+@pytest.fixture(scope="session")
+def torch_forks():
+    """What forks ranks from a process that has imported torch once; see `forking.Forks`."""
+    pytest.importorskip("torch")
+    from forking import forking_torch
+
+    with forking_torch() as found:
+        yield found
+
+
 # ---------------------------------------------------------------------- databases and servers
 
 

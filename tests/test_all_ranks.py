@@ -19,7 +19,6 @@ from typing import Any
 
 import journals
 import pytest
-from forking import forking_torch
 from recording import QUIET
 
 from seamark import Run, init_run
@@ -27,44 +26,24 @@ from seamark.errors import ArgumentError
 from seamark.journal.headers import header_of
 from seamark.run.run import make_run
 
-
-def started(code, *args, **environment):
-    head = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
-    return subprocess.Popen(
-        [sys.executable, "-c", head + textwrap.dedent(code), *args],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
+HEAD = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
 
 
-def on_ranks(code, *args):
-    """Run a script on two ranks at once; return what each printed."""
-    ranks = [started(code, *args, RANK=str(rank), WORLD_SIZE="2") for rank in range(2)]
-    ended = [(*each.communicate(timeout=180), each.returncode) for each in ranks]
-    assert [code for _, _, code in ended] == [0, 0], [error for _, error, _ in ended]
-    return [said for said, _, _ in ended]
-
-
-@pytest.fixture(scope="module")
-def forks():
-    pytest.importorskip("torch")
-    with forking_torch() as found:
-        yield found
-
-
-def on_forked_ranks(forks, code, *args, size=2):
-    """Run a script on every rank at once, as `on_ranks`, in processes that have torch already."""
-    head = f"from seamark import init_run; quiet = {QUIET!r}; import os, sys\n"
+def on_forked_ranks(torch_forks, code, *args, size=2):
+    """Run a script on every rank at once, in processes that have torch already."""
     environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]
-    ended = forks.run(head + textwrap.dedent(code), *args, environments=environments)
+    ended = torch_forks.run(HEAD + JOIN + textwrap.dedent(code), *args, environments=environments)
     assert [each.code for each in ended] == [0] * size, [each.stderr for each in ended]
     return [each.stdout for each in ended]
 
 
+def begin(root, **given):
+    """Begin the run of a test on this rank."""
+    return init_run("p", root=root, ranks="all", **{"custom_run_id": "one", **QUIET, **given})
+
+
 def opened(root, **given):
-    return init_run("p", root=root, mode="read-only", **given)
+    return init_run("p", root=root, mode="read-only", **(given or {"custom_run_id": "one"}))
 
 
 def headers(run):
@@ -76,18 +55,12 @@ def headers(run):
     return found
 
 
-def states(run, rank):
-    found = []
-    for journal in journals.journals(run):
-        if journal.header["rank"] == rank:
-            frames = [frame for frame in journal.frames if frame.kind == journals.Kind.OP]
-            found += [(frame.t, frame.record) for frame in frames]
-    found.sort(key=lambda one: one[0])  # names of journals have no order
-    return [op for _, op in found if op["op"] == "state"]
-
-
 def series_paths(run):
     return run.session.recorded.view().series_paths()
+
+
+def values(run, path, **how):
+    return run[path].fetch_points(**how).value.tolist()
 
 
 EVERY_VERB = """
@@ -125,6 +98,10 @@ EVERY_VERB = """
         run["cleared"].append(1)
         run["cleared"].clear()
         run["cleared"].append(2)
+        if not (child := os.fork()):  # a worker of a data loader, say
+            run.log_metrics({"helper": 0}, 0)
+            os._exit(0)
+        os.waitpid(child, 0)
         print(run.id, run.session.speaks_for_all, run.session.recording)
 """
 
@@ -132,20 +109,25 @@ EVERY_VERB = """
 @pytest.mark.once
 def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
     """One run; values, tags and files are rank 0's; nothing is warned about or counted."""
-    said = on_ranks(EVERY_VERB, str(tmp_path))
-    assert [line.split()[1:] for line in said] == [["True", "True"], ["False", "True"]]
-    run = opened(tmp_path, custom_run_id="one")
-    assert {line.split()[0] for line in said} == {run.id}
-    shared = ["acc", "both/a", "both/b", "cleared", "loss", "many", "numbered", "one", "train/x"]
-    others = [f"ranks/1/{path}" for path in [*shared[:3], "cleared", "gone", *shared[4:]]]
+    words = [sys.executable, "-c", HEAD + textwrap.dedent(EVERY_VERB), str(tmp_path)]
+    environments = [{**os.environ, "RANK": rank, "WORLD_SIZE": "2"} for rank in "01"]
+    pipe = subprocess.PIPE
+    ranks = [subprocess.Popen(words, env=env, stdout=pipe, text=True) for env in environments]
+    said = [each.communicate(timeout=180)[0].split() for each in ranks]
+    assert [each.returncode for each in ranks] == [0, 0]
+    run = opened(tmp_path)
+    assert said == [[run.id, "True", "True"], [run.id, "False", "True"]]
+    shared = ["acc", "both/a", "both/b", "cleared", "helper", "loss", "many", "numbered", "one"]
+    shared += ["train/x"]
+    others = [f"ranks/1/{path}" for path in [*shared, "gone"]]
     own = ["training/own", "training/ranks/1/own"]
     own += ["fold/profiling/act_s", "fold/ranks/1/profiling/act_s"]
     assert series_paths(run) == sorted([*shared, *others, *own])
-    assert run["loss"].fetch_points().value.tolist() == [0, 1, 2]
-    assert run["ranks/1/loss"].fetch_points().value.tolist() == [10, 11, 12]
+    assert values(run, "loss") == [0, 1, 2]
+    assert values(run, "ranks/1/loss") == [10, 11, 12]
     assert run["ranks/1/numbered"].fetch_points().step.tolist() == [0, 1, 2]
     assert run["ranks/1/many"].fetch_points().step.tolist() == [0, 5]
-    assert run["ranks/1/cleared"].fetch_points().value.tolist() == [2]
+    assert values(run, "ranks/1/cleared") == [2]
     for path in ("words", "hist", "pictures"):
         assert run.exists(path)
         assert run.exists(f"ranks/1/{path}")
@@ -157,29 +139,27 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(tmp_path):
     assert run["sys/state"].fetch() == "completed"
     assert not run.exists("monitoring/seamark")
     assert not run.exists("ranks/1/value")
-    found = headers(run)
-    assert {rank: header["owner"] for rank, header in found.items()} == {0: True, 1: False}
-    assert {rank: header["attempt"] for rank, header in found.items()} == {0: 0, 1: 0}
+    found = {rank: (one["owner"], one["attempt"]) for rank, one in headers(run).items()}
+    assert found == {0: (True, 0), 1: (False, 0)}
 
 
 @pytest.fixture
 def become(monkeypatch):
-    """Make this process one of two ranks."""
+    """Make this process a rank."""
 
-    def become(rank):
+    def become(rank, size=2):
         monkeypatch.setenv("RANK", str(rank))
-        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("WORLD_SIZE", str(size))
 
     return become
 
 
-def test_files_of_other_ranks_are_not_even_stored(tmp_path, become):
-    """No blob, no staged copy: only rank 0's file is there."""
+def test_files_of_other_ranks_are_not_stored(tmp_path, become):
     for rank in range(2):
         become(rank)
         source = tmp_path / f"big{rank}"
         source.write_bytes(b"%d" % rank * 5_000_000)
-        with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
+        with begin(tmp_path) as run:
             run["file"].upload(str(source))
             run["several"].upload_files(str(source))
             run["kept"].track_files(str(source))
@@ -187,47 +167,41 @@ def test_files_of_other_ranks_are_not_even_stored(tmp_path, become):
             run.session.begin()
             run.session.content.keep("checkpoint", source)
             run.session.content.refer("reference", source)
-    stored = {blob.stat().st_size for blob in run.folder.blobs_dir.iterdir()}
-    assert len(list(run.folder.blobs_dir.iterdir())) == len(stored) <= 2  # 0…0, and its text
-    for blob in run.folder.blobs_dir.iterdir():
-        assert b"1" not in blob.read_bytes()[:10]
+    blobs = list(run.folder.blobs_dir.iterdir())
+    assert len(blobs) == len({blob.stat().st_size for blob in blobs}) <= 2  # 0…0, and its text
+    assert not any(b"1" in blob.read_bytes()[:10] for blob in blobs)
 
 
 def test_each_rank_notes_how_it_ended(tmp_path, become):
     """Also one that failed, whose word does not decide the run's state."""
-    settings = {**QUIET, "capture_traceback": True, "capture": QUIET["capture"] | {"host": True}}
+    settings = {"capture_traceback": True, "capture": QUIET["capture"] | {"host": True}}
     for rank in range(2):
         become(rank)
-        run = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **settings)
+        run = begin(tmp_path, **settings)
         run.log_metrics({"loss": 1}, 0)
         if rank:
             run.__exit__(ValueError, ValueError("rank one"), None)
         run.stop()
     assert run["sys/state"].fetch() == "completed"
-    assert [op["state"] for op in states(run, 0)] == ["running", "completed"]
-    failed = states(run, 1)[-1]
-    assert (failed["state"], failed["error"]["message"]) == ("failed", "rank one")
     assert not run.exists("sys/failed")
-    writer = headers(run)[1]["writer"]
-    assert "rank one" in run[f"monitoring/{writer}/traceback"].fetch()
-    assert run[f"monitoring/{writer}/pid"].fetch() == headers(run)[1]["pid"]
+    told = {one.rank: (one.state, one.why) for one in run.session.recorded.view().ranks()}
+    assert told == {0: ("completed", ""), 1: ("failed", "ValueError: rank one")}
+    header = headers(run)[1]
+    assert "rank one" in run[f"monitoring/{header['writer']}/traceback"].fetch()
+    assert run[f"monitoring/{header['writer']}/pid"].fetch() == header["pid"]
 
 
 @pytest.mark.parametrize("known", [{"RANK": "0"}, {"RANK": "1"}, {"NODE_RANK": "1"}])
-def test_ranks_that_cannot_agree_are_told_at_once(tmp_path, monkeypatch, known):
-    """An exact error, and nothing on disk."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    for name, value in known.items():
+def test_ranks_that_cannot_agree_are_told_and_write_nothing(tmp_path, monkeypatch, known):
+    for name, value in {"WORLD_SIZE": "2", **known}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(
-        ArgumentError, match=r"init_process_group\(\) or hvd.init\(\), or give cust"
-    ):
+    expected = r"init_process_group\(\) or hvd.init\(\), or give cust"
+    with pytest.raises(ArgumentError, match=expected):
         init_run("p", root=tmp_path, ranks="all")
     assert not list(tmp_path.iterdir())
 
 
-def test_one_process_alone_is_like_rank_0(tmp_path):
-    """The same records as with "zero", byte by byte but for ids and times."""
+def test_one_process_alone_records_the_same_as_without_ranks(tmp_path):
     told = []
     for ranks in ("zero", "all"):
         with init_run("p", root=tmp_path / ranks, name="n", ranks=ranks, **QUIET) as run:
@@ -240,17 +214,15 @@ def test_one_process_alone_is_like_rank_0(tmp_path):
     assert told[0] == told[1]
 
 
-def test_what_a_rank_reads_before_its_first_record(tmp_path, monkeypatch):
+def test_a_rank_reads_little_before_its_first_record(tmp_path, become, monkeypatch):
     """With hundreds of ranks it waits for that: each journal is opened twice, to read its ends."""
-    shared = {"custom_run_id": "one", "ranks": "all", "root": tmp_path, **QUIET}
-    monkeypatch.setenv("WORLD_SIZE", "5")
     for other in (2, 3, 4):
-        monkeypatch.setenv("RANK", str(other))
-        with init_run("p", **shared) as run:
+        become(other, 5)
+        with begin(tmp_path) as run:
             for step in range(1000):
                 run.log_metrics({"loss": step}, step)
     header_of.cache_clear()  # as in a process of its own
-    monkeypatch.setenv("RANK", "1")
+    become(1, 5)
     opened, read, names, me = Counter(), Counter(), {}, threading.get_ident()
     really_open, really_read = os.open, os.pread
 
@@ -271,38 +243,35 @@ def test_what_a_rank_reads_before_its_first_record(tmp_path, monkeypatch):
     journals = [os.fspath(journal.path) for journal in run.folder.journals()]
     monkeypatch.setattr(os, "open", open_)
     monkeypatch.setattr(os, "pread", pread)
-    with init_run("p", **shared) as run:
+    with begin(tmp_path) as run:
         run.log_metrics({"loss": 1.0}, 0)
     assert [opened[path] for path in journals] == [2, 2, 2]
     assert max(read[path] for path in journals) < 16_384 < Path(journals[0]).stat().st_size
 
 
 @pytest.mark.parametrize("mode", ["disabled", "read-only", "debug"])
-def test_modes_hold_on_every_rank(tmp_path, become, mode):
-    """Disabled and read-only write nothing; debug goes to a folder that is removed."""
-    with init_run("p", root=tmp_path, custom_run_id="one", **QUIET) as run:
+def test_other_ranks_write_nothing_in_modes_that_write_nothing(tmp_path, become, mode):
+    with begin(tmp_path) as run:
         run["x"] = 1
     before = sorted(tmp_path.rglob("*"))
     become(1)
-    again = init_run("p", root=None if mode == "debug" else tmp_path, custom_run_id="one",
-                     ranks="all", mode=mode, **QUIET)  # fmt: skip
+    again = begin(None if mode == "debug" else tmp_path, mode=mode)
     again.log_metrics({"loss": 1}, 0)
     again.stop()
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, become):
-    """with_id on every rank; steps left out are numbered from this rank's own last one."""
-    given: dict[str, Any] = {"custom_run_id": "one"}
+    given: dict[str, Any] = {}
     for _ in range(2):
         for rank in range(2):
             become(rank)
-            with init_run("p", root=tmp_path, ranks="all", **QUIET, **given) as run:
+            with begin(tmp_path, **given) as run:
                 run.log_metrics({"loss": 1})
                 run["note"].append("x")
-        given = {"with_id": run.id}
-    assert run["loss"].fetch_points().step.tolist() == [0, 1]
-    assert run["ranks/1/loss"].fetch_points().step.tolist() == [0, 1]
+        given = {"with_id": run.id, "custom_run_id": None}
+    for path in ("loss", "ranks/1/loss"):
+        assert run[path].fetch_points().step.tolist() == [0, 1]
 
 
 def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
@@ -316,13 +285,11 @@ def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
         run["x"] = 1
         run.stop()
     assert series_paths(run) == ["loss", "ranks/1/loss"]
-    owners = {rank: header["owner"] for rank, header in headers(run).items()}
-    assert owners == {0: True, 1: False}
+    assert {rank: one["owner"] for rank, one in headers(run).items()} == {0: True, 1: False}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_may_be_another_rank(tmp_path):
-    """It is asked again there, although the parent's run was started."""
     cases = [(ranks, begun) for ranks in ("zero", "all") for begun in (False, True)]
     code = f"""
         for ranks, begun in {cases}:
@@ -347,55 +314,38 @@ def test_a_forked_process_may_be_another_rank(tmp_path):
             run.log_metrics({{"loss": 0}}, 1)
             run.stop()
     """
-    alone = started(code, str(tmp_path))
-    _, error = alone.communicate(timeout=180)
-    assert alone.returncode == 0, error
+    words = [sys.executable, "-c", HEAD + textwrap.dedent(code), str(tmp_path)]
+    done = subprocess.run(words, check=False, stderr=subprocess.PIPE, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
     for ranks, begun in cases:
         run = opened(tmp_path, custom_run_id=f"{ranks} {begun}")
         others = ["ranks/1/loss", "ranks/2/loss"] if ranks == "all" else []
         assert series_paths(run) == ["loss", *others]
-        assert run["loss"].fetch_points().value.tolist() == ([0, 0] if begun else [0])
+        assert values(run, "loss") == ([0, 0] if begun else [0])
         for path in others:
             assert run[path].fetch_points().step.tolist() == [0, 1, 2]
         assert run.exists("value") is begun
         assert run["sys/state"].fetch() == "completed"
 
 
-def test_a_forked_helper_of_a_rank_stays_with_it(tmp_path):
-    """A worker of a data loader, say: a journal of its own, the paths of its rank."""
-    code = """
-        run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **quiet)
-        run.log_metrics({"loss": 0}, 0)
-        if not (child := os.fork()):
-            run.log_metrics({"helper": 0}, 0)
-            os._exit(0)
-        os.waitpid(child, 0)
-        run.stop()
-    """
-    on_ranks(code, str(tmp_path))
-    run = opened(tmp_path, custom_run_id="one")
-    assert series_paths(run) == ["helper", "loss", "ranks/1/helper", "ranks/1/loss"]
-
-
 def test_what_rank_0_saves_elsewhere_is_recorded_from_there(tmp_path, become):
     """`Session.at` with owner=False adds to rank 0's run from another rank, at given paths."""
     become(1)
-    with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
+    with begin(tmp_path) as run:
         run["value"] = 1
         guest = Run(run.session.at(run.id, owner=False))
         guest["checkpoint"] = "here"
         guest.stop()
-    found = opened(tmp_path, custom_run_id="one").fetch()
+    found = opened(tmp_path).fetch()
     assert {key: value for key, value in found.items() if key != "sys"} == {"checkpoint": "here"}
 
 
 def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, caplog):
-    """A bad path, a value that is no number, no mapping at all: log_metrics never raises."""
     become(1)
-    with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
+    with begin(tmp_path) as run:
         run.log_metrics({"/bad": 1, "sys/state": 1, 5: 1, "good": 1, "text": "x"}, 0)
         run.log_metrics(5)
-    run = opened(tmp_path, custom_run_id="one")
+    run = opened(tmp_path)
     assert series_paths(run) == ["ranks/1/good"]
     assert run["monitoring/seamark/dropped"].fetch() == {"path": 3, "value": 1, "metrics": 1}
     assert "'/bad' is left out" in caplog.text
@@ -403,25 +353,26 @@ def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, cap
 
 # -------------------------------------------------------------------- over a process group
 
-GROUP = """
+JOIN = """
+def join():
     import torch.distributed as dist
-    def join():
-        dist.init_process_group("gloo", init_method="file://" + sys.argv[2],
-            rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
-        dist.barrier()  # else one may be gone before the other is connected with it
+    dist.init_process_group("gloo", init_method="file://" + sys.argv[2],
+        rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+    dist.barrier()  # else one may be gone before the other is connected with it
+    return dist
 """
 
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_ranks_agree_on_a_run_that_was_named(forks, tmp_path):
+def test_ranks_agree_on_a_run_that_was_named(torch_forks, tmp_path):
     """Rank 0 says which run it is, also to a rank that finds another one or none by that name."""
     made = [init_run("p", root=tmp_path / root, name="n", **QUIET) for root in ("r", "other")]
     for run in made:
         run.stop()
-    code = textwrap.dedent(GROUP) + textwrap.dedent("""
+    code = """
         from seamark.errors import RunNotFoundError
-        join()
+        dist = join()
         for its in sys.argv[3:]:
             root = sys.argv[1] if dist.get_rank() == 0 else its
             for word in ("n", "latest"):
@@ -434,26 +385,26 @@ def test_ranks_agree_on_a_run_that_was_named(forks, tmp_path):
                 except RunNotFoundError as error:
                     print(str(error).startswith("no run"))
         dist.destroy_process_group()
-    """)
+    """
     words = [str(tmp_path / name) for name in ("r", "meet", "other", "none")]
-    said = on_forked_ranks(forks, code, *words)
+    said = on_forked_ranks(torch_forks, code, *words)
     assert said == [f"{made[0].id}\n{made[0].id}\nTrue\nTrue\n" * 2] * 2
 
 
 @pytest.mark.parametrize("disabled", [False, True])
 @pytest.mark.once
-def test_ranks_agree_over_a_process_group(forks, tmp_path, disabled):
+def test_ranks_agree_over_a_process_group(torch_forks, tmp_path, disabled):
     """The id of rank 0, whatever each minted; a rank that is disabled keeps nobody waiting."""
-    code = textwrap.dedent(GROUP) + textwrap.dedent(f"""
-        join()
+    code = f"""
+        dist = join()
         mode = "disabled" if {disabled} and dist.get_rank() == 1 else None
         run = init_run("p", root=sys.argv[1], ranks="all", mode=mode, **quiet)
         run.log_metrics({{"loss": dist.get_rank()}}, 0)
         print(run.id)
         run.stop()
         dist.destroy_process_group()
-    """)
-    said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
+    """
+    said = on_forked_ranks(torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"))
     assert len(set(said)) == 1
     run = opened(tmp_path / "root", with_id=said[0].strip())
     assert series_paths(run) == ["loss"] if disabled else ["loss", "ranks/1/loss"]
@@ -461,12 +412,12 @@ def test_ranks_agree_over_a_process_group(forks, tmp_path, disabled):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
+def test_loggers_agree_once_the_ranks_can_talk(torch_forks, tmp_path):
     """Each mints an id first. Told too early, they say what is missing; nothing is on disk yet.
 
     A rank that was silent before records from then on.
     """
-    code = textwrap.dedent(GROUP) + textwrap.dedent("""
+    code = """
         from seamark.errors import ArgumentError
         from seamark.run.adapters import agreed_run
         from seamark.run.run import make_run
@@ -482,7 +433,7 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
         assert lazy.session.recording == (os.environ["RANK"] == "0")  # whose id it will be
         assert agreed_run(silent) is silent  # nobody else records
         assert not os.path.exists(sys.argv[1])
-        join()
+        dist = join()
         if os.environ["RANK"] == "1":
             lazy.log_metrics({"early": 1.0}, 0)
             lazy["early"].append("x")
@@ -496,8 +447,10 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
         print(agreed.id)
         assert agreed_run(silent).id == agreed_run(silent).id
         dist.destroy_process_group()
-    """)
-    said = on_forked_ranks(forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3)
+    """
+    said = on_forked_ranks(
+        torch_forks, code, str(tmp_path / "root"), str(tmp_path / "meet"), size=3
+    )
     assert len(set(said)) == 1
     run = opened(tmp_path / "root", with_id=said[0].strip())
     assert series_paths(run) == ["loss", "ranks/1/loss", "ranks/2/loss"]
@@ -506,7 +459,7 @@ def test_loggers_agree_once_the_ranks_can_talk(forks, tmp_path):
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_group_that_moves_no_text_is_left_alone(forks, tmp_path):
+def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
     """As NCCL's before each process has chosen its device: another group is made for the moment."""
     code = """
         import torch.distributed as dist
@@ -523,7 +476,7 @@ def test_a_group_that_moves_no_text_is_left_alone(forks, tmp_path):
         assert dist.group.WORLD is group
         dist.destroy_process_group()
     """
-    assert on_forked_ranks(forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
+    assert on_forked_ranks(torch_forks, code, str(tmp_path / "meet")) == ["from 0 again 0\n"] * 2
 
 
 # -------------------------------------------------------------------- ranks that record nothing
@@ -538,111 +491,92 @@ def test_a_group_that_moves_no_text_is_left_alone(forks, tmp_path):
 )
 def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypatch, told, changed):
     """A variable that somebody may change is looked at each time; that of a launcher is not."""
-    for name, value in told.items():
-        monkeypatch.setenv(name, value)
-    run = make_run(project="p", root=tmp_path, **QUIET)
-    run.log_metrics({"loss": 1.0}, 0)
-    run.log_metrics({"loss": 1.0}, 1)
-    for name in told:
-        monkeypatch.delenv(name)
+    with monkeypatch.context() as launched:
+        for name, value in told.items():
+            launched.setenv(name, value)
+        run = make_run(project="p", root=tmp_path, **QUIET)
+        run.log_metrics({"loss": 1.0}, 0)
+        run.log_metrics({"loss": 1.0}, 1)
     run.log_metrics({"loss": 1.0}, 2)
     assert (run.writer is not None) == changed
     run.stop()
 
 
-@pytest.mark.parametrize("who", ["together", "ahead", "behind", "killed", "unmarked"])
-def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, become, who):
+@pytest.mark.parametrize(
+    "story",
+    [
+        "zero saves, one saves, zero goes on, one goes on",
+        "one saves, one goes on, zero saves, zero goes on",
+        "zero saves, zero goes on, one saves, one goes on",
+        "zero saves, zero goes on, one logs 1",  # and is killed before its mark
+        "one logs 1, zero saves, one logs 2, zero goes on",
+    ],
+    ids=["together", "ahead", "behind", "killed", "unmarked"],
+)
+def test_what_another_rank_recorded_after_a_checkpoint_is_hidden_too(tmp_path, become, story):
     """Each rank marks in its own journal how far that belongs to the checkpoint.
 
     Whether it is ahead of the rank that saves or behind it, and if it dies in between. A rank that
     never marks is believed to be as far as the one that saves.
     """
-
-    def begun(rank):
+    runs, states = {}, {}
+    for rank, who in enumerate(("zero", "one")):
         become(rank)
-        run = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET)
-        run.log_metrics({"x": 0}, None)
-        return run
-
-    def saves(run, *, marked=True):
-        state = run.checkpoint_state(marked=marked)
-        run.log_metrics({"x": 1}, 1)  # of the step in which it was saved
-        run.mark_checkpoint()
-        return state
-
-    def goes_on(run):
-        run.log_metrics({"x": 2}, 2)
-        run.checkpoint_state(marked=True)
-        run.mark_checkpoint()
-        run.stop()
-
-    zero, one = ranks = [begun(0), begun(1)]
-    for run in [zero] if who == "unmarked" else ranks:
-        run.checkpoint_state(marked=True)
-        run.mark_checkpoint()
-    if who == "ahead":
-        saves(one)
-        goes_on(one)
-        state = saves(zero)
-        goes_on(zero)
-    elif who == "unmarked":
-        one.log_metrics({"x": 1}, 1)
-        state = saves(zero)
-        one.log_metrics({"x": 2}, 2)
-        goes_on(zero)
-    elif who == "killed":
-        state = saves(zero)
-        goes_on(zero)
-        one.log_metrics({"x": 1}, 1)  # and no mark
-    else:
-        state = saves(zero)
-        if who == "behind":
-            goes_on(zero)
-        saves(one)
-        for run in ranks if who == "together" else [one]:
-            goes_on(run)
-    one.stop()
+        runs[who] = begin(tmp_path)
+        runs[who].log_metrics({"x": 0}, None)
+    for who in ("zero",) if "one logs 2" in story else ("zero", "one"):
+        runs[who].checkpoint_state(marked=True)
+        runs[who].mark_checkpoint()
+    for event in story.split(", "):
+        who, deed = event.split(" ", 1)
+        run = runs[who]
+        if deed == "saves":
+            states[who] = run.checkpoint_state(marked=True)
+            run.log_metrics({"x": 1}, 1)  # of the step in which it was saved
+            run.mark_checkpoint()
+        elif deed == "goes on":
+            run.log_metrics({"x": 2}, 2)
+            run.checkpoint_state(marked=True)
+            run.mark_checkpoint()
+            run.stop()
+        else:
+            run.log_metrics({"x": int(deed[-1])}, int(deed[-1]))
+    runs["one"].stop()
     become(0)
-    again = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET).resumed(state)
+    again = begin(tmp_path).resumed(states["zero"])
     again.log_metrics({"x": 3}, 3)
     again.stop()
-    read = opened(tmp_path, custom_run_id="one")
-    assert read["x"].fetch_points().value.tolist() == [0, 1, 3]
-    assert read["ranks/1/x"].fetch_points().value.tolist() == [0, 1]
-    everything = [0, 1] if who == "killed" else [0, 1, 2]
-    assert read["ranks/1/x"].fetch_points(attempt="all").value.tolist() == everything
+    read = opened(tmp_path)
+    assert values(read, "x") == [0, 1, 3]
+    assert values(read, "ranks/1/x") == [0, 1]
+    everything = [0, 1] if story.endswith("one logs 1") else [0, 1, 2]
+    assert values(read, "ranks/1/x", attempt="all") == everything
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_ranks_that_load_a_checkpoint_one_after_the_other_are_one_attempt(tmp_path, become, order):
-    """Whichever is first; each time that the training is started anew."""
-    runs: dict[int, Run] = {}
     state: dict[str, Any] = {}
-
-    def each(deed):
+    for start in range(3):
+        runs: dict[int, Run] = {}
         for rank in order:
             become(rank)
-            deed(rank)
-
-    def begin(rank):
-        runs[rank] = init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET)
-
-    def resume(rank):
-        runs[rank] = runs[rank].resumed(state)
-        runs[rank].log_metrics({"x": start}, 2)
-
-    for start in range(3):
-        each(begin)
-        if start:
-            each(resume)
-        else:
-            each(lambda rank: runs[rank].log_metrics({"x": 1}, 1))
+            runs[rank] = begin(tmp_path)
+        for rank in order:
+            become(rank)
+            if start:
+                runs[rank] = runs[rank].resumed(state)
+            else:
+                runs[rank].log_metrics({"x": 1}, 1)
+        if not start:
             become(0)
             state = runs[0].checkpoint_state()
-            each(lambda rank: runs[rank].log_metrics({"x": 0}, 2))
-        each(lambda rank: runs[rank].stop())
-    read = opened(tmp_path, custom_run_id="one")
+        for rank in order:
+            become(rank)
+            runs[rank].log_metrics({"x": start}, 2)
+        for rank in order:
+            become(rank)
+            runs[rank].stop()
+    read = opened(tmp_path)
     for path in ("x", "ranks/1/x"):
-        points = read[path].fetch_points()
-        assert points.value.tolist() == [1, 2]
-        assert points.attempt.tolist() == [0, 2]
+        assert values(read, path) == [1, 2]
+        assert read[path].fetch_points().attempt.tolist() == [0, 2]

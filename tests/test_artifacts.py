@@ -12,8 +12,10 @@ from shutil import copytree
 from typing import Any
 
 import pytest
+from at_once import at_once
 from click.testing import CliRunner
-from command import app
+from command import app, output_of
+from recording import QUIET
 
 import seamark
 from seamark.errors import (
@@ -65,14 +67,7 @@ def tree(folder):
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
-def command(root, *words):
-    found = CliRunner().invoke(app, [*words, "--root", str(root)], catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    return found.stdout
-
-
-def test_files_are_added_while_the_interpreter_ends(given, data, monkeypatch):
-    """No thread can be had any more then, as in what `atexit` calls."""
+def test_files_can_be_added_while_the_interpreter_ends(given, data, monkeypatch):
     monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
     with seamark.init_artifact(name="late", **given) as artifact:
         artifact.add_dir(data)
@@ -85,29 +80,27 @@ def test_files_are_added_while_the_interpreter_ends(given, data, monkeypatch):
 # ------------------------------------------------------------------- mistakes
 
 
-def test_what_is_no_artifact_is_refused(given, data):
-    """Where it is asked for, and nothing is made for it."""
-    with pytest.raises(RunNotNamedError, match="name="):
-        seamark.init_artifact(**given)
-    with pytest.raises(UnknownArgumentError, match="did you mean 'description'"):
-        seamark.init_artifact(name="x", descripton="", **given)  # codespell:ignore
-    with pytest.raises(ArgumentError, match="got both"):
-        seamark.init_artifact("x:1", name="x", **given)
-    for name in ("../x", "a/b", "", ".artifacts", "con", "journal", "x:1", "x" * 101):
-        with pytest.raises(PathError, match="name"):
-            seamark.init_artifact(name=name, **given)
-    with pytest.raises(RunNotFoundError, match="no artifact 'x:1'"):
-        seamark.init_artifact("x:1", **given)
-    with pytest.raises(RunNotNamedError, match="read-only"):
-        seamark.init_artifact(name="x", mode="read-only", **given)
+def test_what_is_no_artifact_is_refused_and_nothing_is_made(given):
+    for wrong, error, why in (
+        ({}, RunNotNamedError, "name="),
+        ({"name": "x", "descripton": ""}, UnknownArgumentError, "did you mean 'description'"),
+        ({"with_id": "x:1", "name": "x"}, ArgumentError, "got both"),
+        *(
+            ({"name": name}, PathError, "name")
+            for name in ("../x", "a/b", "", ".artifacts", "con", "journal", "x:1", "x" * 101)
+        ),
+        ({"with_id": "x:1"}, RunNotFoundError, "no artifact 'x:1'"),
+        ({"name": "x", "mode": "read-only"}, RunNotNamedError, "read-only"),
+    ):
+        with pytest.raises(error, match=why):
+            seamark.init_artifact(**wrong, **given)
     assert not given["root"].exists()
     saved(given, "Data", "1")
     with pytest.raises(RunNotFoundError, match="Data has 1, latest"):
         opened(given, "Data:7")
 
 
-def test_a_version_can_be_opened_by_its_folder(given):
-    """From anywhere, as a path or as a URI; what is another folder is refused."""
+def test_a_version_can_be_opened_by_the_path_or_uri_of_its_folder(given):
     folder = saved(given, "data", "1").folder.path
     for where in (folder, str(folder), folder.as_uri()):
         found = seamark.init_artifact(where, mode="read-only")
@@ -126,36 +119,33 @@ def test_a_version_can_be_opened_by_its_folder(given):
         seamark.init_artifact(folder, root="other")
 
 
-@pytest.mark.parametrize(
-    ("destination", "why"),
-    [
-        ("/etc/passwd", "inside the folder"),
-        ("../x", "inside the folder"),
-        ("", "inside the folder"),
-        ("a\\..\\b", "every file system"),
-        ("sub/aux.txt", "every file system"),
-        ("x. ", "every file system"),
-        ("a\nb", "every file system"),
-        ("x" * 300, "at most 255 bytes"),
-        ("DATA.txt", "by case alone"),
-        ("Dir/other.txt", "by case alone"),
-        ("data.txt/below", "has 'data.txt' already"),
-        ("dir", "has 'dir/' already"),
-        ("data.txt", "another object"),
-        (7, "a name or None"),
-    ],
-)
-def test_an_object_has_a_place_on_every_disk(given, data, destination, why):
+def test_an_object_has_a_place_on_every_disk(given, data):
     """Its name leads nowhere else and is in nobody's way; else the draft stays as it is."""
     with seamark.init_artifact(name="x", **given) as artifact:
         artifact.add_file(data / "a.txt", "data.txt")
         artifact.add_file(data / "a.txt", "dir/file")
         before = artifact.objects
-        with pytest.raises(ArgumentError, match=why):
-            artifact.add_file(data / "in/b.txt", destination)
-        with pytest.raises(ArgumentError, match=why):
-            artifact.add_reference("s3://bucket/key", destination)
-        assert artifact.objects == before
+        for destination, why in (
+            ("/etc/passwd", "inside the folder"),
+            ("../x", "inside the folder"),
+            ("", "inside the folder"),
+            ("a\\..\\b", "every file system"),
+            ("sub/aux.txt", "every file system"),
+            ("x. ", "every file system"),
+            ("a\nb", "every file system"),
+            ("x" * 300, "at most 255 bytes"),
+            ("DATA.txt", "by case alone"),
+            ("Dir/other.txt", "by case alone"),
+            ("data.txt/below", "has 'data.txt' already"),
+            ("dir", "has 'dir/' already"),
+            ("data.txt", "another object"),
+            (7, "a name or None"),
+        ):
+            with pytest.raises(ArgumentError, match=why):
+                artifact.add_file(data / "in/b.txt", destination)
+            with pytest.raises(ArgumentError, match=why):
+                artifact.add_reference("s3://bucket/key", destination)
+            assert artifact.objects == before, destination
     assert opened(given, "x:1").objects == before
 
 
@@ -186,24 +176,24 @@ def test_nothing_outside_of_a_folder_comes_with_it(given, data):
     with pytest.raises(ArgumentError, match="by case alone"):
         artifact.add_dir(data)
     (data / "IN/c.txt").unlink()
-    with pytest.raises(FileMissingError, match="add_dir adds a folder"):
-        artifact.add_file(data)
-    with pytest.raises(FileMissingError, match="add_file adds it"):
-        artifact.add_dir(secret)
-    with pytest.raises(ArgumentError, match="add_file copies"):
-        artifact.add_reference(str(secret))
+    for act, wrong, error, why in (
+        (artifact.add_file, data, FileMissingError, "add_dir adds a folder"),
+        (artifact.add_dir, secret, FileMissingError, "add_file adds it"),
+        (artifact.add_reference, str(secret), ArgumentError, "add_file copies"),
+    ):
+        with pytest.raises(error, match=why):
+            act(wrong)
     with pytest.raises(ArgumentError, match="has no objects"):
         artifact.save()
     artifact.add_dir(data)
-    assert [one.path for one in artifact.save().objects] == [
-        *("data/a.txt", "data/in/b.txt", "data/link"),
-    ]
+    names = [one.path for one in artifact.save().objects]
+    assert names == ["data/a.txt", "data/in/b.txt", "data/link"]
 
 
 # ------------------------------------------------------------------- versions
 
 
-def test_names_of_objects_follow_the_rules(given, data):
+def test_an_object_is_called_by_its_destination(given, data):
     """A destination is the name; one that ends with ``/`` is the folder to put it into."""
     with seamark.init_artifact(name="x", **given) as artifact:
         artifact.add_file(data / "a.txt")
@@ -229,16 +219,14 @@ def test_names_of_objects_follow_the_rules(given, data):
             artifact.open(name)
 
 
-def test_a_draft_is_seen_by_nobody(given, data):
-    """It becomes a version at the end of ``with``; an exception drops it."""
+def test_a_draft_is_seen_by_nobody_and_a_version_never_changes(given, data):
+    """A draft becomes a version at the end of ``with``; an exception drops it."""
     artifact = seamark.init_artifact(name="x", tags=["raw"], description="one", **given)
     artifact.add_dir(data)
     artifact["rows"] = 7
     assert artifact.is_draft
     for read in (
-        artifact["rows"].fetch,
-        artifact.fetch,
-        artifact.download,
+        *(artifact["rows"].fetch, artifact.fetch, artifact.download),
         lambda: artifact.digest,
         lambda: artifact.version,
         lambda: artifact.open("a.txt"),
@@ -250,8 +238,7 @@ def test_a_draft_is_seen_by_nobody(given, data):
         opened(given, "x")
     assert artifact.save() is artifact.save()
     assert (artifact.version, artifact.aliases) == (1, ["latest"])
-    assert artifact["rows"].fetch() == 7
-    assert artifact["sys/tags"].fetch() == {"raw"}
+    assert (artifact["rows"].fetch(), artifact["sys/tags"].fetch()) == (7, {"raw"})
     with pytest.raises(InactiveRunError, match="is saved and never changes"):
         artifact.add_dir(data)
     for change in (
@@ -266,14 +253,9 @@ def test_a_draft_is_seen_by_nobody(given, data):
     artifact.stop()
     with pytest.raises(ReadOnlyError):
         opened(given, "x")["later"] = 1
-
-    def fail():
-        with seamark.init_artifact(name="x", **given) as other:
-            other.add_file(data / "a.txt")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
+    with pytest.raises(KeyError), seamark.init_artifact(name="x", **given) as other:  # noqa: PT012
+        other.add_file(data / "a.txt")
+        raise KeyError
     (folder,) = iter_runs(given["root"], models=True)
     assert sorted(one.name for one in folder.path.parent.iterdir()) == [".numbers", folder.run]
     assert opened(given, "x")["later"].fetch() == "said"
@@ -285,25 +267,20 @@ def test_the_same_content_is_the_same_version(given):
     second = saved(given, "x", "2")
     again = saved(given, "x", "1", tags=["two"], description="again")
     assert (first.version, second.version, again.version) == (1, 2, 1)
-    assert (
-        first.digest
-        == again.digest
-        == digest_of_objects([ArtifactObject("content.txt", 1, hashlib.sha256(b"1").hexdigest())])
-    )
-    assert opened(given, "x:1")["sys/tags"].fetch() == {"one", "two"}
-    assert opened(given, "x:1")["sys/description"].fetch() == "again"
+    objects = [ArtifactObject("content.txt", 1, hashlib.sha256(b"1").hexdigest())]
+    assert first.digest == again.digest == digest_of_objects(objects)
+    found = opened(given, "x:1")
+    assert found["sys/tags"].fetch() == {"one", "two"}
+    assert found["sys/description"].fetch() == "again"
     journals = len(first.folder.journals())
     saved(given, "x", "1")
     assert len(first.folder.journals()) == journals  # it had nothing to say
     table = again.fetch_versions_table(columns=["sys/version", "sys/aliases"]).to_rows()
-    assert [(row["sys/version"], row.get("sys/aliases")) for row in table] == [
-        (2, ["latest"]),
-        (1, None),
-    ]
+    told = [(row["sys/version"], row.get("sys/aliases")) for row in table]
+    assert told == [(2, ["latest"]), (1, None)]
 
 
-def test_an_alias_is_that_of_one_version(given, tmp_path):
-    """The version to which it was given last has it, also where folders were put together."""
+def test_the_version_that_was_given_an_alias_last_has_it(given, tmp_path):
     one, two = saved(given, "x", "1"), saved(given, "x", "2")
     one = seamark.init_artifact("x:1", **given)
     one.alias("best")
@@ -341,28 +318,13 @@ artifact.stop()
 
 
 @pytest.mark.once
-def test_processes_that_save_at_once(given):
-    """The same content is one version with one number, other content another."""
+def test_processes_that_save_the_same_content_at_once_make_one_version(given):
     for content in ("one", "two"):  # before: who adds a file that another writes is told so
         Path(content).write_text(content * 100)
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", _TOGETHER, str(given["root"]), content],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for content in ("one", "one", "two", "two")
-    ]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("\n")
-        process.stdin.flush()
-    told = [process.communicate()[0].split() for process in processes]
-    assert all(process.returncode == 0 for process in processes)
+    words = [(given["root"], content) for content in ("one", "one", "two", "two")]
+    told = {tuple(line.split()) for (line,) in at_once(_TOGETHER, *words)}
     numbers = dict(told)
-    assert len({tuple(one) for one in told}) == len(numbers) == 2
+    assert len(told) == len(numbers) == 2
     assert sorted(numbers.values()) == ["1", "2"]
     versions = list(iter_runs(given["root"], models=True))
     assert {one.run for one in versions} == numbers.keys()
@@ -437,12 +399,8 @@ print(sum(end != 0 for end in ends))
 def test_a_kill_leaves_a_draft_or_a_version(given, tmp_path):
     """Whenever it comes; whoever saves the same content then has the whole version."""
     roots, points = tmp_path / "roots", 8
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, str(roots), str(points)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    words = [sys.executable, "-c", _KILLED, str(roots), str(points)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert int(done.stdout) > points // 2, done.stderr  # most of them died on the way
     ends = set()
     for root in (roots / str(at) for at in range(points)):
@@ -467,11 +425,10 @@ def test_a_kill_leaves_a_draft_or_a_version(given, tmp_path):
     assert ends == {0, 1}
 
 
-def test_a_draft_of_somebody_who_lives_stays(given, data):
-    """``purge`` removes those alone that nobody can save any more."""
+def test_purge_leaves_the_draft_of_a_living_process(given, data):
     artifact = seamark.init_artifact(name="x", **given)
     artifact.add_dir(data)
-    command(given["root"], "purge")
+    output_of("purge", "--root", str(given["root"]))
     assert artifact.save().version == 1
 
 
@@ -536,27 +493,25 @@ def test_a_strangers_journal_changes_no_version(given, data, name):
     """Whatever it says, its digest is another one; and nothing is written outside in any case."""
     with seamark.init_artifact(name="x", **given) as artifact:
         artifact.add_dir(data)
-    stranger = seamark.Artifact(LogSession(artifact.folder, "offline"))
-    stranger.start()
-    writer = stranger.session.recorder.writer
-    assert writer is not None
-    file = {"name": "x", "size": 1, "sha256": hashlib.sha256(b"b").hexdigest()}
-    writer.append_op({"op": "files", "path": "objects", "members": {name: file}})
-    stranger.stop()
+    digest = hashlib.sha256(b"b").hexdigest()
+
+    def forge(folder):
+        with seamark.Artifact(LogSession(folder, "offline")) as forged:
+            forged.start()
+            members = {name: {"name": "x", "size": 1, "sha256": digest}}
+            op = {"op": "files", "path": "objects", "members": members}
+            forged.session.recorder.writer.append_op(op)
+
+    forge(artifact.folder)
     with pytest.raises(FileMissingError, match="are not those that were saved"):
         opened(given, "x:1").download("back")
     assert not Path("back").exists()
     # Where the stranger made the digest, too:
-    objects = [ArtifactObject("x", 1, file["sha256"]), ArtifactObject(name, 1, file["sha256"])]
-    made = RunFolder(given["root"], artifact.folder.project, digest_of_objects(objects[1:]))
-    forged = seamark.Artifact(LogSession(made, "offline"))
-    forged.start()
-    writer = forged.session.recorder.writer
-    assert writer is not None
-    writer.append_op({"op": "files", "path": "objects", "members": {name: file}})
-    forged.stop()
+    whole = digest_of_objects([ArtifactObject(name, 1, digest)])
+    made = RunFolder(given["root"], artifact.folder.project, whole)
+    forge(made)
     made.blobs_dir.mkdir()
-    (made.blobs_dir / str(file["sha256"])).write_text("b")
+    (made.blobs_dir / digest).write_text("b")
     if name == "other.txt":
         assert tree(opened(given, made.run).download("back")) == {name: "b"}
         return
@@ -565,8 +520,7 @@ def test_a_strangers_journal_changes_no_version(given, data, name):
     assert tree(Path("back")) == {}
 
 
-def test_disabled_records_nothing(data, tmp_path):
-    """Every verb is there and does nothing, but mistakes are mistakes."""
+def test_a_disabled_artifact_records_nothing_and_refuses_mistakes(data, tmp_path):
     given = {"project": "p", "root": tmp_path / "none", "mode": "disabled"}
     with seamark.init_artifact(name="x", **given) as artifact, seamark.init_run(**given) as run:
         artifact.add_dir(data)
@@ -581,21 +535,14 @@ def test_disabled_records_nothing(data, tmp_path):
 # ------------------------------------------------------------------- inputs, outputs, lineage
 
 
-@pytest.fixture
-def quick(given):
-    """Arguments of a run that looks nothing up."""
-    off = ("stdout", "stderr", "hardware_metrics", "traceback")
-    return {**given, **{f"capture_{name}": False for name in off}}
-
-
-def test_what_a_run_reads_is_known_by_what_it_is(quick, data):
-    """A container, a path, a version, a reference: each is recorded so that no other is meant."""
-    given = {key: quick[key] for key in ("project", "root")}
+def test_inputs_and_outputs_are_recorded_by_what_they_are(given, data):
     version = saved(given, "digits", "1")
     draft = seamark.init_artifact(name="draft", **given)
-    with seamark.init_model(key="NET", **given), seamark.init_run(name="one", **quick) as one:
-        pass
-    with seamark.init_run(**quick) as run:
+    Path("run.yaml").write_text("inputs:\n- digits:1\n- content.txt\n")
+    with seamark.init_run(name="one", config_path="run.yaml", **given, **QUIET) as one:
+        assert one["artifacts/inputs/digits"].fetch_hash() == version.digest
+        assert one["artifacts/inputs/content.txt"].fetch_files_list()
+    with seamark.init_model(key="NET", **given), seamark.init_run(**given, **QUIET) as run:
         run.mark_input(version)
         run.mark_input("digits:1")  # the same
         run.mark_input("team/p/digits:latest", name="again")
@@ -605,31 +552,22 @@ def test_what_a_run_reads_is_known_by_what_it_is(quick, data):
         run.mark_output(seamark.init_model("NET", mode="read-only", **given))
         run.mark_output("s3://bucket/model.pt")
         found = {one.path: one.value for one in run.session.recorded.attributes("artifacts")}
-        with pytest.raises(ArgumentError, match="give this one a name="):
-            run.mark_input(one, name="code")
-        with pytest.raises(FileMissingError, match="expected an existing path"):
-            run.mark_input("nothing")
-        with pytest.raises(RunNotFoundError, match=r"no artifact 'digits:7'.*no path"):
-            run.mark_input("digits:7")
-        with pytest.raises(ArgumentError, match="expected a container"):
-            run.mark_output(7)
-        with pytest.raises(InactiveRunError, match=r"save\(\)"):
-            run.mark_input(draft)
-        with pytest.raises(ArgumentError, match="kind: expected one of"):
-            seamark.Reference("s3://x/y", "comit")  # codespell:ignore
         Path("digits:1").write_text("")
-        with pytest.raises(ArgumentError, match="is a path and an artifact"):
-            run.mark_input("digits:1")
+        for act, error, why in (
+            (lambda: run.mark_input(one, name="code"), ArgumentError, "give this one a name="),
+            (lambda: run.mark_input("nothing"), FileMissingError, "expected an existing path"),
+            (lambda: run.mark_input("digits:7"), RunNotFoundError, "no artifact 'digits:7'.*no pa"),
+            (lambda: run.mark_output(7), ArgumentError, "expected a container"),
+            (lambda: run.mark_input(draft), InactiveRunError, r"save\(\)"),
+            (lambda: seamark.Reference("s3://x/y", "?"), ArgumentError, "kind: expected one of"),
+            (lambda: run.mark_input("digits:1"), ArgumentError, "is a path and an artifact"),
+        ):
+            with pytest.raises(error, match=why):
+                act()
         run.mark_input("./digits:1", name="the file")
-        run.mark_input("content.txt:1" if Path("content.txt:1").exists() else "content.txt")
     inputs = "artifacts/inputs"
-    assert found[f"{inputs}/digits"]["of"] == {
-        "kind": "artifact",
-        "project": "team/p",
-        "name": "digits",
-        "id": version.digest,
-        "version": 1,
-    }
+    of = {"kind": "artifact", "project": "team/p", "name": "digits", "id": version.digest}
+    assert found[f"{inputs}/digits"]["of"] == {**of, "version": 1}
     assert found[f"{inputs}/again"]["hash"] == found[f"{inputs}/digits"]["hash"] == version.digest
     assert found[f"{inputs}/code"]["of"] == {"kind": "commit", "uri": "https://git.lab/code@12af"}
     assert [one["path"] for one in found[f"{inputs}/data"]["files"]] == ["a.txt", "in/b.txt"]
@@ -638,24 +576,12 @@ def test_what_a_run_reads_is_known_by_what_it_is(quick, data):
     draft.stop()
 
 
-def test_a_file_names_artifacts(quick):
-    """``inputs`` of ``config_path`` takes what ``mark_input`` takes."""
-    version = saved({key: quick[key] for key in ("project", "root")}, "digits", "1")
-    Path("run.yaml").write_text("inputs:\n- digits:1\n- content.txt\n")
-    with seamark.init_run(config_path="run.yaml", **quick) as run:
-        assert run["artifacts/inputs/digits"].fetch_hash() == version.digest
-        assert run["artifacts/inputs/content.txt"].fetch_files_list()
-
-
-def test_lineage_goes_over_generations_and_ends(quick):
-    """Both ways, through artifacts, files and runs; what comes back to itself is shown once."""
-    given = {key: quick[key] for key in ("project", "root")}
+def test_lineage_goes_over_generations_and_shows_a_circle_once(given):
     raw = saved(given, "raw", "raw")
     clean = saved(given, "clean", "clean")
     Path("w.pt").write_text("weights")
-    runs = {}
-    for name in ("prepare", "train", "evaluate", "apart"):
-        runs[name] = seamark.init_run(name=name, **quick)
+    names = ("prepare", "train", "evaluate", "apart")
+    runs = {name: seamark.init_run(name=name, **given, **QUIET) for name in names}
     runs["prepare"].mark_input(raw)
     runs["prepare"].mark_output(clean)
     runs["train"].mark_input("clean:1")
@@ -667,22 +593,20 @@ def test_lineage_goes_over_generations_and_ends(quick):
     lineage = runs["train"].lineage()
     for run in runs.values():
         run.stop()
-    labels = {one.label for one in lineage.nodes.values()}
-    assert labels == {
-        *("team/p/raw:1", "team/p/clean:1", "w.pt"),
-        *(f"team/p/{name}" for name in ("prepare", "train", "evaluate")),
-    }
-    told = {key: one.label.rpartition("/")[2] for key, one in lineage.nodes.items()}
+    told = {key: one.label.removeprefix("team/p/") for key, one in lineage.nodes.items()}
+    assert {*told.values()} == {"raw:1", "clean:1", "w.pt", "prepare", "train", "evaluate"}
     assert {(told[one.source], told[one.target]) for one in lineage.edges} == {
         *(("raw:1", "prepare"), ("prepare", "clean:1"), ("clean:1", "train")),
         *(("train", "w.pt"), ("w.pt", "evaluate"), ("train", "evaluate"), ("evaluate", "raw:1")),
     }
     assert str(lineage).count("(shown above)") >= 2
-    told_by_command = command(given["root"], "lineage", "train")
-    assert told_by_command.rstrip() == str(lineage)
-    document = json.loads(command(given["root"], "lineage", "raw:1", "--json"))
+    where = ("--root", str(given["root"]))
+    assert output_of("lineage", "train", *where).rstrip() == str(lineage)
+    document = json.loads(output_of("lineage", "raw:1", "--json", *where))
     assert document["start"] == raw.digest
+    labels = {one.label for one in lineage.nodes.values()}
     assert {one["label"] for one in document["nodes"]} == labels
+    assert labels >= {"team/p/raw:1", "team/p/train", "w.pt"}
     alone = seamark.init_run("apart", mode="read-only", **given).lineage()
     assert len(alone.nodes) == 2
     assert "comes from: nothing that is known" in str(alone)
@@ -691,49 +615,51 @@ def test_lineage_goes_over_generations_and_ends(quick):
 # ------------------------------------------------------------------- commands
 
 
-def test_commands_take_artifacts(given, tmp_path):
-    """``ls``, ``show``, ``tag``, ``trash`` and ``purge`` know them by what people call them."""
-    root = given["root"]
+def test_commands_take_artifacts_by_their_names(given):
+    def command(*words):
+        return output_of(*words, "--root", str(given["root"]))
+
     one = saved(given, "digits", "1", description="first")
     two = saved(given, "digits", "2")
-    rows = json.loads(command(root, "ls", "--kind", "artifact", "--json"))
+    rows = json.loads(command("ls", "--kind", "artifact", "--json"))
     assert [(row["sys/name"], row["sys/version"]) for row in rows] == [("digits", 2), ("digits", 1)]
-    assert two.digest[:12] in command(root, "ls", "--kind", "artifact")
-    shown = command(root, "show", "digits:1")
+    assert two.digest[:12] in command("ls", "--kind", "artifact")
+    shown = command("show", "digits:1")
     assert one.digest in shown
     assert "first" in shown
-    command(root, "tag", "digits:latest", "--add", "good")
-    project = seamark.init_project("team", root=root, mode="read-only")
+    command("tag", "digits:latest", "--add", "good")
+    project = seamark.init_project("team", root=given["root"], mode="read-only")
     table = project.fetch_artifacts_table(columns=["sys/version", "sys/tags"])
     assert table.to_rows() == [{"sys/id": two.digest, "sys/version": 2, "sys/tags": ["good"]}]
-    command(root, "trash", "digits:2")
+    command("trash", "digits:2")
     assert opened(given, "digits").version == 1
     assert saved(given, "digits", "2").version == 2  # whoever saves it again wants it
     assert opened(given, "digits").version == 2
-    command(root, "trash", "digits:2")
-    command(root, "purge", "--yes")
+    command("trash", "digits:2")
+    command("purge", "--yes")
     with pytest.raises(RunNotFoundError):
         opened(given, "digits:2")
     assert saved(given, "digits", "3").version == 3
     assert saved(given, "digits", "2").version == 2
-    assert command(root, "fsck", "--blobs")
+    assert command("fsck", "--blobs")
 
 
 def test_artifacts_have_a_root_of_their_own(monkeypatch, tmp_path):
     """SEAMARK_ARTIFACT_DIR names it; runs find them there, and after that where they are."""
+    large = tmp_path / "large"
     given: dict[str, Any] = {"project": "team/p"}
     saved(given, "here", "1")
-    monkeypatch.setenv("SEAMARK_ARTIFACT_DIR", str(tmp_path / "large"))
+    monkeypatch.setenv("SEAMARK_ARTIFACT_DIR", str(large))
     artifact = saved(given, "data", "2")
-    assert artifact.folder.root == tmp_path / "large"
+    assert artifact.folder.root == large
     assert [one.path for one in opened(given, "data:1").objects] == ["content.txt"]
-    with seamark.init_run(project="team/p", capture_stdout=False, capture_stderr=False) as run:
+    with seamark.init_run(**given, **QUIET) as run:
         run.mark_input("data:1")
         run.mark_input("here:1")
-    assert run.folder.root != artifact.folder.root
+    assert run.folder.root != large
     for name in ("data", "here"):
         assert run.exists(f"artifacts/inputs/{name}")
     elsewhere = saved({**given, "root": tmp_path / "named"}, "data", "3")
     assert elsewhere.folder.root == tmp_path / "named"
-    listed = json.loads(command(tmp_path / "large", "ls", "--kind", "artifact", "--json"))
-    assert [one["sys/name"] for one in listed] == ["data"]
+    words = ("ls", "--kind", "artifact", "--json", "--root", str(large))
+    assert [one["sys/name"] for one in json.loads(output_of(*words))] == ["data"]

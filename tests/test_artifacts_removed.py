@@ -1,4 +1,4 @@
-"""What is left on this disk of artifacts whose versions were purged: what anything names still."""
+"""Purged versions of artifacts leave on this disk the contents that others still have."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ def purge(root, *versions):
 def blobs(made):
     """Return the contents of a version, and how many names each has on the disk."""
     folder = made.folder.path / "blobs"
-    found = folder.iterdir() if folder.is_dir() else ()
-    return {path.name: path.stat().st_nlink for path in found}
+    return {path.name: path.stat().st_nlink for path in folder.glob("*")}
 
 
 def read(root, version, to):
@@ -40,8 +39,8 @@ def read(root, version, to):
     return {path.name: path.read_bytes() for path in found.download(to).iterdir()}
 
 
-def test_what_no_version_names_goes_and_all_else_stays(tmp_path):
-    """Versions share the bytes of what they have in common; another project has its own."""
+def test_only_contents_without_a_version_are_removed(tmp_path):
+    """Versions share the bytes of common contents; another project has its own."""
     root = tmp_path / "root"
     both, alone, later = b"b" * 5000, b"a" * 6000, b"l" * 7000
     first = save(root, "p", {"both": both, "alone": alone})
@@ -60,8 +59,8 @@ def test_what_no_version_names_goes_and_all_else_stays(tmp_path):
     assert read(root, "p/data:1", tmp_path / "again") == {"both": both, "alone": alone}
 
 
-def test_a_draft_keeps_what_the_version_had_that_is_purged(tmp_path):
-    """Its bytes were linked from there before."""
+def test_a_draft_keeps_contents_of_a_version_that_is_purged(tmp_path):
+    """It has linked their bytes before."""
     root = tmp_path / "root"
     save(root, "p", {"both": b"b" * 5000})
     with seamark.init_artifact(name="data", project="p", root=root) as draft:
@@ -72,8 +71,8 @@ def test_a_draft_keeps_what_the_version_had_that_is_purged(tmp_path):
     assert read(root, "p/data", tmp_path / "back") == {"both": b"b" * 5000, "more": b"more"}
 
 
-def test_who_reads_what_is_purged_reads_to_its_end(tmp_path):
-    """What is open stays; what is opened afterwards is missing, and nothing half is written."""
+def test_an_open_file_is_read_to_its_end_though_its_version_is_purged(tmp_path):
+    """Later downloads fail, and leave no parts."""
     root = tmp_path / "root"
     content = os.urandom(3 << 20)
     save(root, "p", {"big": content, "small": b"small"})

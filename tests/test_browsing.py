@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
+import signal
 import threading
 import time
 from html.parser import HTMLParser
@@ -54,7 +56,7 @@ def project(tmp_path, run):
 
 
 class Tags(HTMLParser):
-    """What a browser would find in a piece of HTML."""
+    """The tags and words that a browser finds in a piece of HTML."""
 
     def __init__(self, text):
         super().__init__()
@@ -102,34 +104,27 @@ def page_of(thing):
 # ---------------------------------------------------------------------- in, loops, keys
 
 
-def test_in_is_about_paths(run):
-    """Of values, series and namespaces; what cannot be a path is not in a run."""
-    assert "train/loss" in run
-    assert "train" in run
-    assert "loss" in run["train"]
-    assert "los" not in run["train"]
-    assert "a//b" not in run
-    assert 0 not in run
-    assert None not in run["train"]
-
-
-def test_a_loop_gives_the_names_one_level_below(run):
-    """With which one can go on: ``run["train"][name]``."""
+def test_in_and_loops_are_about_paths(run, project):
+    """A loop gives the names one level below; of a value or of nothing it is an error."""
+    project["config/depth"] = 3
+    places = (run, "train/loss"), (run, "train"), (run["train"], "loss"), (project, "config")
+    assert [name in place for place, name in places] == [True] * 4
+    places = (run["train"], "los"), (run, "a//b"), (run, 0), (run["train"], None)
+    assert [name in place for place, name in places] == [False] * 4
     assert list(run["train"]) == ["acc", "loss"]
     assert {"params", "train", "sys", "notes"} <= set(run)
     assert [run["params"][name].fetch() for name in run["params"]][:1] == [0.1]
+    assert list(project["config"]) == ["depth"]
+    for place, error, told in (
+        (run["train/loss"], FamilyError, "fetch_points"),
+        (run["trian"], MissingFieldError, "'trian'"),
+        (project, TypeError, r"fetch_runs_table\(\) returns its runs"),
+    ):
+        with pytest.raises(error, match=told):
+            list(place)
 
 
-def test_a_loop_over_a_value_or_over_nothing_says_so(run):
-    """Whoever expects the points of a series is told how to get them."""
-    with pytest.raises(FamilyError, match="fetch_points"):
-        list(run["train/loss"])
-    with pytest.raises(MissingFieldError, match="'trian'"):
-        list(run["trian"])
-
-
-def test_a_place_in_a_run_is_no_list_of_points(run):
-    """Its names are never recorded by mistake."""
+def test_a_namespace_is_not_a_list_of_values(run):
     with pytest.raises(ValueKindError, match="several values"):
         run["copy"].extend(run["train"])
     with pytest.raises(ValueKindError, match="string"):
@@ -144,17 +139,7 @@ def test_a_place_in_a_run_is_no_list_of_points(run):
     assert "copy" not in run
 
 
-def test_a_project_is_nothing_to_iterate_over(project):
-    """Its runs are elsewhere, and its own values are nothing that somebody looks for."""
-    project["config/depth"] = 3
-    with pytest.raises(TypeError, match=r"fetch_runs_table\(\) returns its runs"):
-        list(project)
-    assert list(project["config"]) == ["depth"]
-    assert "config" in project
-
-
-def test_keys_are_proposed(run, project):
-    """Whole paths, so that ``run["train/`` goes on; those of a handler begin below it."""
+def test_keys_are_completed(run, project):
     assert {"train", "train/loss", "params/lr", "sys/tags"} <= set(run._ipython_key_completions_())
     assert run["train"]._ipython_key_completions_() == ["acc", "loss"]
     assert run["nothing"]._ipython_key_completions_() == []
@@ -165,8 +150,7 @@ def test_keys_are_proposed(run, project):
 
 
 @pytest.mark.once
-def test_keys_never_raise_and_end(tmp_path):
-    """A run of many thousand paths; a run whose root is gone."""
+def test_completion_of_keys_never_raises_and_is_bounded(tmp_path):
     run = init_run(root=tmp_path / "root", **QUIET)
     run.log_metrics({f"layer/{at:05}/norm": 1.0 for at in range(8000)})
     assert len(run._ipython_key_completions_()) == 5000
@@ -180,24 +164,19 @@ def test_keys_never_raise_and_end(tmp_path):
 
 
 def test_rows_and_columns_of_a_table(project, run):
-    """By number, from the end, in slices, by name; ``in`` is about columns."""
     table = project.fetch_runs_table(columns=["sys/name", "params/lr"])
     assert table[0] == table[-1] == table.rows[0]
     assert table[:5] == table.rows
-    assert table["params/lr"] == [0.1]
-    assert "params/lr" in table
-    assert "params/l" not in table
-    assert table[0] in table
+    assert (len(table), table["params/lr"]) == (1, [0.1])
+    assert ("params/lr" in table, "params/l" in table, table[0] in table) == (True, False, True)
     assert [row["sys/id"] for row in table] == [run.id]
-    assert len(table) == 1
     with pytest.raises(IndexError):
         table[1]
     with pytest.raises(MissingFieldError, match="'params/lr'"):
         table["params/l"]
 
 
-def test_rows_of_series(project, run):
-    """The rows of a long table are those that a loop gives."""
+def test_rows_and_columns_of_series(project, run):
     for table in (project.fetch_series("train/*"), project.fetch_series("train/*", points=100)):
         rows = list(table)
         assert [repr(table[at]) for at in range(len(table))] == [repr(row) for row in rows]
@@ -215,8 +194,7 @@ def test_rows_of_series(project, run):
             table[1.5]
 
 
-def test_points_are_rows_and_columns(project, run):
-    """As a table is; a slice of them are points."""
+def test_rows_and_columns_of_points(project, run):
     points = run["train/loss"].fetch_points()
     rows = points.to_rows()
     assert repr([points[at] for at in range(len(points))]) == repr(list(points)) == repr(rows)
@@ -237,30 +215,22 @@ def test_points_are_rows_and_columns(project, run):
 # ---------------------------------------------------------------------- pages
 
 
-def test_a_run_shows_what_it_is(run):
-    """Name, state, tags, what it was given, and its series; everything is text."""
+def test_a_run_shows_what_it_is(run, project):
     page, words = page_of(run)
-    assert "quick <b>otter</b> · running" in words
+    shown = ["quick <b>otter</b> · running", run.id, "train/loss", "params/lr", "<i>"]
+    shown += ["\\u202e", "\\x1b", f"{run['sys/creation_time'].fetch():%Y-%m-%d %H:%M:%S} UTC"]
+    assert [one for one in shown if one not in words] == []
     assert "&lt;b&gt;otter" in page
-    assert run.id in words
-    assert "train/loss" in words
-    assert "params/lr" in words
-    assert "<i>" in words
-    assert "\\u202e" in words
-    assert "\\x1b" in words
+    _, words = page_of(project)
+    shown = ["Project team/x · 1 run", "1 running", run.id]
+    assert [one for one in shown if one not in words] == []
 
 
 def test_a_failed_run_says_why(tmp_path):
-    """In a line, and as text; also what is printed of a run that was opened."""
-
-    def fail(run):
-        with run:
-            run["a"] = 1
-            raise RuntimeError("<b>no</b> memory " * 100)
-
     run = init_run("team/x", root=tmp_path, **QUIET)
-    with pytest.raises(RuntimeError):
-        fail(run)
+    with contextlib.suppress(RuntimeError), run:
+        run["a"] = 1
+        raise RuntimeError("<b>no</b> memory " * 100)
     opened = init_run("team/x", root=tmp_path, with_id=run.id, mode="read-only")
     assert repr(opened) == f"<seamark.Run team/x/{run.id} read-only>"
     page, words = page_of(opened)
@@ -272,7 +242,6 @@ def test_a_failed_run_says_why(tmp_path):
 
 
 def test_a_disabled_run_says_so(tmp_path):
-    """It is not one that will be recorded."""
     run = init_run("team/x", root=tmp_path, mode="disabled", **QUIET)
     assert repr(run).endswith(" disabled>")
     assert "disabled: nothing is recorded" in page_of(run)[1]
@@ -288,8 +257,7 @@ VALUES = st.recursive(
 @example(10**5000)
 @example([10**5000])
 @example({"a": "\ud800<script>"})
-def test_any_value_is_text(value):
-    """Cut to a length, without a tag; and what was not cut reads as it is."""
+def test_any_value_is_shown_as_text(value):
     shown = text(value)
     shown.encode()
     tags = Tags(shown)
@@ -303,7 +271,6 @@ def test_any_value_is_text(value):
 
 @given(st.lists(st.floats()), st.integers(2, 20))
 def test_any_series_has_a_small_picture(values, points):
-    """Whose numbers are within its frame; nothing where there is nothing to draw."""
     step, value = np.arange(float(len(values))), np.array(values, float)
     picture = line_of(draw_series([Listed(step, value)] if values else [], points).curve)
     assert bool(picture) == bool(np.isfinite(value).any())
@@ -314,50 +281,45 @@ def test_any_series_has_a_small_picture(values, points):
 
 
 def test_what_is_below_a_path_is_shown(run):
-    """A namespace, a series with a small picture, a text, files."""
-    _, words = page_of(run["train"])
-    assert "2 paths below" in words
-    page, words = page_of(run["train/loss"])
-    assert "<svg" in page
-    assert "0.125" in words
-    assert "inf count" in words
-    assert "line" in page_of(run["text"])[1]
-    assert "<script>alert(2)</script>" in page_of(run["notes"])[1]
-    assert "test_browsing.py" in page_of(run["files"])[1]
-    assert "nothing is recorded here" in page_of(run["trian"])[1]
-    assert "1 point" in page_of(run["histogram"])[1]
+    for path, shown in {
+        "train": ["2 paths below"],
+        "train/loss": ["0.125", "inf count"],
+        "text": ["line"],
+        "notes": ["<script>alert(2)</script>"],
+        "files": ["test_browsing.py"],
+        "trian": ["nothing is recorded here"],
+        "histogram": ["1 point"],
+    }.items():
+        words = page_of(run[path])[1]
+        assert [one for one in shown if one not in words] == [], path
+    assert "<svg" in page_of(run["train/loss"])[0]
 
 
-def test_images_are_shown_whose_bytes_say_so(run):
-    """Of a page that is called an image only the name is shown, as of what lies elsewhere."""
+def test_images_are_shown_byte_for_byte(run):
     page, _ = page_of(run["picture"])
-    assert "data:image/png;base64,iVBOR" in page
-    assert "<img" not in page_of(run["page"])[0]
+    data = re.search('src="data:image/png;base64,([^"]+)"', page)[1]
+    assert base64.b64decode(data) == png(bytes(48), 4, 4, 3)
     run["elsewhere"].track_files(__file__)
-    assert "<img" not in page_of(run["elsewhere"])[0]
+    for path in ("page", "elsewhere"):
+        assert "<img" not in page_of(run[path])[0]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
+def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run):
+    """A record comes from disk, and may have any content."""
+    digest = "0" * 64
+    for record in (
         "text",
         {"sha256": "../../../etc/passwd", "size": 10},
         {"sha256": 7, "size": 10},
-        {"sha256": "0" * 64, "size": -1},
-        {"sha256": "0" * 64, "size": 10**5000},
-        {"sha256": "0" * 64, "size": "10"},
+        *({"sha256": digest, "size": size} for size in (-1, 10**5000, "10")),
         {"ref": "/etc/passwd", "size": 10, "name": "picture.png"},
         {},
-    ],
-)
-def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run, record):
-    """It comes from disk, and may say anything."""
-    assert _image(run.session.recorded.view(), record) == ""
-    assert isinstance(file_text(record, exact=False), str)
+    ):
+        assert _image(run.session.recorded.view(), record) == ""
+        assert isinstance(file_text(record, exact=False), str)
 
 
 def test_a_link_in_the_run_is_not_followed(run, tmp_path):
-    """To a picture that lies elsewhere."""
     data = png(bytes(48), 4, 4, 3)
     (tmp_path / "private.png").write_bytes(data)
     record = run.session.recorded.attribute("picture").value
@@ -370,15 +332,11 @@ def test_a_link_in_the_run_is_not_followed(run, tmp_path):
 
 
 def test_images_are_known_by_their_first_bytes():
-    """Whatever they are called."""
-    assert image_type(png(bytes(12), 2, 2, 3)) == "png"
-    assert image_type(b"\xff\xd8\xff\xe0\x00\x10") == "jpeg"
-    assert image_type(b"<html>") is None
-    assert image_type(b"") is None
+    data = (png(bytes(12), 2, 2, 3), b"\xff\xd8\xff\xe0\x00\x10", b"<html>", b"")
+    assert list(map(image_type, data)) == ["png", "jpeg", None, None]
 
 
 def test_of_many_attributes_the_first_are_shown(tmp_path):
-    """And how many there are; the page stays small, and little of the run is read."""
     with init_run(root=tmp_path, **QUIET) as run:
         run["params"] = {f"p{at:05}": "x" * 1000 for at in range(5000)}
         run.log_metrics({f"train/m{at:05}": 1.0 for at in range(300)})
@@ -399,31 +357,23 @@ def test_of_many_attributes_the_first_are_shown(tmp_path):
         assert len(page) < 20_000
 
 
-def test_a_project_counts_its_runs(project, run):
-    """By state, with the newest ones."""
-    _, words = page_of(project)
-    assert "Project team/x · 1 run" in words
-    assert "1 running" in words
-    assert run.id in words
-
-
 def test_tables_and_points_show_their_ends(project, run):
-    """The first rows, the last rows, and how many there are."""
     run["long"].extend(range(1000))
-    assert "1,000 points" in page_of(run["long"].fetch_points())[1]
-    assert page_of(run["long"].fetch_points())[0].count("<tr>") == 12
+    points, table = run["long"].fetch_points(), project.fetch_series("long")
+    for thing, told in ((points, "1,000 points"), (table, "1,000 rows of 1 series")):
+        page, words = page_of(thing)
+        assert told in words
+        assert page.count("<tr>") == 12
     page, words = page_of(run["long"].fetch_points(points=100))
     assert "of 1,000 points" in words
     assert "<svg" in page
     assert "1 run" in page_of(project.fetch_runs_table())[1]
-    assert page_of(project.fetch_runs_table(tag="none"))[1]
-    assert "1,000 rows of 1 series" in page_of(project.fetch_series("long"))[1]
-    assert page_of(project.fetch_series("long"))[0].count("<tr>") == 12
-    assert page_of(project.fetch_series("none"))[1]
-    assert repr(run["long"].fetch_points()) == "<Points: 1000, steps 0 to 999>"
+    for empty in (project.fetch_runs_table(tag="none"), project.fetch_series("none")):
+        assert page_of(empty)[1]
+    assert repr(points) == "<Points: 1000, steps 0 to 999>"
 
 
-def test_a_run_that_has_not_begun_is_not_started_by_a_look(tmp_path):
+def test_showing_a_run_does_not_start_it(tmp_path):
     """Nothing is written: a logger's run starts with its first record."""
     run = make_run(root=tmp_path / "root", name="later", **QUIET)
     assert "later · created" in page_of(run)[1]
@@ -433,8 +383,7 @@ def test_a_run_that_has_not_begun_is_not_started_by_a_look(tmp_path):
     assert not (tmp_path / "root").exists()
 
 
-def test_a_look_writes_nothing_below_the_root(run, project, tmp_path):
-    """Of a run that is finished."""
+def test_showing_a_finished_run_writes_nothing(run, project, tmp_path):
     run.stop()
 
     def files():
@@ -446,8 +395,7 @@ def test_a_look_writes_nothing_below_the_root(run, project, tmp_path):
     assert files() == before
 
 
-def test_what_cannot_be_read_is_shown_in_plain_words(run, monkeypatch):
-    """Never an error instead of a page."""
+def test_a_run_that_cannot_be_read_is_shown_without_an_error(run, monkeypatch):
 
     def broken(*_):
         raise RuntimeError
@@ -458,8 +406,7 @@ def test_what_cannot_be_read_is_shown_in_plain_words(run, monkeypatch):
 
 
 def test_a_time_limit_passes_through_a_look(run, monkeypatch):
-    """What a signal handler raises means the cell, and not the look in it."""
-    import signal
+    """An exception of a signal handler is meant for the cell."""
 
     class TimeUpError(Exception):
         pass
@@ -480,16 +427,3 @@ def test_a_time_limit_passes_through_a_look(run, monkeypatch):
             run._repr_html_()
     finally:
         signal.signal(signal.SIGUSR1, before)
-
-
-def test_times_say_their_zone(run):
-    """A notebook is read on other computers, too."""
-    created = run["sys/creation_time"].fetch()
-    assert f"{created:%Y-%m-%d %H:%M:%S} UTC" in page_of(run)[0]
-
-
-def test_a_picture_is_what_was_recorded(run):
-    """Byte for byte."""
-    page, _ = page_of(run["picture"])
-    data = re.search('src="data:image/png;base64,([^"]+)"', page)[1]
-    assert base64.b64decode(data) == png(bytes(48), 4, 4, 3)

@@ -24,101 +24,81 @@ def begin(root, name, project="team", **given):
     return init_run(project=project, custom_run_id=name, root=root, **QUIET, **given)
 
 
-def test_only_what_changed_is_named(tmp_path, project):
-    """A run that goes on, with what it recorded and its state; the others are left alone."""
+def told(changes):
+    return [(one.run, one.state) for one in changes.runs]
+
+
+def test_changes_name_the_run_its_state_and_paths(tmp_path, project):
     with begin(tmp_path, "old") as old:
         old["lr"] = 1.0
     first = project.fetch_changes()
     assert (first.reset, first.runs) == (True, [])
     assert project.fetch_changes(first.cursor).runs == []
-    run = begin(tmp_path, "new")
-    run["lr"] = 0.5
-    run.log_metrics({"loss": 1.0}, step=0)
-    second = project.fetch_changes(first.cursor)
-    identity = run["sys/id"].fetch()
-    assert [(one.run, one.state, one.gone) for one in second.runs] == [(identity, "running", False)]
+    with begin(tmp_path, "new") as run:
+        run["lr"] = 0.5
+        run.log_metrics({"loss": 1.0}, step=0)
+        second = project.fetch_changes(first.cursor)
+    assert (told(second), second.runs[0].gone) == ([(run.id, "running")], False)
     assert {"lr", "loss"} <= set(second.runs[0].paths)
     assert second.looked_ns > 0
-    run.stop()
     third = project.fetch_changes(second.cursor)
-    assert [(one.run, one.state) for one in third.runs] == [(identity, "completed")]
     again = project.fetch_changes(first.cursor)
-    assert [(one.run, one.state) for one in again.runs] == [(identity, "completed")]
+    assert told(third) == told(again) == [(run.id, "completed")]
     assert project.fetch_changes(third.cursor).runs == []
 
 
-def test_other_projects_are_not_told(tmp_path, project):
-    """Sub-projects are."""
-    with begin(tmp_path, "one"):
-        pass
+def test_changes_are_those_of_the_project_and_below(tmp_path, project):
     cursor = project.fetch_changes().cursor
-    with begin(tmp_path, "two", "other") as other, begin(tmp_path, "three", "team/sub") as sub:
-        other["lr"] = sub["lr"] = 1
-        wanted = [sub["sys/id"].fetch()]
-    assert [one.run for one in project.fetch_changes(cursor).runs] == wanted
-
-
-@pytest.mark.parametrize("cursor", ["x", "0123456789abcdef.1.1", "a.9.9"])
-def test_a_cursor_of_another_index_begins_anew(tmp_path, project, cursor):
-    """Everything may have changed; the new cursor goes on from here."""
-    with begin(tmp_path, "one"):
+    with begin(tmp_path, "two", "other"), begin(tmp_path, "three", "team/sub") as sub:
         pass
-    found = project.fetch_changes(cursor)
-    assert (found.reset, found.runs) == (True, [])
-    assert not project.fetch_changes(found.cursor).reset
+    assert [one.run for one in project.fetch_changes(cursor).runs] == [sub.id]
+    for cursor in ("x", "0123456789abcdef.1.1", "a.9.9"):  # of no index: it goes on from here
+        found = project.fetch_changes(cursor)
+        assert (found.reset, found.runs) == (True, [])
+        assert not project.fetch_changes(found.cursor).reset
 
 
-def test_a_run_whose_process_is_gone_is_told_once(tmp_path, project):
-    """Nothing was recorded for that: it is found out by looking."""
+def test_crash_is_a_change_once(tmp_path, project):
+    """Nothing is recorded for that: it is found out by looking."""
     cursor = project.fetch_changes().cursor
     code = (
         "import os; from seamark import init_run\n"
         f"run = init_run(project='team', custom_run_id='dead', root={str(tmp_path)!r})\n"
         "run['lr'] = 1.0\nprint(run['sys/id'].fetch(), flush=True)\ninput()"
     )
-    training = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    identity = training.stdout.readline().strip()
-    found = project.fetch_changes(cursor)
-    assert [(one.run, one.state) for one in found.runs] == [(identity, "running")]
-    training.kill()
-    training.wait()
-    training.stdin.close()
-    training.stdout.close()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipes) as training:
+        run = training.stdout.readline().strip()
+        found = project.fetch_changes(cursor)
+        assert told(found) == [(run, "running")]
+        training.kill()
     later = project.fetch_changes(found.cursor)
-    assert [(one.run, one.state) for one in later.runs] == [(identity, "crashed")]
+    assert told(later) == [(run, "crashed")]
     assert project.fetch_changes(later.cursor).runs == []
 
 
-def test_a_run_whose_folder_is_gone_is_told(tmp_path, project):
-    """And comes back as a change."""
+def test_removed_folder_and_its_return_are_changes(tmp_path, project):
     with begin(tmp_path, "one") as run:
         run["lr"] = 1.0
-        identity = run["sys/id"].fetch()
     cursor = project.fetch_changes().cursor
     kept = tmp_path.with_name(f"{tmp_path.name}-kept")
-    shutil.move(tmp_path / "team" / identity, kept)
+    shutil.move(run.folder.path, kept)
     found = project.fetch_changes(cursor)
-    assert [(one.run, one.state, one.gone) for one in found.runs] == [(identity, None, True)]
-    shutil.move(kept, tmp_path / "team" / identity)
+    assert (told(found), found.runs[0].gone) == ([(run.id, None)], True)
+    shutil.move(kept, run.folder.path)
     back = project.fetch_changes(found.cursor)
-    assert [(one.run, one.state, one.gone) for one in back.runs] == [(identity, "completed", False)]
+    assert (told(back), back.runs[0].gone) == ([(run.id, "completed")], False)
 
 
-def test_the_command_goes_on_from_another_process(tmp_path, project):
-    """The cursor of Python's is good for the command, and the other way round."""
-    with begin(tmp_path, "one"):
-        pass
+def test_command_and_python_share_cursors(tmp_path, project):
     cursor = project.fetch_changes().cursor
     with begin(tmp_path, "two") as run:
         run["lr"] = 1.0
-        identity = run["sys/id"].fetch()
-    root = ["--root", str(tmp_path)]
-    told = json.loads(CliRunner().invoke(app, ["changes", cursor, "--json", *root]).output)
-    assert [(one["run"], one["state"]) for one in told["runs"]] == [(identity, "completed")]
-    assert project.fetch_changes(told["cursor"]).runs == []
-    shown = CliRunner().invoke(app, ["changes", cursor, *root])
+    words = ["changes", cursor, "--root", str(tmp_path)]
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).output)
+    assert [(one["run"], one["state"]) for one in found["runs"]] == [(run.id, "completed")]
+    assert project.fetch_changes(found["cursor"]).runs == []
+    shown = CliRunner().invoke(app, words)
     assert shown.exit_code == 0, shown.output
-    assert f"team/{identity}" in shown.output
+    assert f"team/{run.id}" in shown.output
     assert "completed" in shown.output

@@ -16,17 +16,14 @@ from seamark.run.adapters import CheckpointSet, checkpoint_name, fingerprint
 
 @pytest.fixture
 def run():
-    with seamark.init_run(capture={"git": False, "packages": False}) as run:
+    with seamark.init_run(**QUIET) as run:
         yield run
 
 
-@pytest.fixture
-def keep():
-    """Whether bytes are kept; tests that differ in that say so by a parameter."""
-    return False
-
-
-both_ways = pytest.mark.parametrize("keep", [False, True], ids=["reference", "keep"])
+@pytest.fixture(params=[False, True], ids=["reference", "keep"])
+def keep(request):
+    """Whether bytes are kept."""
+    return request.param
 
 
 @pytest.fixture
@@ -41,22 +38,21 @@ def save(name, content="weights"):
     return str(path)
 
 
+def update(files, *locations):
+    """Name checkpoints after a save, as a callback does."""
+    files.update(list(locations), "kept")
+
+
 def names(run):
-    """Read what stands on record, by name and size."""
+    """Return what is on record: the size of each checkpoint by its name."""
     run.wait()
-    prefix = "model/checkpoints/"
-    return {
-        one.path.removeprefix(prefix): one.value["size"]
-        for one in run.session.recorded.attributes("model/checkpoints")
-    }
+    found = run.session.recorded.attributes("model/checkpoints")
+    return {one.path.removeprefix("model/checkpoints/"): one.value["size"] for one in found}
 
 
-FOLDER = "kept"
-
-
-@pytest.mark.parametrize(
-    ("location", "folder", "name"),
-    [
+def test_names_are_paths_below_the_folder():
+    """Without the extension, whatever kind of place it is; outside of the folder there is none."""
+    for location, folder, name in (
         ("/a/b/last.ckpt", "/a/b", "last"),
         ("/a/b/last.ckpt", "/a/b/", "last"),
         ("/a/b/val/loss=0.12.ckpt", "/a/b", "val/loss=0.12"),
@@ -69,15 +65,11 @@ FOLDER = "kept"
         ("s3://bucket/running/last.ckpt", "s3://bucket/run", ""),
         ("/a/b/last.ckpt", None, "a/b/last"),
         ("s3://bucket/last.ckpt", None, "bucket/last"),
-    ],
-)
-def test_names_are_paths_below_the_folder(location, folder, name):
-    """Without the extension, whatever kind of place it is; outside of the folder there is none."""
-    assert checkpoint_name(location, folder) == name
+    ):
+        assert checkpoint_name(location, folder) == name, (location, folder)
 
 
-def test_fingerprint_tells_versions_apart():
-    """Of a file, of a link to it, of a folder and of what lies deep in it."""
+def test_fingerprints_tell_versions_of_files_links_and_folders_apart():
     path = save("a.ckpt")
     first = fingerprint(path)
     Path("link").symlink_to(path)
@@ -93,32 +85,31 @@ def test_fingerprint_tells_versions_apart():
     assert fingerprint(path + "/below") is None
 
 
-@both_ways
-def test_what_is_named_is_recorded(run, files):
-    """Files that do not exist yet come later."""
-    late = str(Path("kept/late.ckpt").absolute())
-    files.update([save("a.ckpt"), save("b.ckpt"), late], FOLDER)
-    assert sorted(names(run)) == ["a", "b"]
+def test_a_named_file_is_recorded_once_it_exists(run, files):
+    update(files, save("a.ckpt"), save("a.pt"), str(Path("kept/late.ckpt").absolute()))
+    assert len(names(run)) == 2  # of two files with one name neither hides the other
     save("late.ckpt")
     files.settle()
-    assert sorted(names(run)) == ["a", "b", "late"]
+    assert {"a", "late"} < names(run).keys()
+    assert len(names(run)) == 3
 
 
-def test_pruned_after_the_hook(run, files):
-    """The callback removes a file after it has named its successor."""
+def test_a_file_is_removed_after_its_successor_was_named(run, files):
     first, second = save("1.ckpt"), save("2.ckpt")
-    files.update([first], FOLDER)
-    files.update([second], FOLDER)
+    update(files, first)
+    update(files, second)
     Path(first).unlink()
     assert sorted(names(run)) == ["1", "2"]
-    files.update([second], FOLDER)
+    update(files, second)
     assert sorted(names(run)) == ["2"]
+    save("1.ckpt")
+    update(files, first, second)
+    assert sorted(names(run)) == ["1", "2"]
 
 
-def test_forgotten_but_not_removed(run, files):
-    """What the callback does not name any more, and leaves on disk, stays on record."""
+def test_a_file_that_the_callback_left_on_disk_stays_recorded(run, files):
     for number in range(4):
-        files.update([save(f"{number}.ckpt")], FOLDER)
+        update(files, save(f"{number}.ckpt"))
     files.settle()
     assert sorted(names(run)) == ["0", "1", "2", "3"]
     Path("kept/0.ckpt").unlink()  # somebody else, long after
@@ -127,160 +118,128 @@ def test_forgotten_but_not_removed(run, files):
     assert sorted(names(run)) == ["0", "1", "3"]
 
 
-@both_ways
-def test_what_somebody_else_removes_stays(run, files, keep):
-    """A file that the callback still names, and all of a folder that was temporary."""
+def test_a_file_that_somebody_else_removes_stays_recorded(run, files, keep):
     one, two = save("1.ckpt", "one"), save("2.ckpt", "two")
-    files.update([one, two], FOLDER)
-    files.update([one, save("3.ckpt", "three")], FOLDER)
+    update(files, one, two)
+    update(files, one, save("3.ckpt", "three"))
     Path(one).unlink()
     files.settle()
-    shutil.rmtree(FOLDER)
+    shutil.rmtree("kept")
     files.settle()
     assert sorted(names(run)) == ["1", "2", "3"]
-    run.wait()
     assert len(list(run.folder.blobs_dir.glob("[!.]*"))) == 3 * keep
 
 
-@both_ways
-def test_rewritten_file_is_recorded_anew(run, files, frames):
-    """``last`` has a new content after every save; what did not change is not taken again."""
+def test_a_rewritten_file_is_recorded_anew(run, files, frames):
     path = save("last.ckpt", "short")
-    files.update([path], FOLDER)
+    update(files, path)
     run.wait()
     before = frames(run)
-    files.update([path], FOLDER)
+    update(files, path)
     run.wait()
-    assert frames(run) == before
+    assert frames(run) == before  # what did not change is not taken again
     save("last.ckpt", "a longer content")
-    files.update([path], FOLDER)
+    update(files, path)
     assert names(run) == {"last": len("a longer content")}
 
 
-def journal_size(run):
-    run.wait()
-    return sum(journal.path.stat().st_size for journal in run.folder.journals())
-
-
-def test_removed_and_saved_again(run, files):
-    path = save("a.ckpt")
-    files.update([path], FOLDER)
-    Path(path).unlink()
-    files.update([], FOLDER)
-    assert names(run) == {}
-    save("a.ckpt")
-    files.update([path], FOLDER)
-    assert sorted(names(run)) == ["a"]
-
-
-@both_ways
-def test_other_sets_are_left_alone(run, files, keep):
-    """Pruning removes only what this callback recorded, also where names nest."""
+def test_only_what_this_callback_recorded_is_removed(run, files, keep):
     other = CheckpointSet(run, "model/other/checkpoints", keep=keep)
     path = save("a.ckpt")
-    files.update([path, save("a/b.ckpt")], FOLDER)
-    other.update([path], FOLDER)
+    update(files, path, save("a/b.ckpt"))
+    update(other, path)
     run["model/checkpoints/note"] = "by hand"
     Path(path).unlink()
-    files.update([], FOLDER)
+    update(files)
     assert sorted(one.path for one in run.session.recorded.attributes("model")) == [
-        "model/checkpoints/a/b",
-        "model/checkpoints/note",
-        "model/other/checkpoints/a",
+        *("model/checkpoints/a/b", "model/checkpoints/note", "model/other/checkpoints/a"),
     ]
 
 
-def test_same_name_with_two_extensions(run, files):
-    """Neither hides the other."""
-    files.update([save("a.ckpt"), save("a.pt")], FOLDER)
-    assert len(names(run)) == 2
-
-
-def test_kept_bytes_go_with_the_record(run):
-    """One blob for each content that is still on record."""
+def test_one_blob_is_kept_for_each_content_on_record(run):
     files = CheckpointSet(run, "model/checkpoints", keep=True)
     one, two, same = save("1.ckpt", "one"), save("2.ckpt", "two"), save("3.ckpt", "two")
-    files.update([one, two, same], FOLDER)
+    update(files, one, two, same)
     Path(one).unlink()
     Path(two).unlink()
-    files.update([same], FOLDER)
+    update(files, same)
     run.wait()
-    assert len([blob for blob in run.folder.blobs_dir.iterdir() if blob.name[0] != "."]) == 1
+    assert len(list(run.folder.blobs_dir.glob("[!.]*"))) == 1
     run["model/checkpoints/3"].download("copy")
     assert Path("copy").read_text() == "two"
 
 
-def test_continued_run_takes_over_references(run):
+def test_a_continued_run_takes_over_references(run):
     """Files of the process before are pruned with the callback that reads its state back."""
     first = CheckpointSet(run, "model/checkpoints")
     one, two = save("1.ckpt"), save("2.ckpt")
-    first.update([one, two], FOLDER)
+    update(first, one, two)
     run["model/checkpoints/foreign"].upload(save("../foreign.ckpt"))
     with seamark.init_run(with_id=run.id, **QUIET) as later:
+
+        def size():
+            later.wait()
+            return sum(journal.path.stat().st_size for journal in later.folder.journals())
+
         second = CheckpointSet(later, "model/checkpoints")
         later["begun"] = True
         Path(one).unlink()
-        second.update([save("3.ckpt")], FOLDER)
-        size = journal_size(later)
-        second.adopt(FOLDER)
+        update(second, save("3.ckpt"))
+        before = size()
+        second.adopt("kept")
         second.settle()
         assert sorted(names(later)) == ["2", "3", "foreign"]
-        assert journal_size(later) < size + 500
+        assert size() < before + 500
 
 
-def test_trouble_is_counted_and_does_not_raise(run, caplog):
-    """A place that cannot be looked at; the other files are recorded."""
-
+def test_a_file_that_cannot_be_looked_at_is_warned_about(run, caplog):
     def probe(location):
         if location.endswith("bad.ckpt"):
             raise PermissionError(location)
         return fingerprint(location)
 
     files = CheckpointSet(run, "model/checkpoints", probe=probe)
-    files.update([save("bad.ckpt"), save("good.ckpt")], FOLDER)
+    update(files, save("bad.ckpt"), save("good.ckpt"))
     assert sorted(names(run)) == ["good"]
     assert "bad.ckpt" in caplog.text
 
 
-@both_ways
-def test_file_that_goes_away_while_it_is_taken(run, files, monkeypatch):
-    """Between looking and taking is a moment; what is gone is gone."""
+def test_a_file_may_go_away_while_it_is_taken(run, files, monkeypatch):
     path = save("a.ckpt")
-    files.update([path], FOLDER)
+    update(files, path)
     monkeypatch.setattr(files, "_probe", lambda location: object())
     Path(path).unlink()
-    files.update([], FOLDER)
+    update(files)
     assert names(run) == {}
 
 
-def test_what_lies_outside_is_recorded_under_its_file_name(run, files):
-    """A name such as ``../best`` leads out of the folder. Each has a name."""
+def test_a_file_outside_of_the_folder_is_recorded_under_its_file_name(run, files):
     outside, same = save("../outside.ckpt"), save("../other/a.ckpt")
     again, gone = save("../more/a.ckpt"), str(Path("gone/b.ckpt").absolute())
-    files.update([save("a.ckpt"), outside, same, again, gone], FOLDER)
+    update(files, save("a.ckpt"), outside, same, again, gone)
     whole = again.removeprefix("/").removesuffix(".ckpt")
     assert sorted(names(run)) == sorted(["a", "outside", "a.ckpt", whole])
     Path(outside).unlink()
-    files.update([save("a.ckpt"), same, again], FOLDER)
+    update(files, save("a.ckpt"), same, again)
     assert "outside" not in names(run)
 
 
-def test_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
+def test_a_removal_that_was_not_written_is_made_up_for(run, files, monkeypatch):
     """While the disk is full, files go away whose records stay; they go when there is room."""
     path = save("a.ckpt")
-    files.update([path], FOLDER)
+    update(files, path)
     run.wait()
     with monkeypatch.context() as patched:
         patched.setattr(run.session, "record_op", lambda op: None)
         Path(path).unlink()
         for _ in range(4):
-            files.update([], FOLDER)
+            update(files)
     assert sorted(names(run)) == ["a"]
     files.settle()
     assert names(run) == {}
 
 
-def test_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
+def test_a_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
     """A time limit means to stop the training, wherever it is; nothing was lost by that."""
 
     def limit(*_):
@@ -293,11 +252,11 @@ def test_signal_handler_that_raises_meanwhile_is_heard(run, monkeypatch):
     try:
         files = CheckpointSet(run, "model/checkpoints", probe=interrupted)
         with pytest.raises(TimeoutError):
-            files.update([save("1.ckpt")], FOLDER)
+            update(files, save("1.ckpt"))
         with seamark.init_run(with_id=run.id, **QUIET) as later:
             later["begun"] = True
             monkeypatch.setattr(later.session.recorded, "local_reader", interrupted)
             with pytest.raises(TimeoutError):
-                CheckpointSet(later, "model/checkpoints").adopt(FOLDER)
+                CheckpointSet(later, "model/checkpoints").adopt("kept")
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -36,13 +36,20 @@ def sums(run, *names):
 
 
 def test_blocks_are_kept_below_the_block_that_they_are_in(run, clock):
-    """With what happens inside of them; a function is a block where it is called."""
+    """With the time of what happens inside; a decorated function is a block where it is called."""
 
     @run.chrono("load")
     def load(seconds, *, result=None):
         """Load."""
         clock(seconds)
         return result
+
+    @run.chrono("walk")
+    def walk(depth):
+        clock(1.0)
+        if depth:
+            with run.chrono("step"):
+                walk(depth - 1)
 
     assert load.__doc__ == "Load."
     assert load(1.0, result=7) == 7
@@ -54,25 +61,12 @@ def test_blocks_are_kept_below_the_block_that_they_are_in(run, clock):
                 clock(1.0)
     assert sums(run, "load", "batch", "batch/load") == [(1, 1.0), (3, 5.25), (3, 0.75)]
     assert sums(run, "batch/forward/pass", "batch/forward/pass/layer") == [(3, 3.0), (3, 3.0)]
-
-
-def test_a_block_inside_itself_counts_at_its_one_path(run, clock):
-    """A function that calls itself makes no path as long as the recursion is deep."""
-
-    @run.chrono("walk")
-    def walk(depth):
-        clock(1.0)
-        if depth:
-            with run.chrono("step"):
-                walk(depth - 1)
-
-    walk(100)
+    walk(100)  # a block inside itself counts at its one path
     assert sums(run, "walk", "walk/step")[0][0] == 101
-    assert sorted(run["chronos"]) == ["walk"]
+    assert sorted(run["chronos"]) == ["batch", "load", "walk"]
 
 
-def test_what_is_raised_inside_goes_on_and_counts(run, clock):
-    """And the next block stands where it would have stood."""
+def test_an_exception_inside_a_block_goes_on_and_its_time_counts(run, clock):
     error = KeyError("lost")
 
     @run.chrono("inner")
@@ -88,8 +82,7 @@ def test_what_is_raised_inside_goes_on_and_counts(run, clock):
     assert sums(run, "outer", "outer/inner", "inner") == [(1, 2.0), (1, 2.0), (1, 1.0)]
 
 
-def test_threads_do_not_nest_into_each_other(run):
-    """One object serves them all."""
+def test_blocks_of_threads_are_not_nested(run):
     chrono, barrier = run.chrono("work"), threading.Barrier(4)
 
     def work():
@@ -107,8 +100,6 @@ def test_threads_do_not_nest_into_each_other(run):
 
 
 def test_blocks_of_generators_may_end_in_another_order(run, clock):
-    """Each is counted once, with its own time."""
-
     def rows():
         with run.chrono("rows"):
             yield 1
@@ -122,8 +113,7 @@ def test_blocks_of_generators_may_end_in_another_order(run, clock):
     assert sums(run, "rows", "rows/other") == [(1, 1.0), (1, 3.0)]
 
 
-def test_callbacks_stand_around_the_clock(run, clock):
-    """What is called at the start is not timed, what is called at the end is."""
+def test_on_start_is_not_timed_and_on_end_is(run, clock):
     with run.chrono("a", on_start=lambda: clock(4.0), on_end=lambda: clock(8.0)):
         clock(1.0)
     with run.chrono("b", keep=seamark.Ring(2)):
@@ -133,10 +123,8 @@ def test_callbacks_stand_around_the_clock(run, clock):
 
 
 def test_a_mistake_is_refused_where_it_is_made(run):
-    """Before anything is timed."""
-
     async def later():
-        """Run when it is awaited."""
+        pass
 
     def numbers():
         yield 1
@@ -151,15 +139,16 @@ def test_a_mistake_is_refused_where_it_is_made(run):
     ):
         with pytest.raises(ArgumentError, match=complaint):
             run.chrono("a", **given)
-    for function in (later, numbers):
-        with pytest.raises(ArgumentError, match="does not run when it is called"):
+    for function, complaint in (
+        (later, "does not run when it is called"),
+        (numbers, "does not run when it is called"),
+        (3, "expected a function to decorate"),
+    ):
+        with pytest.raises(ArgumentError, match=complaint):
             run.chrono("a")(function)
-    with pytest.raises(ArgumentError, match="expected a function to decorate"):
-        run.chrono("a")(3)
 
 
-def test_nothing_reaches_the_training(caplog):
-    """Of stopped runs, of those that record nothing, and at paths that hold something else."""
+def test_a_block_that_cannot_be_recorded_raises_nothing(caplog):
     with seamark.init_run(mode="disabled") as disabled, disabled.chrono("a"):
         pass
     run = seamark.init_run(**QUIET)
@@ -176,8 +165,7 @@ def test_nothing_reaches_the_training(caplog):
     assert not again.exists("chronos/late")
 
 
-def test_a_forked_child_keeps_its_own(run):
-    """Also inside of a block that its parent began."""
+def test_a_forked_child_keeps_its_own_times(run):
     with run.chrono("both"):
         if not (child := os.fork()):
             with run.chrono("child"):
@@ -189,8 +177,7 @@ def test_a_forked_child_keeps_its_own(run):
     assert run["chronos/both/child"].fetch().count == 1
 
 
-def test_without_a_device_the_clock_is_the_wall(run, clock, caplog):
-    """And one warning says so."""
+def test_without_a_device_wall_time_is_taken_and_one_warning_says_so(run, clock, caplog):
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("there is a device")
@@ -202,8 +189,7 @@ def test_without_a_device_the_clock_is_the_wall(run, clock, caplog):
 
 
 @pytest.mark.gpu
-def test_events_time_what_the_device_does(run):
-    """Not the moment that it takes to hand the work over."""
+def test_events_time_the_work_of_the_device_and_not_its_launch(run):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("there is no device")

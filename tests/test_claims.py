@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command import output_of
 from recording import QUIET
 
 import seamark
@@ -21,16 +22,6 @@ from seamark.journal.reservations import CLAIMS, MOST_CLAIMS
 
 HALF_A_MINUTE_NS = 30 * 10**9
 """How long a claimant may be kept from what it does, between two lines of a test."""
-
-
-def seamark_command(*words):
-    """Call the command in this process; return what it prints."""
-    from click.testing import CliRunner
-    from command import app
-
-    done = CliRunner().invoke(app, list(words), prog_name="seamark")
-    assert done.exit_code == 0, done.output
-    return done.output
 
 
 def begin(count=1, project="team/x", **given):
@@ -47,176 +38,158 @@ def claim(project, query="todo = true", **given):
     return project.claim(query, **given, **QUIET)
 
 
-class TestClaim:
-    def test_nobody_else_gets_it(self):
-        """The first in order; it runs, holds what was set, and says who has it."""
-        first, second = begin(2)
-        with seamark.init_project("team") as project:
-            assert claim(project, "priority > 7") is None
-            assert not (project.folder.root / "team/x" / CLAIMS).exists()
-            two = claim(project, sort_by="priority", ascending=False)
-            one = claim(project, set={"worker/name": "a", "todo": True})
-            assert (one.id, two.id) == (first, second)
-            assert claim(project) is None
-            assert one["worker/name"].fetch() == "a"
-            assert one["sys/state"].fetch() == "running"
-            by = one["sys/claimed_by"].fetch()
-            assert by.endswith(f":{os.getpid()}")
-            table = project.fetch_runs_table(query=f'sys/claimed_by = "{by}"', columns=[])
-            assert table.total == 2
-            one.stop()
-            two.stop()
+def test_a_claimed_run_is_nobody_elses():
+    first, second = begin(2)
+    assert "CLAIMED" not in output_of("ls")
+    with seamark.init_project("team") as project:
+        assert claim(project, "priority > 7") is None
+        assert not (project.folder.root / "team/x" / CLAIMS).exists()
+        two = claim(project, sort_by="priority", ascending=False)
+        one = claim(project, set={"worker/name": "a", "todo": True})
+        assert (one.id, two.id) == (first, second)
+        assert claim(project) is None
+        assert one["worker/name"].fetch() == "a"
+        assert one["sys/state"].fetch() == "running"
+        by = one["sys/claimed_by"].fetch()
+        assert by.endswith(f":{os.getpid()}")
+        table = project.fetch_runs_table(query=f'sys/claimed_by = "{by}"', columns=[])
+        assert table.total == 2
+        assert by in output_of("ls", "--columns", "sys/claimed_by")
+        assert f"claimed by  {by}" in output_of("show", one.id)
+        one.stop()
+        two.stop()
+        assert "claimed by" not in output_of("show", one.id)
 
-    def test_one_that_waits(self):
-        """It runs once it is claimed; with ``start=False`` it is held, and waits on."""
-        waits = seamark.init_run(project="team/x", start=False, **QUIET)
-        waits.stop()
-        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
-            held = claim(project, "sys/state = created", start=False)
-            assert held["sys/state"].fetch() == "created"
-            assert held["sys/claimed_by"].fetch().endswith(f":{os.getpid()}")
-            assert claim(other, "sys/state = created") is None
-            held.stop()
-            again = claim(other, "sys/state = created")
-            assert (again.id, again["sys/state"].fetch()) == (waits.id, "running")
-            again.stop()
-            assert again["sys/state"].fetch() == "completed"
 
-    def test_what_the_last_claimant_wrote_is_waited_for(self, monkeypatch):
-        """On a disk that shows it late, nobody gets the run before."""
-        (only,) = begin()
-        journals = Path(".seamark/team/x", only, "journal")
-        begun = {*journals.iterdir()}
-        monkeypatch.setattr("seamark.run.claims._PATIENCE_S", 0.0)
-        with seamark.init_project("team") as project:
-            claim(project).stop()
-            (late,) = {*journals.iterdir()} - begun
-            hidden = late.rename("hidden")
-            assert claim(project) is None
-            hidden.rename(late)
-            claim(project).stop()
+def test_a_created_run_begins_once_it_is_claimed():
+    waits = seamark.init_run(project="team/x", start=False, **QUIET)
+    waits.stop()
+    with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
+        held = claim(project, "sys/state = created", start=False)
+        assert held["sys/state"].fetch() == "created"
+        assert held["sys/claimed_by"].fetch().endswith(f":{os.getpid()}")
+        assert claim(other, "sys/state = created") is None
+        held.stop()
+        again = claim(other, "sys/state = created")
+        assert (again.id, again["sys/state"].fetch()) == (waits.id, "running")
+        again.stop()
+        assert again["sys/state"].fetch() == "completed"
 
-    def test_the_query_is_asked_again(self):
-        """What an earlier claimant changed counts, though a look at all runs was before that."""
-        (only,) = begin()
-        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
-            project.fetch_runs_table()
-            index, select = project.session.recorded.index, project.session.recorded.index.select
-            meanwhile = []
 
-            def late(*given, **named):
-                found = select(*given, **named)
-                if not meanwhile:
-                    meanwhile.append(claim(other))
-                    meanwhile[0]["todo"] = False
-                    meanwhile[0].stop()
-                return found
+def test_what_the_last_claimant_wrote_is_waited_for(monkeypatch):
+    """On a disk that shows it late, nobody gets the run before."""
+    (only,) = begin()
+    journals = Path(".seamark/team/x", only, "journal")
+    begun = {*journals.iterdir()}
+    monkeypatch.setattr("seamark.run.claims._PATIENCE_S", 0.0)
+    with seamark.init_project("team") as project:
+        claim(project).stop()
+        (late,) = {*journals.iterdir()} - begun
+        hidden = late.rename("hidden")
+        assert claim(project) is None
+        hidden.rename(late)
+        claim(project).stop()
 
-            index.select = late
-            assert claim(project) is None
-            assert meanwhile[0].id == only
-            index.select = select
-            free = claim(project, "todo = false")  # and what did not match was given back
-            assert free.id == only
-            free.stop()
 
-    def test_mistakes_claim_nothing(self):
-        """Each is an exact error, and the run stays free."""
-        (only,) = begin()
-        with seamark.init_project("team/x") as project:
-            with pytest.raises(errors.QueryError, match="todo >"):
-                project.claim("todo >")
-            with pytest.raises(errors.ArgumentError, match="set: expected a mapping"):
-                project.claim(set=["a"])
-            with pytest.raises(errors.PathError, match="sys/state"):
-                project.claim(set={"sys/state": "running"})
-            with pytest.raises(errors.UnknownArgumentError, match="capture_stdot"):
-                project.claim(capture_stdot=False)
-            found = claim(project)
-            assert found.id == only
-            found.stop()
-            with pytest.raises(errors.PathError, match="sys/claimed_by"):
-                project["sys/claimed_by"] = "me"
-        with (
-            seamark.init_project("team/x", mode="read-only") as project,
-            pytest.raises(errors.ReadOnlyError, match="claim"),
+def test_the_query_is_asked_again_after_the_claim():
+    """What an earlier claimant changed counts, though a look at all runs was before that."""
+    (only,) = begin()
+    with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
+        project.fetch_runs_table()
+        index, select = project.session.recorded.index, project.session.recorded.index.select
+        meanwhile = []
+
+        def late(*given, **named):
+            found = select(*given, **named)
+            if not meanwhile:
+                meanwhile.append(claim(other))
+                meanwhile[0]["todo"] = False
+                meanwhile[0].stop()
+            return found
+
+        index.select = late
+        assert claim(project) is None
+        assert meanwhile[0].id == only
+        index.select = select
+        free = claim(project, "todo = false")  # and what did not match was given back
+        assert free.id == only
+        free.stop()
+
+
+def test_mistakes_claim_nothing():
+    (only,) = begin()
+    with seamark.init_project("team/x") as project:
+        for given, error, why in (
+            ({"query": "todo >"}, errors.QueryError, "todo >"),
+            ({"set": ["a"]}, errors.ArgumentError, "set: expected a mapping"),
+            ({"set": {"sys/state": "running"}}, errors.PathError, "sys/state"),
+            ({"capture_stdot": False}, errors.UnknownArgumentError, "capture_stdot"),
         ):
-            project.claim()
-        assert seamark.init_project("team/x", mode="disabled").claim() is None
-
-    def test_trash_and_purge(self):
-        """A run in the trash is not claimed; of a purged one no claim is left."""
-        first, second = begin(2)
-        with seamark.init_project("team/x") as project:
-            claim(project).stop()
-            seamark_command("trash", first)
-            run = claim(project)
-            assert run.id == second
-            run.stop()
-            seamark_command("purge", first, "--yes")
-            left = (project.folder.path.parent / CLAIMS).iterdir()
-            assert sorted(one.name for one in left) == [f"{second}.1", f"{second}.1.released"]
-
-    def test_the_command_says_who(self):
-        """In ``ls`` only where somebody has one."""
-        begin(2)
-        assert "CLAIMED" not in seamark_command("ls")
-        with seamark.init_project("team/x") as project:
-            run = claim(project)
-            by = run["sys/claimed_by"].fetch()
-            assert by in seamark_command("ls", "--columns", "sys/claimed_by")
-            shown = seamark_command("show", run.id)
-            assert f"claimed by  {by}" in shown
-            run.stop()
-            assert "claimed by" not in seamark_command("show", run.id)
+            with pytest.raises(error, match=why):
+                project.claim(**given)
+        found = claim(project)
+        assert found.id == only
+        found.stop()
+        with pytest.raises(errors.PathError, match="sys/claimed_by"):
+            project["sys/claimed_by"] = "me"
+    reader = seamark.init_project("team/x", mode="read-only")
+    with pytest.raises(errors.ReadOnlyError, match="claim"):
+        reader.claim()
+    assert seamark.init_project("team/x", mode="disabled").claim() is None
 
 
-class TestLapse:
-    def test_silent_for_90_s(self, caplog):
-        """As a run counts as crashed; who wakes up late is told, and changes no state."""
-        (only,) = begin()
-        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as later:
-            late = claim(project)
-            clock = time.time_ns() + SETTLE_NS - HALF_A_MINUTE_NS
-            later.session.recorded.index.now_ns = lambda: clock
-            assert claim(later) is None
-            clock += 2 * HALF_A_MINUTE_NS
-            run = claim(later, set={"worker": 2})
-            assert run.id == only
-            assert (project.folder.path.parent / CLAIMS / f"{only}.2").is_file()
-            with caplog.at_level(logging.WARNING, "seamark"):
-                late.session.recorder.writer.keep(heartbeat=True)  # what it does when it wakes up
-            assert f"{only} of project team/x is claimed by another process" in caplog.text
-            assert not late.release()
-            late.stop()
-            assert run["sys/state"].fetch() == "running"
-            assert run["sys/claimed_by"].fetch()
-            assert run.release()
-            run.stop()
-
-    def test_killed(self, tmp_path):
-        """A claimant that is gone has none; what it set stays."""
-        (only,) = begin()
-        script = (
-            "import os, seamark\n"
-            "run = seamark.init_project('team/x').claim('todo = true', set={'worker': 1})\n"
-            "os.kill(os.getpid(), 9)\n"
-        )
-        done = subprocess.run([sys.executable, "-c", script], check=False, timeout=120)
-        assert done.returncode == -signal.SIGKILL
-        with seamark.init_project("team/x") as project:
-            run = claim(project, "worker = 1")
-            assert run.id == only
-            run.stop()
+def test_a_run_in_the_trash_is_not_claimed_and_a_purged_one_has_no_claim():
+    first, second = begin(2)
+    with seamark.init_project("team/x") as project:
+        claim(project).stop()
+        output_of("trash", first)
+        run = claim(project)
+        assert run.id == second
+        run.stop()
+        output_of("purge", first, "--yes")
+        left = (project.folder.path.parent / CLAIMS).iterdir()
+        assert sorted(one.name for one in left) == [f"{second}.1", f"{second}.1.released"]
 
 
-def workers(count, script):
-    return [
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(number)], stdout=subprocess.PIPE, text=True
-        )
-        for number in range(count)
-    ]
+# ------------------------------------------------------------------- claims that lapse
+
+
+def test_a_claim_lapses_when_its_process_was_silent_for_90_s(caplog):
+    """As a run counts as crashed; who wakes up late is told, and changes no state."""
+    (only,) = begin()
+    with seamark.init_project("team/x") as project, seamark.init_project("team/x") as later:
+        late = claim(project)
+        clock = time.time_ns() + SETTLE_NS - HALF_A_MINUTE_NS
+        later.session.recorded.index.now_ns = lambda: clock
+        assert claim(later) is None
+        clock += 2 * HALF_A_MINUTE_NS
+        run = claim(later, set={"worker": 2})
+        assert run.id == only
+        assert (project.folder.path.parent / CLAIMS / f"{only}.2").is_file()
+        with caplog.at_level(logging.WARNING, "seamark"):
+            late.session.recorder.writer.keep(heartbeat=True)  # what it does when it wakes up
+        assert f"{only} of project team/x is claimed by another process" in caplog.text
+        assert not late.release()
+        late.stop()
+        assert run["sys/state"].fetch() == "running"
+        assert run["sys/claimed_by"].fetch()
+        assert run.release()
+        run.stop()
+
+
+def test_a_killed_claimant_has_no_claim():
+    (only,) = begin()
+    script = (
+        "import os, seamark\n"
+        "run = seamark.init_project('team/x').claim('todo = true', set={'worker': 1})\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    with seamark.init_project("team/x") as project:
+        run = claim(project, "worker = 1")
+        assert run.id == only
+        run.stop()
 
 
 WORKER = """
@@ -248,7 +221,8 @@ def work(runs, count, deadly, monkeypatch):
     seed = 0
     while len(done) < runs:
         assert seed < 40 * count
-        some = workers(count, WORKER.replace("sys.argv[1]", f"{seed} + int(sys.argv[1])"))
+        words = [[sys.executable, "-c", WORKER, str(seed + number)] for number in range(count)]
+        some = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True) for each in words]
         seed += count
         for process in some:
             for line in process.communicate(timeout=600)[0].splitlines():
@@ -266,108 +240,94 @@ def work(runs, count, deadly, monkeypatch):
 
 
 @pytest.mark.once
-def test_workers_that_die(monkeypatch):
-    """Three workers, of whom some are killed: each run is claimed once, or after a crash again."""
+def test_each_run_is_done_once_by_three_workers_that_may_die(monkeypatch):
     work(10, 3, 0.2, monkeypatch)
 
 
 @pytest.mark.once
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
-def test_sixteen_workers_and_a_thousand_runs(monkeypatch):
-    """The same with 16 workers and 1,000 runs."""
+def test_each_of_a_thousand_runs_is_done_once_by_sixteen_workers(monkeypatch):
     work(1000, 16, 0.02, monkeypatch)
 
 
-class TestStrangers:
-    def test_what_lies_in_the_folder(self, tmp_path):
-        """Links, folders, pipes, huge and odd files: a claim is made beside them."""
-        first, second, third, fourth = begin(4)
-        claims = Path(".seamark/team/x") / CLAIMS
-        claims.mkdir()
-        (claims / f"{first}.1").symlink_to("/etc/passwd")
-        (claims / f"{second}.1").mkdir()
-        os.mkfifo(claims / f"{third}.7")
-        old = time.time() - 1000
-        (claims / f"{fourth}.1").write_bytes(b"[" * (1 << 20))
-        os.utime(claims / f"{fourth}.1", (old, old))
-        for odd in ("x", ".1", f"{first}.0", f"{first}.01", f"{first}.1x", "a.released"):
-            (claims / odd).write_text("{}")
-        (claims / f"{first}.{'9' * 30}").write_text("{}")
-        with seamark.init_project("team/x") as project:
-            found = [claim(project) for _ in range(4)]
-            assert [run.id for run in found] == [first, second, third, fourth]
-            assert (claims / f"{third}.8").is_file()
-            assert claim(project) is None
-            for run in found:
-                run.stop()
-            assert project.fetch_runs_table().total == 4
-        assert Path("/etc/passwd").read_text()
-
-    def test_facts_that_lie(self):
-        """A process of another host, a time in the far future, numbers without end."""
-        ids = begin(4)
-        claims = Path(".seamark/team/x") / CLAIMS
-        claims.mkdir()
-        fresh = {"host": "elsewhere", "pid": 3, "t": time.time_ns()}
-        for run, told in zip(
-            ids,
-            (
-                {**fresh, "t": 2**80},
-                {"pid": "x", "host": [1], "boot": {}, "start": None, "t": -5},
-                fresh,
-                {},
-            ),
-            strict=True,
-        ):
-            (claims / f"{run}.1").write_text(json.dumps(told))
-        (claims / f"{ids[3]}.{MOST_CLAIMS}").write_text("{}")
-        with seamark.init_project("team/x") as project:
-            one, two = claim(project), claim(project)
-            assert [one.id, two.id] == ids[:2]
-            assert claim(project) is None  # one is held, and of the other there is no next number
-            one.stop()
-            two.stop()
-
-    def test_a_link_in_the_place_of_the_folder(self, tmp_path):
-        """Is not followed, and said."""
-        begin()
-        Path(".seamark/team/x", CLAIMS).symlink_to(tmp_path)
-        with (
-            seamark.init_project("team/x") as project,
-            pytest.raises(errors.FileMissingError, match="link"),
-        ):
-            claim(project)
-        assert not list(tmp_path.glob("*.1"))
+def test_odd_files_among_the_claims_are_passed_over():
+    first, second, third, fourth = begin(4)
+    claims = Path(".seamark/team/x") / CLAIMS
+    claims.mkdir()
+    (claims / f"{first}.1").symlink_to("/etc/passwd")
+    (claims / f"{second}.1").mkdir()
+    os.mkfifo(claims / f"{third}.7")
+    old = time.time() - 1000
+    (claims / f"{fourth}.1").write_bytes(b"[" * (1 << 20))
+    os.utime(claims / f"{fourth}.1", (old, old))
+    odd = ("x", ".1", f"{first}.0", f"{first}.01", f"{first}.1x", "a.released")
+    for name in (*odd, f"{first}.{'9' * 30}"):
+        (claims / name).write_text("{}")
+    with seamark.init_project("team/x") as project:
+        found = [claim(project) for _ in range(4)]
+        assert [run.id for run in found] == [first, second, third, fourth]
+        assert (claims / f"{third}.8").is_file()
+        assert claim(project) is None
+        for run in found:
+            run.stop()
+        assert project.fetch_runs_table().total == 4
+    assert Path("/etc/passwd").read_text()
 
 
-class TestGroups:
-    def test_one_worker_gets_a_group(self):
-        """What is set is its metadata; stopping the project gives it back."""
-        for name in ("folds", "seeds"):
-            begin(groups=[name])
-        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
-            one = project.claim_group(set={"worker": "a"})
-            assert one.name == "folds"
-            two = other.claim_group("runs > 0", sort_by="sys/id")
-            assert two.name == "seeds"
-            assert other.claim_group() is None
-            assert one["worker"].fetch() == "a"
-            rows = {row["sys/id"]: row for row in project.fetch_groups_table()}
-            assert rows["folds"]["claimed_by"].endswith(f":{os.getpid()}")
-            assert one.release()
-            assert not one.release()
-            again = other.claim_group('metadata/worker = "a"')
-            assert again.name == "folds"
-            assert not project.group("folds").release()
-        with seamark.init_project("team/x") as project:
-            assert project.claim_group().name == "folds"
+def test_claims_with_false_facts_harm_nobody():
+    ids = begin(4)
+    claims = Path(".seamark/team/x") / CLAIMS
+    claims.mkdir()
+    fresh = {"host": "elsewhere", "pid": 3, "t": time.time_ns()}
+    odd = {"pid": "x", "host": [1], "boot": {}, "start": None, "t": -5}
+    for run, told in zip(ids, ({**fresh, "t": 2**80}, odd, fresh, {}), strict=True):
+        (claims / f"{run}.1").write_text(json.dumps(told))
+    (claims / f"{ids[3]}.{MOST_CLAIMS}").write_text("{}")
+    with seamark.init_project("team/x") as project:
+        one, two = claim(project), claim(project)
+        assert [one.id, two.id] == ids[:2]
+        assert claim(project) is None  # one is held, and of the other there is no next number
+        one.stop()
+        two.stop()
 
-    def test_a_claim_of_it_lapses(self):
-        """The project's log shows whether the claimant lives: it beats from then on."""
-        begin(groups=["folds"])
-        with seamark.init_project("team/x") as project, seamark.init_project("team/x") as later:
-            group = project.claim_group()
+
+def test_a_link_in_the_place_of_the_claims_is_an_error_and_not_followed(tmp_path):
+    begin()
+    Path(".seamark/team/x", CLAIMS).symlink_to(tmp_path)
+    with (
+        seamark.init_project("team/x") as project,
+        pytest.raises(errors.FileMissingError, match="link"),
+    ):
+        claim(project)
+    assert not list(tmp_path.glob("*.1"))
+
+
+# ------------------------------------------------------------------- groups
+
+
+def test_a_claimed_group_is_nobody_elses():
+    """What is set is its metadata; stopping the project gives it back."""
+    for name in ("folds", "seeds"):
+        begin(groups=[name])
+    with seamark.init_project("team/x") as project, seamark.init_project("team/x") as other:
+        one = project.claim_group(set={"worker": "a"})
+        assert one.name == "folds"
+        two = other.claim_group("runs > 0", sort_by="sys/id")
+        assert two.name == "seeds"
+        assert other.claim_group() is None
+        assert one["worker"].fetch() == "a"
+        rows = {row["sys/id"]: row for row in project.fetch_groups_table()}
+        assert rows["folds"]["claimed_by"].endswith(f":{os.getpid()}")
+        assert one.release()
+        assert not one.release()
+        again = other.claim_group('metadata/worker = "a"')
+        assert again.name == "folds"
+        assert not project.group("folds").release()
+    with seamark.init_project("team/x") as project:
+        group = project.claim_group()
+        assert group.name == "folds"
+        with seamark.init_project("team/x") as later:  # the log of the project shows who lives
             clock = time.time_ns() + SETTLE_NS + HALF_A_MINUTE_NS
             later.session.recorded.index.now_ns = lambda: clock
             assert later.claim_group().name == "folds"

@@ -36,25 +36,25 @@ def write(text, name="run.yaml"):
     return name
 
 
-def test_a_file_says_it_all():
-    """Every key is recorded where its argument would record it."""
+def test_keys_of_a_file_are_recorded_like_arguments():
     Path("data.csv").write_text("1", encoding="utf-8")
     with seamark.init_run(config_path=write(WHOLE)) as run:
         assert run.project == "team/x"
-        assert run["sys/name"].fetch() == "digits"
-        assert run["sys/description"].fetch() == "two\nlines"
-        assert run["sys/tags"].fetch() == {"best", "2024"}
-        assert run["sys/group_tags"].fetch() == {"fold"}
-        assert run["parameters"].fetch() == run.params
         assert run.params == {"lr": 0.001, "big": 1000, "opt": {"betas": [0.9, 0.99]}}
-        assert [one["path"] for one in run["artifacts/inputs/data"].fetch_files_list()] == [
-            "data.csv"
-        ]
+        expected = {
+            "sys/name": "digits",
+            "sys/description": "two\nlines",
+            "sys/tags": {"best", "2024"},
+            "sys/group_tags": {"fold"},
+            "parameters": run.params,
+        }
+        assert {path: run[path].fetch() for path in expected} == expected
+        (data,) = run["artifacts/inputs/data"].fetch_files_list()
+        assert data["path"] == "data.csv"
         assert run.exists("artifacts/inputs/far")
 
 
-def test_the_file_wins_over_arguments_and_these_over_the_environment(monkeypatch):
-    """What both say is taken together where that can be."""
+def test_file_overrides_arguments_and_these_the_environment(monkeypatch):
     monkeypatch.setenv("SEAMARK_PROJECT", "of/environment")
     path = write("name: file\ntags: [a]\nparams: {lr: 1, opt: {eps: 1}, flat: 3}\n")
     params = {"lr": 2, "bs": 3, "opt": {"eps": 2, "beta": 3}, "flat": {"below": 1}}
@@ -69,8 +69,7 @@ def test_the_file_wins_over_arguments_and_these_over_the_environment(monkeypatch
         assert run.project == "of/environment"
 
 
-def test_the_words_of_t9k_are_read_with_one_hint(caplog):
-    """One line says what all of them are called here."""
+def test_words_of_t9k_are_read_with_one_hint(caplog):
     path = write("labels: [a]\nhparams: {lr: 1}\nfolder: /alice/digits/\n")
     with caplog.at_level(logging.WARNING), seamark.init_run(config_path=path) as run:
         assert run.project == "alice/digits"
@@ -80,53 +79,46 @@ def test_the_words_of_t9k_are_read_with_one_hint(caplog):
     assert "'tags' for 'labels', 'params' for 'hparams', 'project' for 'folder'" in hint
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("parms: {}\n", "expected .* argument of init_run, got 'parms'.* mean 'params'"),
-        ("run_id: x\n", "expected .* argument of init_run, got 'run_id'.* mean 'with_id'"),
-        ("api_token: x\n", "'api_token' cannot be given here: .* SEAMARK_API_TOKEN"),
-        ("capture: {git: 3}\n", r"capture\['git'\]: expected True or False, got int: 3"),
-        ("capture_git: false\n", "write capture: {'git': "),
-        ("conflict_strategy: old\n", "conflict_strategy: expected .* got 'old'"),
-        (
-            "name: 2024\n",
-            r"name: expected a string or None, got int: 2024 \(in quotes it is a text",
-        ),
-        ("params: [1]\n", "params: expected a mapping, .* got list"),
-        ("tags:\n  - a\n  - 3\n", "tags: expected a string or several of them, got int: 3"),
-        ("project: a//b\n", "project 'a//b': expected"),
-        ("inputs: {d: nowhere.csv}\n", "inputs: expected an existing file .*nowhere"),
-        (
-            "params:\n  lr: 1\n  lr: 2\n",
-            r"each key once, got 'lr' again \(line 3, column 3\)$",
-        ),
-        ("tags: [a]\nlabels: [b]\n", "expected one of 'tags' and 'labels', got both"),
-        ("labels: [b]\ntags: [a]\n", "expected one of 'tags' and 'labels', got both"),
-        ("params: {api_token: hunter2\n", r"expected ',' or '}', .* \(line 2, column 1\)$"),
-        ("name: !!python/object:os.system x\n", "could not determine a constructor"),
-        ("a: &a [*a]\n", "found unconstructable recursive node"),
-        ("- a\n", "expected keys and values, got a list"),
-        ("3\n", "expected keys and values, got a single value"),
-        ("[a]: 3\n", "found unhashable key"),
-        ("name: a\x00\n", "special characters"),
-    ],
+MISTAKES = (
+    ("parms: {}\n", "expected .* argument of init_run, got 'parms'.* mean 'params'"),
+    ("run_id: x\n", "expected .* argument of init_run, got 'run_id'.* mean 'with_id'"),
+    ("api_token: x\n", "'api_token' cannot be given here: .* SEAMARK_API_TOKEN"),
+    ("capture: {git: 3}\n", r"capture\['git'\]: expected True or False, got int: 3"),
+    ("capture_git: false\n", "write capture: {'git': "),
+    ("conflict_strategy: old\n", "conflict_strategy: expected .* got 'old'"),
+    ("name: 2024\n", r"name: expected a string or None, got int: 2024 \(in quotes it is a text"),
+    ("params: [1]\n", "params: expected a mapping, .* got list"),
+    ("tags:\n  - a\n  - 3\n", "tags: expected a string or several of them, got int: 3"),
+    ("project: a//b\n", "project 'a//b': expected"),
+    ("inputs: {d: nowhere.csv}\n", "inputs: expected an existing file .*nowhere"),
+    ("params:\n  lr: 1\n  lr: 2\n", r"each key once, got 'lr' again \(line 3, column 3\)$"),
+    ("tags: [a]\nlabels: [b]\n", "expected one of 'tags' and 'labels', got both"),
+    ("labels: [b]\ntags: [a]\n", "expected one of 'tags' and 'labels', got both"),
+    ("params: {api_token: hunter2\n", r"expected ',' or '}', .* \(line 2, column 1\)$"),
+    ("name: !!python/object:os.system x\n", "could not determine a constructor"),
+    ("a: &a [*a]\n", "found unconstructable recursive node"),
+    ("- a\n", "expected keys and values, got a list"),
+    ("3\n", "expected keys and values, got a single value"),
+    ("[a]: 3\n", "found unhashable key"),
+    ("name: a\x00\n", "special characters"),
 )
-def test_mistakes_are_named_with_file_and_key(text, why):
-    """And nothing is recorded."""
-    with pytest.raises(ArgumentError, match=rf"^config_path: run\.yaml: .*{why}"):
-        seamark.init_run(config_path=write(text))
+
+
+def test_mistakes_are_named_with_file_and_key_and_nothing_is_recorded():
+    for text, why in MISTAKES:
+        with pytest.raises(ArgumentError, match=rf"^config_path: run\.yaml: .*{why}"):
+            seamark.init_run(config_path=write(text))
     assert not Path(".seamark").exists()
 
 
-def test_what_is_no_file_is_named():
-    """A mapping belongs to ``params=``; a file that is not there is not found."""
-    with pytest.raises(ArgumentError, match="got a mapping: give it as params="):
-        seamark.init_run(config_path={"lr": 1})
-    with pytest.raises(FileNotFoundError, match=r"config_path: there is no file 'no\.yaml'"):
-        seamark.init_run(config_path="no.yaml")
-    with pytest.raises(ArgumentError, match=r"config_path: '\.' cannot be read"):
-        seamark.init_run(config_path=".")
+def test_mappings_missing_files_and_folders_are_refused():
+    for given, error, said in (
+        ({"lr": 1}, ArgumentError, "got a mapping: give it as params="),
+        ("no.yaml", FileNotFoundError, r"config_path: there is no file 'no\.yaml'"),
+        (".", ArgumentError, r"config_path: '\.' cannot be read"),
+    ):
+        with pytest.raises(error, match=said):
+            seamark.init_run(config_path=given)
     with seamark.init_run(config_path=write("")) as run:
         assert run.params == {}
 
@@ -162,8 +154,7 @@ secrets: [patient_id]
 """
 
 
-def test_every_argument_can_stand_in_a_file():
-    """It has the same effect as where it is given to the function."""
+def test_every_argument_has_the_same_effect_in_a_file():
     file = Settings.of(config_path=write(WHOLE.replace("data: data.csv", "") + EVERY))
     said = yaml.safe_load(EVERY)
     alone = Settings.of(**said)
@@ -174,16 +165,14 @@ def test_every_argument_can_stand_in_a_file():
     }
 
 
-def test_the_page_names_every_key():
-    """No more, and no less."""
+def test_documentation_lists_every_key():
     page = (Path(__file__).parents[1] / "docs" / "howto" / "parameters.md").read_text("utf-8")
     listed = page.partition("<!-- keys -->")[2].partition("<!-- end of keys -->")[0]
     names = {each.name for each in dataclasses.fields(Settings)}
     assert sorted(re.findall("`([a-z_]+)`", listed)) == sorted({*names, "inputs"} - {*KEPT_OUT})
 
 
-def test_upload_options_may_have_the_words_of_t9k(tmp_path):
-    """A remote, whether its project is made, and what a name does that is there already."""
+def test_upload_options_have_the_words_of_t9k_too(tmp_path):
     to = tmp_path.as_uri()
     text = f"name: a\nmake_folder: true\nconflict_strategy: new\nremote: {to}\n"
     for name in ("a", "a-2"):
@@ -192,8 +181,7 @@ def test_upload_options_may_have_the_words_of_t9k(tmp_path):
         assert (tmp_path / "default" / run.id).is_dir()
 
 
-def test_an_existing_run_can_be_opened_by_a_file():
-    """By its name or its folder; JSON is read as well as YAML."""
+def test_json_file_opens_an_existing_run_by_name_or_folder():
     with seamark.init_run("cv/x", name="first") as run:
         run["a"] = 1
     for where in ("cv/x/first", str(run.folder.path)):

@@ -13,18 +13,9 @@ pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 CHANGES = {
-    "a read verb",
-    "an option of a run",
-    "a capture",
-    "a callback or a handler",
-    "a table column",
-    "a reservation",
-    "an importer",
-    "a server route",
-    "a state of a run",
-    "a command-line flag",
-    "a chart",
-    "a launcher",
+    *("a read verb", "an option of a run", "a capture", "a callback or a handler"),
+    *("a table column", "a reservation", "an importer", "a server route", "a state of a run"),
+    *("a command-line flag", "a chart", "a launcher"),
 }
 CODE = re.compile(r"`([^`\n]+)`")
 FOLDERS = ("src", "tests", "docs", "integrations", "benchmarks", "examples", "constraints")

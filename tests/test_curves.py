@@ -18,11 +18,13 @@ def project(tmp_path):
     return init_project(project="team", root=tmp_path)
 
 
-def record(root, name, values, steps=None, **given):
-    """Record a series that is long enough for cells, and leave the run."""
-    with init_run(
-        project="team", custom_run_id=name, name=name, root=root, **QUIET, **given
-    ) as run:
+def begin(root, **given):
+    return init_run("team", root=root, **{"custom_run_id": "a", **QUIET, **given})
+
+
+def record(root, values, steps=None, **given):
+    """Record a series, and its epochs; return the id of the run."""
+    with begin(root, **given) as run:
         for at, one in enumerate(values):
             step = at if steps is None else steps[at]
             run.log_metrics({"loss": float(one), "epoch": step // 10}, step=step)
@@ -35,10 +37,9 @@ def noisy(count, seed=1):
     return value
 
 
-def test_several_series_of_several_runs_come_at_once(tmp_path, project):
-    """Run by run, only those that a run has, each as its points give it."""
+def test_several_series_of_several_runs_are_fetched_at_once(tmp_path, project):
     first, second = noisy(5000), noisy(50)
-    ids = [record(tmp_path, "a", first), record(tmp_path, "b", second)]
+    ids = [record(tmp_path, first), record(tmp_path, second, custom_run_id="b")]
     found = project.fetch_curves(["loss", "none", "ep*"], ids, points=200)
     assert [(one.run, one.path) for one in found] == [
         (run, path) for run in ids for path in ("epoch", "loss")
@@ -46,35 +47,22 @@ def test_several_series_of_several_runs_come_at_once(tmp_path, project):
     long, short = (one.drawing.curve for one in found if one.path == "loss")
     assert long.width == 64
     for at, part in enumerate(np.split(first, range(64, 5000, 64))):
-        assert long.min[at] == np.nanmin(part)
-        assert long.max[at] == np.nanmax(part)
+        assert (long.min[at], long.max[at]) == (np.nanmin(part), np.nanmax(part))
         assert long.mean[at] == pytest.approx(np.nanmean(part))
     assert int(long.nan_count.sum()) == 1
+    (whole,) = project.fetch_curves("loss", ids[0], smooth=100.0, points=10_000)
+    (part,) = project.fetch_curves("loss", ids[0], smooth=100.0, low=1000, high=1099)
+    assert part.drawing.curve.value.tolist() == first[1000:1100].tolist()
+    assert part.drawing.mean == pytest.approx(whole.drawing.mean[1000:1100], rel=1e-12)
     assert short.value[np.isfinite(short.value)].tolist() == second[np.isfinite(second)].tolist()
 
 
-def test_a_window_holds_its_points_alone_and_smoothing_all_points(tmp_path, project):
-    """Zooming in gives the points themselves, with the same smoothed line."""
-    value = noisy(5000)
-    run = record(tmp_path, "a", value)
-    (whole,) = project.fetch_curves("loss", run, smooth=100.0, points=10_000)
-    (found,) = project.fetch_curves("loss", run, smooth=100.0, low=1000, high=1099, points=100)
-    assert found.drawing.curve.width == 0
-    assert found.drawing.curve.step.tolist() == list(range(1000, 1100))
-    assert found.drawing.curve.value.tolist() == value[1000:1100].tolist()
-    assert found.drawing.mean == pytest.approx(whole.drawing.mean[1000:1100], rel=1e-12)
-    assert not project.fetch_curves("loss", run, low=9000.0)
-
-
 def test_the_order_of_recording_shows_each_pass(tmp_path, project):
-    """Steps that go back are one behind the other there; without an attempt nothing is hidden."""
-    steps = [*range(3000), *range(1000, 3000)]
     value = noisy(5000)
-    run = record(tmp_path, "a", value, steps)
+    run = record(tmp_path, value, [*range(3000), *range(1000, 3000)])
     (by_step,) = project.fetch_curves("loss", run, points=10_000)
     (by_order,) = project.fetch_curves("loss", run, x="order", points=10_000)
-    assert by_step.drawing.falls
-    assert not by_order.drawing.falls
+    assert (by_step.drawing.falls, by_order.drawing.falls) == (True, False)
     assert by_order.drawing.curve.first_step.tolist() == list(range(5000))
     assert np.array_equal(by_order.drawing.curve.min, value, equal_nan=True)
     (parts,) = project.fetch_curves("loss", run, x="order", points=100)
@@ -83,29 +71,24 @@ def test_the_order_of_recording_shows_each_pass(tmp_path, project):
 
 
 def test_steps_go_back_only_if_one_process_recorded_them_so(tmp_path, project):
-    """Rows of different series in turn, and two processes with steps of their own, do not."""
-    given = {"project": "team", "custom_run_id": "a", "root": tmp_path, **QUIET}
-    with init_run(**given) as one, init_run(**given, mode="async") as other:
+    with begin(tmp_path) as one, begin(tmp_path, mode="async") as other:
         for step in range(400):
-            one.log_metrics({"loss": 1.0, "epoch": step // 40}, step=step)
-            if step % 40 == 39:
-                one.log_metrics({"val/loss": 1.0, "epoch": step // 40}, step=step)
-                one.log_metrics({"train/loss": 1.0, "epoch": step // 40}, step=step)
+            paths = ["loss", "val/loss", "train/loss"] if step % 40 == 39 else ["loss"]
+            for path in paths:
+                one.log_metrics({path: 1.0, "epoch": step // 40}, step=step)
             other.log_metrics({"loss": 2.0}, step=step // 2)
         run = one["sys/id"].fetch()
     for x in ("step", "relative", "time"):
-        for path in ("epoch", "loss"):
+        for path, count in (("epoch", 420), ("loss", 800)):
             (found,) = project.fetch_curves(path, run, x=x, points=5_000)
             assert not found.drawing.falls
             assert (np.diff(found.drawing.x) >= 0).all()
             (found,) = project.fetch_curves(path, run, x=x, points=20)
-            assert int(found.drawing.curve.count.sum()) == {"epoch": 420, "loss": 800}[path]
+            assert int(found.drawing.curve.count.sum()) == count
 
 
-def test_what_several_processes_recorded_comes_in_the_order_of_time(tmp_path, project):
-    """Two journals that were written in turn."""
-    given = {"project": "team", "custom_run_id": "a", "root": tmp_path, **QUIET}
-    with init_run(**given) as one, init_run(**given, mode="async") as other:
+def test_points_of_several_processes_are_in_the_order_of_time(tmp_path, project):
+    with begin(tmp_path) as one, begin(tmp_path, mode="async") as other:
         for at in range(40):
             (one, other)[at % 2].log_metrics({"loss": float(at)}, step=100 - at)
         run = one["sys/id"].fetch()
@@ -113,9 +96,8 @@ def test_what_several_processes_recorded_comes_in_the_order_of_time(tmp_path, pr
     assert found.drawing.curve.min.tolist() == list(map(float, range(40)))
 
 
-def test_replaced_points_can_be_asked_for(tmp_path, project):
-    """They are what all attempts have and the latest has not."""
-    run = init_run(project="team", custom_run_id="a", root=tmp_path, **QUIET)
+def test_replaced_points_can_be_fetched(tmp_path, project):
+    run = begin(tmp_path)
     for step in range(3000):
         run.log_metrics({"loss": float(step)}, step=step)
         if step == 1999:
@@ -134,32 +116,31 @@ def test_replaced_points_can_be_asked_for(tmp_path, project):
     assert sorted(series["latest"] + series["replaced"]) == sorted(series["all"])
     (found,) = project.fetch_curves("loss", identity, attempt="replaced", points=2000)
     assert found.drawing.curve.value.tolist() == series["replaced"]
-    assert not project.fetch_curves("loss", record(tmp_path, "b", [1.0]), attempt="replaced")
+    other = record(tmp_path, [1.0], custom_run_id="b")
+    assert not project.fetch_curves("loss", other, attempt="replaced")
 
 
-def test_what_was_fetched_before_is_completed(tmp_path, project):
-    """A run that goes on: the second look is whole, and equal to one without the first."""
-    run = init_run(project="team", custom_run_id="a", root=tmp_path, **QUIET)
-    value = noisy(6000)
-    for step in range(5000):
-        run.log_metrics({"loss": value[step]}, step=step)
-    identity = run["sys/id"].fetch()
-    before = project.fetch_curves("loss", identity, smooth=50.0, points=400)
-    for step in range(5000, 5100):
-        run.log_metrics({"loss": value[step]}, step=step)
-    after = project.fetch_curves("loss", identity, smooth=50.0, points=400, since=before)
-    whole = project.fetch_curves("loss", identity, smooth=50.0, points=400)
+def test_a_second_fetch_of_a_run_that_goes_on_is_whole(tmp_path, project):
+    run = begin(tmp_path)
+    identity, value = run["sys/id"].fetch(), noisy(6000)
+
+    def fetch(steps, since=()):
+        for step in steps:
+            run.log_metrics({"loss": value[step]}, step=step)
+        return project.fetch_curves("loss", identity, smooth=50.0, points=400, since=since)
+
+    before = fetch(range(5000))
+    after, whole = fetch(range(5000, 5100), before), fetch(())
     run.stop()
     assert after[0].drawing.cursor == whole[0].drawing.cursor != before[0].drawing.cursor
     assert after[0].drawing.kept == 0
     assert int(after[0].drawing.curve.count.sum()) == 5100
 
 
-def test_groups_of_runs_are_curves_of_mean_and_spread(tmp_path, project):
-    """As statistics says, step by step; where one run is left there is no spread."""
+def test_curves_of_groups_are_mean_and_standard_deviation(tmp_path, project):
     values = {"a": [1.0, 2.0, 4.0], "b": [3.0, 6.0], "c": [math.nan, 7.0, 8.0]}
     for name, some in values.items():
-        run = record(tmp_path, name, some)
+        run = record(tmp_path, some, custom_run_id=name)
         with init_run(project="team", with_id=run, root=tmp_path, **QUIET) as again:
             again["lr"] = 0.1 if name < "c" else 0.2
     first, second = sorted(project.fetch_group_curves("loss", "lr"), key=lambda one: one.by["lr"])

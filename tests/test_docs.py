@@ -214,26 +214,22 @@ def generator(name):
 def test_option_reference_is_what_the_options_say():
     """The page of the options, and the table of the environment, are as they are in the source."""
     for name, text in generator("options_reference").pages().items():
-        assert (ROOT / "docs" / "reference" / name).read_text("utf-8") == text, (
-            "out of date: python docs/options_reference.py"
-        )
+        page = (ROOT / "docs" / "reference" / name).read_text("utf-8")
+        assert page == text, "out of date: python docs/options_reference.py"
 
 
 def test_command_reference_is_what_the_commands_say():
     """``docs/reference/cli.md`` is the help of every command as it is now."""
-    assert (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8") == generator(
-        "cli_reference"
-    ).page(), "out of date: python docs/cli_reference.py > docs/reference/cli.md"
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
+    made = generator("cli_reference").page()
+    assert page == made, "out of date: python docs/cli_reference.py > docs/reference/cli.md"
 
 
 def test_every_record_is_documented():
     """The page about the journal names every kind of frame and every op that the package writes."""
     page = (ROOT / "docs" / "explanation" / "journal.md").read_text("utf-8")
-    ops = {
-        op
-        for path in SOURCE.rglob("*.py")
-        for op in re.findall(r'"op": "(\w+)"', path.read_text("utf-8"))
-    }
+    sources = [path.read_text("utf-8") for path in SOURCE.rglob("*.py")]
+    ops = {op for source in sources for op in re.findall(r'"op": "(\w+)"', source)}
     assert ops
     assert not [kind.name for kind in Kind if kind.name not in page]
     assert not [op for op in sorted(ops) if f"`{op}`" not in page]

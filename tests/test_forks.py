@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from click.testing import CliRunner
+from command import output_of
+from recording import QUIET
 
 import seamark
 
 P = "team/x"
-QUIET: dict[str, Any] = {
-    "capture_hardware_metrics": False,
-    "capture_stderr": False,
-    "capture_stdout": False,
-    "git_ref": False,
-    "source_files": [],
-}
 
 
 def record(parent=None, step=0, **given):
-    run = seamark.init_run(project=P, **{**QUIET, **given})
+    run = seamark.init_run(project=P, **QUIET, **given)
     if parent is not None:
         run["sys/forking/parent"], run["sys/forking/step"] = parent, step
     return run
@@ -37,20 +29,6 @@ def opened(run, **given):
 def values(run, path, **how):
     points = run[path].fetch_points(**how)
     return list(zip(points.step.tolist(), points.value.tolist(), strict=True))
-
-
-@pytest.fixture
-def cli():
-    """Return what runs the command."""
-
-    def run(*words):
-        from command import app
-
-        found = CliRunner().invoke(app, words)
-        assert found.exit_code == 0, found.output
-        return found
-
-    return run
 
 
 @pytest.fixture
@@ -81,7 +59,8 @@ CURVE = [*((float(step), 10.0 - step) for step in range(6)), (6.0, 106.0), (7.0,
 def test_a_fork_is_read_as_one_curve(child):
     """With what its parent had up to the step, whatever kind of series it is; values are its own.
 
-    The parent is named by the id that a person gave it, or by its own.
+    The parent is named by the id that a person gave it, or by its own. So it is in tables of
+    series, reports, pictures and exports; a table of runs has what the run recorded.
     """
     pytest.importorskip("pandas")
     run = opened(child)
@@ -90,65 +69,50 @@ def test_a_fork_is_read_as_one_curve(child):
     assert values(run, "loss", attempt="all") == CURVE
     assert run["loss"].fetch_values(limit=3)["step"].tolist() == [5, 6, 7]
     assert run["loss"].fetch_values(limit=1)["step"].tolist() == [7]
+    assert run["loss"].fetch_points(points=100).first_step.tolist() == [s for s, _ in CURVE]
     assert values(run, "only/here") == [(float(step), float(step)) for step in range(6)]
     assert run["only/here"].fetch_last() == 5
-    assert run["note"].fetch_values()["value"].tolist() == [
-        *(f"note {step}" for step in range(6)),
-        "own",
-    ]
+    notes = [*(f"note {step}" for step in range(6)), "own"]
+    assert run["note"].fetch_values()["value"].tolist() == notes
     assert run["note"].fetch_last() == "own"
-    assert not run.exists("lr")
-    assert run.exists("only/here")
-    assert run.exists("only")
+    assert [run.exists(path) for path in ("lr", "only/here", "only")] == [False, True, True]
     assert run.get_structure()["only"]["here"] is not None
-    with record(_id_of_parent(), 5) as by_id:
+    with record(id_of_parent(), 5) as by_id:
         by_id["lr"] = 0.2
     assert values(opened(by_id), "loss") == CURVE[:6]
 
+    project = seamark.init_project(P)
+    assert len(project.fetch_series(["loss", "only/*"], [child.id])) == len(CURVE) + 6
+    assert run.report()["metrics"] == {"loss": 107.0, "only/here": 5.0}
+    columns = ["loss:count", "only/here"]
+    (row,) = project.fetch_runs_table(query=f'sys/id = "{child.id}"', columns=columns)
+    assert row["loss:count"] == 2
+    shown = output_of("show", child.id)
+    assert [line.split()[-2:] for line in shown.splitlines() if " loss " in line] == [["8", "0…7"]]
+    assert "only/here" in output_of("plot", child.id, "only/here")
+    words = ("--what", "series", "--path", "loss", "--format", "csv")
+    written = output_of("export", child.id, "--project", P, *words)
+    assert len(written.splitlines()) == len(CURVE) + 1
+    assert "only/here" in output_of("compare", child.id, id_of_parent())
 
-def _id_of_parent():
+
+def id_of_parent():
     table = seamark.init_project(P).fetch_runs_table(query='sys/custom_run_id = "first"')
     return str(table.refs[0][1])
 
 
-def test_drawings_and_tables_of_series_begin_with_the_parent(child):
-    """And a summary of the run counts what is shown; a table of runs what the run recorded."""
-    run, project = opened(child), seamark.init_project(P)
-    assert run["loss"].fetch_points(points=100).first_step.tolist() == [s for s, _ in CURVE]
-    table = project.fetch_series(["loss", "only/*"], [child.id])
-    assert len(table) == len(CURVE) + 6
-    assert run.report()["metrics"] == {"loss": 107.0, "only/here": 5.0}
-    runs = project.fetch_runs_table(
-        query=f'sys/id = "{child.id}"', columns=["loss:count", "only/here"]
-    )
-    assert next(iter(runs))["loss:count"] == 2
-
-
-def test_the_command_shows_the_whole_curve(child, cli):
-    """So do pictures, comparisons and exports."""
-    shown = cli("show", child.id).stdout
-    assert [line.split()[-2:] for line in shown.splitlines() if " loss " in line] == [["8", "0…7"]]
-    assert "only/here" in cli("plot", child.id, "only/here").stdout
-    words = ("--what", "series", "--path", "loss", "--format", "csv")
-    written = cli("export", child.id, "--project", P, *words).stdout
-    assert len(written.splitlines()) == len(CURVE) + 1
-    assert "only/here" in cli("compare", child.id, _id_of_parent()).stdout
-
-
 def test_a_document_of_a_fork_shows_no_point_twice(child, tmp_path):
-    """It has the whole curve; where it is read beside the parent, its own points count."""
     document = opened(child).to_dict()
     assert len(document["series"]["loss"]["step"]) == len(CURVE)
     for place in ("alone", "beside"):
         root = tmp_path / place
         if place == "beside":
-            seamark.from_dict(opened(_id_of_parent()).to_dict(), root=root)
+            seamark.from_dict(opened(id_of_parent()).to_dict(), root=root)
         seamark.from_dict(document, root=root)
         assert values(opened(child, root=root), "loss") == CURVE
 
 
-def test_a_fork_of_a_fork_has_what_both_had(child):
-    """Up to the earliest step on the way, and what its own parent records still."""
+def test_a_fork_of_a_fork_has_what_both_had_up_to_the_earliest_step(child):
     with record(child.id, 6) as late, record(child.id, 3) as early:
         late.log_metrics({"loss": 0.0}, 7)
     assert values(opened(late), "loss") == [*CURVE[:7], (7.0, 0.0)]
@@ -161,8 +125,7 @@ def test_a_fork_of_a_fork_has_what_both_had(child):
     assert values(opened(child), "loss") == [*CURVE[:4], (3.5, 3.5), *CURVE[6:]]
 
 
-def test_what_is_deleted_in_a_fork_is_gone_there(child):
-    """And stays in the parent."""
+def test_what_is_deleted_in_a_fork_stays_in_the_parent(child):
     with seamark.init_run(P, with_id=child.id, **QUIET) as again:
         del again["only"]
         again["loss"].clear()
@@ -170,48 +133,39 @@ def test_what_is_deleted_in_a_fork_is_gone_there(child):
     run = opened(child)
     assert not run.exists("only/here")
     assert values(run, "loss") == [(9.0, 1.0)]
-    assert len(values(opened(_id_of_parent()), "only/here")) == 10
+    assert len(values(opened(id_of_parent()), "only/here")) == 10
 
 
-def test_a_parent_that_is_gone_leaves_the_points_of_the_fork(child, cli, tmp_path):
-    """And a line that says which one is not there; it counts again when it comes."""
+def test_a_fork_without_its_parent_has_its_own_points_and_says_so(child, tmp_path):
     there = tmp_path / "there"
     seamark.sync(child.id, there.as_uri())
     run = opened(child, root=there)
     assert values(run, "loss") == CURVE[6:]
     assert not run.exists("only/here")
-    told = cli("show", child.id, "--root", str(there)).stdout
+    told = output_of("show", child.id, "--root", str(there))
     assert "it was forked from a run that is not here, 'first'" in told
-    seamark.sync(_id_of_parent(), there.as_uri())
+    seamark.sync(id_of_parent(), there.as_uri())
     assert values(opened(child, root=there), "loss") == CURVE
-    assert "not here" not in cli("show", child.id, "--root", str(there)).stdout
+    assert "not here" not in output_of("show", child.id, "--root", str(there))
 
 
-def test_a_fork_may_be_said_in_two_parts(parent):
-    """What was read before the second counts with it, for another reader too."""
+def test_a_fork_begins_once_parent_and_step_are_known(parent):
     with record() as run:
         run["sys/forking/parent"] = "first"
         run.log_metrics({"loss": 1.0}, 20)
         run.wait()
-        assert values(opened(run), "loss") == [(20.0, 1.0)]
-        run["sys/forking/step"] = 1
-    assert values(opened(run), "loss") == [(0.0, 10.0), (1.0, 9.0), (20.0, 1.0)]
-
-
-def test_a_step_that_is_none_forks_nothing(parent):
-    """Whatever a stranger wrote there."""
-    for step in (0.0, "5", None, True, float("nan"), str(10**400)):
-        with record() as run:
-            run["sys/forking/parent"] = "first"
+        for step in (None, "5", True, float("nan"), str(10**400)):
             if step is not None:
                 run["sys/forking/step"] = step
-            run.log_metrics({"loss": 1.0}, 20)
-        expected = [(0.0, 10.0)] if step == 0.0 else []
-        assert values(opened(run), "loss") == [*expected, (20.0, 1.0)]
+            assert values(opened(run), "loss") == [(20.0, 1.0)], step
+        run["sys/forking/step"] = 1
+    assert values(opened(run), "loss") == [(0.0, 10.0), (1.0, 9.0), (20.0, 1.0)]
+    with record("first", 0.0) as run:
+        run.log_metrics({"loss": 1.0}, 20)
+    assert values(opened(run), "loss") == [(0.0, 10.0), (20.0, 1.0)]
 
 
-def test_runs_that_were_forked_from_each_other_end(cli):
-    """Each is read once, and the circle is told; so is who names itself, or another folder."""
+def test_runs_that_were_forked_from_each_other_are_read_once_each():
     with record(custom_run_id="a") as one:
         one.log_metrics({"loss": 1.0}, 1)
         one["sys/forking/parent"], one["sys/forking/step"] = "b", 100
@@ -225,11 +179,10 @@ def test_runs_that_were_forked_from_each_other_end(cli):
     assert values(opened(one), "loss") == [(1.0, 1.0)]
     for run in (itself, elsewhere):
         assert values(opened(run), "loss") == [(3.0, 3.0)]
-        assert "is not here" in cli("show", run.id).stdout
+        assert "is not here" in output_of("show", run.id)
 
 
 def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch):
-    """However long a stranger made it."""
     monkeypatch.setattr("seamark.store.read.inherited.GENERATIONS", 3)
     runs: list[str] = []
     for at in range(7):
@@ -240,8 +193,7 @@ def test_a_line_of_forks_without_end_is_read_to_a_limit(monkeypatch):
     assert [step for step, _ in values(opened(runs[2]), "loss")] == [0.0, 1.0, 2.0]
 
 
-def test_long_series_are_read_alike_however_they_are_read(tmp_path):
-    """Where the step of the fork cuts a group, and where groups lie whole before it."""
+def test_a_long_fork_is_read_like_a_run_that_recorded_all_of_it(tmp_path):
     pytest.importorskip("pandas")
     rng = np.random.default_rng(7)
     numbers = rng.normal(size=120_000)
@@ -266,23 +218,21 @@ def test_long_series_are_read_alike_however_they_are_read(tmp_path):
     )
 
 
-def test_a_run_that_is_no_fork_asks_nothing_more(child):
-    """Its statements are those of one that is read without a look at others."""
+def test_a_run_that_is_no_fork_asks_the_database_nothing_more(child):
     from seamark.index.index import Index
     from seamark.store.read.run import RunReader
 
-    view = Index(opened(child).folder.root).fresh_view(P, _id_of_parent())
+    view = Index(opened(child).folder.root).fresh_view(P, id_of_parent())
     alone = RunReader(view._find_store, P, view.name, view._sources, now_ns=view._now_ns)
-    asked: list[str] = []
-
-    def listen(connection, *_):
-        connection.set_trace_callback(asked.append)
-
     engine = view._find_store().database.engine
     counts = []
     for reader in (alone, view):
         reader.attributes()  # what is known of paths is kept
-        asked.clear()
+        asked: list[str] = []
+
+        def listen(connection, *_, asked=asked):
+            connection.set_trace_callback(asked.append)
+
         sa.event.listen(engine, "checkout", listen)
         reader.points("loss")
         reader.curve("loss", 100)
@@ -293,26 +243,14 @@ def test_a_run_that_is_no_fork_asks_nothing_more(child):
         reader.last("loss")
         sa.event.remove(engine, "checkout", listen)
         counts.append(list(asked))
-        asked.clear()
     assert counts[0] == counts[1]
     assert len(counts[0]) > 7
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
-def server(request, tmp_path):
-    """A server on each engine."""
-    pytest.importorskip("fastapi")
-    from served import whole_server
-
-    store = request.getfixturevalue("postgresql_url") if request.param == "postgresql" else None
-    with whole_server(tmp_path / "server", **({"store": store} if store else {})) as found:
-        yield found
 
 
 def test_a_server_reads_a_fork_as_a_folder_does(child, server, monkeypatch):
     """Before its parent is there, when it came, and when that records more."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
-    first = _id_of_parent()
+    first = id_of_parent()
 
     def there(run):
         return seamark.init_run(P, with_id=run, mode="read-only", remote=server.url)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -26,33 +27,15 @@ from seamark.run.run import make_run
 HEAD = f"import seamark, os, signal, sys; from seamark import *; quiet = {QUIET!r}\n"
 
 
-def script(code, *args, **environment):
-    """Run a script and return its exit status and what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + textwrap.dedent(code), *args],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-    )
+def script(code):
+    """Run a script and return its exit status."""
+    command = [sys.executable, "-c", HEAD + textwrap.dedent(code)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout
+    return done.returncode
 
 
-def states(run):
-    """Return how many states were written, by path."""
-    found = {}
-    for record in operations(run):
-        if record["op"] == "statistic":
-            found[record["path"]] = found.get(record["path"], 0) + 1
-    return found
-
-
-def opened(run):
-    return seamark.init_run(with_id=run.id, mode="read-only")
-
-
-def test_numbers_at_the_path_are_taken_in_by_every_verb():
+def test_every_verb_adds_to_what_is_kept():
     """Instead of points; the other paths of a call keep theirs."""
     with seamark.init_run(**QUIET) as run:
         assert run["gpu/power"].keep(Statistics(skip=1)).path == "gpu/power"
@@ -67,13 +50,12 @@ def test_numbers_at_the_path_are_taken_in_by_every_verb():
         assert (found.mean, found.count, found.skipped) == (4.0, 7, 1)
         assert run["loss"].fetch() == 1.0
         assert run["gpu/clock"].fetch() == 1.0
-    again = opened(run)
+    again = seamark.init_run(with_id=run.id, mode="read-only")
     assert again["gpu/power"].fetch().to_dict() == found.to_dict()
     assert again.get_attribute_type("gpu/power") == "statistic"
 
 
-def test_patterns_keep_what_comes_later(caplog):
-    """A path that holds points already stays a series; what is no number is left out."""
+def test_patterns_keep_paths_that_come_later_and_no_series(caplog):
     with seamark.init_run(**QUIET, keep={"gpu/*": Statistics(), "seen": Last()}) as run:
         run.log_metrics({"gpu/0": 1.0, "gpu/1": 2.0, "seen": 3.0, "loss": 0.5})
         run.log_metrics({"gpu/0": 3.0, "gpu/1": "hot", "loss": 0.5})
@@ -81,11 +63,22 @@ def test_patterns_keep_what_comes_later(caplog):
         assert run["gpu/1"].fetch().count == 1
         assert (run["seen"].fetch().last, run["loss"].fetch_points().value.size) == (3.0, 2)
         assert "'gpu/1' is left out" in caplog.text
-    assert opened(run)["monitoring/seamark/dropped"].fetch() == {"metrics": 1}
+    again = seamark.init_run(with_id=run.id, mode="read-only")
+    assert again["monitoring/seamark/dropped"].fetch() == {"metrics": 1}
+    # Also those of a run that is opened; a name of its own comes first.
+    with seamark.init_run(**QUIET, keep={"new": Last()}) as run:
+        run["gpu/power"].append(1.0)
+        run["new"].append(1.0)
+    with seamark.init_run(**QUIET, with_id=run.id, keep={"*": Statistics(), "new": Last()}) as run:
+        run.log_metrics({"gpu/power": 2.0, "new": 2.0, "other": 2.0})
+        with pytest.raises(FamilyError, match="'gpu/power' holds a float series"):
+            run["gpu/power"].keep(Last())
+    assert run["gpu/power"].fetch_points().value.tolist() == [1.0, 2.0]
+    assert run["new"].fetch().to_dict() == {"last": 2.0, "count": 2}
+    assert run["other"].fetch().count == 1
 
 
-def test_a_path_keeps_one_thing():
-    """A series refuses `keep`, what is kept refuses another kind and texts; deleting frees it."""
+def test_path_keeps_one_kind_until_it_is_deleted():
     with seamark.init_run(**QUIET) as run:
         run["loss"].append(1.0)
         with pytest.raises(FamilyError, match="'loss' holds a float series"):
@@ -109,42 +102,32 @@ def test_a_path_keeps_one_thing():
         seamark.init_run(**QUIET, keep=Statistics())
 
 
-def test_an_opened_run_is_known_before_anything_is_kept_in_it():
-    """What was a series stays one, whatever a pattern says; what was kept goes on."""
-    with seamark.init_run(**QUIET, keep={"new": Last()}) as run:
-        run["gpu/power"].append(1.0)
-        run["new"].append(1.0)
-    with seamark.init_run(**QUIET, with_id=run.id, keep={"*": Statistics(), "new": Last()}) as run:
-        run.log_metrics({"gpu/power": 2.0, "new": 2.0, "other": 2.0})
-        with pytest.raises(FamilyError, match="'gpu/power' holds a float series"):
-            run["gpu/power"].keep(Last())
-    assert run["gpu/power"].fetch_points().value.tolist() == [1.0, 2.0]
-    assert run["new"].fetch().to_dict() == {"last": 2.0, "count": 2}  # its own name comes first
-    assert run["other"].fetch().count == 1
-
-
-def test_a_run_that_was_stopped_takes_nothing(caplog):
-    """It says so, as of a series."""
-    with seamark.init_run(**QUIET) as run:
-        run["a"].keep(Statistics()).append(1.0)
+def test_what_is_kept_is_cleared_copied_forked_and_stopped_as_a_series_is(caplog):
+    run = seamark.init_run(**QUIET)
+    run["a"].keep(Statistics())
+    run["a"].append(1.0)
+    run["a"].clear()
+    assert run["a"].fetch().count == 0
+    run["a"].append(1.0)
+    if not (child := os.fork()):  # what a parent has seen is its own
+        run["a"].append(2.0)
+        run.stop()
+        os._exit(0)
+    os.waitpid(child, 0)
+    copy = pickle.loads(pickle.dumps(run))
+    copy.log_metrics({"a": 3.0})
+    copy.stop()
+    run["a"].append(4.0)
+    found = run["a"].fetch()
+    run.stop()
+    assert (found.count, found.sum) == (4, 10.0)
     run["a"].append(2.0)
     run.log_metrics({"a": 2.0})
     assert caplog.text.count("nothing is recorded") == 1
-    assert run["a"].fetch().count == 1
+    assert run["a"].fetch().count == 4
 
 
-def test_emptied_it_counts_from_nothing():
-    """As a series does."""
-    with seamark.init_run(**QUIET) as run:
-        run["a"].keep(Statistics())
-        run["a"].append(1.0)
-        run["a"].clear()
-        assert run["a"].fetch().count == 0
-        run["a"].append(5.0)
-        assert run["a"].fetch().mean == 5.0
-
-
-def test_what_came_after_a_checkpoint_is_hidden_by_loading_it():
+def test_loading_a_checkpoint_hides_what_came_after_it():
     """In the same process and in others; and nothing counts twice."""
     run = seamark.init_run(**QUIET, keep={"a": Statistics(skip=1)})
     for each in (100.0, 1.0, 2.0):
@@ -164,12 +147,11 @@ def test_what_came_after_a_checkpoint_is_hidden_by_loading_it():
     third = make_run(**QUIET, keep={"a": Statistics()}).resumed(second)
     third.log_metrics({"a": 5.0})
     third.stop()
-    found = opened(third)["a"].fetch()
+    found = seamark.init_run(with_id=third.id, mode="read-only")["a"].fetch()
     assert (found.count, found.sum, found.last) == (5, 15.0, 5.0)
 
 
-def test_a_killed_process_has_lost_what_it_saw_in_its_last_second_alone():
-    """What a checkpoint held is whole, and the next attempt adds to it."""
+def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing():
     code = """
     run = seamark.init_run(**quiet, custom_run_id="killed", keep={"a": Statistics()})
     for at in range(100):
@@ -180,7 +162,7 @@ def test_a_killed_process_has_lost_what_it_saw_in_its_last_second_alone():
         run.log_metrics({"a": 1000.0, "loss": 2.0})
     os.kill(os.getpid(), signal.SIGKILL)
     """
-    assert script(code)[0] == -signal.SIGKILL
+    assert script(code) == -signal.SIGKILL
     killed = seamark.init_run(custom_run_id="killed", mode="read-only")
     assert 100 <= killed["a"].fetch().count <= 150
     code = """
@@ -191,13 +173,9 @@ def test_a_killed_process_has_lost_what_it_saw_in_its_last_second_alone():
         run.log_metrics({"a": 3.0})
     run.stop()
     """
-    assert script(code)[0] == 0
+    assert script(code) == 0
     found = killed["a"].fetch()
     assert (found.count, found.sum, found.max) == (110, 130.0, 3.0)
-
-
-def test_a_signal_writes_it_first():
-    """SIGTERM ends a process whose last second would be lost otherwise."""
     code = """
     quiet["capture"]["signals"] = True
     run = seamark.init_run(**quiet, custom_run_id="ended")
@@ -206,37 +184,20 @@ def test_a_signal_writes_it_first():
         run["a"].append(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
     """
-    assert script(code)[0] == -signal.SIGTERM
+    assert script(code) == -signal.SIGTERM
     assert seamark.init_run(custom_run_id="ended", mode="read-only")["a"].fetch().count == 1000
 
 
-def test_every_object_of_a_run_writes_it_when_the_process_ends():
-    """Also of one that a process opened twice, and where another object of it was stopped."""
+def test_process_that_ends_writes_what_is_kept_by_each_object():
+    """Also of a run that was opened twice or is not owned, and of what is no run."""
+    for name in ("added", "waiting"):
+        seamark.init_run(**QUIET, custom_run_id=name).stop()
+    seamark.init_model(key="NET").stop()
+    seamark.init_model_version(model="NET").stop()
     code = """
-    for name in ("stopped", "left"):
-        one, two = (seamark.init_run(**quiet, custom_run_id=name) for _ in range(2))
-        for run in (one, two):
-            run["a"].keep(Statistics())
-            run["a"].extend([1.0, 2.0, 3.0])
-        if name == "stopped":
-            two.stop()
-    """
-    assert script(code)[0] == 0
-    for name in ("stopped", "left"):
-        run = seamark.init_run(custom_run_id=name, mode="read-only")
-        assert run["a"].fetch().count == 6
-        assert run["sys/state"].fetch() == "completed"
-
-
-def test_whoever_adds_to_something_writes_it_when_the_process_ends():
-    """Also who neither owns a run nor stops it, and what is no run."""
-    runs = [seamark.init_run(**QUIET, custom_run_id=name) for name in ("added", "waiting")]
-    models = [seamark.init_model(key="NET"), seamark.init_model_version(model="NET")]
-    for each in (*runs, *models):
-        each["b"] = 1
-        each.stop()
-    code = """
+    twice = [seamark.init_run(**quiet, custom_run_id=f"{at // 2}") for at in range(4)]
     for opened in (
+        *twice,
         seamark.init_run(**quiet, custom_run_id="added", owner=False),
         seamark.init_run(**quiet, custom_run_id="waiting", start=False),
         seamark.init_project(),
@@ -244,26 +205,27 @@ def test_whoever_adds_to_something_writes_it_when_the_process_ends():
         seamark.init_model_version("NET-1"),
     ):
         opened["a"].keep(Statistics())
-        for at in range(10):
-            opened["a"].append(1.0)
+        opened["a"].extend([1.0] * 10)
+    twice[0].stop()
     draft = seamark.init_artifact(name="data")
     draft.add_reference("s3://a/b")
     """
-    assert script(code)[0] == 0
+    assert script(code) == 0
     given = {"mode": "read-only"}
-    for opened in (
-        seamark.init_run(custom_run_id="added", **given),
-        seamark.init_run(custom_run_id="waiting", **given),
-        seamark.init_project(**given),
-        seamark.init_model("NET", **given),
-        seamark.init_model_version("NET-1", **given),
+    for opened, count in (
+        *((seamark.init_run(custom_run_id=name, **given), 20) for name in "01"),
+        *((seamark.init_run(custom_run_id=name, **given), 10) for name in ("added", "waiting")),
+        (seamark.init_project(**given), 10),
+        (seamark.init_model("NET", **given), 10),
+        (seamark.init_model_version("NET-1", **given), 10),
     ):
-        assert opened["a"].fetch().count == 10
+        assert opened["a"].fetch().count == count
+        assert count == 10 or opened["sys/state"].fetch() == "completed"
     assert not list(Path(".seamark/default/.artifacts/data").iterdir())
 
 
-def test_ranks_add_up_at_one_path(monkeypatch):
-    """Series stand below ranks/<n>/, what is kept does not."""
+def test_ranks_add_to_one_path(monkeypatch):
+    """Those that record nothing take everything and keep nothing."""
     monkeypatch.setenv("WORLD_SIZE", "3")
     given = {"ranks": "all", "custom_run_id": "all", "keep": {"gpu/*": Statistics()}, **QUIET}
     for rank in range(3):
@@ -273,6 +235,13 @@ def test_ranks_add_up_at_one_path(monkeypatch):
                 run.log_metrics({"gpu/power": float(rank), "loss": 1.0})
             run["own"].keep(Last())
             run["own"].append(5.0)
+    with seamark.init_run(mode="disabled", keep={"a": Last()}) as run:
+        run["b"].keep(Ring(1)).append(1.0)
+    with seamark.init_run(**QUIET, keep={"a": Statistics()}) as run:  # a silent rank
+        run["b"].keep(Last())
+        run["b"].append(1.0)
+        run.log_metrics({"a": 1.0})
+        assert run["b"].fetch() is None
     run = seamark.init_run(custom_run_id="all", mode="read-only")
     found = run["gpu/power"].fetch()
     assert (found.count, found.mean) == (30, 1.0)
@@ -281,27 +250,7 @@ def test_ranks_add_up_at_one_path(monkeypatch):
     assert not run.exists("ranks/2/gpu")
 
 
-def test_copies_and_forked_children_count_their_own():
-    """What a parent has seen is its own, and a copy keeps the same paths."""
-    run = seamark.init_run(**QUIET)
-    run["a"].keep(Statistics())
-    run["a"].append(1.0)
-    if not (child := os.fork()):
-        run["a"].append(2.0)
-        run.stop()
-        os._exit(0)
-    os.waitpid(child, 0)
-    copy = pickle.loads(pickle.dumps(run))
-    copy.log_metrics({"a": 3.0})
-    copy.stop()
-    run["a"].append(4.0)
-    found = run["a"].fetch()
-    run.stop()
-    assert (found.count, found.sum) == (4, 10.0)
-
-
-def test_it_is_written_once_a_second_at_most(monkeypatch):
-    """And once more at the end; what has not changed is not written again."""
+def test_kept_values_are_written_once_a_second_and_at_the_end(monkeypatch):
     now = [10**10]
     monkeypatch.setattr("seamark.run.aggregation.perf_counter_ns", lambda: now[0])
     run = seamark.init_run(**QUIET)
@@ -312,25 +261,12 @@ def test_it_is_written_once_a_second_at_most(monkeypatch):
         run["a"].append(1.0)
         now[0] += 100_000_000
     run.stop()
-    assert states(run) == {"a": 4, "b": 1}
-    assert opened(run)["a"].fetch().count == 40
+    written = [one["path"] for one in operations(run) if one["op"] == "statistic"]
+    assert Counter(written) == {"a": 4, "b": 1}
+    assert seamark.init_run(with_id=run.id, mode="read-only")["a"].fetch().count == 40
 
 
-def test_runs_that_record_nothing_take_it_all(monkeypatch):
-    """Disabled runs, silent ranks."""
-    with seamark.init_run(mode="disabled", keep={"a": Last()}) as run:
-        run["b"].keep(Ring(1)).append(1.0)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with seamark.init_run(**QUIET, keep={"a": Statistics()}) as run:
-        run["b"].keep(Last())
-        run["b"].append(1.0)
-        run.log_metrics({"a": 1.0})
-        assert run["b"].fetch() is None
-
-
-def test_tables_and_queries_have_it_as_a_series():
-    """The path shows the last number; mean, min, max and count stand behind a colon."""
+def test_tables_and_queries_have_kept_values():
     for name, numbers in (("low", [1.0, 3.0]), ("high", [5.0, 9.0]), ("odd", [math.nan])):
         with seamark.init_run(**QUIET, name=name) as run:
             run["power"].keep(Statistics() if name != "odd" else Last())
@@ -352,8 +288,7 @@ def test_tables_and_queries_have_it_as_a_series():
         assert {row["sys/name"] for row in found} == wanted
 
 
-def test_the_commands_show_it():
-    """In words, exactly in a pipe, and as JSON."""
+def test_commands_show_kept_values():
     with seamark.init_run(**QUIET, name="kept") as run:
         run["power"].keep(Statistics(skip=1))
         run["power"].extend([9.0, 1.0, 2.0])

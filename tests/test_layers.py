@@ -41,17 +41,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"errors"}),
 )
 ADAPTERS = frozenset({"accelerate", "ignite", "lightning", "neptune"})
-HOSTS = frozenset(
-    {
-        "accelerate",
-        "ignite",
-        "lightning",
-        "lightning_fabric",
-        "neptune",
-        "pytorch_lightning",
-        "torch",
-    }
-)
+HOSTS = ADAPTERS | {"lightning_fabric", "pytorch_lightning", "torch"}
 HEAVY = frozenset({"numpy", "pandas", "pyarrow", "rich", "sqlalchemy", "torch", "zstandard"})
 
 
@@ -110,12 +100,7 @@ def layer_of(package):
 
 
 def package_of_file(path):
-    relative = path.relative_to(SOURCE)
-    return (
-        ""
-        if relative.name == "__init__.py" and len(relative.parts) == 1
-        else relative.parts[0].removesuffix(".py")
-    )
+    return package_of(module_of(path))
 
 
 def test_a_package_imports_only_from_lower_layers():
@@ -141,21 +126,8 @@ def test_the_root_holds_public_modules_only():
     """Everything that is not public is in a package."""
     at_the_root = {path.stem for path in SOURCE.glob("*.py")}
     assert at_the_root == {
-        "__init__",
-        "__main__",
-        "accelerate",
-        "constants",
-        "envs",
-        "errors",
-        "exceptions",
-        "handler",
-        "new",
-        "paths",
-        "substitutes",
-        "types",
-        "typing",
-        "utils",
-        "version",
+        *("__init__", "__main__", "accelerate", "constants", "envs", "errors", "exceptions"),
+        *("handler", "new", "paths", "substitutes", "types", "typing", "utils", "version"),
     }
 
 
@@ -254,18 +226,9 @@ def test_base_install_names_no_host():
 
 # Modules that `docs/reference` names, and those that scripts written for Neptune import.
 PUBLIC = {
-    *(
-        "accelerate",
-        "constants",
-        "envs",
-        "errors",
-        "exceptions",
-        "handler",
-        "ignite",
-        "integrations",
-    ),
-    *("lightning", "management", "neptune", "new", "paths", "testing", "types", "typing"),
-    *("__main__", "utils", "version"),
+    *("accelerate", "constants", "envs", "errors", "exceptions", "handler", "ignite"),
+    *("integrations", "lightning", "management", "neptune", "new", "paths", "testing", "types"),
+    *("typing", "__main__", "utils", "version"),
 }
 PACKAGES_WITH_INTERNAL_MODULES = {"ignite", "lightning", "management", "neptune", "testing"}
 TESTS = Path(__file__).parent

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from recording import NOTHING
 
-import seamark
 from seamark import init_run
-from seamark.run.lifecycle import RECORDING, RESTING, STOPPED
+from seamark.run.lifecycle import RECORDING, RESTING
 from seamark.run.run import make_run
 
 QUIET = {"capture": NOTHING}
@@ -32,13 +31,8 @@ def open_below(folder):
 
 
 def in_python(code, *args, ok=True):
-    quiet = f"quiet = {QUIET!r}\n"
-    done = subprocess.run(
-        [sys.executable, "-c", quiet + textwrap.dedent(code), *map(str, args)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [sys.executable, "-c", f"quiet = {QUIET!r}\n{textwrap.dedent(code)}", *map(str, args)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert not ok or done.returncode == 0, done.stderr
     return done
 
@@ -47,12 +41,20 @@ def reopened(root, run_id):
     return init_run("p", root=root, with_id=run_id, mode="read-only")
 
 
+def state_of(root, run_id):
+    return reopened(root, run_id)["sys/state"].fetch()
+
+
 # --------------------------------------------------------------------- one process
 
 
 def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
-    """recording → resting → recording → stopped: journals that continue each other."""
+    """recording → resting → resting → recording → stopped: journals that continue each other.
+
+    What is recorded at rest changes no state: it is in a journal of its own, which is closed soon.
+    """
     threads = set(threading.enumerate())
+
     run = init_run("p", root=tmp_path, **QUIET)
     run.log_metrics({"loss": 1.0}, 0)
     assert len(open_below(tmp_path)) == 1
@@ -60,34 +62,21 @@ def test_a_run_at_rest_holds_nothing_and_goes_on(tmp_path):
     settle(threads)
     assert run.session.lifecycle.phase == RESTING
     assert open_below(tmp_path) == []
-    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "completed"
+    assert state_of(tmp_path, run.id) == "completed"
+    run["test/acc"] = 0.9
+    run.log_metrics({"loss": 0.5})
+    assert (run.session.lifecycle.phase, run.state) == (RESTING, "completed")
+    run.session.recorder.writer.keep(heartbeat=True)  # what the sync thread does after seconds
+    settle(threads)
+    seen = reopened(tmp_path, run.id)
+    assert (seen["sys/state"].fetch(), seen["test/acc"].fetch()) == ("completed", 0.9)
     run.set_state("running")
     assert run.session.lifecycle.phase == RECORDING
     run.log_metrics({"loss": 0.5})
     assert run["sys/state"].fetch() == "running"
     run.stop()
-    assert run["loss"].fetch_points().step.tolist() == [0, 1]
+    assert run["loss"].fetch_points().step.tolist() == [0, 1, 2]
     assert run["sys/state"].fetch() == "completed"
-
-
-def test_what_is_recorded_at_rest_changes_no_state(tmp_path):
-    """resting → resting: in a journal of its own, closed soon; the numbering of steps goes on."""
-    threads = set(threading.enumerate())
-    run = init_run("p", root=tmp_path, **QUIET)
-    run.log_metrics({"loss": 1.0})
-    run.session.rest()
-    run["test/acc"] = 0.9
-    run.log_metrics({"loss": 0.5})
-    assert run.session.lifecycle.phase == RESTING
-    assert run.state == "completed"
-    assert run.session.recorder.writer is not None
-    run.session.recorder.writer.keep(heartbeat=True)  # what the sync thread does after seconds
-    settle(threads)
-    seen = reopened(tmp_path, run.id)
-    assert seen["sys/state"].fetch() == "completed"
-    assert seen["test/acc"].fetch() == 0.9
-    assert seen["loss"].fetch_points().step.tolist() == [0, 1]
-    run.stop()
 
 
 def settle(before):
@@ -97,10 +86,17 @@ def settle(before):
     assert not set(threading.enumerate()) - before
 
 
+@contextlib.contextmanager
+def as_rank_1(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setenv("RANK", "1")
+        patched.setenv("WORLD_SIZE", "2")
+        yield
+
+
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_thousand_finished_runs_in_one_process(tmp_path):
-    """A sweep ends neither where descriptors end nor where threads do."""
+def test_a_process_may_hold_a_thousand_finished_runs(tmp_path):
     code = """
         import resource, sys, threading
         from seamark import init_run
@@ -120,67 +116,48 @@ def test_a_thousand_finished_runs_in_one_process(tmp_path):
     assert len(list((tmp_path / "p").iterdir())) == 1000
 
 
-def test_what_finished_stays_finished_whatever_becomes_of_the_process(tmp_path):
-    """resting → stopped, by an error that nobody catches: it says nothing about the run.
-
-    Losses are told at the end of the process.
-    """
+def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path):
+    """An error of the process does not fail it."""
     code = """
         import sys
         from seamark import init_run
-        done = init_run("p", root=sys.argv[1], custom_run_id="done", **quiet)
-        done.log_metrics({"loss": 1.0, "odd": "no", "text": "no"}, 0)
-        done.session.rest()
-        left = init_run("p", root=sys.argv[1], custom_run_id="left", **quiet)
-        left.log_metrics({"loss": 1.0}, 0)
+        run = init_run("p", root=sys.argv[1], custom_run_id="done", **quiet)
+        run.log_metrics({"loss": 1.0, "odd": "no", "text": "no"}, 0)
+        run.session.rest()
         raise ValueError("after all")
     """
     told = in_python(code, tmp_path, ok=False).stderr
     assert "completed, 2 values or records were lost: " in told
-    states = {}
-    for name in ("done", "left"):
-        run = init_run("p", root=tmp_path, custom_run_id=name, mode="read-only")
-        states[name] = (
-            run["sys/state"].fetch(),
-            run["sys/failed"].fetch() if run.exists("sys/failed") else None,
-        )
-    assert states == {"done": ("completed", None), "left": ("failed", True)}
+    run = init_run("p", root=tmp_path, custom_run_id="done", mode="read-only")
+    assert (run["sys/state"].fetch(), run.exists("sys/failed")) == ("completed", False)
 
 
 def test_reads_of_a_silent_rank_are_empty_and_never_raise(tmp_path, monkeypatch):
     """Code that every rank runs is not to end on some of them."""
     pytest.importorskip("pandas")
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    run = init_run("p", root=tmp_path, **QUIET)
-    run["huge"] = "x" * (5 << 20)
-    run.log_metrics({"a": 0.5})
-    run["f"].upload("not/there")
-    handler = run["a"]
-    assert handler.fetch() is None
-    assert handler.fetch_last() is None
-    assert len(handler.fetch_points()) == 0
-    assert len(handler.fetch_points(points=10)) == 0
-    assert list(handler.fetch_values().columns) == ["step", "value", "timestamp"]
-    assert handler.fetch_values(include_timestamp=False).empty
-    assert handler.fetch_hash() == ""
-    assert handler.fetch_bytes() == b""
-    assert handler.fetch_extension() == ""
-    assert handler.fetch_files_list() == []
-    assert handler.list_fileset_files() == []
-    assert handler.download() is None
-    assert handler.download_last() is None
+    with as_rank_1(monkeypatch):
+        run = init_run("p", root=tmp_path, **QUIET)
+        run["huge"] = "x" * (5 << 20)
+        run.log_metrics({"a": 0.5})
+        run["f"].upload("not/there")
+        handler = run["a"]
+        for verb, answer in (
+            *(("fetch", None), ("fetch_last", None), ("download", None), ("download_last", None)),
+            *(("fetch_hash", ""), ("fetch_bytes", b""), ("fetch_extension", "")),
+            *(("fetch_files_list", []), ("list_fileset_files", [])),
+        ):
+            assert getattr(handler, verb)() == answer
+        assert len(handler.fetch_points()) == len(handler.fetch_points(points=10)) == 0
+        assert list(handler.fetch_values().columns) == ["step", "value", "timestamp"]
+        assert handler.fetch_values(include_timestamp=False).empty
     assert list(Path.cwd().iterdir()) == list(tmp_path.iterdir()) == []
 
 
 def test_what_is_known_is_answered_before_the_first_record(tmp_path):
-    """The id, above all: the commonest line of those who come from Neptune."""
     run = make_run(project="p", root=tmp_path, name="quick", tags=["a"], description="d", **QUIET)
-    assert run["sys/id"].fetch() == run.id
-    assert run["sys/name"].fetch() == "quick"
-    assert run["sys/description"].fetch() == "d"
-    assert run["sys/tags"].fetch() == {"a"}
-    assert run["sys/state"].fetch() == "created"
+    paths = ("id", "name", "description", "tags", "state")
+    answers = [run[f"sys/{path}"].fetch() for path in paths]
+    assert answers == [run.id, "quick", "d", {"a"}, "created"]
     assert run["sys/creation_time"].fetch() is not None
     assert run.exists("sys/id")
     assert list(tmp_path.iterdir()) == []
@@ -189,54 +166,22 @@ def test_what_is_known_is_answered_before_the_first_record(tmp_path):
 # --------------------------------------------------------------------- whose state
 
 
-def test_opening_a_finished_run_to_tag_it_changes_nothing_else(tmp_path):
-    """Neither state, error, script, packages nor times."""
-    code = """
-        import sys
-        from seamark import init_run
-        run = init_run("p", root=sys.argv[1], custom_run_id="one")
-        run.log_metrics({"train/loss": 1.0}, 0)
-        raise ValueError("why it failed")
-    """
-    in_python(code, tmp_path, ok=False)
-    run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
-    kept = ("sys/state", "sys/failed", "sys/running_time", "sys/hostname", "source_code/python")
-    before = {path: run[path].fetch() for path in kept if run.exists(path)}
-    (failed,) = run.session.recorded.view().ranks()
-    assert "why it failed" in failed.why
-    with init_run("p", root=tmp_path, custom_run_id="one") as opened:
-        opened["sys/tags"].add("seen")
-        opened["note"] = "a value"
-        opened["test/acc"].append(0.9)  # a new series: an evaluation
-    again = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
-    assert {path: again[path].fetch() for path in before} == before
-    assert before["sys/state"] == "failed"
-    assert again["sys/tags"].fetch() == {"seen"}
-    assert again["test/acc"].fetch_last() == 0.9
-    assert [one.why for one in again.session.recorded.view().ranks()] == [failed.why]
-
-
 def left(root, state):
     """Leave a run with a point behind, in a state; return its id."""
     if state == "crashed":
-        code = (
-            "import os, sys, seamark\n"
-            "run = seamark.init_run('p', root=sys.argv[1])\n"
-            "run.log_metrics({'loss': 1.0}, 0)\n"
-            "print(run.id, flush=True)\n"
-            "os._exit(0)\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(root)], capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
-    if state == "created":
-        run = init_run("p", root=root, start=False, **QUIET)
-        run.stop()
-        return run.id
-    with init_run("p", root=root, **QUIET) as run:
+        code = """
+            import os, sys, seamark
+            run = seamark.init_run('p', root=sys.argv[1], **quiet)
+            run.log_metrics({'loss': 1.0}, 0)
+            print(run.id, flush=True)
+            os._exit(0)
+        """
+        return in_python(code, root).stdout.strip()
+    run = init_run("p", root=root, start=state != "created", **QUIET)
+    if state != "created":
         run.log_metrics({"loss": 1.0}, 0)
         run.set_state(state)
+    run.stop()
     return run.id
 
 
@@ -253,8 +198,8 @@ def add(run, verb):
 @pytest.mark.parametrize(
     ("state", "verb"),
     [
-        *(("created", "log_metrics"), ("crashed", "log_metrics"), ("suspended", "log_metrics")),
-        *(("interrupted", "append"), ("interrupted", "extend")),
+        *((state, "log_metrics") for state in ("created", "crashed", "suspended")),
+        *(("interrupted", verb) for verb in ("append", "extend")),
     ],
 )
 def test_whoever_opens_a_run_that_has_not_ended_goes_on_with_it(tmp_path, caplog, state, verb):
@@ -263,11 +208,11 @@ def test_whoever_opens_a_run_that_has_not_ended_goes_on_with_it(tmp_path, caplog
     opened = init_run("p", root=tmp_path, with_id=name, **QUIET)
     opened["sys/tags"].add("seen")
     opened["notes"].append("seen")
-    assert reopened(tmp_path, name)["sys/state"].fetch() == state
+    assert state_of(tmp_path, name) == state
     add(opened, verb)
-    assert reopened(tmp_path, name)["sys/state"].fetch() == "running"
+    assert state_of(tmp_path, name) == "running"
     opened.stop()
-    assert reopened(tmp_path, name)["sys/state"].fetch() == "completed"
+    assert state_of(tmp_path, name) == "completed"
     assert reopened(tmp_path, name)["loss"].fetch_points().step.tolist()[-1] == 1
     assert "does not own" not in caplog.text
 
@@ -278,9 +223,8 @@ def test_whoever_opens_a_run_that_has_not_ended_goes_on_with_it(tmp_path, caplog
 )
 def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, caplog, state, verb):
     """Its points are recorded, the state stays, and it is told once how to own the run."""
-    owner = None
-    if state == "running":
-        owner = init_run("p", root=tmp_path, **QUIET)
+    owner = init_run("p", root=tmp_path, **QUIET) if state == "running" else None
+    if owner:
         owner.log_metrics({"loss": 1.0}, 0)
     name = owner.id if owner else left(tmp_path, state)
     opened = init_run("p", root=tmp_path, with_id=name, **QUIET)
@@ -301,26 +245,7 @@ def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, cap
 # --------------------------------------------------------------------- other processes
 
 
-def test_going_over_to_the_run_of_a_checkpoint_leaves_one_run(tmp_path):
-    """Without a framework too: what had only begun goes into the trash."""
-    with init_run("p", root=tmp_path, **QUIET) as first:
-        first.log_metrics({"loss": 1.0}, 0)
-        state = first.checkpoint_state()
-    begun = init_run("p", root=tmp_path, **QUIET)
-    run = begun.resumed(state)
-    assert run.id == first.id
-    assert begun.session.lifecycle.phase == STOPPED
-    run.log_metrics({"loss": 0.5}, 1)
-    run.stop()
-    table = seamark.init_project("p", root=tmp_path).fetch_runs_table(columns=["sys/state"])
-    assert [(row["sys/id"], row["sys/state"]) for row in table.to_rows()] == [
-        (first.id, "completed")
-    ]
-    assert run["loss"].fetch_points().attempt.tolist() == [0, 1]
-
-
-def test_a_run_with_something_of_its_own_stays(tmp_path):
-    """Nothing that a person recorded is put away."""
+def test_a_run_with_something_of_its_own_does_not_go_over_to_that_of_a_checkpoint(tmp_path):
     with init_run("p", root=tmp_path, **QUIET) as first:
         first.log_metrics({"loss": 1.0}, 0)
         state = first.checkpoint_state()
@@ -340,13 +265,10 @@ def test_a_process_that_turns_out_to_be_another_rank_stops_recording(
     late.log_metrics({"loss": 1.0}, 0)
     if told:
         late.set_state(told)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    late.stop()
-    late["a"] = 1
-    late.log_metrics({"loss": 1.0}, 1)
-    monkeypatch.delenv("RANK")
-    monkeypatch.delenv("WORLD_SIZE")
+    with as_rank_1(monkeypatch):
+        late.stop()
+        late["a"] = 1
+        late.log_metrics({"loss": 1.0}, 1)
     seen = reopened(tmp_path, late.id)
     assert seen["sys/state"].fetch() == (told or "interrupted")
     assert seen["loss"].fetch_points().step.tolist() == [0]
@@ -354,7 +276,6 @@ def test_a_process_that_turns_out_to_be_another_rank_stops_recording(
 
 
 def test_a_copy_that_turns_out_to_be_another_rank_leaves_the_state(tmp_path, monkeypatch):
-    """The run is recorded by rank 0, too, which made it."""
     run = init_run("p", root=tmp_path, **QUIET)
     run.log_metrics({"loss": 1.0}, 0)
     late = pickle.loads(pickle.dumps(run))
@@ -364,21 +285,20 @@ def test_a_copy_that_turns_out_to_be_another_rank_leaves_the_state(tmp_path, mon
     late.stop()
     monkeypatch.delenv("RANK")
     monkeypatch.delenv("WORLD_SIZE")
-    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "running"
+    assert state_of(tmp_path, run.id) == "running"
     run.stop()
-    assert reopened(tmp_path, run.id)["sys/state"].fetch() == "completed"
+    assert state_of(tmp_path, run.id) == "completed"
 
 
-def test_a_helper_does_not_go_on_with_a_run_that_its_parent_opened(tmp_path):
-    """A point of its own changes no state; one of the parent does."""
+def test_a_point_of_a_pickled_copy_does_not_make_an_opened_run_go_on(tmp_path):
     name = left(tmp_path, "interrupted")
     opened = init_run("p", root=tmp_path, with_id=name, **QUIET)
     helper = pickle.loads(pickle.dumps(opened))
     helper.log_metrics({"aug": 1.0}, 0)
     helper.stop()
-    assert reopened(tmp_path, name)["sys/state"].fetch() == "interrupted"
+    assert state_of(tmp_path, name) == "interrupted"
     opened.log_metrics({"loss": 1.0}, 1)
-    assert reopened(tmp_path, name)["sys/state"].fetch() == "running"
+    assert state_of(tmp_path, name) == "running"
     opened.stop()
 
 

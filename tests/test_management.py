@@ -48,8 +48,7 @@ def ids(project, *, trashed=False, **more):
     return sorted(row["sys/id"] for row in table.to_rows())
 
 
-def test_a_folder_has_projects_and_a_trash(caplog):
-    """Without a server it is about the folder: projects, the trash, what is deleted for good."""
+def test_folder_has_projects_and_a_trash(caplog):
     assert management.get_project_list() == []
     kept, gone, other = (make_run("team/one") for _ in range(3))
     below = make_run("team/one/sub")
@@ -87,29 +86,27 @@ def test_a_folder_has_projects_and_a_trash(caplog):
         assert left["sys/trashed"].fetch() is False
 
 
-def test_a_folder_has_no_accounts():
-    """What needs a server says so, and what to do."""
-    at = "team/one"
-    for call in (
-        lambda: management.get_project_member_list(at),
-        lambda: management.get_project_service_account_list(at),
-        lambda: management.add_project_member(at, "mia", "viewer"),
-        lambda: management.remove_project_member(at, "mia"),
-        lambda: management.add_project_service_account(at, "bot", "viewer"),
-        lambda: management.remove_project_service_account(at, "bot"),
-        lambda: management.get_workspace_member_list("team"),
-        lambda: management.get_workspace_service_account_list("team"),
-        lambda: management.get_workspace_status("team"),
-        lambda: management.invite_to_workspace(username="mia", workspace="team"),
+def test_folder_has_no_accounts_and_names_what_has():
+    at = {"project": "team/one"}
+    for name, arguments in (
+        ("get_project_member_list", at),
+        ("get_project_service_account_list", at),
+        ("add_project_member", {**at, "username": "mia", "role": "viewer"}),
+        ("remove_project_member", {**at, "username": "mia"}),
+        ("add_project_service_account", {**at, "service_account_name": "bot", "role": "viewer"}),
+        ("remove_project_service_account", {**at, "service_account_name": "bot"}),
+        ("get_workspace_member_list", {"workspace": "team"}),
+        ("get_workspace_service_account_list", {"workspace": "team"}),
+        ("get_workspace_status", {"workspace": "team"}),
+        ("invite_to_workspace", {"username": "mia", "workspace": "team"}),
     ):
         with pytest.raises(exceptions.ManagementOperationFailure, match="SEAMARK_REMOTE"):
-            call()
+            getattr(management, name)(**arguments)
     with pytest.raises(exceptions.ManagementOperationFailure, match="seamark purge"):
-        management.delete_project(at)
+        management.delete_project("team/one")
 
 
-def test_arguments_that_cannot_be_are_refused():
-    """Names, roles and visibility are looked at before anything is asked."""
+def test_wrong_arguments_are_refused_before_anything_is_asked():
     with pytest.raises(exceptions.UnsupportedValue, match="'viewer'"):
         management.add_project_member("a/b", "mia", "boss")
     with pytest.raises(exceptions.UnsupportedValue, match="'priv'"):
@@ -130,8 +127,7 @@ def test_arguments_that_cannot_be_are_refused():
         management.clear_trash(3)
 
 
-def test_a_token_of_the_service_that_is_no_more_is_not_used(caplog):
-    """Nothing is asked there: the folder answers, and a warning says so."""
+def test_token_of_neptunes_service_is_not_used(caplog):
     make_run("team/one")
     dead = in_neptunes_form("https://app.neptune.ai", "secret")
     assert management.get_project_list(api_token=dead) == ["team/one"]
@@ -139,8 +135,7 @@ def test_a_token_of_the_service_that_is_no_more_is_not_used(caplog):
     assert "secret" not in caplog.text
 
 
-def test_a_server_is_asked(running, monkeypatch, caplog):
-    """All calls, by SEAMARK_REMOTE as by a token that names the server; each error by its name."""
+def test_server_manages_projects_and_members(running, monkeypatch, caplog):
     monkeypatch.setenv("SEAMARK_REMOTE", running.url)
     monkeypatch.setenv("SEAMARK_API_TOKEN", running.token)
     at = "lab/one"
@@ -163,20 +158,22 @@ def test_a_server_is_asked(running, monkeypatch, caplog):
     assert management.get_project_service_account_list(at) == {"bot": "contributor"}
     management.remove_project_member(at, "vera")
     management.add_project_member(at, "stan", "contributor", api_token=owner)
-    with pytest.raises(exceptions.UserAlreadyHasAccess):
-        management.add_project_member(at, "stan", "owner")
-    with pytest.raises(exceptions.UserNotExistsOrWithoutAccess):
-        management.add_project_member(at, "nobody", "viewer")
-    with pytest.raises(exceptions.UserNotExistsOrWithoutAccess):
-        management.remove_project_member(at, "vera")
-    management.remove_project_member(at, "stan")
-    with pytest.raises(exceptions.ServiceAccountAlreadyHasAccess):
-        management.add_project_service_account(at, "bot", "viewer")
-    with pytest.raises(exceptions.ServiceAccountNotFound):
-        management.add_project_service_account(at, "robot", "viewer")
-    management.remove_project_service_account(at, "bot")
+    add, remove = management.add_project_member, management.remove_project_member
+    add_bot = management.add_project_service_account
+    remove_bot = management.remove_project_service_account
+    for error, call, arguments in (
+        (exceptions.UserAlreadyHasAccess, add, ("stan", "owner")),
+        (exceptions.UserNotExistsOrWithoutAccess, add, ("nobody", "viewer")),
+        (exceptions.UserNotExistsOrWithoutAccess, remove, ("vera",)),
+        (exceptions.ServiceAccountAlreadyHasAccess, add_bot, ("bot", "viewer")),
+        (exceptions.ServiceAccountNotFound, add_bot, ("robot", "viewer")),
+    ):
+        with pytest.raises(error):
+            call(at, *arguments)
+    remove(at, "stan")
+    remove_bot(at, "bot")
     with pytest.raises(exceptions.ServiceAccountNotExistsOrWithoutAccess):
-        management.remove_project_service_account(at, "bot")
+        remove_bot(at, "bot")
     assert management.get_workspace_service_account_list("lab") == {"bot": "member"}
     belong = {"admin": "member", "olga": "member"}  # by their roles in a project of it
     assert management.get_workspace_member_list("lab") == belong
@@ -192,7 +189,6 @@ def test_a_server_is_asked(running, monkeypatch, caplog):
 
 
 def test_neptunes_variable_names_the_server_where_ours_say_nothing(running, monkeypatch):
-    """As the client reads it; what Seamark was told comes first."""
     ours = token_of(running, "vera", "variables/mine", "owner")
     token_of(running, "vera", "variables/second", "owner")
     make_run("here/only")
@@ -207,8 +203,7 @@ def test_neptunes_variable_names_the_server_where_ours_say_nothing(running, monk
         management.get_project_list()
 
 
-def test_the_trash_of_a_server(running, monkeypatch, caplog):
-    """Only what is in the trash is deleted; who may not is told so, and strangers nothing."""
+def test_trash_of_a_server_is_emptied_by_who_may(running, monkeypatch, caplog):
     from neptune_client import Client
 
     monkeypatch.setenv("SEAMARK_REMOTE", running.url)
@@ -230,20 +225,19 @@ def test_the_trash_of_a_server(running, monkeypatch, caplog):
     management.clear_trash(at)
     assert (ids(at), ids(at, trashed=True)) == ([kept], [])
 
-    for token, missing, few in (
-        (viewer, None, exceptions.ManagementOperationFailure),
-        (stranger, exceptions.ProjectNotFound, exceptions.ProjectNotFound),
+    for token, error in (
+        (viewer, exceptions.ManagementOperationFailure),
+        (stranger, exceptions.ProjectNotFound),
     ):
-        for call in (
-            lambda token: management.get_project_member_list(at, api_token=token),
-            lambda token: management.add_project_member(at, "sid", "owner", api_token=token),
-            lambda token: management.clear_trash(at, api_token=token),
+        for name, more in (
+            ("get_project_member_list", ()),
+            ("add_project_member", ("sid", "owner")),
+            ("clear_trash", ()),
         ):
-            with pytest.raises(few):
-                call(token)
-        if missing is not None:
-            with pytest.raises(missing):
-                management.trash_objects(at, kept, api_token=token)
+            with pytest.raises(error):
+                getattr(management, name)(at, *more, api_token=token)
+    with pytest.raises(exceptions.ProjectNotFound):
+        management.trash_objects(at, kept, api_token=stranger)
     with pytest.raises(exceptions.AccessRevokedOnMemberRemoval):
         management.remove_project_member(at, "oleg", api_token=viewer)
     management.trash_objects(at, kept, api_token=viewer)

@@ -83,47 +83,8 @@ def same(sides, deed, *given):
 
 
 @pytest.mark.once
-def test_versions_and_revisions_of_two_machines(sides):
-    """Numbers are unique and the same on both sides; the same content is one version."""
-    one, other = sides
-    one.worker.do("make_model", 1, PROJECT, "NET")
-    first = one.artifact("data", "one")
-    merge(one, other)
-    versions = [side.version() for side in (one, other, one, other)]
-    own = [one.artifact("data", "two"), other.artifact("data", "three")]
-    both = {side.artifact("data", "four") for side in sides}
-    runs = [side.run(params={"lr": 1}) for side in sides]
-    for side, (at, _) in zip(sides, runs, strict=True):
-        side.worker.do("stop", at)
-    merge(one, other)
-    numbers = {
-        version: number for version, (number, _) in same(sides, "versions", PROJECT, "NET").items()
-    }
-    assert numbers == dict(zip(versions, (1, 3, 2, 4), strict=True))
-    found = same(sides, "artifacts", PROJECT, "data")
-    assert len(both) == 1
-    assert found.keys() == {first, *own, *both}
-    assert sorted(number for number, _ in found.values()) == [1, 2, 3, 4]
-    for digest, (number, _) in found.items():
-        objects = same(sides, "objects", PROJECT, "data", str(number))
-        assert objects == {"f": {first: "one", own[0]: "two", own[1]: "three"}.get(digest, "four")}
-    documents = [same(sides, "read_at", "run", PROJECT, run) for _, run in runs]
-    (text,) = {each["attributes"]["sys/content_hash"]["value"] for each in documents}
-    ids = {run for _, run in runs}
-    assert set(same(sides, "found", PROJECT, f'sys/content_hash = "{text}"')) == ids
-    assert same(sides, "duplicate", PROJECT, text) in ids
-    newest = [side.version() for side in sides]
-    merge(one, other)
-    numbers = {
-        version: number for version, (number, _) in same(sides, "versions", PROJECT, "NET").items()
-    }
-    assert {numbers[version] for version in newest} == {5, 6}
-
-
-@pytest.mark.once
 @pytest.mark.parametrize("released", [False, True])
-def test_a_run_that_two_machines_claimed(sides, released):
-    """One of them has it, on both sides, whatever the other gave back; it is told so."""
+def test_one_of_two_machines_that_claimed_a_run_has_it(sides, released):
     one, other = sides
     at, run = one.run(params={"todo": True})
     one.worker.do("stop", at)
@@ -158,12 +119,13 @@ def test_a_folder_is_merged_both_ways_while_it_is_recorded(sides):
 
 
 class Deeds:
-    """What is done on two machines at random, and what must be there at the end."""
+    """Random work on two machines, and what must be there at the end."""
 
     def __init__(self, sides: list[Side], seed: int) -> None:
         self.sides, self.draw = sides, random.Random(seed)
         self.live: list[tuple[Side, int, str]] = []
         self.points: dict[str, list[float]] = {}
+        self.rates: dict[str, int] = {}
         self.tags: dict[str, set[str]] = {}
         self.versions: set[str] = set()
         self.contents: dict[str, str] = {}
@@ -188,9 +150,10 @@ class Deeds:
         self.tags[run].add(f"t{number}")
 
     def run(self, side: Side) -> None:
-        at, run = side.run(params={"lr": self.draw.randrange(2)})
+        rate = self.draw.randrange(2)
+        at, run = side.run(params={"lr": rate})
         self.live.append((side, at, run))
-        self.points[run], self.tags[run] = [], set()
+        self.points[run], self.tags[run], self.rates[run] = [], set(), rate
 
     def version(self, side: Side) -> None:
         self.versions.add(side.version())
@@ -221,6 +184,11 @@ class Deeds:
             found = told["attributes"]
             assert set(found.get("sys/tags", {"value": ()})["value"]) == self.tags[run]
             assert found["sys/state"]["value"] == "completed"
+            alike = {other for other, rate in self.rates.items() if rate == self.rates[run]}
+            text = found["sys/content_hash"]["value"]
+            query = f'sys/content_hash = "{text}"'
+            assert set(same(self.sides, "found", PROJECT, query)) == alike
+            assert same(self.sides, "duplicate", PROJECT, text) in alike
         assert set(same(self.sides, "found", PROJECT)) == self.points.keys()
         found = same(self.sides, "versions", PROJECT, "NET")
         assert found.keys() == self.versions
@@ -235,24 +203,20 @@ class Deeds:
         assert sum("best" in aliases for _, aliases in found.values()) <= 1
 
 
-def at_random(sides, seed, count):
-    """Do this and that on both sides, merge in between, and compare at the end."""
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [
+        (1, 25),
+        *(
+            pytest.param(seed, 60, marks=[pytest.mark.thorough, pytest.mark.timeout(7200)])
+            for seed in range(30)
+        ),
+    ],
+)
+def test_random_work_on_two_machines_is_the_same_on_both(sides, seed, count):
+    """Whatever was done on which side, and merged when and which way."""
     deeds = Deeds(sides, seed)
     for number in range(count):
         deeds.do(number)
     deeds.compare()
-
-
-@pytest.mark.once
-def test_some_deeds_of_two_machines(sides):
-    """Whatever was done on which side, and merged when and which way."""
-    at_random(sides, 1, 25)
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("seed", range(30))
-def test_many_deeds_of_two_machines(sides, seed):
-    """The same with other deeds, and more of them."""
-    at_random(sides, seed, 60)

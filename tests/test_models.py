@@ -5,14 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from shutil import copytree
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from at_once import at_once
+from command import output_of
 from journals import headers
 
 import seamark
@@ -54,52 +52,40 @@ def numbers(given):
     return {row["sys/id"]: row["sys/version"] for row in rows}
 
 
-def seamark_command(root, *words):
-    found = CliRunner().invoke(app, [*words, "--root", str(root)], catch_exceptions=False)
-    assert found.exit_code == 0, found.output
-    return found.stdout
-
-
 # ------------------------------------------------------------------- mistakes
 
 
 def test_what_is_no_model_is_refused(root, given):
     """Where it is asked for, with errors that Neptune's names catch."""
-    with pytest.raises(exceptions.NeptuneMissingRequiredInitParameter, match="key="):
-        seamark.init_model(**given)
-    with pytest.raises(RunNotNamedError, match="model="):
-        seamark.init_model_version(**given)
-    with pytest.raises(exceptions.NeedExistingModelForReadOnlyMode):
-        seamark.init_model(key="NEW", mode="read-only", **given)
-    with pytest.raises(exceptions.ModelNotFound, match="no model 'NONE'"):
-        seamark.init_model("NONE", **given)
-    with pytest.raises(exceptions.ModelNotFound):
-        seamark.init_model_version(model="NONE", **given)
-    with pytest.raises(exceptions.ModelVersionNotFound):
-        seamark.init_model_version("RESNET-7", **given)
-    with pytest.raises(UnknownArgumentError, match="did you mean 'name'"):
-        seamark.init_model_version(nmae="RESNET", **given)
-    with pytest.raises(ArgumentError, match="with_id: expected a string"):
-        seamark.init_model(7, **given)
     (root / "team/p/.models/HALF").mkdir()
-    with pytest.raises(KeyTakenError, match=r"'HALF' of .* holds no model .* remove the folder"):
-        seamark.init_model(key="HALF", **given)
-    for key in ("../x", "a-b", "", ".models", "con"):
-        with pytest.raises(PathError, match="key"):
-            seamark.init_model(key=key, **given)
+    model, version, neptune = seamark.init_model, seamark.init_model_version, exceptions
+    half = r"'HALF' of .* holds no model .* remove the folder"
+    for make, wrong, error, why in (
+        (model, {}, neptune.NeptuneMissingRequiredInitParameter, "key="),
+        (version, {}, RunNotNamedError, "model="),
+        (
+            model,
+            {"key": "NEW", "mode": "read-only"},
+            neptune.NeedExistingModelForReadOnlyMode,
+            None,
+        ),
+        (model, {"with_id": "NONE"}, neptune.ModelNotFound, "no model 'NONE'"),
+        (model, {"with_id": 7}, ArgumentError, "with_id: expected a string"),
+        (version, {"model": "NONE"}, neptune.ModelNotFound, None),
+        (version, {"with_id": "RESNET-7"}, neptune.ModelVersionNotFound, None),
+        (version, {"nmae": "RESNET"}, UnknownArgumentError, "did you mean 'name'"),
+        (model, {"key": "HALF"}, KeyTakenError, half),
+        *((model, {"key": key}, PathError, "key") for key in ("../x", "a-b", "", ".models", "con")),
+        (model, {"key": "RESNET"}, KeyTakenError, "exists"),
+        (model, {"key": "RESNET"}, neptune.NeptuneModelKeyAlreadyExistsError, None),
+        (model, {"key": "RESNET"}, neptune.NeptuneObjectCreationConflict, None),
+    ):
+        with pytest.raises(error, match=why):
+            make(**wrong, **given)
     assert [folder.run for folder in iter_runs(root, models=True)] == ["RESNET"]
 
 
-def test_a_key_is_one_models(given):
-    """Also in the trash."""
-    with pytest.raises(KeyTakenError, match="exists") as caught:
-        seamark.init_model(key="RESNET", **given)
-    assert isinstance(caught.value, exceptions.NeptuneModelKeyAlreadyExistsError)
-    assert isinstance(caught.value, exceptions.NeptuneObjectCreationConflict)
-
-
 def test_arguments_come_in_neptunes_order():
-    """Those that Neptune has, first; the only one without a name is with_id."""
     for verb, fourth in ((seamark.init_model, "key"), (seamark.init_model_version, "model")):
         names = list(inspect.signature(verb).parameters)
         assert names[:5] == ["with_id", "name", fourth, "project", "mode"]
@@ -108,8 +94,7 @@ def test_arguments_come_in_neptunes_order():
     ]
 
 
-def test_the_stage_has_a_verb_of_its_own(given):
-    """It is none of the values that anybody assigns."""
+def test_a_stage_is_changed_by_its_verb_alone(given):
     version = seamark.init_model_version(model="RESNET", **given)
     assert version["sys/stage"].fetch() == "none"
     version.change_stage("production")
@@ -135,8 +120,7 @@ def test_the_stage_has_a_verb_of_its_own(given):
 # ------------------------------------------------------------------- what they are
 
 
-def test_they_have_the_verbs_of_a_run(given, tmp_path):
-    """Values, series, sets, files; nothing is captured, and nothing is a run."""
+def test_models_have_the_verbs_of_a_run_and_are_no_runs(given, tmp_path):
     file = tmp_path / "weights.bin"
     file.write_bytes(b"weights" * 1000)
     with seamark.ModelVersion(model="P-RESNET", name="first", flush_period=1, **given) as version:
@@ -150,42 +134,32 @@ def test_they_have_the_verbs_of_a_run(given, tmp_path):
         again["acc"].append(1.0)  # goes on after the last step that there was
         assert again["acc"].fetch_last() == 1.0
         again["weights"].download(str(tmp_path / "back"))
-        assert set(again.get_structure()) == {"acc", "data", "sys", "weights"}
+        structure = again.get_structure()
+        assert set(structure) == {"acc", "data", "sys", "weights"}
+        assert (structure["acc"].count, structure["acc"].last_step) == (3, 2.0)
         page = again._repr_html_()
         assert "Version of model RESNET" in page
         assert "weights" in page
-        sums = again.get_structure()["acc"]
-        assert (sums.count, sums.last_step) == (3, 2.0)
     assert (tmp_path / "back").read_bytes() == file.read_bytes()
-    told = [one["kind"] for one in headers(version.folder.path)]
-    assert told == ["model_version", "model_version"]
-    assert not any(one["owner"] for one in headers(version.folder.path))
+    told = [(one["kind"], bool(one["owner"])) for one in headers(version.folder.path)]
+    assert told == [("model_version", False)] * 2
     project = seamark.init_project("team", root=given["root"])
     assert len(project.fetch_runs_table()) == 0
-    (model,) = project.fetch_models_table(query='signature CONTAINS "class"').to_rows()
-    assert (model["sys/id"], model["sys/name"]) == ("RESNET", "Big one")
-    assert "sys/state" not in model
-    (row,) = (
-        seamark.Model("RESNET", **given)
-        .fetch_model_versions_table(columns=["acc", "sys/*"])
-        .to_rows()
-    )
+    (row,) = project.fetch_models_table(query='signature CONTAINS "class"').to_rows()
+    assert (row["sys/id"], row["sys/name"]) == ("RESNET", "Big one")
+    assert "sys/state" not in row
+    model = seamark.Model("RESNET", **given)
+    (row,) = model.fetch_model_versions_table(columns=["acc", "sys/*"]).to_rows()
     assert (row["sys/version"], row["sys/model_id"], row["acc"]) == (1, "RESNET", 1.0)
     assert (row["sys/stage"], row["sys/name"], row["sys/id"]) == ("none", "first", version.id)
-
-
-def test_lineage_calls_a_model_by_project_and_key(given):
-    """As people name it, and a version with its number."""
-    version = seamark.init_model_version(model="RESNET", **given)
-    with seamark.init_run(**given) as run:
-        run.mark_input(seamark.init_model("RESNET", **given))
+    with seamark.init_run(**given) as run:  # lineage names them as people do
+        run.mark_input(model)
         run.mark_output(version)
         labels = [one.label for one in run.lineage().nodes.values()]
     assert labels[1:] == ["team/p/RESNET", "team/p/RESNET-1"]
 
 
-def test_modes_that_keep_nothing(given):
-    """A script goes on with ``disabled`` and ``debug``, whatever exists."""
+def test_disabled_and_debug_models_leave_nothing(given):
     for mode in ("disabled", "debug"):
         with seamark.init_model_version(model="WHICH", project="q", mode=mode) as version:
             version["x"] = 1
@@ -197,33 +171,34 @@ def test_modes_that_keep_nothing(given):
     assert numbers(given) == {}
 
 
-def test_commands_take_them(given, root):
-    """List, show, export, check, trash and purge: the same commands, and runs stay apart."""
+def test_commands_take_models_and_versions(given, root):
+    def called(*words):
+        return output_of(*words, "--root", str(root))
+
     versions = []
     for stage in ("staging", "production"):
         with seamark.init_model_version(model="RESNET", **given) as version:
             version["data"] = "é"
             version.change_stage(stage)
             versions.append(version.id)
-    assert json.loads(seamark_command(root, "ls", "--json")) == []
-    (row,) = json.loads(seamark_command(root, "ls", "--kind", "model", "--json"))
+    assert json.loads(called("ls", "--json")) == []
+    (row,) = json.loads(called("ls", "--kind", "model", "--json"))
     assert (row["project"], row["run"]) == ("team/p", "RESNET")
     where = ["--query", "sys/stage = production", "--json"]
-    (row,) = json.loads(seamark_command(root, "ls", "--kind", "model_version", *where))
+    (row,) = json.loads(called("ls", "--kind", "model_version", *where))
     assert (row["run"], row["sys/version"]) == (versions[1], 2)
-    assert "RESNET-2" in seamark_command(root, "show", "RESNET-2")
-    exported = seamark_command(root, "export", f"team/p/{versions[0]}", "--format", "json")
+    assert "RESNET-2" in called("show", "RESNET-2")
+    exported = called("export", f"team/p/{versions[0]}", "--format", "json")
     (one,) = json.loads(exported)["runs"]
     assert (one["project"], one["kind"]) == ("team/p", "model_version")
     assert one["attributes"]["data"]["value"] == "é"
-    assert "3 journals" in seamark_command(root, "fsck")
-    seamark_command(root, "trash", "RESNET", "RESNET-1")
-    refused = CliRunner().invoke(app, ["purge", "--yes", "--root", str(root)])
-    assert refused.exit_code != 0
-    assert "has 1 version that would go with it" in refused.output
-    seamark_command(root, "trash", versions[1])
+    assert "3 journals" in called("fsck")
+    called("trash", "RESNET", "RESNET-1")
+    with pytest.raises(AssertionError, match="has 1 version that would go with it"):
+        called("purge", "--yes")
+    called("trash", versions[1])
     kept = copytree(root / "team/p/.models/RESNET" / versions[0], root.parent / "kept")
-    seamark_command(root, "purge", "--yes")
+    called("purge", "--yes")
     assert [*iter_runs(root, models=True)] == []
     copytree(kept, root / "team/p/.models/RESNET" / versions[0])
     with Index.open(root) as index:
@@ -237,14 +212,14 @@ def test_commands_take_them(given, root):
 
 _MAKE = """
 import sys, seamark
-root, go, count = sys.argv[1:]
+root = sys.argv[1]
 print("ready", flush=True)
 sys.stdin.readline()
 try:
     seamark.init_model(key="K", project="p", root=root)
 except seamark.errors.KeyTakenError:
     print("K taken")
-for _ in range(int(count)):
+for _ in range(3):
     with seamark.init_model_version(model="RESNET", project="team/p", root=root) as version:
         version["x"] = 1
         print(version.id, version["sys/version"].fetch(), flush=True)
@@ -253,30 +228,14 @@ for _ in range(int(count)):
 
 @pytest.mark.once
 def test_processes_at_once_get_numbers_of_their_own(given, root):
-    """No number is given twice or left out, and one of many gets a key; nobody waits."""
-    made = [
-        subprocess.Popen(
-            [sys.executable, "-c", _MAKE, str(root), "go", "3"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(3)
-    ]
-    for one in made:
-        assert one.stdout.readline() == "ready\n"
-    for one in made:
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    lines = [line.split() for one in made for line in one.communicate()[0].splitlines()]
+    lines = [line.split() for one in at_once(_MAKE, *[(root,)] * 3) for line in one]
     assert lines.count(["K", "taken"]) == 2
     told = dict(line for line in lines if line[0] != "K")
     assert sorted(map(int, told.values())) == list(range(1, 10))
     assert numbers(given) == {version: int(number) for version, number in told.items()}
 
 
-def test_merged_folders_keep_both_claimants(given, root):
-    """Who recorded a number first keeps it; the other goes by the next free one, for good."""
+def test_of_two_versions_with_one_number_the_later_gets_the_next_free_one(given, root):
     other = copytree(root, root.parent / "other")
     ids = []
     for place in (root, other, root, other):
@@ -311,8 +270,7 @@ def test_merged_folders_keep_both_claimants(given, root):
 # ------------------------------------------------------------------- strangers
 
 
-def test_a_strangers_folder_of_models(given, root):
-    """Names that are none, links and odd number files neither mislead nor stop anybody."""
+def test_links_and_odd_names_among_models_mislead_nobody(given, root):
     models = root / "team/p/.models"
     with seamark.init_model_version(model="RESNET", **given) as version:
         pass
@@ -345,16 +303,15 @@ def test_a_strangers_folder_of_models(given, root):
     assert not any(outside.iterdir())
 
 
-@pytest.mark.parametrize("number", [0, 10**9, 1.0, "1", True])
-def test_a_recorded_number_may_be_anything(given, number):
-    """What cannot be a number of a version is none, and nobody counts on from it."""
-    ref = ("team/p/.models/RESNET", "odd")
-    odd = seamark.ModelVersion(LogSession(RunFolder(given["root"], *ref), "offline"))
-    odd.start()
-    odd.session.recorder.values.assign_quietly({"sys/version": number})
-    odd.stop()
-    with seamark.init_model_version(model="RESNET", **given) as version:
-        assert version["sys/version"].fetch() == 1
+def test_a_recorded_number_that_is_none_is_ignored(given):
+    for at, number in enumerate((0, 10**9, 1.0, "1", True), 1):
+        ref = ("team/p/.models/RESNET", f"odd{at}")
+        odd = seamark.ModelVersion(LogSession(RunFolder(given["root"], *ref), "offline"))
+        odd.start()
+        odd.session.recorder.values.assign_quietly({"sys/version": number})
+        odd.stop()
+        with seamark.init_model_version(model="RESNET", **given) as version:
+            assert version["sys/version"].fetch() == at, number
+        assert seamark.init_model_version(f"odd{at}", **given).id == f"odd{at}"
     with pytest.raises(RunNotFoundError):
         seamark.init_model_version("RESNET-0", **given)
-    assert seamark.init_model_version("odd", **given).id == "odd"

@@ -55,19 +55,14 @@ def command(root, *words):
     return CliRunner().invoke(app, [*words, "--root", str(root)], prog_name="seamark")
 
 
-def mark(path):
-    """Make what was recorded first another file, so that a reader that opens it is found out."""
-    path.write_bytes(b"not this")
-
-
 def move(root, _):
     return ROOT.rename(root)
 
 
 def copy(root, folder):
-    """Like ``cp -r``: times and inodes are new, the first one is still there."""
+    """Like ``cp -r``: times and inodes are new; a reader that opens the first one is found out."""
     shutil.copytree(ROOT, root, symlinks=True, copy_function=shutil.copyfile)
-    mark(folder.files_dir / "checkpoints" / "best.ckpt")
+    (folder.files_dir / "checkpoints" / "best.ckpt").write_bytes(b"not this")
     return root
 
 
@@ -94,24 +89,21 @@ def moved(request, folder):
 
 
 def test_checkpoints_are_downloaded_from_the_new_place(folder, moved, monkeypatch):
-    """Whoever recorded the run: it lies in the folder that is read."""
     # Another host has another name, and its reader another uid.
     with monkeypatch.context() as patch:
         patch.setattr("seamark.blobs.contents.are_recorded_by_user", lambda _: False)
         opened(moved, folder)[CHECKPOINT].download("stranger.ckpt")
     assert Path("stranger.ckpt").read_bytes() == WEIGHTS
     run = opened(moved, folder)
-    run[CHECKPOINT].download("out.ckpt")
-    assert Path("out.ckpt").read_bytes() == WEIGHTS
-    run["model/checkpoints/last"].download("last.ckpt")
-    assert Path("last.ckpt").read_bytes() == WEIGHTS
+    for name in ("best", "last"):
+        run[f"model/checkpoints/{name}"].download(f"{name}.ckpt")
+        assert Path(f"{name}.ckpt").read_bytes() == WEIGHTS
     run["model/checkpoints/shards"].download("shards")
     assert Path("shards/0.pt").read_bytes() == b"shard"
 
 
 @pytest.mark.parametrize("moved", [copy], indirect=True)
 def test_the_command_says_where_checkpoints_are_now(folder, moved):
-    """Values stay as they were recorded."""
     place = moved / folder.project / folder.run / "files" / "checkpoints" / "best.ckpt"
     shown = command(moved, "show", folder.run, CHECKPOINT)
     assert shown.exit_code == 0
@@ -151,6 +143,16 @@ def test_records_without_the_key_are_found_by_project_and_run(tmp_path):
     assert str(place) in command(folder.root, "show", "r1", "a").stdout.replace("\n", "")
 
 
+def crafted(tmp_path, files):
+    """Save a journal of a stranger with files by path; return the folder of the run."""
+    folder = RunFolder(tmp_path / "root", "p", "r1")
+    builder = JournalBuilder("evil").assign(lr=0.1)
+    for path, facts in files.items():
+        builder.op("file", path=path, file={"name": "s", "size": 6, **facts})
+    builder.close().save(folder)
+    return folder
+
+
 NAMES = [
     "../secret",
     "files/../../secret",
@@ -165,14 +167,10 @@ NAMES = [
 
 
 def test_a_name_that_leads_out_of_the_run_is_no_record(tmp_path):
-    """It is refused where all records are checked, and nothing else suffers."""
     (tmp_path / "secret").write_bytes(b"secret")
-    folder = RunFolder(tmp_path / "root", "p", "r1")
-    builder = JournalBuilder("evil").assign(lr=0.1)
-    for number, name in enumerate([*NAMES, f"/{str(tmp_path)[1:]}/secret"]):
-        file = {"name": "s", "size": 6, "ref": "/nowhere/s", "inside": name}
-        builder.op("file", path=f"a{number}", file=file)
-    builder.close().save(folder)
+    names = enumerate([*NAMES, f"/{str(tmp_path)[1:]}/secret"])
+    files = {f"a{number}": {"ref": "/nowhere/s", "inside": name} for number, name in names}
+    folder = crafted(tmp_path, files)
     run = opened(folder.root, folder)
     assert run["lr"].fetch() == 0.1
     assert not any(path.startswith("a") for path in run.session.recorded.families())
@@ -209,8 +207,7 @@ def test_only_a_file_of_the_folder_itself_is_opened(tmp_path, kind):
     elif kind == "folder":
         place.mkdir()
     inside = "files/checkpoints/best.ckpt" + ("\0" if kind == "NUL" else "")
-    file = {"name": "best", "size": 6, "ref": "/nowhere/best.ckpt", "inside": inside}
-    JournalBuilder("evil").op("file", path="a", file=file).close().save(folder)
+    crafted(tmp_path, {"a": {"ref": "/nowhere/best.ckpt", "inside": inside}})
     with pytest.raises(FileMissingError):
         opened(folder.root, folder)["a"].download("out")
     assert not Path("out").exists()
@@ -221,13 +218,8 @@ def test_only_a_file_of_the_folder_itself_is_opened(tmp_path, kind):
 
 
 def test_odd_references_stop_no_reader(tmp_path):
-    """Such as a URL that is none, or a path with a NUL."""
-    folder = RunFolder(tmp_path / "root", "p", "r1")
-    builder = JournalBuilder("evil")
-    for number, target in enumerate(["file://[x", "\0", "", "/p/r1/", "/p/r1/../../x", "//p/r1/x"]):
-        file = {"name": "s", "size": 1, "ref": target}
-        builder.op("file", path=f"a{number}", file=file)
-    builder.close().save(folder)
+    targets = ["file://[x", "\0", "", "/p/r1/", "/p/r1/../../x", "//p/r1/x"]
+    folder = crafted(tmp_path, {f"a{at}": {"ref": target} for at, target in enumerate(targets)})
     assert command(folder.root, "show", "r1").exit_code == 0
     run = opened(folder.root, folder)
     for number in range(6):
@@ -236,8 +228,7 @@ def test_odd_references_stop_no_reader(tmp_path):
 
 
 @pytest.mark.parametrize("harm", ["other bytes", "too short", "rewritten", "removed"])
-def test_fsck_reads_checkpoints_in_the_folder(folder, harm):
-    """What a training rewrote or removed is no damage; what has its time has its bytes."""
+def test_fsck_finds_wrong_bytes_of_checkpoints_that_no_training_rewrote(folder, harm):
     place = folder.files_dir / "checkpoints" / "best.ckpt"
     before = place.stat()
     if harm == "removed":
@@ -254,7 +245,6 @@ def test_fsck_reads_checkpoints_in_the_folder(folder, harm):
 
 @pytest.mark.parametrize("moved", [move, synchronise], indirect=True)
 def test_checkpoints_of_a_moved_run_are_taken_over(folder, moved):
-    """A training that goes on there removes its files there, and the record follows."""
     given: Any = {"root": moved, "custom_run_id": "one", **QUIET}
     with seamark.init_run("p", **given) as run:
         assert run.id == folder.run

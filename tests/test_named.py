@@ -20,10 +20,20 @@ def record(name, project="team/p"):
     return run.id
 
 
-def test_a_run_is_opened_by_its_folder(monkeypatch):
-    """As a path or a URI, for reading and for recording, wherever one is."""
+def test_run_is_opened_by_its_folder_or_uri(monkeypatch):
     run = record("one")
     folder = ROOT.absolute() / "team/p" / run
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"with_id": ROOT / "team"}, RunNotFoundError, "with_id: expected the folder of a run"),
+        ({"with_id": "file:///nowhere/x"}, RunNotFoundError, "with_id: expected the folder of"),
+        ({"with_id": "file://host/x"}, ArgumentError, "expected file:///folder"),
+        ({"with_id": folder, "root": "x"}, ArgumentError, "with_id and root: exp"),
+        ({"with_id": "https://a.b/p/x", "remote": "https://c.d"}, ArgumentError, "with_id and rem"),
+    ]
+    for given, error, said in wrong:
+        with pytest.raises(error, match=said):
+            seamark.init_run(mode="read-only", **given)
+    assert not Path("x").exists()
     monkeypatch.chdir("/")
     for place in (folder, str(folder), folder.as_uri()):
         found = seamark.init_run(with_id=place, mode="read-only")
@@ -33,24 +43,7 @@ def test_a_run_is_opened_by_its_folder(monkeypatch):
     assert found["more"].fetch() == 1
 
 
-def test_a_place_that_is_no_run_is_refused():
-    """So is one that contradicts another argument; nothing is made."""
-    run = record("one")
-    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"with_id": ROOT / "team"}, RunNotFoundError, "with_id: expected the folder of a run"),
-        ({"with_id": "file:///nowhere/x"}, RunNotFoundError, "with_id: expected the folder of"),
-        ({"with_id": "file://host/x"}, ArgumentError, "expected file:///folder"),
-        ({"with_id": ROOT / "team/p" / run, "root": "x"}, ArgumentError, "with_id and root: exp"),
-        ({"with_id": "https://a.b/p/x", "remote": "https://c.d"}, ArgumentError, "with_id and rem"),
-    ]
-    for given, error, said in wrong:
-        with pytest.raises(error, match=said):
-            seamark.init_run(mode="read-only", **given)
-    assert not Path("x").exists()
-
-
-def test_runs_go_into_the_trash_and_come_out():
-    """By whatever names runs; those of other projects do not."""
+def test_project_moves_runs_into_the_trash_and_back():
     runs = [record(name) for name in ("one", "two", "three")]
     record("one", "other")
     project = seamark.init_project("team/p", root=ROOT)
@@ -74,26 +67,20 @@ def test_runs_go_into_the_trash_and_come_out():
         seamark.init_project("team/p", root=ROOT, mode="read-only").trash("one")
 
 
-@pytest.fixture
-def server(tmp_path):
+def test_runs_of_a_server_are_opened_and_trashed_by_uri(tmp_path, monkeypatch):
     pytest.importorskip("fastapi")
     from served import whole_server
 
-    with whole_server(tmp_path / "server") as found:
-        yield found
-
-
-def test_a_server_is_a_place_too(server, monkeypatch):
-    """Its runs are named by URIs, and go into its trash."""
-    monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
     run = record("one")
-    (moved,) = seamark.sync(ROOT / "team/p" / run, server.url)
-    assert moved.run == run
-    for name in ("one", run):
-        found = seamark.init_run(with_id=f"{server.url}/team/p/{name}", mode="read-only")
-        assert found["name"].fetch() == "one"
-    project = seamark.init_project("team/p", remote=server.url)
-    assert project.trash("one") == [run]
-    assert not project.fetch_runs_table().to_rows()
-    assert project.trash(run, trashed=False) == [run]
-    assert project.fetch_runs_table().to_rows()
+    with whole_server(tmp_path / "server") as server:
+        monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
+        (moved,) = seamark.sync(ROOT / "team/p" / run, server.url)
+        assert moved.run == run
+        for name in ("one", run):
+            found = seamark.init_run(with_id=f"{server.url}/team/p/{name}", mode="read-only")
+            assert found["name"].fetch() == "one"
+        project = seamark.init_project("team/p", remote=server.url)
+        assert project.trash("one") == [run]
+        assert not project.fetch_runs_table().to_rows()
+        assert project.trash(run, trashed=False) == [run]
+        assert project.fetch_runs_table().to_rows()

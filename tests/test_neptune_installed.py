@@ -1,4 +1,4 @@
-"""``python -m seamark.neptune`` and ``seamark.neptune.install()``: ``neptune`` is Seamark."""
+"""``python -m seamark.neptune`` and ``seamark.neptune.install()`` replace ``neptune``."""
 
 from __future__ import annotations
 
@@ -103,23 +103,25 @@ def python(*words, **env):
 def scripts(captured, tmp_path):
     """A folder that is not the working one, with a script, a package and a sitecustomize."""
     folder = tmp_path / "scripts"
-    (folder / "package").mkdir(parents=True)
-    (folder / "train.py").write_text(CHECKS)
-    (folder / "package" / "__init__.py").write_text("")
-    (folder / "package" / "train.py").write_text(CHECKS)
-    (folder / "package" / "__main__.py").write_text("import neptune, sys; print(neptune, sys.argv)")
-    (folder / "package" / "inner.py").write_text("beside = 'beside the script'")
-    (folder / "site").mkdir()
-    (folder / "site" / "sitecustomize.py").write_text(
-        "import os, pathlib; pathlib.Path(os.environ['SITES'], str(os.getpid())).touch()"
-    )
+    for name, text in {
+        "train.py": CHECKS,
+        "package/__init__.py": "",
+        "package/train.py": CHECKS,
+        "package/__main__.py": "import neptune, sys; print(neptune, sys.argv)",
+        "package/inner.py": "beside = 'beside the script'",
+        "site/sitecustomize.py": (
+            "import os, pathlib; pathlib.Path(os.environ['SITES'], str(os.getpid())).touch()"
+        ),
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
     (folder / "sites").mkdir()
     return folder
 
 
 @pytest.mark.parametrize("how", ["script", "module"])
 def test_a_script_runs_as_python_runs_it(how, scripts, monkeypatch):
-    """Every way to import neptune gives Seamark, in the processes that it starts as well."""
+    """Every way to import neptune gives Seamark, also in the processes that it starts."""
     if how == "script":
         words = [str(scripts / "train.py"), str(scripts / "train.py")]
     else:
@@ -132,20 +134,16 @@ def test_a_script_runs_as_python_runs_it(how, scripts, monkeypatch):
     assert done.stderr == ""
     assert done.returncode == 3
     assert done.stdout.splitlines() == ["['seamark']", "seamark", "beside the script"]
-    # Here, in a worker and in a process of its own the environment has what it had.
+    # The environment is unchanged here, in a worker and in a process of its own.
     assert len(list((scripts / "sites").iterdir())) >= 3
 
 
 def test_a_package_runs_by_its_main(scripts):
-    """As with Python, by its folder as by its name."""
+    """Given by its folder as by its name, as with Python; a missing module is Python's error."""
     words = ["-m", "seamark.neptune", str(scripts / "package"), "-m"]
     done = python(*words, SITES=str(scripts / "sites"))
     assert done.stdout.startswith("<module 'seamark' from"), done.stderr
     assert done.stdout.endswith(f" {[str(scripts / 'package'), '-m']!r}\n")
-
-
-def test_what_cannot_be_run_is_said():
-    """As Python says it."""
     done = python("-m", "seamark.neptune", "-m", "missing.module")
     assert "No module named 'missing'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -153,7 +151,7 @@ def test_what_cannot_be_run_is_said():
 
 
 @pytest.mark.parametrize("words", [[], ["--nothing"], ["-m"], ["--help"]], ids=str)
-def test_the_usage_answers_what_cannot_be_run(words, monkeypatch, capsys):
+def test_arguments_without_a_script_print_the_usage(words, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["seamark.neptune", *words])
     is_asked = words == ["--help"]
     with contextlib.nullcontext() if is_asked else pytest.raises(SystemExit, match=r"^2$"):
@@ -163,7 +161,7 @@ def test_the_usage_answers_what_cannot_be_run(words, monkeypatch, capsys):
 
 
 def test_a_program_may_run_it_in_its_own_process(tmp_path):
-    """As `runpy` does; that program's words are no options of Python's."""
+    """With `runpy`; the arguments of that program are no options of Python's."""
     script = tmp_path / "script.py"
     script.write_text("import sys, neptune\nprint(neptune.__name__, sys.argv[1:])\n")
     program = f"""
@@ -171,14 +169,12 @@ import runpy, sys
 sys.argv = ["program", {str(script)!r}, "-x"]
 runpy.run_module("seamark.neptune", run_name="__main__", alter_sys=True)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "seamark ['-x']\n"
+    done = python("-c", program)
+    assert done.stdout == "seamark ['-x']\n", done.stderr
 
 
-def test_the_real_package_is_never_half_replaced(tmp_path):
-    """Who has imported it already is told where it is; install() can be called twice."""
+def test_an_imported_neptune_is_not_replaced(tmp_path):
+    """The error names its file; after that is unloaded, install() can be called twice."""
     (tmp_path / "neptune").mkdir()
     (tmp_path / "neptune" / "__init__.py").write_text("")
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
@@ -201,14 +197,12 @@ def test_the_real_package_is_never_half_replaced(tmp_path):
     assert then == "seamark 1"
 
 
-def test_installing_loads_little():
-    """Every process below ``python -m seamark.neptune`` pays for it."""
+def test_installing_loads_four_modules():
+    """Every process below ``python -m seamark.neptune`` loads them."""
     code = (
         "import sys; before = set(sys.modules); import seamark.neptune; seamark.neptune.install()\n"
         "print(*sorted(one for one in set(sys.modules) - before if one.startswith('seamark')))"
     )
+    modules = ("errors", "neptune", "neptune.finder", "substitutes")
     loaded = set(python("-c", code).stdout.split())
-    assert loaded == {
-        *("seamark", "seamark.errors", "seamark.neptune", "seamark.neptune.finder"),
-        *("seamark.neptune.finder", "seamark.neptune.finder", "seamark.substitutes"),
-    }
+    assert loaded == {"seamark", *(f"seamark.{name}" for name in modules)}

@@ -1,4 +1,4 @@
-"""Neptune's types: assigning one records what the plain value does, in our families."""
+"""Neptune's types: assigning one records what the plain value does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("value", "expected", "type_"),
+    ("value", "expected", "kind"),
     [
         (types.Integer("5"), 5, "int"),
         (types.Float("0.5"), 0.5, "float"),
@@ -35,13 +35,12 @@ def run(tmp_path):
     ],
     ids=repr,
 )
-def test_single_values_are_atoms(run, value, expected, type_):
-    """The type says what the value becomes, by itself and in a mapping."""
+def test_single_values_are_recorded_with_their_type(run, value, expected, kind):
+    """By themselves and in a mapping."""
     run["a"] = value
     run["b"] = {"c": {"d": value}}
     for path in ("a", "b/c/d"):
-        assert run[path].fetch() == expected
-        assert run.get_attribute_type(path) == type_
+        assert (run[path].fetch(), run.get_attribute_type(path)) == (expected, kind)
 
 
 @pytest.mark.parametrize(
@@ -63,28 +62,26 @@ def test_single_values_are_atoms(run, value, expected, type_):
         (lambda: types.FileSeries([5]), TypeError),
     ],
 )
-def test_a_value_that_is_none_is_refused_where_it_is_made(make, error):
-    """The line that is wrong raises, as an error of ours and the built-in."""
+def test_wrong_values_are_refused_where_they_are_made(make, error):
+    """With an error that is Neptune's and a built-in one."""
     with pytest.raises(error) as caught:
         make()
     assert isinstance(caught.value, exceptions.NeptuneException)
 
 
-def test_a_value_copy_is_what_the_other_path_holds(run):
-    """The module of Neptune's that has it is one here, too."""
-    from seamark.types.value_copy import ValueCopy
-
-    run["a"] = 3
-    run["b"] = ValueCopy(run["a"])
-    run["c"] = {"d": ValueCopy(run["a"])}
-    assert ValueCopy is types.ValueCopy
-    assert [run["b"].fetch(), run["c/d"].fetch()] == [3, 3]
-    with pytest.raises(seamark.errors.MissingFieldError, match="'nothing'"):
-        run["e"] = ValueCopy(run["nothing"])
+def test_values_are_compared_and_printed():
+    assert types.Float(1) == types.Float("1")
+    assert types.Float(1) != types.Integer(1)
+    assert repr(types.Float(1)) == "Float(1.0)"
+    assert repr(types.GitRef.DISABLED) == "GitRef.DISABLED"
+    series = types.FloatSeries([1], unit="m")
+    assert series == types.FloatSeries([1], unit="m")
+    assert series != types.FloatSeries([1])
+    assert stringify_unsupported({"a": series})["a"] is series
 
 
-def test_a_series_without_points_has_no_last_one(run):
-    """As the client answers, of one that was emptied in either way."""
+def test_a_series_without_points_has_no_last_value(run):
+    """Whether it was cleared or assigned without any, as with the client."""
     for path, point in (("numbers", 0.5), ("texts", "a"), ("files", types.File.from_content("x"))):
         run[path].append(point)
         run[path].clear()
@@ -94,8 +91,8 @@ def test_a_series_without_points_has_no_last_one(run):
     assert run["assigned"].fetch_last() is None
 
 
-def test_a_file_in_a_folder_is_called_by_its_path(run, tmp_path):
-    """As the client names it, whatever it was called where it came from."""
+def test_a_downloaded_file_is_named_after_its_path(run, tmp_path):
+    """As with the client, whatever its name was."""
     (tmp_path / "weights.ckpt").write_bytes(b"w")
     (tmp_path / "out").mkdir()
     run["checkpoints"]["epoch_0"].upload(str(tmp_path / "weights.ckpt"))
@@ -105,15 +102,12 @@ def test_a_file_in_a_folder_is_called_by_its_path(run, tmp_path):
         run[path].download(str(tmp_path / "out"))
     run["made"].download(f"{tmp_path}/new/folder/")
     assert (tmp_path / "new" / "folder" / "made.bin").read_bytes() == b"m"
-    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
-        "bare",
-        "epoch_0.ckpt",
-        "made.bin",
-    ]
+    names = {each.name for each in (tmp_path / "out").iterdir()}
+    assert names == {"bare", "epoch_0.ckpt", "made.bin"}
 
 
-def test_series_replace_what_was_there(run):
-    """Steps and times are kept, and a second assignment begins again."""
+def test_assigning_a_series_replaces_its_points(run):
+    """Steps and times are kept; later points continue after the last one."""
     run["loss"] = types.FloatSeries([3, math.nan, 1], steps=[10, 20, 30], timestamps=[1, 2, 3])
     points = run["loss"].fetch_points()
     assert list(points.step) == [10, 20, 30]
@@ -122,15 +116,34 @@ def test_series_replace_what_was_there(run):
     run["loss"] = types.FloatSeries([7], min=0, max=9, unit="m")
     points = run["loss"].fetch_points()
     assert (list(points.step), list(points.value)) == ([0], [7])
-    run["loss"].append(8)
+    run["loss"].append(types.Float(8))
     assert list(run["loss"].fetch_points().step) == [0, 1]
     run["n"] = {"words": types.StringSeries(["a", "b"]), "lr": types.Float(1)}
-    assert run["n/words"].fetch_last() == "b"
-    assert run["n/lr"].fetch() == 1.0
+    assert (run["n/words"].fetch_last(), run["n/lr"].fetch()) == ("b", 1.0)
+    # A list does so where a series is, and elsewhere is a value.
+    run["loss"] = [1, 2.5]
+    with pytest.raises(ValueKindError):
+        run["loss"] = ["a"]
+    run["n/words"] = ("c", "d")
+    run["value"] = [1, 2.5]
+    assert run["loss"].fetch_points().value.tolist() == [1, 2.5]
+    assert (run["n/words"].fetch_last(), run["value"].fetch()) == ("d", [1, 2.5])
+
+
+def test_points_may_be_of_these_types_or_none(run, caplog):
+    """A study whose best value is not known yet goes on."""
+    run["m"].append({"a": types.Integer(1), "b": types.String("x")})
+    assert (run["m/a"].fetch_last(), run["m/b"].fetch_last()) == (1.0, "x")
+    run["best"].append(stringify_unsupported(None))
+    run["best"].append({"a": None, "b": 1})
+    run["best/b"].append(2)
+    assert list(run["best/b"].fetch_points().value) == [1, 2]
+    assert not run.exists("best/a")
+    assert "None is no point" in caplog.text
 
 
 def test_files_of_a_series(run, tmp_path):
-    """Whatever can be a file is a point; names are kept."""
+    """Paths and contents are points; a missing file prevents the assignment of its mapping."""
     (tmp_path / "a.txt").write_text("one")
     files = [str(tmp_path / "a.txt"), types.File.from_content("two")]
     run["plots"] = types.FileSeries(files, name="n", description="d")
@@ -139,50 +152,46 @@ def test_files_of_a_series(run, tmp_path):
     with pytest.raises(FileMissingError):
         run["x"] = {"lr": 1, "plots": types.FileSeries([str(tmp_path / "missing.png")])}
     assert not run.exists("x")
+    run["files"].extend([files[1]] * 2, description="both", name="same")
+    run.wait()
+    found = run.session.recorded.local_reader().files("files")
+    assert [(one.name, one.description) for one in found] == [("same", "both")] * 2
 
 
-def test_sets_of_strings(run):
-    """One replaces what was there, also where tags are."""
+def test_sets_of_strings_and_files_are_replaced(run, monkeypatch, tmp_path):
+    """A pattern without a match raises an error before anything is written."""
     run["labels"] = types.StringSet(["a", "b"])
     run["labels"] = types.StringSet("c")
     run["sys/tags"] = types.StringSet(["quick"])
-    assert run["labels"].fetch() == {"c"}
-    assert run["sys/tags"].fetch() == {"quick"}
-
-
-def test_sets_of_files_are_replaced(run, monkeypatch, tmp_path):
-    """A pattern that matches nothing raises before anything is written."""
+    assert (run["labels"].fetch(), run["sys/tags"].fetch()) == ({"c"}, {"quick"})
     monkeypatch.chdir(tmp_path)
     for name in ("a.txt", "b.txt", "c.md"):
         (tmp_path / name).write_text(name)
+
+    def names():
+        return [one["name"] for one in run["files"].list_fileset_files()]
+
     run["files"] = types.FileSet("*.txt")
-    assert [one["name"] for one in run["files"].list_fileset_files()] == ["a.txt", "b.txt"]
+    assert names() == ["a.txt", "b.txt"]
     run.assign({"files": types.FileSet(["*.md"])}, wait=True)
-    assert [one["name"] for one in run["files"].list_fileset_files()] == ["c.md"]
+    assert names() == ["c.md"]
     with pytest.raises(FileMissingError):
         run["files"] = types.FileSet("*.py")
-    assert [one["name"] for one in run["files"].list_fileset_files()] == ["c.md"]
-
-
-def test_artifacts(run):
-    """An artifact is known by its digest."""
-    run["data"] = types.Artifact(_SHA)
-    assert run["data"].fetch_hash() == _SHA
-    assert run["data"].fetch_files_list() == []
+    assert names() == ["c.md"]
 
 
 def test_another_family_is_refused_before_anything_is_written(run):
-    """A mapping is assigned whole or not at all."""
     run["a/loss"] = 1.0
     for value in (types.FloatSeries([1]), types.Artifact(_SHA)):
         with pytest.raises(FamilyError):
             run["a"] = {"lr": 1, "loss": value}
     assert not run.exists("a/lr")
     assert run["a/loss"].fetch() == 1.0
+    run["data"] = types.Artifact(_SHA)
+    assert (run["data"].fetch_hash(), run["data"].fetch_files_list()) == (_SHA, [])
 
 
-def test_git_ref_is_for_the_start(run, tmp_path):
-    """It is no value of a path; its marker switches git off."""
+def test_git_ref_is_an_argument_and_no_value(run, tmp_path):
     with pytest.raises(ValueKindError, match="init_run"):
         run["git"] = types.GitRef()
     assert types.GitRef().resolve_path() is None
@@ -193,141 +202,59 @@ def test_git_ref_is_for_the_start(run, tmp_path):
             assert not other.exists("source_code/git")
 
 
-def test_values_are_compared_and_printed():
-    """Two that hold the same are equal; what one holds can be read."""
-    assert types.Float(1) == types.Float("1")
-    assert types.Float(1) != types.Integer(1)
-    assert repr(types.Float(1)) == "Float(1.0)"
-    assert repr(types.GitRef.DISABLED) == "GitRef.DISABLED"
-    assert types.FloatSeries([1], unit="m") == types.FloatSeries([1], unit="m")
-    assert types.FloatSeries([1], unit="m") != types.FloatSeries([1])
-
-
-def test_points_may_be_values_of_these_types(run):
-    """``append`` takes what an assignment takes of single values."""
-    run["loss"].append(types.Float(0.5))
-    run["m"].append({"a": types.Integer(1), "b": types.String("x")})
-    assert run["loss"].fetch_last() == 0.5
-    assert run["m/a"].fetch_last() == 1.0
-    assert run["m/b"].fetch_last() == "x"
-
-
-def test_none_is_left_out_of_a_series(run, caplog):
-    """A study whose best value is not known yet goes on."""
-    run["best"].append(stringify_unsupported(None))
-    run["best"].append({"a": None, "b": 1})
-    run["best/b"].append(2)
-    assert list(run["best/b"].fetch_points().value) == [1, 2]
-    assert not run.exists("best/a")
-    assert "None is no point" in caplog.text
-
-
-def test_stringify_keeps_these_types():
-    """They say themselves what they become."""
-    value = types.FloatSeries([1])
-    assert stringify_unsupported({"a": value})["a"] is value
-
-
 # ------------------------------------------------------------------- copies and drawings
 
 
 def test_a_path_is_copied_by_its_value(run, tmp_path):
-    """Values, sets and artifacts, also from another run; the copy stays as it is."""
+    """Values, sets and artifacts, also from another run; later changes are not copied."""
+    from seamark.types.value_copy import ValueCopy
+
+    assert ValueCopy is types.ValueCopy
     (tmp_path / "data.csv").write_text("1")
     run["a"] = {"lr": 0.1, "when": _MOMENT, "none": None, "labels": {"x"}, "long": [1, 2]}
     run["a/data"].track_files(str(tmp_path / "data.csv"))
     with seamark.init_run("p", root=tmp_path / "root", **QUIET) as other:
         other["lr"] = run["a/lr"]
+        other["c"] = {"d": ValueCopy(run["a/lr"])}
         other["b"] = {name: run["a"][name] for name in ("when", "none", "labels", "long")}
         other["data"] = run["a/data"]
+        other["fetched"] = run["a/data"].fetch()
         run["a/lr"] = 0.2
-        assert other["lr"].fetch() == 0.1
+        assert [other["lr"].fetch(), other["c/d"].fetch()] == [0.1, 0.1]
         assert other["b/labels"].fetch() == {"x"}
         assert other["b"].fetch() == {"when": _MOMENT, "none": None, "long": [1, 2]}
-        assert other["data"].fetch_hash() == run["a/data"].fetch_hash()
-        assert other["data"].fetch_files_list() == run["a/data"].fetch_files_list()
+        for path in ("data", "fetched"):
+            assert other[path].fetch_hash() == run["a/data"].fetch_hash()
+            assert other[path].fetch_files_list() == run["a/data"].fetch_files_list()
+            assert [file.file_path for file in other[path].fetch_files_list()] == ["data.csv"]
 
 
-def test_what_cannot_be_copied_is_said(run):
-    """A series, a namespace and a run have no single value."""
+def test_sources_without_a_single_value_cannot_be_copied(run):
     run["loss"].append(1)
     run["space/x"] = 1
     for source in (run["loss"], run):
         with pytest.raises(ValueKindError, match="copy"):
             run["b"] = source
-    for missing in (run["space"], run["nothing"]):
+    for missing in (run["space"], run["nothing"], types.ValueCopy(run["nothing"])):
         with pytest.raises(exceptions.MissingFieldException):
             run["b"] = missing
     assert not run.exists("b")
 
 
-def test_drawings_become_files(run, tmp_path):
-    """A figure, a picture, a chart and a table are files; arrays are values."""
+def test_drawings_become_files(run):
+    """A figure, a picture and a table."""
     figure = pytest.importorskip("matplotlib.figure").Figure()
     image = pytest.importorskip("PIL.Image").new("RGB", (2, 2))
     table = pytest.importorskip("pandas").DataFrame({"a": [1]})
     run["figure"] = figure
     run["more"] = {"image": image, "table": table, "lr": 0.1}
-    assert run["figure"].fetch_extension() == "png"
-    assert run["more/image"].fetch_extension() == "png"
-    assert run["more/table"].fetch_extension() == "html"
+    paths = ("figure", "more/image", "more/table")
+    assert [run[path].fetch_extension() for path in paths] == ["png", "png", "html"]
     assert run["figure"].fetch_bytes().startswith(b"\x89PNG")
 
 
-def test_plotly_is_told_where_its_library_is(run):
-    """``include_plotlyjs`` reaches the page."""
+def test_plotly_gets_the_argument_include_plotlyjs(run):
     chart = pytest.importorskip("plotly.graph_objects").Figure()
     run["chart"].upload(chart, include_plotlyjs="cdn", wait=True)
     run["whole"] = chart
     assert len(run["chart"].fetch_bytes()) < 1_000_000 < len(run["whole"].fetch_bytes())
-
-
-def test_a_list_replaces_the_points_of_a_series():
-    """Where there is none it is a value."""
-    with seamark.init_run("p", **QUIET) as run:
-        run["numbers"].append(9.0)
-        run["texts"].append("old")
-        run["numbers"] = [1, 2.5]
-        with pytest.raises(ValueKindError):
-            run["numbers"] = ["a"]
-        run["value"] = [1, 2.5]
-        run["texts"] = ("a", "b")
-        run.wait()
-        assert run["numbers"].fetch_points().value.tolist() == [1, 2.5]
-        assert run["texts"].fetch_last() == "b"
-        assert run["value"].fetch() == [1, 2.5]
-
-
-def test_the_files_of_a_series_may_have_a_description():
-    files = [types.File.from_content(text, "txt") for text in ("a", "b")]
-    with seamark.init_run("p", **QUIET) as run:
-        run["files"].extend(files, description="both", name="same")
-        run.wait()
-        found = [
-            (one.name, one.description)
-            for one in run.session.recorded.local_reader().files("files")
-        ]
-        assert found == [("same", "both")] * 2
-
-
-def test_a_fetched_artifact_is_assigned_as_one(tmp_path):
-    """As Neptune's example of a shared data set does, from one run to another."""
-    (tmp_path / "data.csv").write_text("1,2")
-    with seamark.init_run("p", **QUIET) as run:
-        run["data"].track_files(str(tmp_path / "data.csv"))
-        run.wait()
-        with seamark.init_run("p", **QUIET) as other:
-            other["copy"] = run["data"].fetch()
-            other.wait()
-            assert other["copy"].fetch_hash() == run["data"].fetch_hash()
-            assert [file.file_path for file in other["copy"].fetch_files_list()] == ["data.csv"]
-
-
-def test_what_neptune_knows_of_every_run_can_be_fetched():
-    with seamark.init_run("p", **QUIET) as run:
-        run["a"] = "x" * 5000
-    read = seamark.init_run("p", with_id=run.id, mode="read-only")
-    assert 5000 < read["sys/size"].fetch() < 50_000
-    assert read["sys/ping_time"].fetch() == read["sys/modification_time"].fetch()
-    assert read["sys/monitoring_time"].fetch() == int(read["sys/running_time"].fetch())
-    assert read["sys/failed"].fetch() is False

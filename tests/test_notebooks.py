@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
+from printed import points, printed
 from recording import QUIET
 
-from seamark import init_run
+from seamark import init_project, init_run
 
 pytest.importorskip("ipykernel")
 nbclient = pytest.importorskip("nbclient")
@@ -39,36 +41,38 @@ class Kernel:
     def __init__(self):
         self.manager = client_of.KernelManager(transport="ipc")
         self.manager.start_kernel()
-        self._connect()
-
-    def _connect(self):
         self.client = self.manager.client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
 
-    def run(self, code):
-        """Execute a cell; return its status and its messages."""
-        return self.wait(self.begin(code))
-
-    def begin(self, code):
-        return self.client.execute(code)
-
-    def wait(self, cell, until=None):
-        """Return how a cell ended and what it sent; stop early where ``until`` says so."""
+    def run(self, code, watch=lambda message: None):
+        """Execute a cell; return its status and its messages, each of which may be watched."""
         messages = []
-        while True:
-            message = self.client.get_iopub_msg(timeout=60)
-            if message["parent_header"].get("msg_id") != cell:
-                continue
+
+        def seen(message):
             messages.append((message["msg_type"], message["content"]))
-            if until is not None and until(message):
-                return "", messages
-            if messages[-1] == ("status", {"execution_state": "idle"}):
-                break
-        while True:
-            reply = self.client.get_shell_msg(timeout=60)
-            if reply["parent_header"].get("msg_id") == cell:
-                return reply["content"]["status"], messages
+            watch(message)
+
+        given = {"output_hook": seen, "allow_stdin": False, "timeout": 120}
+        reply = self.client.execute_interactive(code, **given)
+        return reply["content"]["status"], messages
+
+    def begin(self, code, until):
+        """Begin to execute a cell and wait for a message."""
+        self.client.execute(code)
+        while not until(self.client.get_iopub_msg(timeout=60)):
+            pass
+
+    def interrupted(self, code, when):
+        """Interrupt a cell once it has sent a message; return how it ended."""
+        seen = []
+
+        def watch(message):
+            if when(message) and not seen:
+                seen.append(message)
+                self.manager.interrupt_kernel()
+
+        return self.run(code, watch)[0]
 
     def value(self, code):
         """Return what an expression is in the kernel."""
@@ -78,13 +82,10 @@ class Kernel:
         return ast.literal_eval(found)
 
     def keys(self, typed):
-        """Return what Tab proposes behind what was typed."""
-        asked = self.client.complete(typed)
-        while True:
-            reply = self.client.get_shell_msg(timeout=60)
-            if reply["parent_header"].get("msg_id") == asked:
-                content = reply["content"]
-                return {typed[: content["cursor_start"]] + match for match in content["matches"]}
+        """Return the whole expressions that Tab proposes, whether it writes their end or not."""
+        content = self.client.complete(typed, reply=True, timeout=60)["content"]
+        begin, quote = typed[: content["cursor_start"]], "'" if "'" in typed else '"'
+        return {(begin + one).rstrip("]'\"") + f"{quote}]" for one in content["matches"]}
 
     def end(self):
         self.client.stop_channels()
@@ -146,33 +147,35 @@ for step in range(10**9):
 """
 
 
-# ---------------------------------------------------------------------- the example
+def rows(project):
+    with init_project(project) as opened:
+        return list(opened.fetch_runs_table())
 
 
 def executed(path=NOTEBOOK):
     """Execute a notebook and return it."""
-    notebook = nbformat.read(path, as_version=4)
+    return execute(nbformat.read(path, as_version=4), timeout=100)
+
+
+def execute(notebook, **given):
     config = Config({"KernelManager": {"transport": "ipc"}})
-    nbclient.NotebookClient(notebook, config=config, timeout=100).execute()
+    nbclient.NotebookClient(notebook, config=config, **given).execute()
     return notebook
 
 
-def outputs_of(notebook):
-    """Return (source of the cell, data) of all that is shown."""
-    return [
-        (cell.source, output.data)
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-        if output.output_type in {"display_data", "execute_result"}
-    ]
+def notebook_of(cells):
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
 
 
-def test_the_example_runs_and_shows_what_it_promises(monkeypatch):
-    """Runs, namespaces and tables as HTML, figures as figures; the run is recorded."""
+def test_example_runs_and_shows_what_it_promises(monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", str(Path("work/train.ipynb").absolute()))
     notebook = executed()
-    shown = {source.splitlines()[-1]: data for source, data in outputs_of(notebook)}
+    shown = {
+        cell.source.splitlines()[-1]: output.data
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if output.output_type in {"display_data", "execute_result"}
+    }
     for last in ("run", 'run["train/loss"]', "table", "project"):
         page = shown[last]["text/html"]
         assert page.startswith('<div class="seamark')
@@ -189,16 +192,13 @@ def test_the_example_runs_and_shows_what_it_promises(monkeypatch):
     assert "(['epoch', 'loss'], True, False)" in said.values()
     assert "('quick-otter', [0.1], True)" in said.values()
 
-    from seamark import init_project
-
-    with init_project("notebooks") as project:
-        (row,) = project.fetch_runs_table()
+    (row,) = rows("notebooks")
     assert row["sys/state"] == "completed"
     assert row["source_code/entrypoint"] == "work/train.ipynb"
     assert row["train/loss"] < 0.3
 
 
-def test_the_example_is_kept_without_outputs():
+def test_example_is_kept_without_outputs():
     """They would differ with every run; the tests make their own."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(notebook)
@@ -208,45 +208,27 @@ def test_the_example_is_kept_without_outputs():
 
 
 def test_tab_proposes_paths(kernel):
-    """Of a run, below a namespace, of a project, and the columns of a table."""
     begin_run(kernel)
     kernel.run("run['train/loss'].append(1.0)\nrun['train/acc'].append(1.0)")
     kernel.run("project = seamark.init_project('demo')\nproject['config/depth'] = 3")
     kernel.run("table = project.fetch_runs_table()\ntrain = run['train']")
-    assert {'run["train"]', 'run["train/loss"]', 'run["sys/state"]'} <= with_end(kernel, 'run["')
-    assert with_end(kernel, 'run["train/l') == {'run["train/loss"]'}
-    assert with_end(kernel, "train['") == {"train['acc']", "train['loss']"}
-    assert 'project["config/depth"]' in with_end(kernel, 'project["')
-    assert 'table["train/acc"]' in with_end(kernel, 'table["t')
+    assert {'run["train"]', 'run["train/loss"]', 'run["sys/state"]'} <= kernel.keys('run["')
+    assert kernel.keys('run["train/l') == {'run["train/loss"]'}
+    assert kernel.keys("train['") == {"train['acc']", "train['loss']"}
+    assert 'project["config/depth"]' in kernel.keys('project["')
+    assert 'table["train/acc"]' in kernel.keys('table["t')
 
 
-def with_end(kernel, typed):
-    """Return the whole expressions that Tab proposes, whether it writes their end or not."""
-    quote = "'" if "'" in typed else '"'
-    return {one.rstrip("]'\"") + f"{quote}]" for one in kernel.keys(typed)}
-
-
-# ---------------------------------------------------------------------- kernels that are stopped
-
-
-def test_an_interrupted_cell_ends_no_run(kernel):
-    """The kernel lives, and the next cell records on; a ``with`` block ends its own."""
+def test_interrupted_cell_ends_only_the_run_of_its_with_block(kernel):
     run = begin_run(kernel)
-    cell = kernel.begin(TRAIN)
-    kernel.wait(cell, until=is_printed)
-    kernel.manager.interrupt_kernel()
-    status, _ = kernel.wait(cell)
-    assert status == "error"
+    assert kernel.interrupted(TRAIN, is_printed) == "error"
     assert kernel.value("run['sys/state'].fetch()") == "running"
     assert kernel.run("run['loss'].append(0.0)\nrun.stop()")[0] == "ok"
     assert state_of(run) == "completed"
 
     run = begin_run(kernel)
     body = TRAIN.strip().replace("\n", "\n    ")
-    cell = kernel.begin(f"with run:\n    {body}")
-    kernel.wait(cell, until=is_printed)
-    kernel.manager.interrupt_kernel()
-    kernel.wait(cell)
+    kernel.interrupted(f"with run:\n    {body}", is_printed)
     assert state_of(run) == "interrupted"
 
 
@@ -258,79 +240,66 @@ def test_an_interrupted_cell_ends_no_run(kernel):
         (True, True, "crashed"),
     ],
 )
-def test_a_kernel_that_ends_says_how(own_kernel, busy, at_once, state):
-    """A restart in the middle of a training does not complete it."""
+def test_state_says_how_the_kernel_ended(own_kernel, busy, at_once, state):
     run = begin_run(own_kernel)
     own_kernel.run("run['loss'].append(1.0)")
     if busy:
-        own_kernel.wait(own_kernel.begin(TRAIN), until=is_printed)
+        own_kernel.begin(TRAIN, until=is_printed)
     own_kernel.manager.shutdown_kernel(now=at_once)
     assert state_of(run) == state
 
 
-def test_a_cell_after_the_interrupted_one_makes_it_history(own_kernel):
-    """Whoever looked at the run afterwards and closed the notebook was not interrupted."""
+def test_run_is_completed_if_another_cell_follows_the_interrupted_one(own_kernel):
     run = begin_run(own_kernel)
-    cell = own_kernel.begin(TRAIN)
-    own_kernel.wait(cell, until=is_printed)
-    own_kernel.manager.interrupt_kernel()
-    own_kernel.wait(cell)
+    own_kernel.interrupted(TRAIN, is_printed)
     own_kernel.run("run['loss'].fetch_last()")
     own_kernel.manager.shutdown_kernel(now=False)
     assert state_of(run) == "completed"
-
-
-# ---------------------------------------------------------------------- refreshing
 
 
 def is_update(message):
     return message["msg_type"] == "update_display_data"
 
 
-def test_a_figure_follows_a_run_until_it_ends(kernel):
-    """In the place of the one before; the cell ends with the run."""
+def test_figure_follows_a_run_until_it_ends(kernel):
     run = init_run("demo", **QUIET)
     kernel.run("import seamark")
-    opened = f"seamark.init_run('demo', with_id={run.id!r}, mode='read-only')"
-    cell = kernel.begin(f"{opened}.plot('val/loss', refresh=0.2)")
-    _, first = kernel.wait(cell, until=is_update)
-    assert "not yet" in json.dumps(first)  # no error: the training has only begun
-    run["val/loss"].extend([3.0, 2.0, 1.0])
+    early = []
 
     def has_points(message):
         lines = message["content"].get("data", {}).get(PLOT, {}).get("data", [])
         return is_update(message) and bool(lines)
 
-    kernel.wait(cell, until=has_points)
-    run.stop()
-    status, last = kernel.wait(cell)
+    def watch(message):
+        if has_points(message):
+            run.stop()
+        elif not any(map(is_update, early)):
+            early.append(message)
+            if is_update(message):
+                run["val/loss"].extend([3.0, 2.0, 1.0])
+
+    opened = f"seamark.init_run('demo', with_id={run.id!r}, mode='read-only')"
+    status, sent = kernel.run(f"{opened}.plot('val/loss', refresh=0.2)", watch)
     assert status == "ok"
-    shown = [one for kind, one in first if kind == "display_data" and PLOT in one["data"]]
-    assert len(shown) == 1
-    places = {one["transient"]["display_id"] for kind, one in last if kind.startswith("update")}
-    assert places == {shown[0]["transient"]["display_id"]}
-    assert not [one for kind, one in last if kind == "display_data" and PLOT in one["data"]]
-    assert not [kind for kind, _ in last if kind == "execute_result"]
+    assert "not yet" in json.dumps([message["content"] for message in early])  # no error
+    (shown,) = (one for kind, one in sent if kind == "display_data" and PLOT in one["data"])
+    places = {one["transient"]["display_id"] for kind, one in sent if kind.startswith("update")}
+    assert places == {shown["transient"]["display_id"]}
+    assert not [kind for kind, _ in sent if kind == "execute_result"]
 
 
-def test_interrupting_the_cell_stops_the_looking_only(kernel):
-    """No error, nothing written, and the run goes on."""
+def test_interrupting_a_cell_that_refreshes_leaves_the_run_as_it_is(kernel):
     run = init_run("demo", **QUIET)
     run["val/loss"].append(1.0)
     kernel.run("import seamark")
     before = sorted(path.name for path in run.folder.journal_dir.iterdir())
-    cell = kernel.begin("seamark.init_project('demo').plot('val/loss', refresh=0.2)")
-    kernel.wait(cell, until=is_update)
-    kernel.manager.interrupt_kernel()
-    status, _ = kernel.wait(cell)
-    assert status == "ok"
+    code = "seamark.init_project('demo').plot('val/loss', refresh=0.2)"
+    assert kernel.interrupted(code, is_update) == "ok"
     assert state_of(run.id) == "running"
     assert sorted(path.name for path in run.folder.journal_dir.iterdir()) == before
     assert kernel.value("1 + 1") == 2  # the kernel is free again
     run.stop()
 
-
-# ---------------------------------------------------------------------- the code of a notebook
 
 CODE = [
     "import seamark\nAPI_KEY = 'planted-1'",
@@ -345,40 +314,28 @@ early = run.fetch()['source_code']['version']""",
 ]
 
 
-def code_of(project="demo"):
-    from seamark import init_project
-
-    with init_project(project) as opened:
-        (row,) = opened.fetch_runs_table()
-    return init_run(project, with_id=row["sys/id"], mode="read-only")
-
-
-def text_of(run, name, tmp_path):
-    place = tmp_path / name
-    run[f"source_code/{name}"].download(str(place))
-    (file,) = [place] if place.is_file() else place.iterdir()
-    return file.read_text()
-
-
-def notebook_of(cells, path):
-    cells = [nbformat.v4.new_code_cell(source) for source in cells]
-    output = nbformat.v4.new_output("stream", text="an old output")
-    cells[0].outputs = [output]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+def with_outputs(cells, path):
+    """Write a notebook that was executed before and return its path."""
+    notebook = notebook_of(cells)
+    notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="an old output")]
+    nbformat.write(notebook, path)
     return path
 
 
-def test_the_cells_of_a_notebook_are_kept(tmp_path):
-    """As they were executed up to the end; no outputs."""
-    executed(notebook_of(CODE, tmp_path / "train.ipynb"))
-    run = code_of()
-    cells = text_of(run, "cells", tmp_path)
-    assert "planted" not in cells
-    assert "API_KEY = '***'" in cells
-    assert "%env SOME_TOKEN=***" in cells
-    assert "# In[5]:\n\nrun['loss'].append(1.0)\n" in cells
+def test_executed_cells_are_kept_without_outputs_and_secrets(tmp_path):
+    executed(with_outputs(CODE, tmp_path / "train.ipynb"))
+    (row,) = rows("demo")
+    run = init_run("demo", with_id=row["sys/id"], mode="read-only")
+    run["source_code/cells"].download(str(tmp_path / "cells"))
+    (file,) = [
+        each for each in (tmp_path / "cells", *(tmp_path / "cells").glob("*")) if each.is_file()
+    ]
+    cells = file.read_text()
+    for kept in ("API_KEY = '***'", "%env SOME_TOKEN=***", "# In[5]:\n\nrun['loss'].append(1.0)\n"):
+        assert kept in cells
     assert "# In[6]:" in cells
-    assert "after" not in cells
+    for other in ("planted", "after", "an old output"):
+        assert other not in cells
     assert run["sys/masked"].fetch() == {"source_code/cells"}
     version = run["source_code/version"].fetch()
     assert len(version) == 16
@@ -386,22 +343,50 @@ def test_the_cells_of_a_notebook_are_kept(tmp_path):
 
 
 @pytest.mark.thorough
-def test_the_same_cells_have_the_same_version(tmp_path):
-    """And other ones another."""
-    found = []
+def test_same_cells_have_the_same_version(tmp_path):
     for number, last in enumerate(("x = 1", "x = 1", "x = 2")):
-        project = "same"
-        cells = [
-            CODE[0],
-            f"run = seamark.init_run('{project}', tags='{number}')",
-            last,
-            "run.stop()",
-        ]
-        cells[1] = cells[1].replace(f", tags='{number}'", "")
-        executed(notebook_of(cells, tmp_path / f"{number}.ipynb"))
-    from seamark import init_project
-
-    with init_project("same") as opened:
-        found = [row["source_code/version"] for row in opened.fetch_runs_table()]
-    assert len(found) == 3
+        cells = [CODE[0], "run = seamark.init_run('same')", last, "run.stop()"]
+        executed(with_outputs(cells, tmp_path / f"{number}.ipynb"))
+    found = [row["source_code/version"] for row in rows("same")]
     assert sorted(map(found.count, found)) == [1, 2, 2]
+
+
+CELLS = (
+    "import sys, seamark\nrun = seamark.init_run()",
+    "print('one')\nprint('two', end='')\nprint('err', file=sys.stderr)\n3 + 4",
+    "for n in range(5):\n    print(f'\\r{n}', end='', flush=True)\nprint()",
+    "import logging\nlogging.warning('watch out')\nsys.stdout.flush()",
+    "import subprocess\nsubprocess.run([sys.executable, '-c', 'print(5)'], stdout=-1).stdout",
+    "def fail():\n    raise ValueError('no')\nfail()",
+    "sys.stdout.isatty(), type(sys.stdout).__name__, sys.stdout is sys.__stdout__",
+    "run.stop()\nprint('after', hasattr(sys.stdout.write, 'seamark_tap'))",
+)
+
+
+def shown():
+    """Return what each cell shows, texts of one stream that follow each other as one."""
+    found: list[list[dict]] = []
+    for cell in execute(notebook_of(CELLS), timeout=120, allow_errors=True).cells:
+        found.append([])
+        for each in cell.outputs:
+            if found[-1] and each.get("name") == found[-1][-1].get("name") == "stdout":
+                found[-1][-1]["text"] += each["text"]
+            else:
+                found[-1].append(dict(each))
+    return found
+
+
+@pytest.mark.thorough
+def test_cells_show_the_same_whether_output_is_recorded_or_not(monkeypatch):
+    monkeypatch.setenv("SEAMARK_QUIET", "1")
+    recorded, root = shown(), Path(".seamark")
+    texts, count = printed(root), len(points(root))
+    for stream in ("STDOUT", "STDERR"):
+        monkeypatch.setenv(f"SEAMARK_CAPTURE_{stream}", "0")
+    plain = shown()
+    assert len(points(root)) == count
+    assert recorded == plain
+    assert plain[-1][0]["text"] == "after False\n"
+    assert re.fullmatch(r"one\ntwo(\r\d)*\r4\n", texts["stdout"])
+    assert texts["stderr"].startswith("err\n")
+    assert "watch out" in texts["stderr"]

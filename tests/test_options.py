@@ -30,53 +30,41 @@ def _nothing_told(monkeypatch):
     monkeypatch.setattr(config, "_warned_of", set())
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
+def test_unusable_monitoring_namespace_is_refused_at_once():
+    """Else everything captured would be lost, one value after the other."""
+    for given, why in (
         ("a//b", "an empty part"),
         ("a\nb", "no control characters"),
         ("sys", "'sys' belongs to the run"),
         ("source_code/mine", "'source_code' belongs to the run"),
         ("x" * 1000, "at most 924 bytes of UTF-8, got 1000"),
-    ],
-)
-def test_a_namespace_that_nothing_can_be_captured_below_is_refused_at_once(given, why):
-    """Else everything captured would be lost, one value after the other."""
-    with pytest.raises(ArgumentError, match="^monitoring_namespace: expected .*" + re.escape(why)):
-        seamark.init_run(monitoring_namespace=given)
-
-
-def test_a_namespace_may_begin_and_end_with_a_slash():
-    """As Neptune takes it."""
+    ):
+        said = "^monitoring_namespace: expected .*" + re.escape(why)
+        with pytest.raises(ArgumentError, match=said):
+            seamark.init_run(monitoring_namespace=given)
     assert Settings.of(monitoring_namespace="/mine/").monitoring_namespace == "mine"
 
 
 @pytest.mark.usefixtures("captured")
-@pytest.mark.parametrize(
-    ("variable", "given", "expected"),
-    [
+def test_error_names_the_variable_with_the_wrong_value(monkeypatch):
+    for variable, given, expected in (
         ("SEAMARK_CAPTURE_GIT", "maybe", "expected 1 or 0, got str: 'maybe'"),
         ("NEPTUNE_CAPTURE_STDOUT", "fdd", "expected 1, 0 or fd, got str: 'fdd'"),
         ("NEPTUNE_CAPTURE_LIMIT", "much", ""),
         ("SEAMARK_MASK_SECRETS", "2", "expected 1 or 0, got str: '2'"),
         ("SEAMARK_SECRETS", "(", ""),
         ("SEAMARK_PROJECT", "a//b", "project 'a//b'"),
-    ],
-)
-def test_what_is_wrong_in_a_variable_names_the_variable(monkeypatch, variable, given, expected):
-    """The one that was read; an argument is named as such."""
-    monkeypatch.setenv(variable, given)
-    with pytest.raises((ArgumentError, PathError)) as caught:
-        Settings.of()
-    assert str(caught.value).startswith(f"{variable}: {expected}")
-    monkeypatch.delenv(variable)
-    with pytest.raises(ArgumentError, match=r"^capture\['git'\]: expected True or False, got str"):
-        Settings.of(capture={"git": "maybe"})
+    ):
+        monkeypatch.setenv(variable, given)
+        with pytest.raises((ArgumentError, PathError)) as caught:
+            Settings.of()
+        assert str(caught.value).startswith(f"{variable}: {expected}")
+        monkeypatch.delenv(variable)
 
 
-@pytest.mark.parametrize(
-    ("given", "error", "why"),
-    [
+def test_error_of_a_wrong_option_says_what_to_write():
+    """Also of names that options had before, and keys of ``capture``."""
+    for given, error, why in (
         ({"capture_git": False}, UnknownArgumentError, "write capture={'git': ...}"),
         ({"capture_limit": "1MB"}, UnknownArgumentError, "write capture={'limit': ...}"),
         ({"mask_secrets": False}, UnknownArgumentError, "write secrets=False"),
@@ -84,32 +72,24 @@ def test_what_is_wrong_in_a_variable_names_the_variable(monkeypatch, variable, g
         ({"capture": False}, ArgumentError, "expected a mapping such as {'git': False}, got bool"),
         ({"capture": {"gits": 0}}, ArgumentError, "got 'gits'; did you mean 'git'?"),
         ({"capture": {"limit": "much"}}, ArgumentError, "capture['limit']: expected an amount"),
-    ],
-)
-def test_a_mistaken_option_says_what_to_write(given, error, why):
-    """Also names that options had before, and keys of ``capture``."""
-    with pytest.raises(error, match=re.escape(why)):
-        seamark.init_run(**given)
+        ({"capture": {"git": "maybe"}}, ArgumentError, "capture['git']: expected True or False"),
+    ):
+        with pytest.raises(error, match=re.escape(why)):
+            seamark.init_run(**given)
 
 
 @pytest.mark.usefixtures("captured")
-def test_captures_that_are_not_given_are_those_of_the_environment(monkeypatch):
-    """One by one."""
+def test_options_that_are_not_given_or_none_are_those_of_the_environment(monkeypatch):
     monkeypatch.setenv("SEAMARK_CAPTURE_GIT", "0")
     monkeypatch.setenv("SEAMARK_CAPTURE_HOST", "0")
     found = Settings.of(capture={"host": True, "script": False, "limit": None}).capture
     assert {key for key, kept in found.items() if kept is True} == {"packages", "host", "signals"}
     assert found["limit"].per_minute == 1 << 20
-
-
-def test_none_is_not_given():
-    """For every option."""
     assert Settings.of(**dict.fromkeys(RunOptions.__annotations__)) == Settings.of()
 
 
 @pytest.mark.parametrize("where", ["seamark", "seamark.lightning", "seamark.ignite"])
-def test_every_option_is_listed_with_its_text(where):
-    """Where people and programs look for it: `help`, a signature, and a docstring."""
+def test_every_option_is_in_signature_and_docstring(where):
     if where != "seamark":
         pytest.importorskip(where.removeprefix("seamark."))
     module = importlib.import_module(where)
@@ -123,52 +103,45 @@ def test_every_option_is_listed_with_its_text(where):
     assert "**options" not in inspect.getdoc(taker)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("SEAMARK_CAPTURE_HARDWARE", "; did you mean SEAMARK_CAPTURE_HARDWARE_METRICS?"),
-        ("SEAMARK_CAPTURE_EVERYTHING_AT_ALL", "there is no such variable"),
-        ("SEAMARK_MASK_SECRET", "; did you mean SEAMARK_MASK_SECRETS?"),
-        ("SEAMARK_PORTHOLES", None),
-        ("CAPTURE_HARDWARE", None),
-    ],
-)
-def test_a_variable_that_does_nothing_is_told_once(monkeypatch, caplog, name, said):
+def test_unknown_variable_is_warned_of_once(monkeypatch, caplog):
     """Who switches something off by a wrong name believes that it is off."""
     caplog.set_level(logging.WARNING, "seamark")
-    monkeypatch.setenv(name, "0")
+    known = {
+        "SEAMARK_CAPTURE_HARDWARE": "; did you mean SEAMARK_CAPTURE_HARDWARE_METRICS?",
+        "SEAMARK_CAPTURE_EVERYTHING_AT_ALL": "there is no such variable",
+        "SEAMARK_MASK_SECRET": "; did you mean SEAMARK_MASK_SECRETS?",
+    }
+    for name in (*known, "SEAMARK_PORTHOLES", "CAPTURE_HARDWARE"):
+        monkeypatch.setenv(name, "0")
     Settings.of()
     Settings.of()
-    told = [one.getMessage() for one in caplog.records if name in one.getMessage()]
-    assert len(told) == bool(said)
-    assert all(one.endswith(said) for one in told)
+    assert len(caplog.messages) == len(known)
+    for name, said in known.items():
+        (message,) = [one for one in caplog.messages if f"{name}:" in one or f"{name} " in one]
+        assert message.endswith(said)
 
 
-def test_every_variable_that_is_documented_is_known():
-    """And none is known that the page does not name."""
+def test_documentation_lists_every_variable():
     (page,) = REFERENCE.glob("environment*.md")
     documented = re.findall(r"^\| `(SEAMARK_\w+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert documented == [f"SEAMARK_{name}" for name in VARIABLES]
 
 
-def raising(*names):
+def raising(*names, **more):
     """Return an object whose methods of these names raise."""
 
     def fail(*_args):
         msg = "not to be asked"
         raise RuntimeError(msg)
 
-    return type("Raising", (), {"__hash__": object.__hash__} | dict.fromkeys(names, fail))()
+    members = {"__hash__": object.__hash__, **more} | dict.fromkeys(names, fail)
+    return type("Raising", (), members)()
 
 
 def like_tensor():
     """Return an object that compares by element, is iterable, and has no truth value."""
-    kind = type(raising("__bool__"))
-    return type(
-        "Tensor",
-        (kind,),
-        {"__eq__": lambda one, _: one, "__iter__": lambda one: iter([one]), "shape": (2,)},
-    )()
+    more = {"__eq__": lambda one, _: one, "__iter__": lambda one: iter([one]), "shape": (2,)}
+    return raising("__bool__", **more)
 
 
 HOSTILE: dict[str, Callable[[], Any]] = {
@@ -202,7 +175,9 @@ def refusal(take, option, kind):
     try:
         taken = take(**{**QUIET, "root": "here", option: HOSTILE[kind]()})
     except SeamarkError as error:
-        return getattr(error, "strerror", None) or str(error)
+        said: str = getattr(error, "strerror", None) or str(error)
+        assert said.startswith((option, "no run ") if option == "with_id" else option), kind
+        return said
     if isinstance(taken, seamark.Run):
         taken["number"] = 1
         taken.stop()
@@ -210,13 +185,11 @@ def refusal(take, option, kind):
 
 
 @pytest.mark.parametrize("option", RunOptions.__annotations__)
-def test_a_value_is_taken_or_refused_by_the_name_of_its_option(option):
+def test_any_value_is_accepted_or_refused_by_the_name_of_its_option(option):
     """Whatever it is; nothing is on disk if it was refused, and nothing fails later if not."""
     for kind in HOSTILE:
         before = set(Path().rglob("*"))
-        said = refusal(seamark.init_run, option, kind)
-        if said is not None:
-            assert said.startswith((option, "no run ") if option == "with_id" else option), kind
+        if refusal(seamark.init_run, option, kind) is not None:
             assert set(Path().rglob("*")) == before, kind
 
 
@@ -227,20 +200,18 @@ def test_loggers_refuse_values_as_init_run_does(where):
     logger = importlib.import_module(where).SeamarkLogger
     for option in RunOptions.__annotations__:
         for kind in HOSTILE:
-            said = refusal(logger, option, kind) or option
-            assert said.startswith((option, "no run ") if option == "with_id" else option), kind
+            refusal(logger, option, kind)
     assert not list(Path().rglob("*"))
 
 
-@pytest.mark.parametrize("several", [np.array, iter])
-def test_several_strings_may_be_in_whatever_has_them(several):
+def test_several_strings_may_be_in_any_iterable():
     """Also where the positional argument looks like an id, so that runs are looked for first."""
-    with seamark.init_run("KEY-12", tags=several(["a", "b"]), **QUIET) as run:
-        assert (run.project, run["sys/tags"].fetch()) == ("KEY-12", {"a", "b"})
+    for several in (np.array, iter):
+        with seamark.init_run("KEY-12", tags=several(["a", "b"]), **QUIET) as run:
+            assert (run.project, run["sys/tags"].fetch()) == ("KEY-12", {"a", "b"})
 
 
-def test_a_token_is_in_no_error():
-    """Even if it is none: what was given may hold one."""
+def test_errors_never_contain_the_token():
     for given in (b"s3cr3t", "s3cr3t\nX: 1", "s3cr3t\u2013", ["s3cr3t"]):
         with pytest.raises(ArgumentError, match=r"^api_token: expected .* ASCII") as caught:
             Settings.of(api_token=given)

@@ -16,11 +16,7 @@ ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 PUBLIC_MODULES = (
     "seamark",
-    "seamark.errors",
-    "seamark.paths",
-    "seamark.types",
-    "seamark.utils",
-    "seamark.values",
+    *(f"seamark.{name}" for name in ("errors", "paths", "types", "utils", "values")),
 )
 HOST_MODULES = ("seamark.accelerate", "seamark.ignite", "seamark.lightning")
 
@@ -28,10 +24,8 @@ HOST_MODULES = ("seamark.accelerate", "seamark.ignite", "seamark.lightning")
 def documented_names(module):
     """Return the names of one module that the reference has an ``auto...`` directive for."""
     pages = "".join(page.read_text(encoding="utf-8") for page in sorted(REFERENCE.glob("*.md")))
-    directive = (
-        rf"^\.\. auto(?:function|class|exception|data|attribute):: {re.escape(module)}\.(\w+)$"
-    )
-    return re.findall(directive, pages, re.MULTILINE)
+    kinds = "function|class|exception|data|attribute"
+    return re.findall(rf"^\.\. auto(?:{kinds}):: {re.escape(module)}\.(\w+)$", pages, re.MULTILINE)
 
 
 @pytest.mark.parametrize("module", [*PUBLIC_MODULES, *HOST_MODULES])

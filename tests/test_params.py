@@ -15,9 +15,7 @@ import pytest
 import seamark
 from seamark import errors
 
-
-def begin(**given):
-    return seamark.init_run(**given)
+begin = seamark.init_run
 
 
 def told(run):
@@ -26,200 +24,171 @@ def told(run):
     assert run.params.db.password == "s3cr3t-word"
 
 
-class TestMapping:
-    def test_item_attribute_and_path_are_one_value(self):
-        """What is set in one way is read in each of them, and recorded once."""
-        with begin(params={"lr": 0.1, "opt": {"name": "adam"}}) as run:
-            run.params.opt.eps = 1e-8
-            run["parameters/opt/beta"] = 0.9
-            run.params["sched/warmup"] = 10
-            assert run.params.opt.as_dict() == {"name": "adam", "eps": 1e-8, "beta": 0.9}
-            assert run.params["opt"]["beta"] == run.params["opt/beta"] == run.params.opt.beta
-            assert run["parameters"].fetch() == run.params.as_dict() == run.params
-            assert "sched" in run.params
-            assert list(run.params) == ["lr", "opt", "sched"]
-
-    def test_a_mapping_that_is_set_replaces_what_was_there(self):
-        """As in a dict: nothing of the old one stays, here or where it is recorded."""
-        with begin(params={"opt": {"name": "adam", "eps": 1}}) as run:
-            run.params.opt = {"name": "sgd"}
-            assert run["parameters"].fetch() == run.params == {"opt": {"name": "sgd"}}
-            run.params["opt"] = None
-            assert run["parameters"].fetch() == run.params == {"opt": None}
-
-    def test_what_mappings_can_do(self):
-        """It behaves like a dict under every method of one."""
-        with begin() as run:
-            model: dict[str, Any] = {}
-            for each in (model, run.params):
-                each.update({"a": 1, "b": 2, "c": {"d": 3}})
-                each.setdefault("e", 4)
-                each.setdefault("a", 5)
-                assert each.pop("b") == 2
-                assert each.pop("nothing", None) is None
-                del each["c"]
-            assert dict(run.params) == model == {"a": 1, "e": 4}
-            assert len(run.params) == 2
-            assert {"a", "e", "update"} <= {*dir(run.params)}
-            run.params.clear()
-            assert not run.params
-            assert not run.exists("parameters")
-
-    def test_wrong_keys_say_what_there_is(self):
-        """A key that is not there is a KeyError and an AttributeError, and names the nearest."""
-        with begin(params={"learning_rate": 0.1}) as run:
-            with pytest.raises(KeyError, match="did you mean 'learning_rate'"):
-                run.params["learning_rte"]
-            with pytest.raises(AttributeError, match="learning_rate"):
-                _ = run.params.learning_rte
-            with pytest.raises(AttributeError, match=r"params\['update'\] = "):
-                run.params.update = 3
-            run.params["update"] = 3
-            assert run.params["update"] == 3
-            assert callable(run.params.update)
-            with pytest.raises(errors.MissingFieldError, match="nothing"):
-                del run.params["nothing"]
-
-    def test_another_family_is_refused_before_anything_is_written(self):
-        """A path holds one family; the others of the same call are not recorded then."""
-        with begin() as run:
-            run["parameters/loss"].append(0.5)
-            with pytest.raises(errors.FamilyError, match="parameters/loss"):
-                run.params.update({"a": 1, "loss": 2})
-            assert not run.exists("parameters/a")
-            assert "a" not in run.params
-
-    def test_what_cannot_be_written_to_says_so(self):
-        """Runs that were stopped or opened for reading refuse; they still answer."""
-        with begin(params={"a": 1}) as run:
-            pass
-        with pytest.raises(errors.InactiveRunError):
-            run.params.a = 2
-        assert run.params.a == 1
-        read = begin(with_id=run.id, mode="read-only")
-        with pytest.raises(errors.ReadOnlyError):
-            read.params.a = 2
-        assert read.params.a == 1
+def test_item_attribute_and_path_are_one_value():
+    with begin(params={"lr": 0.1, "opt": {"name": "adam"}}) as run:
+        run.params.opt.eps = 1e-8
+        run["parameters/opt/beta"] = 0.9
+        run.params["sched/warmup"] = 10
+        assert run.params.opt.as_dict() == {"name": "adam", "eps": 1e-8, "beta": 0.9}
+        assert run.params["opt"]["beta"] == run.params["opt/beta"] == run.params.opt.beta
+        assert run["parameters"].fetch() == run.params.as_dict() == run.params
+        assert "sched" in run.params
+        assert list(run.params) == ["lr", "opt", "sched"]
 
 
-class TestUpdate:
-    def test_takes_what_people_have(self):
-        """Mappings, dataclasses, Namespaces, pairs and keywords."""
-
-        @dataclasses.dataclass
-        class Config:
-            depth: int = 3
-
-        with begin() as run:
-            run.params.update(Config())
-            run.params.update(argparse.Namespace(width=4))
-            run.params.update([("pairs", 5)], more=6)
-            wanted = {"depth": 3, "width": 4, "pairs": 5, "more": 6}
-            assert run.params == run["parameters"].fetch() == wanted
-            with pytest.raises(TypeError, match=r"expected a mapping.*got int: 7"):
-                run.params.update(7)
-
-    def test_takes_omegaconf(self):
-        """References in it are followed."""
-        omegaconf = pytest.importorskip("omegaconf")
-        with begin() as run:
-            run.params.update(omegaconf.OmegaConf.create({"a": {"b": 1}, "c": "${a.b}"}))
-            assert run.params == {"a": {"b": 1}, "c": 1}
-
-    def test_a_parser_reads_the_command_line(self, monkeypatch, capsys):
-        """What was known stays without override, and is in what is returned; a table is shown."""
-        monkeypatch.setattr("sys.argv", ["train.py", "--wd", "0.5"])
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--lr", type=float, default=0.1)
-        parser.add_argument("--wd", type=float, default=0.0)
-        parser.add_argument("--token", default="hf_abcdefghijklmnopqrstuvwxyzabcdefgh")
-        with begin(params={"lr": 0.01}) as run:
-            args = run.params.update(parser, override=False, show=True)
-            assert (args.lr, args.wd) == (0.01, 0.5)
-            assert args.token == run.params.token
-            shown = capsys.readouterr().out
-            assert [line.split()[:2] for line in shown.splitlines()][:1] == [["lr", "0.01"]]
-            assert "hf_abcdef" not in shown
-
-    def test_a_mapping_by_its_name_elsewhere(self):
-        """``new_params={...}`` is what is given; another value is a parameter of that name."""
-        with begin() as run:
-            run.params.update(new_params={"lr": 0.1}, override=False)
-            run.params.update(new_params=3)
-            assert run.params == {"lr": 0.1, "new_params": 3}
-
-    def test_returns_what_was_given_as_it_was_given(self):
-        """A class stays the class in the Namespace; what is kept is its name."""
-        with begin() as run:
-            args = run.params.update({"act": dict, "shape": (1, 2)})
-            assert args.act is dict
-            assert args.shape == (1, 2)
-            assert run.params == {"act": "dict", "shape": [1, 2]}
+def test_a_mapping_that_is_set_replaces_the_old_one():
+    with begin(params={"opt": {"name": "adam", "eps": 1}}) as run:
+        run.params.opt = {"name": "sgd"}
+        assert run["parameters"].fetch() == run.params == {"opt": {"name": "sgd"}}
+        run.params["opt"] = None
+        assert run["parameters"].fetch() == run.params == {"opt": None}
 
 
-class TestMemory:
-    def test_secrets_are_hidden_on_disk_and_not_in_memory(self):
-        """People build what they train from it; nobody else gets to see it."""
-        with begin(params={"lr": 0.1, "db": {"password": "s3cr3t-word"}}) as run:
-            told(run)
-            assert "s3cr3t-word" not in repr(run.params)
-            assert "s3cr3t-word" not in str(run["parameters/db/password"].fetch())
-            assert b"s3cr3t-word" not in pickle.dumps(run)
+def test_params_behave_like_a_dict():
+    with begin() as run:
+        model: dict[str, Any] = {}
+        for each in (model, run.params):
+            each.update({"a": 1, "b": 2, "c": {"d": 3}})
+            each.setdefault("e", 4)
+            each.setdefault("a", 5)
+            assert each.pop("b") == 2
+            assert each.pop("nothing", None) is None
+            del each["c"]
+        assert dict(run.params) == model == {"a": 1, "e": 4}
+        assert len(run.params) == 2
+        assert {"a", "e", "update"} <= {*dir(run.params)}
+        run.params.clear()
+        assert not run.params
+        assert not run.exists("parameters")
 
-    def test_disabled_runs_and_silent_ranks_answer_the_same(self, monkeypatch):
-        """A script that builds its model from them runs on every rank and without recording."""
-        runs = [begin(mode="disabled")]
-        monkeypatch.setenv("RANK", "1")
-        monkeypatch.setenv("WORLD_SIZE", "2")
-        runs.append(begin())
-        for run in runs:
-            run.params.update({"lr": 0.1, "gone": 1})
-            run["parameters/db/password"] = "s3cr3t-word"
-            del run.params.gone
-            told(run)
-            del run["parameters/lr"]
-            assert "lr" not in run.params
 
-    def test_a_spawned_process_knows_them_unmasked(self, monkeypatch):
-        """What is spawned is of this training."""
-        monkeypatch.syspath_prepend(Path(__file__).parents[__name__.count(".")])
-        with begin(params={"lr": 0.1}) as run:
-            run.params.db = {"password": "s3cr3t-word"}
-            child = multiprocessing.get_context("spawn").Process(target=told, args=(run,))
-            child.start()
-            child.join(60)
-            assert child.exitcode == 0
+def test_mistakes_say_what_there_is_and_write_nothing():
+    with begin(params={"learning_rate": 0.1}) as run:
+        with pytest.raises(KeyError, match="did you mean 'learning_rate'"):
+            run.params["learning_rte"]
+        with pytest.raises(AttributeError, match="learning_rate"):
+            _ = run.params.learning_rte
+        with pytest.raises(AttributeError, match=r"params\['update'\] = "):
+            run.params.update = 3
+        run.params["update"] = 3
+        assert run.params["update"] == 3
+        assert callable(run.params.update)
+        with pytest.raises(errors.MissingFieldError, match="nothing"):
+            del run.params["nothing"]
+        run["parameters/loss"].append(0.5)
+        with pytest.raises(errors.FamilyError, match="parameters/loss"):
+            run.params.update({"a": 1, "loss": 2})
+        assert not run.exists("parameters/a")
+        assert "a" not in run.params
+    read = begin(with_id=run.id, mode="read-only")
+    for opened, error in ((run, errors.InactiveRunError), (read, errors.ReadOnlyError)):
+        with pytest.raises(error):
+            opened.params.a = 2
+        assert opened.params.learning_rate == 0.1
 
-    def test_an_opened_run_answers_with_what_it_held(self):
-        """What this process sets stands over it, and what it deletes is gone."""
-        with begin(params={"a": 1, "b": 2, "c": {"d": 3}, "long": "x" * 5_000_000}) as run:
-            pass
-        with begin(with_id=run.id) as again:
-            again.params.b = 5
-            del again.params.c
-            assert again.params.as_dict() == {"a": 1, "b": 5, "long": "x" * 5_000_000}
 
-    def test_what_an_adapter_recorded_is_read_too(self):
-        """And is shadowed by what is set here, which is recorded in its own place."""
-        with begin() as run:
-            run["training/hyperparams"] = {"lr": 0.1, "depth": 3}
-            assert run.params == {"lr": 0.1, "depth": 3}
-            run.params.lr = 0.2
-            assert run.params.lr == 0.2
-            assert run["training/hyperparams/lr"].fetch() == 0.1
-            assert run["parameters"].fetch() == {"lr": 0.2}
+def test_update_takes_what_people_have():
+    """Mappings, dataclasses, Namespaces, pairs and keywords; it returns what was given."""
 
-    def test_a_copy_records_nothing(self):
-        """Whoever copies them gets dicts."""
-        with begin(params={"a": {"b": 1}}) as run:
-            mine = copy.deepcopy(run.params)
-            mine["a"]["b"] = 2
-            assert run.params.a.b == 1
-            assert pickle.loads(pickle.dumps(run.params)) == {"a": {"b": 1}}
+    @dataclasses.dataclass
+    class Config:
+        depth: int = 3
+
+    with begin() as run:
+        run.params.update(Config())
+        run.params.update(argparse.Namespace(width=4))
+        run.params.update([("pairs", 5)], more=6)
+        run.params.update(new_params={"lr": 0.1}, override=False)  # as its argument is elsewhere
+        run.params.update(new_params=3)  # a parameter of that name
+        args = run.params.update({"act": dict, "shape": (1, 2)})
+        assert (args.act, args.shape) == (dict, (1, 2))
+        wanted = {"depth": 3, "width": 4, "pairs": 5, "more": 6, "lr": 0.1, "new_params": 3}
+        wanted |= {"act": "dict", "shape": [1, 2]}
+        assert run.params == run["parameters"].fetch() == wanted
+        with pytest.raises(TypeError, match=r"expected a mapping.*got int: 7"):
+            run.params.update(7)
+
+
+def test_update_follows_references_of_omegaconf():
+    omegaconf = pytest.importorskip("omegaconf")
+    with begin() as run:
+        run.params.update(omegaconf.OmegaConf.create({"a": {"b": 1}, "c": "${a.b}"}))
+        assert run.params == {"a": {"b": 1}, "c": 1}
+
+
+def test_update_reads_the_command_line_with_a_parser(monkeypatch, capsys):
+    """What was known stays without override, and is in what is returned; a table is shown."""
+    monkeypatch.setattr("sys.argv", ["train.py", "--wd", "0.5"])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--wd", type=float, default=0.0)
+    parser.add_argument("--token", default="hf_abcdefghijklmnopqrstuvwxyzabcdefgh")
+    with begin(params={"lr": 0.01}) as run:
+        args = run.params.update(parser, override=False, show=True)
+        assert (args.lr, args.wd, args.token) == (0.01, 0.5, run.params.token)
+        shown = capsys.readouterr().out
+        assert [line.split()[:2] for line in shown.splitlines()][:1] == [["lr", "0.01"]]
+        assert "hf_abcdef" not in shown
+
+
+def test_secrets_are_hidden_on_disk_and_not_in_memory(monkeypatch):
+    """A process that is spawned by the training knows them too."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[__name__.count(".")])
+    with begin(params={"lr": 0.1}) as run:
+        run.params.db = {"password": "s3cr3t-word"}
+        told(run)
+        assert "s3cr3t-word" not in repr(run.params)
+        assert "s3cr3t-word" not in str(run["parameters/db/password"].fetch())
+        assert b"s3cr3t-word" not in pickle.dumps(run)
+        child = multiprocessing.get_context("spawn").Process(target=told, args=(run,))
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+
+
+def test_disabled_runs_and_silent_ranks_answer_the_same(monkeypatch):
+    """A script that builds its model from them runs on every rank and without recording."""
+    runs = [begin(mode="disabled")]
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    runs.append(begin())
+    for run in runs:
+        run.params.update({"lr": 0.1, "gone": 1})
+        run["parameters/db/password"] = "s3cr3t-word"
+        del run.params.gone
+        told(run)
+        del run["parameters/lr"]
+        assert "lr" not in run.params
+
+
+def test_an_opened_run_answers_with_what_it_held():
+    with begin(params={"a": 1, "b": 2, "c": {"d": 3}, "long": "x" * 5_000_000}) as run:
+        pass
+    with begin(with_id=run.id) as again:
+        again.params.b = 5
+        del again.params.c
+        assert again.params.as_dict() == {"a": 1, "b": 5, "long": "x" * 5_000_000}
+
+
+def test_params_of_an_adapter_are_read_and_stay_in_their_place():
+    with begin() as run:
+        run["training/hyperparams"] = {"lr": 0.1, "depth": 3}
+        assert run.params == {"lr": 0.1, "depth": 3}
+        run.params.lr = 0.2
+        assert run.params.lr == 0.2
+        assert run["training/hyperparams/lr"].fetch() == 0.1
+        assert run["parameters"].fetch() == {"lr": 0.2}
+
+
+def test_a_copy_is_a_dict_and_records_nothing():
+    with begin(params={"a": {"b": 1}}) as run:
+        mine = copy.deepcopy(run.params)
+        mine["a"]["b"] = 2
+        assert run.params.a.b == 1
+        assert pickle.loads(pickle.dumps(run.params)) == {"a": {"b": 1}}
 
 
 def test_a_later_change_is_kept_with_its_time():
-    """Whoever changed it, and in whatever way; the same value again is no change."""
     with begin(params={"lr": 0.1, "same": 1}) as run:
         run.params.update(lr=0.2, same=1)
     with begin(with_id=run.id) as again:

@@ -31,7 +31,6 @@ def family():
 
 
 def test_a_part_names_its_run(family):
-    """By its id, and its project where that is another; it can be asked for like any value."""
     whole, parts, away = family
     with seamark.init_run(with_id=parts[0], project="team/x", mode="read-only") as part:
         assert part["sys/parent"].fetch() == whole
@@ -44,42 +43,39 @@ def test_a_part_names_its_run(family):
         assert part["sys/parent"].fetch() == f"team/x/{whole}"
 
 
-def test_tables_have_aggregates_of_parts(family):
+def test_tables_and_queries_have_aggregates_of_parts(family):
     """Of the finite numbers of the parts in the project that is asked, without the trash."""
     whole, parts, _ = family
     columns = ["sys/name", "children/val/acc:max", "children/val/acc:mean", "children/seed:count"]
-    project = seamark.init_project("team/x")
-    rows = {row["sys/id"]: row for row in project.fetch_runs_table(columns=columns)}
-    assert rows[whole] == {
-        "sys/id": whole,
-        "sys/name": "sweep",
-        "children/val/acc:max": 2.5,
-        "children/val/acc:mean": 1.5,
-        "children/seed:count": 3,
-    }
-    everywhere = seamark.init_project("team").fetch_runs_table(columns=columns)
-    assert {row["sys/id"]: row for row in everywhere}[whole]["children/seed:count"] == 4
-    assert rows[parts[0]].keys() == {"sys/id", "sys/name"}
-    assert not CliRunner().invoke(app, ["trash", parts[2]]).exit_code
-    table = project.fetch_runs_table(columns=["children/val/acc:max"])
-    assert max(filter(None, table["children/val/acc:max"])) == 1.5
-    with pytest.raises(errors.QueryError, match="expected one of :min, :max, :mean, :count"):
-        project.fetch_runs_table(columns=["children/val/acc"])
-    assert not any(
-        project.fetch_runs_table(columns=["children/nothing:max"])["children/nothing:max"]
-    )
 
-
-def test_queries_ask_what_parts_show(family):
-    """As the columns do: of the parts in the project that is asked, without the trash."""
-    whole, parts, _ = family
+    def table(project="team/x", **given):
+        found = seamark.init_project(project).fetch_runs_table(**given)
+        return {row["sys/id"]: row for row in found}
 
     def found(query, project="team/x"):
-        table = seamark.init_project(project).fetch_runs_table(query=query)
-        return [row["sys/id"] for row in table]
+        return [*table(project, query=query)]
 
-    assert found("children/val/acc:max > 2") == [whole]
+    rows = table(columns=columns)
+    values = ["sweep", 2.5, 1.5, 3]
+    assert rows[whole] == {"sys/id": whole, **dict(zip(columns, values, strict=True))}
+    assert rows[parts[0]].keys() == {"sys/id", "sys/name"}
+    assert table("team", columns=columns)[whole]["children/seed:count"] == 4
+    assert not any(
+        "children/nothing:max" in row for row in table(columns=["children/nothing:max"]).values()
+    )
+    with pytest.raises(errors.QueryError, match="expected one of :min, :max, :mean, :count"):
+        table(columns=["children/val/acc"])
+    for query in (
+        "children/val/acc:max > 2",
+        "children/val/acc:mean = 1.5 AND children/val/acc:min < 1",
+        "children/seed:count = 3",
+        "children/seed:count IN (3, 7)",
+        "NOT children/seed IS MISSING",
+    ):
+        assert found(query) == [whole], query
     assert found("children/val/acc:max > 2.5") == []
+    assert found("children/seed:count = 4", "team") == [whole]
+    assert len(found("children/seed IS MISSING")) == len(parts) + 1
     for query, why in (
         ("children/val/acc > 2", "expected one of :min, :max, :mean, :count"),
         ("children/val/acc:last_step > 2", "expected one of :min, :max, :mean, :count"),
@@ -88,13 +84,8 @@ def test_queries_ask_what_parts_show(family):
     ):
         with pytest.raises(errors.QueryError, match=why):
             found(query)
-    assert found("children/val/acc:mean = 1.5 AND children/val/acc:min < 1") == [whole]
-    assert found("children/seed:count = 3") == [whole]
-    assert found("children/seed:count = 4", "team") == [whole]
-    assert found("children/seed:count IN (3, 7)") == [whole]
-    assert len(found("children/seed IS MISSING")) == len(parts) + 1
-    assert found("NOT children/seed IS MISSING") == [whole]
     assert not CliRunner().invoke(app, ["trash", parts[2]]).exit_code
+    assert table(columns=columns)[whole]["children/val/acc:max"] == 1.5
     assert found("children/val/acc:max > 2") == []
     listed = CliRunner().invoke(app, ["ls", "--query", "children/val/acc:max > 1", "--json"])
     assert whole in listed.stdout
@@ -103,7 +94,6 @@ def test_queries_ask_what_parts_show(family):
 @pytest.mark.parametrize(
     ("parent", "why"), [(3, "got int: 3"), ("a b", "got 'a b'"), ("x/../y", "project 'x/..'")]
 )
-def test_what_is_no_run_is_refused_at_once(parent, why):
-    """And nothing is recorded."""
+def test_a_parent_that_is_no_run_is_refused(parent, why):
     with pytest.raises((errors.ArgumentError, errors.PathError), match=why):
         seamark.init_run(parent=parent)

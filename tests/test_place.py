@@ -16,7 +16,6 @@ from seamark.run.run import make_run
 
 
 def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
-    """Whoever names a file as root reads so before the training starts, and nothing is made."""
     file = tmp_path / "file"
     file.write_text("x")
     for root in (file, file / "below"):
@@ -29,8 +28,7 @@ def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
         seamark.init_run(root="a\0b")
 
 
-def test_a_root_of_somebody_else_is_refused_at_once(tmp_path):
-    """A folder without the right to write is the person's mistake, not a loss to be counted."""
+def test_a_root_without_the_right_to_write_is_refused_at_once(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o555)
     script = (
@@ -52,7 +50,6 @@ def test_a_root_of_somebody_else_is_refused_at_once(tmp_path):
 
 
 def test_a_purged_run_is_not_started_again(tmp_path):
-    """Its name stays taken; the error says what to do instead of losing every value."""
     run = seamark.init_run(custom_run_id="k", root=tmp_path)
     run.stop()
     run.folder.purged_mark.parent.mkdir()
@@ -69,8 +66,7 @@ def recorded(root, project="p", **given):
 
 
 @pytest.mark.parametrize("mode", ["read-only", None])
-def test_a_run_is_opened_by_whatever_it_is_called(tmp_path, mode):
-    """By its name, the generated one, the project and either, and ``latest``; in that very run."""
+def test_a_run_is_opened_by_each_of_its_names(tmp_path, mode):
     first, second = recorded(tmp_path, "p/sub", name="a name"), recorded(tmp_path, "p/sub")
     for run, *words in (
         (first, first, "a name", generated_name(first)),
@@ -87,7 +83,6 @@ def test_a_run_is_opened_by_whatever_it_is_called(tmp_path, mode):
 
 
 def test_a_whole_id_opens_no_index(tmp_path, monkeypatch):
-    """Nor does it load what an index needs: it costs what it always did."""
     run = recorded(tmp_path)
 
     def no_index(*_, **__):
@@ -121,7 +116,6 @@ def test_the_beginning_of_an_id_opens_a_run_for_reading_only(tmp_path):
 
 @pytest.mark.parametrize("word", ["no such run", "../../etc/passwd", "a\nb", "%", "x/y", "latest"])
 def test_a_name_of_no_run_makes_none(tmp_path, word):
-    """Whatever it looks like: an exact error, and nothing on disk."""
     recorded(tmp_path, "other", custom_run_id=word)
     before = sorted(tmp_path.rglob("*"))
     for mode in ("read-only", "disabled", "debug", None):
@@ -130,7 +124,7 @@ def test_a_name_of_no_run_makes_none(tmp_path, word):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_another_rank_leaves_it_to_rank_0_to_say_what_is_wrong_with_a_name(tmp_path, monkeypatch):
+def test_only_rank_0_raises_for_a_name_of_no_run(tmp_path, monkeypatch):
     """It may not even see rank 0's disk; it holds a silent run, and makes nothing."""
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -139,7 +133,7 @@ def test_another_rank_leaves_it_to_rank_0_to_say_what_is_wrong_with_a_name(tmp_p
     assert not list(tmp_path.iterdir())
 
 
-def test_ranks_that_cannot_talk_take_no_name_for_one_run(tmp_path, monkeypatch):
+def test_ranks_that_cannot_talk_need_a_whole_id(tmp_path, monkeypatch):
     """Each would look it up by itself, and might find another one; a whole id is the same for
     all.
     """

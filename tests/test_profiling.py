@@ -40,28 +40,23 @@ def filled(durations, *, epoch_length=10, **given):
     return samples
 
 
-@pytest.fixture
-def run(tmp_path):
-    with init_run(root=tmp_path, capture={"git": False, "packages": False}) as run:
-        yield run
-
-
 @pytest.mark.parametrize("parts", [(0, 0), (1, 1), (7, 10**10), (10**7, 3)])
 def test_position_keeps_epoch_and_iteration(parts):
     assert position_parts(position(*parts)) == parts
 
 
-def test_nothing_timed_is_all_numbers():
-    """Without a duration every number is 0, and nothing divides by it."""
-    found = empty().stat()
-    assert found.count == 0
-    assert {found.total_s, found.mean_s, found.std_s, found.p99_s, found.max_iteration} == {0}
-
-
-def test_one_duration_has_every_statistic():
-    found = filled([5_000_000]).stat()
-    assert (found.count, found.min_s, found.max_s, found.mean_s) == (1, 0.005, 0.005, 0.005)
-    assert (found.std_s, found.p50_s) == (0.0, 0.005)
+@pytest.mark.parametrize(
+    ("durations", "expected"),
+    [
+        ([], {"count": 0, "total_s": 0, "mean_s": 0, "std_s": 0, "p99_s": 0, "max_iteration": 0}),
+        ([5_000_000], {"count": 1, "min_s": 0.005, "max_s": 0.005, "mean_s": 0.005, "std_s": 0,
+                       "p50_s": 0.005}),
+        ([3, 1, 9, 9, 1], {"min_iteration": 2, "max_iteration": 3}),  # the first of equal ones
+    ],
+)  # fmt: skip
+def test_statistics_of_few_durations(durations, expected):
+    found = filled(durations).stat()
+    assert {name: getattr(found, name) for name in expected} == expected
 
 
 def test_statistics_are_those_of_all_durations_whatever_the_batches():
@@ -79,11 +74,6 @@ def test_statistics_are_those_of_all_durations_whatever_the_batches():
     assert found.min_iteration == durations.index(min(durations))
     assert found.max_iteration == durations.index(max(durations))
     assert found.p50_s == pytest.approx(statistics.median(durations) / 1e9)
-
-
-def test_of_equal_extremes_the_first_is_named():
-    found = filled([3, 1, 9, 9, 1]).stat()
-    assert (found.min_iteration, found.max_iteration) == (2, 3)
 
 
 def test_long_runs_keep_an_even_sample_with_true_positions():
@@ -143,8 +133,7 @@ def test_a_reader_in_another_thread_loses_nothing():
     assert samples.stat().total_s == sum(range(50_000)) / 1e9
 
 
-def test_samples_travel():
-    """A profiler goes with the trainer into a spawned process."""
+def test_durations_go_by_pickle_into_a_spawned_process():
     assert pickle.loads(pickle.dumps(filled([1, 2]))).stat().count == 2
 
 
@@ -197,12 +186,14 @@ def test_names_become_one_part_of_a_path(name, part):
     assert path_part(name) == part
 
 
-def test_what_is_no_run_is_refused_at_once():
+def test_times_go_to_a_run():
     with pytest.raises(ArgumentError, match="expected a Run or a namespace"):
         TimesInRun("profiling")
 
 
-def test_rows_in_a_run_are_means_since_the_last_row(run):
+def test_rows_and_summary_stand_in_the_run(tmp_path):
+    """A row has means since the last one; a run that was stopped disturbs nobody."""
+    run = init_run(root=tmp_path, capture={"git": False, "packages": False})
     samples = empty("step/one")
     times = TimesInRun(run)
     samples.waiting.extend((position(0, 1), 10**9))
@@ -215,21 +206,11 @@ def test_rows_in_a_run_are_means_since_the_last_row(run):
     assert points.value.tolist() == [1.0, 3.0]
     assert points.step.tolist() == [1.0, 3.0]
     assert times.due_ns == 8 * 10**9
-
-
-def test_summary_stands_in_the_run(run, tmp_path):
-    samples = filled([1])
-    TimesInRun(run).summary([samples], Breakdown((("a", 1.0),), 2.0, 1))
+    times.summary([samples], Breakdown((("a", 1.0),), 2.0, 1))
     run["profiling/summary"].download(tmp_path / "s.csv")
     assert (tmp_path / "s.csv").read_text() == summary_csv([samples.stat()])
     assert run["profiling/largest_cost"].fetch().startswith("The largest cost is a: 1 s")
-
-
-def test_a_stopped_run_disturbs_nobody(run):
-    """Times come when a run may be over: training does not hear of it."""
-    run["x"] = 1
-    times = TimesInRun(run)
     run.stop()
-    samples = filled([1])
-    times.row(0, [samples], 0)
+    samples.waiting.extend((position(0, 4), 1))
+    times.row(9 * 10**9, [samples], 0)
     times.summary([samples], Breakdown((), math.nan, 0))

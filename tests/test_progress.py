@@ -30,7 +30,6 @@ def told(run):
 
 
 def test_others_see_all_loops_while_the_run_lives(clock):
-    """Recorded once a second at most; what is inside counts for what is left of the whole."""
     with seamark.init_run(**QUIET, name="far") as run:
         epochs = run.progress(range(4), "epoch")
         for epoch in epochs:
@@ -48,7 +47,6 @@ def test_others_see_all_loops_while_the_run_lives(clock):
 
 
 def test_after_a_resume_the_pace_is_that_of_this_process(clock):
-    """What was done before counts as done."""
     with seamark.init_run(**QUIET) as run:
         loop = run.progress(range(90, 100), "epoch", start=90)
         assert (loop.total, len(loop), loop.remaining_s) == (100, 10, None)
@@ -63,8 +61,7 @@ def test_after_a_resume_the_pace_is_that_of_this_process(clock):
             len(unknown)
 
 
-def test_loops_that_are_left_early_are_left(clock, capsys):
-    """By break and by what is raised; the next loop stands where they stood."""
+def test_loops_that_are_left_early_end(clock, capsys):
     with seamark.init_run(**QUIET) as run:
         for _ in run.progress(range(5), "a"):
             for _ in run.progress(range(5), "b"):
@@ -83,8 +80,7 @@ def test_loops_that_are_left_early_are_left(clock, capsys):
     ]
 
 
-def test_mistakes_are_refused_and_strangers_told_nothing():
-    """Where they are made; what is no loop in a record is left out."""
+def test_mistakes_are_refused_and_odd_records_are_left_out():
     with seamark.init_run(mode="disabled") as run:
         for given, complaint in (
             (([1], ""), "name: expected what the loop is called"),
@@ -102,8 +98,7 @@ def test_mistakes_are_refused_and_strangers_told_nothing():
     assert loops_of({"name": "a"}) == loops_of(None) == []
 
 
-def test_every_makes_some_calls_and_the_last(monkeypatch):
-    """By count or by time; the first is always made."""
+def test_every_makes_the_first_call_some_others_and_the_last(monkeypatch):
     now, made = [100.0], []
     monkeypatch.setattr("seamark.utils.time.monotonic", lambda: now[0])
 

@@ -43,30 +43,24 @@ def project(tmp_path):
         yield opened
 
 
-def test_wrong_arguments_are_refused():
-    """Names become folders; of modes those that there are are named."""
-    with pytest.raises(PathError, match="project"):
-        init_project("a//b")
-    with pytest.raises(ArgumentError, match="mode: expected one of 'online'"):
-        init_project("p", mode="onlin")
-
-
-def test_opening_and_reading_a_project_creates_nothing(project, tmp_path):
-    """Nothing is on disk before something is recorded."""
-    assert len(project.fetch_runs_table()) == 0
+def test_wrong_arguments_are_refused_and_reading_creates_nothing(project, tmp_path):
+    table, series = project.fetch_runs_table, project.fetch_series
+    for act, given, more, error, why in (
+        (init_project, ["a//b"], {}, PathError, "project"),
+        (init_project, ["p"], {"mode": "onlin"}, ArgumentError, "mode: expected one of 'online'"),
+        (table, [], {"progress_bar": "yes"}, ArgumentError, "progress_bar: expected True, False"),
+        *((series, [paths], {}, ArgumentError, "paths: expected a p") for paths in ("", [3], [""])),
+        (series, ["a"], {"runs": ["nope"]}, RunNotFoundError, "no run 'nope' in project 'team/x'"),
+        (series, ["a"], {"runs": 7}, ArgumentError, "runs: expected run ids"),
+    ):
+        with pytest.raises(error, match=why):
+            act(*given, **more)
+    assert len(table()) == 0
     assert list(tmp_path.iterdir()) == []
 
 
 class TestRunsTable:
-    """`fetch_runs_table`."""
-
-    def test_a_progress_bar_that_cannot_be_one_is_refused(self, project):
-        """It names what can stand there."""
-        with pytest.raises(ArgumentError, match="progress_bar: expected True, False, None"):
-            project.fetch_runs_table(progress_bar="yes")
-
     def test_a_run_is_in_the_table_as_soon_as_it_recorded_something(self, project, tmp_path):
-        """While it runs, and with what it wrote last."""
         with init_run("team/x", root=tmp_path, **QUIET) as run:
             for value in (1, 2):
                 run["score"] = value
@@ -74,7 +68,6 @@ class TestRunsTable:
                 assert row == {"sys/id": run.id, "score": value, "sys/state": "running"}
 
     def test_query_sort_limit_and_columns_together(self, project, record):
-        """The best runs by a metric."""
         ids = [record(lr, tags=["sweep"]) for lr in (0.1, 0.2, 0.3)]
         record(9.0)
         table = project.fetch_runs_table(
@@ -101,10 +94,11 @@ class TestRunsTable:
             table = project.fetch_runs_table(
                 columns=["val/loss", "parameters/lr"], sort_by="val/f1"
             )
-            assert table.to_rows() == [{"sys/id": run, "parameters/lr": 0.1}]
-            assert table.to_rows()[0].get_attribute_value("parameters/lr") == 0.1
+            (row,) = table.to_rows()
+            assert row == {"sys/id": run, "parameters/lr": 0.1}
+            assert row.get_attribute_value("parameters/lr") == 0.1
             with pytest.raises(ValueError, match="none"):
-                table.to_rows()[0].get_attribute_value("none")
+                row.get_attribute_value("none")
             assert "val/loss" in table.columns
             assert len(project.fetch_runs_table(query="train/los < 1")) == 0
             assert len(project.fetch_series("train/loss", runs="train/los < 1")) == 0
@@ -115,7 +109,6 @@ class TestRunsTable:
         ]
 
     def test_a_run_that_is_not_there_is_left_out_with_one_warning(self, project, record, caplog):
-        """In a table a run may be missing; the warning names the one that may be meant."""
         run = record(0.1, name="baseline")
         for _ in range(2):
             assert len(project.fetch_runs_table(id="baselin")) == 0
@@ -136,21 +129,17 @@ class TestRunsTable:
             assert len(other.fetch_runs_table()) == 0
             assert len(other.fetch_series("train/loss")) == 0
         where = f"'taem/x' below {tmp_path} (seamark ls lists the runs)"
-        assert [record.message for record in caplog.records] == [
-            f"seamark: there is no project {where}"
-        ]
+        assert [one.message for one in caplog.records] == [f"seamark: there is no project {where}"]
         caplog.clear()
         assert len(init_project("team", root=tmp_path).fetch_runs_table()) == 1
         assert not caplog.records
 
-    def test_sub_projects_belong_to_the_table(self, project, record):
-        """And other projects do not."""
+    def test_sub_projects_belong_to_the_table_and_other_projects_do_not(self, project, record):
         inner = record(0.1, project="team/x/y")
         record(0.1, project="team/xy")
         assert [row["sys/id"] for row in project.fetch_runs_table()] == [inner]
 
     def test_progress_is_told_to_a_function(self, project, record):
-        """Runs folded, and runs to fold."""
         record(0.1)
         told = []
         project.fetch_runs_table(progress_bar=lambda done, total: told.append((done, total)))
@@ -165,18 +154,14 @@ class TestRunsTable:
                 assert [row["sys/id"] for row in project.fetch_runs_table(id=given)] == [run]
         assert len(project.fetch_runs_table(id=["a name", "latest"])) == 2
         assert len(project.fetch_runs_table(id=["other/outside", "outside", "nothing"])) == 0
-
-    def test_a_name_of_several_runs_is_refused(self, project, record):
-        """It lists them, the newest first."""
-        runs = [record(0.1, name="twin") for _ in range(2)]
-        several = f"any of 2 runs: .*{runs[1]}.*{runs[0]}"
+        twins = [record(0.1, name="twin") for _ in range(2)]
+        several = f"any of 2 runs: .*{twins[1]}.*{twins[0]}"  # the newest first
         with pytest.raises(ArgumentError, match=several):
             project.fetch_runs_table(id="twin")
         with pytest.raises(ArgumentError, match=several):
             project.fetch_series("a", ["twin"])
 
     def test_an_id_of_several_runs_is_each_of_them(self, project, record):
-        """As one copied to another project has it."""
         shared = [record(0.1, project=f"team/x/{at}", custom_run_id="k") for at in "ab"]
         assert shared[0] != shared[1]
         copytree(
@@ -209,21 +194,6 @@ class TestRunsTable:
 
 
 class TestSeries:
-    """`fetch_series`."""
-
-    @pytest.mark.parametrize("paths", ["", 3, [3], [""]])
-    def test_paths_that_are_none_are_refused(self, project, paths):
-        """It says what a path looks like."""
-        with pytest.raises(ArgumentError, match="paths: expected a path"):
-            project.fetch_series([paths] if paths == 3 else paths)
-
-    def test_a_run_that_does_not_exist_is_an_exact_error(self, project):
-        """It names the run and the project."""
-        with pytest.raises(RunNotFoundError, match="no run 'nope' in project 'team/x'"):
-            project.fetch_series("a", runs=["nope"])
-        with pytest.raises(ArgumentError, match="runs: expected run ids"):
-            project.fetch_series("a", runs=7)
-
     def test_runs_are_named_as_everywhere(self, project, record):
         """A text that is a query is one, whatever runs are called; in a list it is a name."""
         query = "parameters/lr = 0.5"
@@ -244,7 +214,6 @@ class TestSeries:
             project.fetch_series("train/loss", "a nam")
 
     def test_one_long_table_of_several_runs_and_paths(self, project, record):
-        """Patterns choose paths; runs are chosen by id, query, table or all of them."""
         one, two = record(1.0, steps=2), record(2.0, steps=3)
         everything = project.fetch_series("train/*")
         assert len(everything) == 10
@@ -254,15 +223,11 @@ class TestSeries:
         table = project.fetch_runs_table(id=one)
         for runs in (one, [one], "parameters/lr = 1", table):
             found = project.fetch_series("train/loss", runs).to_rows()
-            assert [(row["run"], row["step"], row["value"]) for row in found] == [
-                (one, 0.0, 1.0),
-                (one, 1.0, 0.5),
-            ]
+            points = [(row["run"], row["step"], row["value"], row["attempt"]) for row in found]
+            assert points == [(one, 0.0, 1.0, 0), (one, 1.0, 0.5, 0)]
         assert found[0].keys() == {"run", "path", "step", "value", "time", "attempt"}
-        assert found[0]["attempt"] == 0
 
-    def test_arrays_and_a_data_frame(self, project, record):
-        """The same points, with categories and times in pandas."""
+    def test_arrays_and_data_frames_hold_the_same_points(self, project, record):
         pandas = pytest.importorskip("pandas")
         run = record(1.0, steps=3)
         series = project.fetch_series(["train/loss", "train/acc"])
@@ -274,6 +239,9 @@ class TestSeries:
         assert str(frame["time"].dtype) == "datetime64[ns, UTC]"
         assert frame["time"].astype("int64").tolist() == arrays["time"].tolist()
         assert isinstance(frame["path"].dtype, pandas.CategoricalDtype)
+        none = project.fetch_series("nothing")
+        assert len(none) == 0
+        assert list(none.to_pandas().columns) == list(none.to_numpy()) == list(none.columns)
 
     def test_a_path_that_is_no_series_is_told_once(self, project, record, caplog):
         """Whatever runs are asked for; a series that these runs do not have is no mistake."""
@@ -292,38 +260,22 @@ class TestSeries:
             "seamark: paths: 'notes' is a series of texts, not a series of numbers",
         ]
 
-    def test_no_points_are_an_empty_table(self, project):
-        """With all columns."""
-        pytest.importorskip("pandas")
-        series = project.fetch_series("nothing")
-        assert len(series) == 0
-        assert list(series.to_pandas().columns) == list(series.to_numpy()) == list(series.columns)
 
-
-class TestOwnLog:
-    """A project is a log too."""
-
-    def test_what_is_written_is_read_back_and_is_no_run(self, project, tmp_path):
-        """Name, description, tags and metadata."""
-        project["description"] = "digits"
-        project["sys/tags"].add(["vision"])
-        project.log_metrics({"best": 0.5}, step=1)
-        with init_project("team/x", root=tmp_path, mode="read-only") as other:
-            assert other["description"].fetch() == "digits"
-            assert other["sys/tags"].fetch() == {"vision"}
-            assert other["best"].fetch_last() == 0.5
-            assert len(other.fetch_runs_table()) == 0
-            with pytest.raises(ReadOnlyError, match="project 'team/x'"):
-                other["description"] = "letters"
-
-    def test_after_stop_nothing_can_be_written(self, tmp_path):
-        """As with a run."""
-        project = init_project("team/x", root=tmp_path)
-        project["a"] = 1
-        project.stop()
-        project.stop()
-        with pytest.raises(InactiveRunError, match="project 'team/x'"):
-            project["a"] = 2
-        with init_project("other", root=tmp_path, mode="disabled") as project:
-            project["a"] = 1
-        assert not (tmp_path / "other").exists()
+def test_the_log_of_a_project_is_read_back_and_is_no_run(project, tmp_path):
+    project["description"] = "digits"
+    project["sys/tags"].add(["vision"])
+    project.log_metrics({"best": 0.5}, step=1)
+    with init_project("team/x", root=tmp_path, mode="read-only") as other:
+        assert other["description"].fetch() == "digits"
+        assert other["sys/tags"].fetch() == {"vision"}
+        assert other["best"].fetch_last() == 0.5
+        assert len(other.fetch_runs_table()) == 0
+        with pytest.raises(ReadOnlyError, match="project 'team/x'"):
+            other["description"] = "letters"
+    project.stop()
+    project.stop()
+    with pytest.raises(InactiveRunError, match="project 'team/x'"):
+        project["a"] = 2
+    with init_project("other", root=tmp_path, mode="disabled") as disabled:
+        disabled["a"] = 1
+    assert not (tmp_path / "other").exists()

@@ -12,34 +12,32 @@ import textwrap
 import time
 
 import pytest
-from click.testing import CliRunner
-from command import app
+from command import output_of
 from recording import NOTHING, QUIET
 
 from seamark import init_run
 
 SIGNALS_ONLY = QUIET | {"capture": NOTHING | {"signals": True}}
-WORK = """
-    import os, sys
-    from seamark import init_run
-    run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks="all", **{quiet!r})
-    rank = int(os.environ["RANK"])
+HEAD = f"""
+import os, signal, sys
+from seamark import init_run
+quiet = {SIGNALS_ONLY!r}
+def begin(ranks="all"):
+    run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks=ranks, **quiet)
     run.log_metrics({{"loss": 1.0}}, 0)
-    print("ready", flush=True)
-    if sys.stdin.readline().strip() == "fail":
-        raise ValueError(f"boom on rank {{rank}}")
+    return run
 """
 
 
 @contextlib.contextmanager
-def started_ranks(root, size):
-    """Yield the processes of a training, each of which waits for a line; kill what is left."""
-    code = textwrap.dedent(WORK).format(quiet=SIGNALS_ONLY)
+def started_ranks(code, *words, size=1):
+    """Yield the processes of a training, once each has said that it is ready; kill what is left."""
+    pipe = subprocess.PIPE
     ranks = [
         subprocess.Popen(
-            [sys.executable, "-c", code, str(root)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-c", HEAD + textwrap.dedent(code), *map(str, words)],
+            stdin=pipe,
+            stdout=pipe,
             stderr=subprocess.DEVNULL,
             text=True,
             env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(size)},
@@ -56,71 +54,74 @@ def started_ranks(root, size):
             each.communicate(timeout=240)
 
 
-def seamark(root, *args):
-    done = CliRunner().invoke(app, [*args, "--root", str(root)], prog_name="seamark")
-    assert done.exit_code == 0, done.output
-    return done.stdout
+def opened(root):
+    return init_run("p", root=root, custom_run_id="one", mode="read-only")
 
 
 def statuses(root):
-    run = init_run("p", root=root, custom_run_id="one", mode="read-only")
-    return {one.rank: (one.state, one.why) for one in run.session.recorded.view().ranks()}
+    ranks = opened(root).session.recorded.view().ranks()
+    return {one.rank: (one.state, one.why) for one in ranks}
 
 
 @pytest.mark.once
 def test_show_names_the_ranks_that_met_a_bad_end(tmp_path):
-    """One is killed, one fails, one gets SIGTERM, one ends well while rank 0 goes on."""
-    with started_ranks(tmp_path, 5) as ranks:
-        bad_ends(tmp_path, ranks)
+    def show(*words):
+        return output_of("show", "latest", *words, "--root", str(tmp_path))
 
-
-def bad_ends(tmp_path, ranks):
-    ranks[1].kill()
-    ranks[1].wait(60)
-    ranks[2].communicate("fail\n", timeout=240)
-    ranks[3].send_signal(signal.SIGTERM)
-    ranks[3].wait(60)
-    ranks[4].communicate("\n", timeout=240)
-    assert statuses(tmp_path) == {
-        0: ("running", ""),
-        1: ("killed", ""),
-        2: ("failed", "ValueError: boom on rank 2"),
-        3: ("interrupted", "SIGTERM"),
-        4: ("completed", ""),
-    }
-    shown = seamark(tmp_path, "show", "latest")
-    assert "5: 1 running, 1 completed, 1 failed, 1 interrupted, 1 killed" in shown
-    assert f"! rank 1 was killed (pid {ranks[1].pid} on " in shown
-    assert f"! rank 2 failed (pid {ranks[2].pid} on " in shown
-    assert "ValueError: boom on rank 2" in shown
-    assert "! rank 3 was interrupted by SIGTERM" in shown
-    assert "rank 4 " not in shown
-    told = json.loads(seamark(tmp_path, "show", "latest", "--json"))["ranks"]
-    assert [(one["rank"], one["state"]) for one in told][:2] == [(0, "running"), (1, "killed")]
-    ranks[0].kill()
-    ranks[0].wait(60)
-    shown = seamark(tmp_path, "show", "latest")
-    assert f"! rank 0 was killed (pid {ranks[0].pid} on " in shown
+    code = """
+        begin()
+        print("ready", flush=True)
+        if sys.stdin.readline().strip() == "fail":
+            raise ValueError(f"boom on rank {os.environ['RANK']}")
+    """
+    with started_ranks(code, tmp_path, size=5) as ranks:
+        ranks[1].kill()
+        ranks[1].wait(60)
+        ranks[2].communicate("fail\n", timeout=240)
+        ranks[3].send_signal(signal.SIGTERM)
+        ranks[3].wait(60)
+        ranks[4].communicate("\n", timeout=240)
+        assert statuses(tmp_path) == {
+            0: ("running", ""),
+            1: ("killed", ""),
+            2: ("failed", "ValueError: boom on rank 2"),
+            3: ("interrupted", "SIGTERM"),
+            4: ("completed", ""),
+        }
+        shown = show()
+        for words in (
+            "5: 1 running, 1 completed, 1 failed, 1 interrupted, 1 killed",
+            f"! rank 1 was killed (pid {ranks[1].pid} on ",
+            f"! rank 2 failed (pid {ranks[2].pid} on ",
+            "ValueError: boom on rank 2",
+            "! rank 3 was interrupted by SIGTERM",
+        ):
+            assert words in shown
+        assert "rank 4 " not in shown
+        told = json.loads(show("--json"))["ranks"]
+        assert [(one["rank"], one["state"]) for one in told][:2] == [(0, "running"), (1, "killed")]
+        ranks[0].kill()
+        ranks[0].wait(60)
+        assert f"! rank 0 was killed (pid {ranks[0].pid} on " in show()
 
 
 @pytest.mark.once
 def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
     """As under ``ddp_spawn``: workers have copies of the launcher's run; rank 0 is in both."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent(f"""
-        import multiprocessing, os, signal, sys
+    root, script = tmp_path / "root", tmp_path / "script.py"
+    code = """
+        import multiprocessing
         from seamark.run.run import make_run
 
         def train(run, rank):
             os.environ.update(RANK=str(rank), WORLD_SIZE="2")
-            run.log_metrics({{"loss": 1.0}}, 0)
+            run.log_metrics({"loss": 1.0}, 0)
             if rank == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         if __name__ == "__main__":
             given = dict(project="p", root=sys.argv[1], custom_run_id="one", ranks="all")
-            run = make_run(**given, **{SIGNALS_ONLY!r})
+            run = make_run(**given, **quiet)
             context = multiprocessing.get_context("spawn")
             for rank in (1, 0):
                 worker = context.Process(target=train, args=(run, rank))
@@ -129,18 +130,11 @@ def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
             run["gone"] = 1
             run.set_state("failed", error=RuntimeError("a worker is gone"))
             run.stop()
-        """)
-    )
-    subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "root")],
-        capture_output=True,
-        check=True,
-        timeout=240,
-    )
-    assert statuses(tmp_path / "root") == {
-        0: ("failed", "RuntimeError: a worker is gone"),
-        1: ("killed", ""),
-    }
+    """
+    script.write_text(HEAD + textwrap.dedent(code))
+    words = [sys.executable, str(script), str(root)]
+    subprocess.run(words, capture_output=True, check=True, timeout=240)
+    assert statuses(root) == {0: ("failed", "RuntimeError: a worker is gone"), 1: ("killed", "")}
 
 
 @pytest.mark.once
@@ -148,19 +142,16 @@ def test_a_launcher_that_records_last_does_not_hide_who_was_killed(tmp_path):
 def test_a_worker_of_torch_that_raises_has_failed(tmp_path):
     """`torch.multiprocessing` turns the error of a worker into an exit, and kills the others."""
     pytest.importorskip("torch")
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent(f"""
-        import os, signal, sys
-        from seamark import init_run
+    root, script = tmp_path / "root", tmp_path / "script.py"
+    root.mkdir()
+    code = """
         import torch.multiprocessing as mp
 
         def train(rank, root):
             os.environ.update(RANK=str(rank), WORLD_SIZE="2")
-            run = init_run("p", root=root, custom_run_id="one", ranks="all", **{SIGNALS_ONLY!r})
-            run.log_metrics({{"loss": 1.0}}, 0)
-            open(f"{{root}}/{{rank}}", "w").close()
-            while not all(os.path.exists(f"{{root}}/{{n}}") for n in range(2)):
+            begin()
+            open(f"{root}/{rank}", "w").close()
+            while not all(os.path.exists(f"{root}/{n}") for n in range(2)):
                 os.sched_yield()
             if rank == 0:
                 raise ValueError("from rank 0")
@@ -168,40 +159,29 @@ def test_a_worker_of_torch_that_raises_has_failed(tmp_path):
 
         if __name__ == "__main__":
             mp.spawn(train, args=(sys.argv[1],), nprocs=2)
-        """)
-    )
-    root = tmp_path / "root"
-    root.mkdir()
-    done = subprocess.run(
-        [sys.executable, str(script), str(root)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    """
+    script.write_text(HEAD + textwrap.dedent(code))
+    words = [sys.executable, str(script), str(root)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240)
     assert "ValueError: from rank 0" in done.stderr
-    told = statuses(root)
-    assert told == {0: ("failed", "ValueError: from rank 0"), 1: ("interrupted", "SIGTERM")}
-    run = init_run("p", root=root, custom_run_id="one", mode="read-only")
-    assert run["sys/state"].fetch() == "failed"
+    expected = {0: ("failed", "ValueError: from rank 0"), 1: ("interrupted", "SIGTERM")}
+    assert statuses(root) == expected
+    assert opened(root)["sys/state"].fetch() == "failed"
 
 
-def test_a_run_that_rests_says_so(tmp_path, monkeypatch):
-    """With ranks="zero" too: no step for long, although the process lives."""
+def test_a_rank_that_records_no_step_for_long_hangs(tmp_path):
     from seamark.index.index import Index
+    from seamark.reading.rank_words import rank_problems
 
     with init_run("p", root=tmp_path, **SIGNALS_ONLY) as run:
         for step in range(5):
             run.log_metrics({"loss": 1.0}, step)
         last = run.session.recorder.writer.last_t
-        index = Index.open(tmp_path, now_ns=lambda: last + 80 * 10**9)
-        index.refresh()
-        (rank,) = index.view("p", run.id).ranks()
-        assert (rank.rank, rank.state) == (0, "hangs")
-        from seamark.reading.rank_words import rank_problems
-
-        (line,) = rank_problems(index.view("p", run.id), "running")
-        index.close()
+        with Index.open(tmp_path, now_ns=lambda: last + 80 * 10**9) as index:
+            index.refresh()
+            (rank,) = index.view("p", run.id).ranks()
+            (line,) = rank_problems(index.view("p", run.id), "running")
+    assert (rank.rank, rank.state) == (0, "hangs")
     assert line.startswith("no step for 1 min 20 s, although its process lives (pid ")
 
 
@@ -213,99 +193,60 @@ def test_a_rank_that_died_before_its_first_record_is_named(tmp_path, monkeypatch
         monkeypatch.setenv("RANK", rank)
         with init_run("p", root=tmp_path, custom_run_id="one", ranks="all", **QUIET) as run:
             run.log_metrics({"profiling/step_time_s": 1.0}, 0)
-    run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
-    told = [(one.rank, one.state, one.last_seen is None) for one in run.stragglers()]
-    assert sorted(told) == [
-        (0, "completed", False),
-        (1, "missing", True),
-        (2, "completed", False),
-        (3, "missing", True),
-    ]
-    shown = seamark(tmp_path, "show", "latest")
-    assert "4: 2 completed, 2 missing" in shown
-    for words in (shown, seamark(tmp_path, "show", "latest", "--ranks")):
-        assert "! ranks 1, 3 never recorded anything" in words
-    ranks = json.loads(seamark(tmp_path, "show", "latest", "--json"))["ranks"]
+    told = [(one.rank, one.state, one.last_seen is None) for one in opened(tmp_path).stragglers()]
+    done, missing = ("completed", False), ("missing", True)
+    assert sorted(told) == [(0, *done), (1, *missing), (2, *done), (3, *missing)]
+    show = ("show", "latest", "--root", str(tmp_path))
+    assert "4: 2 completed, 2 missing" in output_of(*show)
+    for more in ((), ("--ranks",)):
+        assert "! ranks 1, 3 never recorded anything" in output_of(*show, *more)
+    ranks = json.loads(output_of(*show, "--json"))["ranks"]
     assert [one["last_seen"] is None for one in ranks] == [False, True, False, True]
-
-
-SIGTERM_FIRST = """
-    import os, signal, sys
-    from seamark import init_run
-
-    def handle(*what):
-        if callable(found):
-            found(*what)
-        os.write(1, b"got it\\n")  # and lives on
-
-    found = None
-    if sys.argv[2] == "before":
-        signal.signal(signal.SIGTERM, handle)
-    run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks=sys.argv[3], **{quiet!r})
-    run.log_metrics({{"loss": 1.0}}, 0)
-    if sys.argv[2] == "after":
-        found = signal.signal(signal.SIGTERM, handle)
-    print("ready", flush=True)
-    while True:
-        signal.pause()
-"""
 
 
 @pytest.mark.parametrize(("when", "ranks"), [("before", "all"), ("after", "zero")])
 def test_a_sigterm_is_noted_at_once_as_sigkill_may_follow(tmp_path, when, ranks):
     """As launchers end ranks; also where a handler of the training's own lives on."""
-    code = textwrap.dedent(SIGTERM_FIRST).format(quiet=SIGNALS_ONLY)
-    worker = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path), when, ranks],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"},
-    )
-    try:
-        assert worker.stdout.readline() == "ready\n"
+    code = """
+        def handle(*what):
+            if callable(found):
+                found(*what)
+            os.write(1, b"got it\\n")  # and lives on
+
+        found = None
+        if sys.argv[2] == "before":
+            signal.signal(signal.SIGTERM, handle)
+        run = begin(sys.argv[3])
+        if sys.argv[2] == "after":
+            found = signal.signal(signal.SIGTERM, handle)
+        print("ready", flush=True)
+        while True:
+            signal.pause()
+    """
+    with started_ranks(code, tmp_path, when, ranks) as (worker,):
         worker.send_signal(signal.SIGTERM)
         assert worker.stdout.readline() == "got it\n"
-    finally:
-        worker.kill()
-        worker.communicate(timeout=240)
     assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
-    run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
-    assert run["sys/state"].fetch() == "interrupted"
-
-
-IN_C = """
-    import ctypes, sys
-    from seamark import init_run
-    from seamark.capture.ending import sigterm
-    sigterm._GRACE_S = 600  # it does not get to die by itself
-    run = init_run("p", root=sys.argv[1], custom_run_id="one", ranks=sys.argv[2], **{quiet!r})
-    run.log_metrics({{"loss": 1.0}}, 0)
-    libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
-    libc.pthread_mutex_lock(mutex)
-    print("ready", flush=True)
-    libc.pthread_mutex_lock(mutex)
-"""
+    assert opened(tmp_path)["sys/state"].fetch() == "interrupted"
 
 
 def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path):
     """In a collective no handler of Python's is called, and SIGKILL comes soon."""
-    code = textwrap.dedent(IN_C).format(quiet=SIGNALS_ONLY)
-    worker = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path), "all"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "RANK": "0", "WORLD_SIZE": "1"},
-    )
-    try:
-        assert worker.stdout.readline() == "ready\n"
+    code = """
+        import ctypes
+        from seamark.capture.ending import sigterm
+        sigterm._GRACE_S = 600  # it does not get to die by itself
+        run = begin()
+        libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+        libc.pthread_mutex_lock(mutex)
+        print("ready", flush=True)
+        libc.pthread_mutex_lock(mutex)
+    """
+    with started_ranks(code, tmp_path) as (worker,):
         worker.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + 60
         while statuses(tmp_path)[0][0] == "running" and time.monotonic() < deadline:
             os.sched_yield()
-    finally:
-        worker.kill()
-        worker.communicate(timeout=240)
     assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}
 
 
@@ -331,34 +272,18 @@ def test_independent_tasks_of_a_slurm_step_are_told_that_one_recorded(tmp_path):
                 dist.destroy_process_group()
     """
 
-    def steps(*more, without=()):
-        facts = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "sweep"}
-        found = []
-        for task in range(2):
-            env = {**os.environ, **facts, "SLURM_PROCID": str(task)}
-            env = {name: value for name, value in env.items() if name not in without}
-            words = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "root"), *more]
-            found.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env))
-        return [each.communicate(timeout=240)[1] for each in found]
+    def hints(*more, procid="SLURM_PROCID"):
+        env = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_JOB_NAME": "sweep"}
+        words = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "root"), *more]
+        how = {"stderr": subprocess.PIPE, "text": True}
+        tasks = [
+            subprocess.Popen(words, env={**env, procid: str(task)}, **how) for task in range(2)
+        ]
+        said = [each.communicate(timeout=240)[1] for each in tasks]
+        return [one.count("only task 0 of the 2 of this SLURM step recorded") for one in said]
 
-    hint = "only task 0 of the 2 of this SLURM step recorded"
-    assert [said.count(hint) for said in steps()] == [1, 0]
-    assert [said.count(hint) for said in steps(str(tmp_path / "meet"))] == [0, 0]
+    assert hints() == [1, 0]
+    assert hints(str(tmp_path / "meet")) == [0, 0]
     assert len(list((tmp_path / "root/p").iterdir())) == 4
-    assert [said.count(hint) for said in steps(without=("SLURM_PROCID",))] == [0, 0]
+    assert hints(procid="UNKNOWN") == [0, 0]
     assert len(list((tmp_path / "root/p").iterdir())) == 8  # what the hint says helps
-
-
-def test_an_exit_that_follows_on_a_signal_ends_a_with_block_as_interrupted(tmp_path):
-    """A handler of the training's own saves, and exits with a code."""
-    code = f"""
-        import os, signal, sys
-        from seamark import init_run
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
-        with init_run("p", root=sys.argv[1], custom_run_id="one", **{SIGNALS_ONLY!r}) as run:
-            run["x"] = 1
-            os.kill(os.getpid(), signal.SIGTERM)
-    """
-    words = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
-    assert subprocess.run(words, check=False, timeout=240).returncode == 7
-    assert statuses(tmp_path) == {0: ("interrupted", "SIGTERM")}

@@ -11,13 +11,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from forking import forking_torch
 from journals import headers
 from recording import QUIET
 
 from seamark import init_run
-
-pytest.importorskip("torch")
 
 HEAD = f"""
 import json, os, sys
@@ -29,26 +26,26 @@ root = f"{{sys.argv[1]}}/root{{rank}}"
 def join():
     dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
     dist.barrier()  # else one may be gone before the other is connected with it
-def begin(**given):
+def begin(root=root, **given):
     return init_run("p", root=root, **{QUIET!r}, **given)
 """
 
 
-@pytest.fixture(scope="module")
-def forks():
-    with forking_torch() as found:
-        yield found
-
-
-def on_ranks(forks, tmp_path, code, meet="meet", **more):
+@pytest.fixture
+def on_ranks(torch_forks, tmp_path):
     """Run a script on two ranks; return what each printed, as JSON."""
-    ended = forks.run(
-        HEAD + textwrap.dedent(code),
-        *(str(tmp_path), str(tmp_path / meet)),
-        environments=[{"RANK": str(rank), "WORLD_SIZE": "2", **more} for rank in range(2)],
-    )
-    assert [each.code for each in ended] == [0, 0], [each.stderr for each in ended]
-    return [json.loads(each.stdout) for each in ended]
+    meetings = itertools.count()
+
+    def on_ranks(code, **more):
+        ended = torch_forks.run(
+            HEAD + textwrap.dedent(code) + "dist.destroy_process_group()\n",
+            *(str(tmp_path), str(tmp_path / f"meet{next(meetings)}")),
+            environments=[{"RANK": str(rank), "WORLD_SIZE": "2", **more} for rank in range(2)],
+        )
+        assert [each.code for each in ended] == [0, 0], [each.stderr for each in ended]
+        return [json.loads(each.stdout) for each in ended]
+
+    return on_ranks
 
 
 def attempts(tmp_path, rank, run):
@@ -56,40 +53,35 @@ def attempts(tmp_path, rank, run):
     return sorted(header["attempt"] for header in headers(found))
 
 
-RAISES = """
-    join()
-    said = []
-    for place, ranks, given in {cases!r}:
-        try:
-            init_run("p", root=f"{{place}}/root{{rank}}", ranks=ranks, **{quiet!r}, **given)
-            said.append("began")
-        except SeamarkError as error:
-            said.append(type(error).__name__)
-        dist.barrier()
-    print(json.dumps(said))
-    dist.destroy_process_group()
-"""
-
-
 @pytest.mark.once
-def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(forks, tmp_path):
+def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(on_ranks, tmp_path):
     """A rank that does not see it goes on with rank 0; and none begins if that does not."""
     cases: list[tuple[str, str, dict[str, str]]] = []
     for ranks, name, there in itertools.product(
         ["zero", "all"], ["custom_run_id", "with_id"], [True, False]
     ):
         place = tmp_path / f"{ranks} {name} {there}"
-        # Where it is not there for rank 0, another one is no help.
-        with init_run(
-            "p", root=place / ("root0" if there else "root1"), **QUIET, custom_run_id="one"
-        ) as run:
+        root = place / ("root0" if there else "root1")  # at another rank it is no help
+        with init_run("p", root=root, **QUIET, custom_run_id="one") as run:
             run["x"] = 1
         given = {
             "custom_run_id": {"custom_run_id": "one", "resume": "must"},
             "with_id": {"with_id": run.id if there else "abcdefgh01234567"},
         }
         cases.append((str(place), ranks, given[name]))
-    ours, its = on_ranks(forks, tmp_path, RAISES.format(cases=cases, quiet=QUIET))
+    code = """
+        join()
+        said = []
+        for place, ranks, given in json.loads(os.environ["CASES"]):
+            try:
+                begin(f"{place}/root{rank}", ranks=ranks, **given)
+                said.append("began")
+            except SeamarkError as error:
+                said.append(type(error).__name__)
+            dist.barrier()
+        print(json.dumps(said))
+    """
+    ours, its = on_ranks(code, CASES=json.dumps(cases))
     assert ours == ["began", "RunNotFoundError"] * 4
     assert its == ["began"] * 4 + ["began", "RunNotFoundError"] * 2
     for place, ranks, given in cases:
@@ -97,8 +89,7 @@ def test_a_run_that_has_to_be_there_is_looked_for_by_rank_0(forks, tmp_path):
 
 
 @pytest.mark.once
-def test_a_restarted_job_is_one_attempt_on_all_ranks(forks, tmp_path):
-    """Whatever each sees of earlier attempts on its own disk."""
+def test_a_restarted_job_is_one_attempt_on_all_ranks(on_ranks, tmp_path):
     code = """
         join()
         for restarts in range(3):
@@ -110,10 +101,8 @@ def test_a_restarted_job_is_one_attempt_on_all_ranks(forks, tmp_path):
             run.stop()
             dist.barrier()
         print(json.dumps(run.id))
-        dist.destroy_process_group()
     """
-    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train"}
-    run, other = on_ranks(forks, tmp_path, code, **job)
+    run, other = on_ranks(code, SLURM_JOB_ID="7", SLURM_JOB_NAME="train")
     assert run == other
     assert attempts(tmp_path, 0, run) == [0, 1, 2]
     assert attempts(tmp_path, 1, run) == [2]
@@ -121,7 +110,7 @@ def test_a_restarted_job_is_one_attempt_on_all_ranks(forks, tmp_path):
 
 GOES_ON = """
     join()
-    run = begin(ranks="all", **json.loads(sys.argv[3]))
+    run = begin(ranks="all", **json.loads(os.environ["MORE"]))
     state = json.loads(os.environ["STATE"])
     try:
         found = run.resumed(state) if state else run
@@ -132,47 +121,41 @@ GOES_ON = """
         said = type(error).__name__, None
     dist.barrier()
     print(json.dumps(said))
-    dist.destroy_process_group()
 """
-
-
-def went_on(forks, tmp_path, state, meet, **given):
-    code = GOES_ON.replace("sys.argv[3]", repr(json.dumps(given)))
-    return on_ranks(forks, tmp_path, code, meet, STATE=json.dumps(state))
 
 
 @pytest.mark.parametrize("given", [{}, {"custom_run_id": "one"}], ids=["new", "given"])
 @pytest.mark.once
 @pytest.mark.thorough
-def test_rank_0_decides_what_a_checkpoint_is_of(forks, tmp_path, given):
-    """All go over to its run, or begin it, as one attempt, though rank 1 has never seen it."""
-    (run, state), (other, _) = went_on(forks, tmp_path, None, "first", **given)
+def test_rank_0_decides_what_a_checkpoint_is_of(on_ranks, tmp_path, given):
+    """All go over to its run, or begin it, as one attempt, though rank 1 has never seen it.
+
+    Where rank 0 does not see the run, all begin a new one.
+    """
+
+    def went_on(state):
+        return on_ranks(GOES_ON, STATE=json.dumps(state), MORE=json.dumps(given))
+
+    (run, state), (other, _) = went_on(None)
     assert run == other
-    for meet in ("second", "third"):
-        again = went_on(forks, tmp_path, state, meet, **given)
-        assert [found for found, _ in again] == [run, run]
-        if meet == "second":
-            (tmp_path / "root1").rename(tmp_path / "gone")
+    for gone in ("root1", None):
+        assert [found for found, _ in went_on(state)] == [run, run]
+        if gone:
+            (tmp_path / gone).rename(tmp_path / "gone")
     zero = attempts(tmp_path, 0, run)
     assert zero[-1] == attempts(tmp_path, 1, run)[-1] == 2
     assert given or (zero, attempts(tmp_path, 1, run)) == ([0, 1, 2], [2])
+    if not given:
+        (tmp_path / "root0").rename(tmp_path / "gone0")
+        (new, _), (other, _) = went_on(state)
+        assert new == other != run
 
 
 @pytest.mark.once
-@pytest.mark.thorough
-def test_a_checkpoint_whose_run_rank_0_does_not_see(forks, tmp_path):
-    """It is a new run on all ranks, or an error on all."""
-    (run, state), _ = went_on(forks, tmp_path, None, "first")
-    (tmp_path / "root0").rename(tmp_path / "gone")
-    (new, _), (other, _) = went_on(forks, tmp_path, state, "second")
-    assert new == other != run
-
-
-@pytest.mark.once
-def test_a_hand_made_checkpoint_holds_what_each_rank_recorded_before(forks, tmp_path):
+def test_a_hand_made_checkpoint_holds_what_each_rank_recorded_before(on_ranks, tmp_path):
     """Rank 0 saves while rank 1 is behind; each calls ``checkpoint_state`` at the same place."""
     code = """
-        run = begin(ranks="all", custom_run_id="one")
+        run = begin(sys.argv[1] + "/root0", ranks="all", custom_run_id="one")
         join()
         state = None
         for step in range(4):
@@ -187,9 +170,8 @@ def test_a_hand_made_checkpoint_holds_what_each_rank_recorded_before(forks, tmp_
                     break
         run.stop()
         print(json.dumps(state))
-        dist.destroy_process_group()
     """
-    state, _ = on_ranks(forks, tmp_path, "root = sys.argv[1] + '/root0'" + textwrap.dedent(code))
+    state, _ = on_ranks(code)
     with init_run("p", root=tmp_path / "root0", custom_run_id="one", **QUIET) as run:
         run.resumed(state).log_metrics({"loss": 9}, 3)
     read = init_run("p", root=tmp_path / "root0", custom_run_id="one", mode="read-only")

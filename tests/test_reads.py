@@ -25,6 +25,10 @@ def run():
         yield run
 
 
+def view(run):
+    return run.session.recorded.view()
+
+
 @pytest.fixture
 def rich(run):
     """A run with one of everything that is fetched."""
@@ -34,8 +38,8 @@ def rich(run):
         run.log_metrics({"loss": 1 / (step + 1), "acc": step}, step)
         run["text"].append(f"line {step}")
     run["histogram"].append(Histogram([0, 1, 2], [3, 4]), step=7)
-    run["file"].upload(seamark.types.File.from_content("x"))
-    run["files"].append(seamark.types.File.from_content("y"))
+    run["file"].upload(File.from_content("x"))
+    run["files"].append(File.from_content("y"))
     run.wait()
     return run
 
@@ -60,7 +64,7 @@ READS = {
 }
 
 
-def test_a_read_looks_once_at_what_is_new_and_loads_what_it_returns(rich, monkeypatch):
+def test_read_looks_once_at_what_is_new_and_loads_what_it_returns(rich, monkeypatch):
     """However many questions it takes; of a run with hundreds of attributes, one loads one."""
     looked, loaded = [], []
     refresh, family = Updater.refresh, runs._family_of
@@ -75,82 +79,59 @@ def test_a_read_looks_once_at_what_is_new_and_loads_what_it_returns(rich, monkey
             assert len(loaded) <= 2, name
 
 
-def test_the_last_values_are_those_of_the_points(rich):
-    """Though no point is read for them."""
+def test_last_values_are_those_of_the_points(rich):
+    """Though no point is read for them, and a histogram is behind thousands of other frames."""
     assert rich["loss"].fetch_last() == rich["loss"].fetch_points().value[-1]
     assert rich["text"].fetch_last() == "line 99"
+    assert rich["files"].fetch_last()["size"] == 1
     last = rich["histogram"].fetch_last()
     assert (last.step, last.edges, last.counts) == (7.0, [0, 1, 2], [3, 4])
-    assert last == rich.session.recorded.view().histograms("histogram")[-1]
-    assert rich["files"].fetch_last()["size"] == 1
-
-
-@pytest.mark.once
-def test_the_last_histogram_is_found_among_thousands(run):
-    """Also behind what is in row groups, and among frames of other series."""
     for step in range(3000):
-        run["h"].append(Histogram([0, 1], [step]), step=-step)
-        run["other"].append("x" * 40)
-    assert run["h"].fetch_last().counts == [0]
-    assert run["h"].fetch_last() == run.session.recorded.view().histograms("h")[-1]
+        rich["h"].append(Histogram([0, 1], [step]), step=-step)
+        rich["other"].append("x" * 40)
+    assert rich["h"].fetch_last().counts == [0]
+    for path in ("histogram", "h"):
+        assert rich[path].fetch_last() == view(rich).histograms(path)[-1]
 
 
-class TestCurves:
-    def test_a_path_that_is_no_series_is_refused(self, run):
-        """As without parts."""
-        run["x"] = 1
-        with pytest.raises(FamilyError, match="expected a float series"):
-            run["x"].fetch_points(points=10)
-        with pytest.raises(MissingFieldError):
-            run["nothing"].fetch_points(points=10)
-
-    def test_of_many_runs(self, run):
-        """One row a part, in the same columns for every table."""
-        run["x"].extend(np.arange(10_000.0).tolist())
-        table = seamark.init_project("p").fetch_series("x", points=100)
-        rows = table.to_rows()
-        assert sum(row["count"] for row in rows) == 10_000
-        assert list(rows[0]) == list(table.columns)
-        assert max(row["max"] for row in rows) == 9999
-        assert set(table.to_numpy()) == set(table.columns)
-        frame = pytest.importorskip("pandas") and table.to_pandas()
-        assert frame["count"].sum() == 10_000
+def test_curves_of_many_runs_are_rows_of_parts(run):
+    run["x"].extend(np.arange(10_000.0).tolist())
+    table = seamark.init_project("p").fetch_series("x", points=100)
+    rows = table.to_rows()
+    assert sum(row["count"] for row in rows) == 10_000
+    assert list(rows[0]) == list(table.columns)
+    assert max(row["max"] for row in rows) == 9999
+    assert set(table.to_numpy()) == set(table.columns)
+    frame = pytest.importorskip("pandas") and table.to_pandas()
+    assert frame["count"].sum() == 10_000
+    run["y"] = 1
+    with pytest.raises(FamilyError, match="expected a float series"):
+        run["y"].fetch_points(points=10)
+    with pytest.raises(MissingFieldError):
+        run["nothing"].fetch_points(points=10)
 
 
-class TestTheLastPoints:
-    def test_of_a_long_series(self, run):
-        """The same as the end of everything, wherever row groups end."""
-        pytest.importorskip("pandas")
-        for start in range(0, 60_000, 20_000):
-            run["x"].extend(np.arange(start, start + 20_000.0).tolist())
-            run["x"].fetch_last()
-        everything = run["x"].fetch_values()
-        for limit in (1, 5, 30_000, 59_999, 60_000, 10**6):
-            assert (
-                run["x"]
-                .fetch_values(limit=limit)
-                .equals(everything.tail(limit).reset_index(drop=True))
-            )
-
-    def test_where_steps_fall(self, run):
-        """The last ones are those with the greatest steps, whenever they were written."""
-        for part in range(4):
-            steps = list(range(40_000 - part * 10_000, 50_000 - part * 10_000))
-            run["x"].extend([float(step) for step in steps], steps=steps)
-            run["x"].fetch_last()
-        found = run.session.recorded.view().points("x", limit=3)
-        assert found.step.tolist() == [49_997, 49_998, 49_999]
-
-    def test_after_a_delete(self, run):
-        """Hidden points do not count."""
-        run["x"].extend([1.0] * 30_000)
-        run.pop("x")
-        run["x"].extend([2.0] * 3)
-        assert run.session.recorded.view().points("x", limit=10).value.tolist() == [2, 2, 2]
+def test_last_points_are_the_end_of_all(run):
+    """Wherever row groups end, whenever they were written, and without those that were deleted."""
+    pytest.importorskip("pandas")
+    for start in range(0, 60_000, 20_000):
+        run["x"].extend(np.arange(start, start + 20_000.0).tolist())
+        run["x"].fetch_last()
+    everything = run["x"].fetch_values()
+    for limit in (1, 5, 30_000, 59_999, 60_000, 10**6):
+        last = everything.tail(limit).reset_index(drop=True)
+        assert run["x"].fetch_values(limit=limit).equals(last), limit
+    for begin in (40_000, 30_000, 20_000, 10_000):
+        steps = list(range(begin, begin + 10_000))
+        run["y"].extend([float(step) for step in steps], steps=steps)
+        run["y"].fetch_last()
+    assert view(run).points("y", limit=3).step.tolist() == [49_997, 49_998, 49_999]
+    run.pop("x")
+    run["x"].extend([2.0] * 3)
+    assert view(run).points("x", limit=10).value.tolist() == [2, 2, 2]
 
 
-def test_windows_of_a_table(caplog):
-    """Limit and offset cut the whole; the total does not change."""
+def test_table_is_cut_by_limit_and_offset(caplog):
     caplog.set_level(logging.ERROR)
     for number in range(7):
         with seamark.init_run("p", custom_run_id=str(number), **QUIET) as run:
@@ -161,58 +142,38 @@ def test_windows_of_a_table(caplog):
     assert [row["number"] for row in table] == [2, 3, 4]
     assert (table.total, table.offset, len(table)) == (7, 2, 3)
     assert pickle.loads(pickle.dumps(project.fetch_runs_table(limit=3, **ask))).total == 7
-    assert repr(project.fetch_runs_table(limit=3, **ask)) == "<RunsTable: 3 runs, 2 columns>"
-    assert repr(project.fetch_runs_table(limit=7, **ask)) == "<RunsTable: 7 runs, 2 columns>"
-    assert repr(project.fetch_runs_table(limit=8, **ask)) == "<RunsTable: 7 of 7 runs, 2 columns>"
+    for limit, words in ((3, "3 runs"), (7, "7 runs"), (8, "7 of 7 runs")):
+        found = project.fetch_runs_table(limit=limit, **ask)
+        assert repr(found) == f"<RunsTable: {words}, 2 columns>"
     assert [row["number"] for row in project.fetch_runs_table(offset=6, **ask)] == [6]
     assert len(project.fetch_runs_table(offset=7, **ask)) == 0
     for wrong in (-1, 1.5, "2", True):
         with pytest.raises(ArgumentError, match="offset"):
             project.fetch_runs_table(offset=wrong)
+    # A path that looks like a pattern is a path first.
+    with seamark.init_run("p", **QUIET) as run:
+        run["q?[z]"], run["qa[z]"] = 3, 4
+    table = project.fetch_runs_table(columns=["q?[z]"], query="`q?[z]` > 0")
+    assert (table.columns, [row["q?[z]"] for row in table]) == (["sys/id", "q?[z]"], [3])
 
 
-def test_a_path_that_looks_like_a_pattern_is_a_path_first(run):
-    """What is named exactly is meant, in tables as in series."""
-    run["q?[z]"] = 3
-    run["qa[z]"] = 4
-    table = seamark.init_project("p").fetch_runs_table(columns=["q?[z]"])
-    assert table.columns == ["sys/id", "q?[z]"]
-    assert [row["q?[z]"] for row in table] == [3]
-
-
-def test_points_become_rows_and_frames(tmp_path):
-    """What `fetch_points` returns, without taking four arrays apart."""
-    run = seamark.init_run("p", root=tmp_path, **QUIET)
+def test_points_become_rows_and_a_data_frame(run):
     run["loss"].extend([1.0, math.inf], steps=[0, 2.5], timestamps=[1_000_000_000.123456, 2e9])
     points = run["loss"].fetch_points()
     rows = points.to_rows()
-    assert [(row["step"], row["value"], row["attempt"]) for row in rows] == [
-        (0, 1, 0), (2.5, math.inf, 0)
-    ]  # fmt: skip
+    found = [(row["step"], row["value"], row["attempt"]) for row in rows]
+    assert found == [(0, 1, 0), (2.5, math.inf, 0)]
     assert rows[0]["time"] == datetime(2001, 9, 9, 1, 46, 40, 123456, tzinfo=timezone.utc)
     assert run["loss"].fetch_points(attempt=0).to_rows() == rows
-    run.stop()
-
-
-def test_points_become_a_data_frame(tmp_path):
-    """Typed, with times to the nanosecond; an empty series too."""
     pytest.importorskip("pandas")
-    run = seamark.init_run("p", root=tmp_path, **QUIET)
-    run["loss"].append(1.0, step=3)
-    points = run["loss"].fetch_points()
-    frame = points.to_pandas()
+    frame, empty = points.to_pandas(), type(points).none().to_pandas()
     assert list(map(str, frame.dtypes)) == ["float64", "float64", "datetime64[ns, UTC]", "int64"]
     assert frame["time"][0].value == points.time_ns[0]
-    assert frame["step"].tolist() == [3.0]
-    empty = type(points).none().to_pandas()
-    assert list(empty.columns) == list(frame.columns)
-    assert len(empty) == 0
-    run.stop()
+    assert frame["step"].tolist() == [0, 2.5]
+    assert (list(empty.columns), len(empty)) == (list(frame.columns), 0)
 
 
-def test_a_file_is_read_into_memory(tmp_path):
-    """Content and files on disk; what is no single file says how it is read."""
-    run = seamark.init_run("p", root=tmp_path / "root", **QUIET)
+def test_single_file_is_read_into_memory(run, tmp_path):
     (tmp_path / "one.bin").write_bytes(b"one")
     run["text"].upload(File.from_content("hello"))
     run["file"].upload(str(tmp_path / "one.bin"))
@@ -229,12 +190,9 @@ def test_a_file_is_read_into_memory(tmp_path):
             run[path].fetch_bytes()
     with pytest.raises(MissingFieldError):
         run["nothing"].fetch_bytes()
-    run.stop()
 
 
-def test_a_reference_is_read_into_memory(tmp_path):
-    """As long as it is the file that was recorded, or when somebody says so."""
-    run = seamark.init_run("p", root=tmp_path / "root", **QUIET)
+def test_reference_is_read_into_memory_while_it_is_the_recorded_file(run, tmp_path):
     (tmp_path / "one.bin").write_bytes(b"one")
     run.session.content.refer("model", tmp_path / "one.bin")
     assert run["model"].fetch_bytes() == b"one"
@@ -242,13 +200,11 @@ def test_a_reference_is_read_into_memory(tmp_path):
     with pytest.raises(FileMissingError, match="no longer the file"):
         run["model"].fetch_bytes()
     assert run["model"].fetch_bytes(references=True) == b"another"
-    run.stop()
 
 
 @pytest.mark.parametrize("name", ["an atom", "a namespace", "the last number", "everything"])
 @pytest.mark.parametrize("loads", [0, 1])
-def test_an_interrupted_read_leaves_nothing_behind(rich, monkeypatch, name, loads):
-    """The next one returns everything."""
+def test_interrupted_read_leaves_nothing_behind(rich, monkeypatch, name, loads):
     assert rich["sys/tags"].fetch() == {"a", "b"}
 
     loaded, load = [], runs.load_attributes
@@ -266,8 +222,7 @@ def test_an_interrupted_read_leaves_nothing_behind(rich, monkeypatch, name, load
     assert rich["params"].fetch() == {f"p{number}": number for number in range(300)}
 
 
-def test_what_was_returned_may_be_changed(run, tmp_path):
-    """Nobody else sees it."""
+def test_returned_values_may_be_changed(run, tmp_path):
     tmp_path.joinpath("a.txt").write_text("x")
     run["artifact"].track_files(tmp_path / "a.txt")
     run["file"].upload(tmp_path / "a.txt")
@@ -277,18 +232,17 @@ def test_what_was_returned_may_be_changed(run, tmp_path):
     run["json"] = {"in": {"a": [1]}}
     run.wait()
 
-    def view():
-        return run.session.recorded.view()
+    def attributes():
+        return [one for one in view(run).attributes() if not one.path.startswith("sys/")]
 
-    shown = [one for one in view().attributes() if not one.path.startswith("sys/")]
+    shown = attributes()
     assert {one.family for one in shown} == {"artifact", "file", "file_set", "atom", "file_series"}
-    before = repr(shown), repr(view().journals())
-    for one in [*shown, *map(view().attribute, [one.path for one in shown])]:
+    before = repr(shown), repr(view(run).journals())
+    for one in [*shown, *map(view(run).attribute, [one.path for one in shown])]:
         _spoil(getattr(one.value, "last", one.value))
-    for one in view().journals():
+    for one in view(run).journals():
         _spoil(one.header)
-    after = [one for one in view().attributes() if not one.path.startswith("sys/")]
-    assert (repr(after), repr(view().journals())) == before
+    assert (repr(attributes()), repr(view(run).journals())) == before
 
 
 def _spoil(value):

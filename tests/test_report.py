@@ -19,16 +19,10 @@ def record(tmp_path):
     """Return a function that records a run that fails, and stops it."""
 
     def record(**given):
-        run = init_run(
-            "team/p",
-            root=tmp_path / "root",
-            name="first",
-            description="of two layers",
-            tags=["baseline"],
-            groups=["sweep"],
-            code_version="2024.3",
-            **{"params": {"lr": 0.1, "net": {"depth": 3}}, **QUIET, **given},
-        )
+        given = {"params": {"lr": 0.1, "net": {"depth": 3}}, **QUIET, **given}
+        about = {"name": "first", "description": "of two layers", "code_version": "2024.3"}
+        places = {"root": tmp_path / "root", "tags": ["baseline"], "groups": ["sweep"]}
+        run = init_run("team/p", **about, **places, **given)
         run["tags/team"] = "vision"
         run["metadata/seed"] = 7
         run.log_metrics({"train/loss": 0.5, "val/loss": float("nan"), "epoch": 1}, 0)
@@ -43,26 +37,36 @@ def record(tmp_path):
     return record
 
 
-def check(report, run):
-    assert (report["name"], report["state"], report["detail"]) == ("first", "failed", "broken")
-    assert (report["description"], report["version"]) == ("of two layers", "2024.3")
-    assert (report["id"], report["project"], report["revision"]) == (run.id, "team/p", 1)
-    assert (report["tags"], report["groups"]) == (["baseline"], ["sweep"])
-    assert report["keyed_tags"] == {"team": "vision"}
-    assert report["parameters"] == {"lr": 0.1, "net/depth": 3}
-    assert report["metadata"] == {"seed": 7}
-    assert list(report["metrics"]) == ["val/loss", "train/loss", "epoch"]
-    assert report["metrics"]["train/loss"] == 0.5
-    assert report["chronos"]["batch"]["count"] == 1
-    assert [one["type"] for one in report["errors"]] == ["ValueError", "RuntimeError"]
-    assert report["start_time"] < report["end_time"]
+SAID = {
+    "name": "first",
+    "state": "failed",
+    "detail": "broken",
+    "description": "of two layers",
+    "version": "2024.3",
+    "project": "team/p",
+    "revision": 1,
+    "tags": ["baseline"],
+    "groups": ["sweep"],
+    "keyed_tags": {"team": "vision"},
+    "parameters": {"lr": 0.1, "net/depth": 3},
+    "metadata": {"seed": 7},
+    "code": {"version": "2024.3"},
+    "edited": None,
+    "trashed": None,
+    "health": {},
+}
+"""Items of the report of the run of `record` that are always the same."""
 
 
-def test_a_report_says_what_a_run_comes_to(record):
-    """In the order of interest; short without ids; printed without anything that is obeyed."""
+def test_a_report_has_metadata_parameters_metrics_and_errors(record):
     run = record()
     report = run.report()
-    check(report, run)
+    assert {name: report[name] for name in SAID} == SAID
+    assert report["id"] == run.id
+    assert list(report["metrics"]) == ["val/loss", "train/loss", "epoch"]
+    assert (report["metrics"]["train/loss"], report["chronos"]["batch"]["count"]) == (0.5, 1)
+    assert [one["type"] for one in report["errors"]] == ["ValueError", "RuntimeError"]
+    assert report["start_time"] < report["end_time"] == report["last_record"]
     printed, short = str(report), run.report(short=True)
     assert printed.startswith("first - failed (broken)\n")
     assert "\x1b" not in printed
@@ -73,9 +77,6 @@ def test_a_report_says_what_a_run_comes_to(record):
         *("creation_time", "last_record", "edited", "trashed", "attempts", "environment"),
         *("distribution", "code", "progress", "inherited_tags", "changes", "masked", "health"),
     }
-    assert report["code"] == {"version": "2024.3"}
-    assert report["last_record"] == report["end_time"]
-    assert (report["edited"], report["trashed"], report["health"]) == (None, None, {})
     assert "traceback" not in short["errors"][0]
     assert run.id not in str(short)
     page = report._repr_html_()
@@ -84,7 +85,6 @@ def test_a_report_says_what_a_run_comes_to(record):
 
 
 def test_a_report_has_what_is_kept_instead_of_points(tmp_path):
-    """Metrics and metadata: the last value, a list, or statistics; and metadata of any kind."""
     keep = {"*/ring": seamark.Ring(2), "*/best": seamark.Last(), "*/power": seamark.Statistics()}
     with init_run("p", root=tmp_path / "root", keep=keep, **QUIET) as run:
         for value in (1.0, 2.0, 3.0):
@@ -104,7 +104,6 @@ def test_a_report_has_what_is_kept_instead_of_points(tmp_path):
 
 
 def test_a_report_is_json(record):
-    """Times are text, of a project too; and printed to the second as before."""
     when = datetime(2026, 1, 2, tzinfo=timezone.utc)
     run = record(params={"when": when, "rate": float("nan")})
     report = run.report()
@@ -120,25 +119,16 @@ def test_a_report_is_json(record):
     assert json.loads(json.dumps(project_report)) == project_report
 
 
-def test_a_report_of_what_is_not_recorded_is_empty(tmp_path):
-    """Disabled, and before the first thing is recorded in a project."""
+def test_reports_of_disabled_runs_and_new_projects_are_empty(tmp_path):
     report = init_run(mode="disabled", root=tmp_path / "none").report()
     assert (report["name"], report["metrics"], report["errors"]) == (None, {}, [])
     assert str(report).startswith("(no name)")
     found = init_project("new", root=tmp_path / "none").report(short=True)
-    assert found == {
-        "name": "new",
-        "description": None,
-        "tags": [],
-        "keyed_tags": {},
-        "metadata": {},
-        "groups": [],
-        "runs": {},
-    }
+    empty = {"tags": [], "keyed_tags": {}, "metadata": {}, "groups": [], "runs": {}}
+    assert found == {"name": "new", "description": None, **empty}
 
 
-def test_a_project_says_how_its_runs_are(record):
-    """By state, with those of the projects below, and what the project says of itself."""
+def test_the_report_of_a_project_counts_its_runs_by_state(record):
     run = record()
     init_run("team/q", root=run.root, start=False, **QUIET).stop()
     with init_project("team", root=run.root) as project:
@@ -152,19 +142,19 @@ def test_a_project_says_how_its_runs_are(record):
     assert str(report).startswith("The team\n")
 
 
-def test_show_is_of_the_same_digest(record, capsys):
-    """The command's JSON holds the report; errors of which there are several are listed."""
+def test_the_command_shows_the_report(record):
     click = pytest.importorskip("click.testing")
     from command import app
 
     run = record()
-    show = ["show", run.id, "--root", str(run.root)]
-    told = json.loads(click.CliRunner().invoke(app, [*show, "--json"], prog_name="seamark").stdout)[
-        "report"
-    ]
-    assert told["state"] == run.report()["state"]
-    assert told["metrics"]["val/loss"] == "nan"
-    assert {**told["errors"][0], "time": None} == {**run.report()["errors"][0], "time": None}
-    printed = click.CliRunner().invoke(app, show, prog_name="seamark").stdout
+
+    def show(*words):
+        words = ["show", run.id, "--root", str(run.root), *words]
+        return click.CliRunner().invoke(app, words, prog_name="seamark").stdout
+
+    told, report = json.loads(show("--json"))["report"], run.report()
+    assert (told["state"], told["metrics"]["val/loss"]) == (report["state"], "nan")
+    assert {**told["errors"][0], "time": None} == {**report["errors"][0], "time": None}
+    printed = show()
     assert "Errors (2)" in printed
     assert "first  failed (broken)" in printed

@@ -23,11 +23,11 @@ import seamark
 
 quiet = {"capture": dict(git=False, packages=False, signals=False)}
 given = json.loads(os.environ["GIVEN"])
-run = seamark.init_run(**quiet, **given.get("run", {}))
-run.log_metrics({"a": float(given["value"])}, step=given["value"])
+value = given.pop("value")
+run = seamark.init_run(**quiet, **given)
+run.log_metrics({"a": float(value)}, step=value)
 print(run.id, flush=True)
-if given.get("die", True):
-    os.kill(os.getpid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "RANK": "0", "WORLD_SIZE": "1"}
 SLURM = {"SLURM_JOB_ID": "17"}
@@ -40,23 +40,16 @@ def forks():
 
 
 @pytest.fixture
-def started(forks):
-    """Record in a new process: a function of environment, command line, and what is given."""
+def start(forks):
+    """Record in a new process, which is killed then.
 
-    def started(environment=None, arguments=(), **given):
+    Returns a function of environment, command line and arguments of the run. It returns the id of
+    the run, or the last line of what went wrong.
+    """
+
+    def start(environment=None, arguments=(), **given):
         more = {**(environment or {}), "GIVEN": json.dumps(given)}
         (done,) = forks.run(PROGRAM, *arguments, name="train.py", environments=[more])
-        return done
-
-    return started
-
-
-@pytest.fixture
-def start(started):
-    """As `started`: returns the id of its run, or the last line of what went wrong."""
-
-    def start(*how, **given):
-        done = started(*how, **given)
         return (done.stdout or done.stderr).strip().splitlines()[-1]
 
     return start
@@ -69,7 +62,7 @@ def again(environment, count):
 
 
 @pytest.mark.parametrize("job", [TORCHRUN, SLURM], ids=["torchrun", "slurm"])
-def test_restarted_job_goes_on(start, job):
+def test_a_restarted_job_goes_on_with_its_run(start, job):
     """Nothing is hidden: no checkpoint says from where it goes on."""
     first = start(job, value=1)
     assert start(again(job, 1), value=2) == first
@@ -80,8 +73,7 @@ def test_restarted_job_goes_on(start, job):
     assert sorted(header["attempt"] for header in journals.headers(run)) == [0, 1, 2]
 
 
-def test_another_command_line_is_another_run(start):
-    """Each command line goes on with its own run."""
+def test_each_command_line_goes_on_with_its_own_run(start):
     first = start(SLURM, ["--fold=1"], value=1)
     new = start(again(SLURM, 1), ["--fold=1", "--resume"], value=2)
     assert new != first
@@ -90,17 +82,15 @@ def test_another_command_line_is_another_run(start):
 
 
 @pytest.mark.once
-def test_must(start):
-    """Without anything to go on with, it is refused at once, and nothing is on disk."""
+def test_a_job_that_must_go_on_is_refused_without_a_run(start):
     must = {"resume": "must"}
     for job in (SLURM, again(SLURM, 1)):
-        assert "RunNotFoundError: resume='must': expected with_id" in start(job, value=1, run=must)
-    named = {**must, "custom_run_id": "mine"}
-    assert "RunNotFoundError: no run" in start(value=1, run=named)
+        assert "RunNotFoundError: resume='must': expected with_id" in start(job, value=1, **must)
+    assert "RunNotFoundError: no run" in start(value=1, custom_run_id="mine", **must)
     assert not Path(".seamark").exists()
     first = start(SLURM, value=1)
-    assert start(again(SLURM, 1), value=2, run=must) == first
-    assert start(value=3, run={**must, "with_id": first}) == first
+    assert start(again(SLURM, 1), value=2, **must) == first
+    assert start(value=3, with_id=first, **must) == first
 
 
 SPAWNED = """
@@ -123,19 +113,12 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 @pytest.mark.once
-def test_runs_of_children_are_told_apart(method):
-    """A child's first run is not taken for its parent's."""
+def test_the_first_run_of_a_child_is_not_taken_for_that_of_its_parent(method):
     Path("spawned.py").write_text(SPAWNED)
 
     def ids(environment):
-        done = subprocess.run(
-            [sys.executable, "spawned.py", method],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=True,
-        )
+        words, env = [sys.executable, "spawned.py", method], {**os.environ, **environment}
+        done = subprocess.run(words, env=env, stdout=subprocess.PIPE, timeout=240, check=True)
         return dict(line.split() for line in done.stdout.splitlines())
 
     assert ids(SLURM) == ids(again(SLURM, 1))

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 import textwrap
@@ -16,39 +17,28 @@ from click.testing import CliRunner
 from command import app
 
 import seamark
-from seamark.capture.secrets.secrets import BY_NAME
+from seamark.capture.secrets.secrets import BY_NAME, BY_VALUE
 
+NAMES = [
+    *("argument by name", "argument in an address", "variable of a name that was given"),
+    *("api token", "params of init_run", "description", "assigned", "assigned, nested"),
+    *("assigned in a list", "assigned address", "configuration as text", "exception"),
+    *("variable in a frame", "remote of git", "remote of git, rewritten", "artifact"),
+    *("hyperparameter", "hyperparameter, nested", "in a child"),
+]
 PLANTED = {
-    "argument by name": "arg-named-7f3a",
-    "argument in an address": "arg-address-7f3a",
+    **{name: re.sub("[, ]+", "-", name) + "-7f3a" for name in NAMES},
     "argument, signed": "arg-signed-7f3a%2B",
     "argument by shape": "ghp_argshape7f3a7f3a7f3a",
     "variable": "variable 7f3a value",
-    "variable of a name that was given": "given-variable-7f3a",
-    "api token": "api-token-7f3a",
-    "params of init_run": "params-7f3a",
     "tag": "glpat-tag7f3a7f3a7f3a7f3a",
-    "description": "description-7f3a",
-    "assigned": "assigned-7f3a",
-    "assigned, nested": "nested-7f3a",
-    "assigned in a list": "listed-7f3a",
     "assigned by shape": "AKIA7F3A7F3A7F3A7F3A",
     "assigned key": "bGluZS03ZjNh",
     "assigned webhook": "T00/B00/hook7f3a",
-    "assigned address": "address-7f3a",
-    "configuration as text": "yaml-7f3a",
     "name that was given": "Mrs 7f3a",
     "expression that was given": "acme-7f3a7f3a",
     "text of a series": "hf_series7F3Aseries7F3A",
     "string set": "xoxb-7f3a7f3a-set",
-    "exception": "exception-7f3a",
-    "variable in a frame": "frame-7f3a",
-    "remote of git": "remote-7f3a",
-    "remote of git, rewritten": "rewritten-7f3a",
-    "artifact": "artifact-7f3a",
-    "hyperparameter": "hparam-7f3a",
-    "hyperparameter, nested": "deep-7f3a",
-    "in a child": "child-7f3a",
 }
 SCRIPT = """
     import json, multiprocessing, os, sys
@@ -124,22 +114,17 @@ SCRIPT = """
 """
 
 
-def git(*arguments):
-    subprocess.run(["git", *arguments], check=True, capture_output=True)
-
-
-def started(*arguments, given="", **variables):
+def started(*command, given="", **variables):
+    env = {**os.environ, **variables}
     done = subprocess.run(
-        [sys.executable, *arguments],
-        input=given,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+        command, input=given, env=env, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
+
+
+def found_in(content):
+    return [what for what, secret in PLANTED.items() if secret.encode() in content]
 
 
 def command(*words):
@@ -148,24 +133,23 @@ def command(*words):
     return done.output
 
 
-def found_in(place, content, planted):
-    return [f"{what} in {place}" for what, secret in planted.items() if secret.encode() in content]
-
-
 @pytest.mark.once
 @pytest.mark.parametrize("hosts", [[], pytest.param(["lightning"], marks=pytest.mark.slow)])
 def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
-    """From a real training: the root, the index and everything printed are searched for each."""
     if hosts:
         pytest.importorskip("pytorch_lightning")
     Path("train.py").write_text(textwrap.dedent(SCRIPT))
-    git("init", "-q")
-    git("remote", "add", "origin", f"https://me:{PLANTED['remote of git']}@host/repo.git")
-    git("config", f"url.https://{PLANTED['remote of git, rewritten']}@host/.insteadOf", "https://h")
-    git("add", "train.py")
-    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x")
+    rewritten = f"url.https://{PLANTED['remote of git, rewritten']}@host/.insteadOf"
+    for words in (
+        ["init", "-q"],
+        ["remote", "add", "origin", f"https://me:{PLANTED['remote of git']}@host/repo.git"],
+        ["config", rewritten, "https://h"],
+        ["add", "train.py"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"],
+    ):
+        started("git", *words)
     printed = started(
-        "train.py",
+        *(sys.executable, "train.py"),
         *("--api-key", PLANTED["argument by name"]),
         f"logger.url=https://u:{PLANTED['argument in an address']}@host",
         f"https://host/x?sig={PLANTED['argument, signed']}&x=1",
@@ -179,33 +163,34 @@ def test_no_planted_secret_reaches_the_disk_or_the_screen(hosts):
     printed += command("show", "latest")
     printed += command("show", "latest", "--json")
     printed += command("ls", "--columns", "*")
-    left = found_in("what is printed", printed.encode(), PLANTED)
     places = [Path(".seamark"), Path(os.environ["XDG_CACHE_HOME"])]
     files = [path for place in places for path in place.rglob("*") if path.is_file()]
     assert any(".db" in path.name for path in files), "the index is searched too"
-    for path in files:
-        left += found_in(str(path), path.read_bytes(), PLANTED)
-    assert not left
+    contents = {str(path): path.read_bytes() for path in files} | {"the screen": printed.encode()}
+    found = [(what, at) for at, content in contents.items() for what in found_in(content)]
+    assert not found
     (folder,) = (one for one in Path(".seamark/default").iterdir() if one.name[0] != ".")
     run = seamark.init_run(with_id=folder.name, mode="read-only")
     assert run["params/cloud/aws"].fetch() == {"secret_access_key": BY_NAME, "region": "eu"}
     assert run["params/tokenizer"].fetch() == "bert"
-    assert any(b"refused" in path.read_bytes() for path in files)
+    assert any(b"refused" in content for content in contents.values())
     assert run["child"].fetch() == {"token": BY_NAME, "n": 1}
     assert run.exists("data")
 
 
 def recorded(path, value, **given):
-    with seamark.init_run(capture={"packages": False, "git": False}, **given) as run:
+    before = copy.deepcopy(value)
+    with seamark.init_run(**given) as run:
         run[path] = value
+    assert value == before, "values of the training are not changed"
     return seamark.init_run(with_id=run.id, mode="read-only")[path].fetch()
 
 
 @pytest.mark.parametrize("word", [seamark.ANONYMOUS_API_TOKEN, "test", "train", "token"])
-def test_a_word_given_as_a_token_is_no_secret(word):
+def test_word_given_as_a_token_is_no_secret(word):
     """Placeholders stand in scripts that were written for a service, and in every other line."""
     text = f"we {word} a model of {word}s"
-    with seamark.init_run(capture={"packages": False, "git": False}, api_token=word) as run:
+    with seamark.init_run(api_token=word) as run:
         run["note"] = text
         run["log"].append(text)
         run.wait()
@@ -213,43 +198,36 @@ def test_a_word_given_as_a_token_is_no_secret(word):
         assert run["log"].fetch_last() == text
 
 
-@pytest.mark.parametrize(
-    ("url", "kept"),
-    [
-        ("https://h/x?token=abc&v=1&api_key=q", "https://h/x?token=***&v=1&api_key=***"),
-        ("https://h/x?monkey=1&design=2&author=3", "https://h/x?monkey=1&design=2&author=3"),
-        (
-            "gs://b/x?X-Goog-Signature=1&X-Goog-Credential=2",
-            "gs://b/x?X-Goog-Signature=***&X-Goog-Credential=***",
-        ),
-        ("https://h/x#access_token=abc&v=1", "https://h/x#access_token=***&v=1"),
-        ("https://h/hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567/x", "https://h/***/x"),
-        ("https://h/given-7f3a/x", "https://h/***/x"),
-    ],
-)
-def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets(url, kept):
-    """By name in query and fragment, by shape anywhere, and the token itself."""
-    with seamark.init_run(capture={"packages": False, "git": False}, api_token="given-7f3a") as run:
+ADDRESSES = {
+    "https://h/x?token=abc&v=1&api_key=q": "https://h/x?token=***&v=1&api_key=***",
+    "gs://b/x?X-Goog-Signature=1&X-Goog-Credential=2": (
+        "gs://b/x?X-Goog-Signature=***&X-Goog-Credential=***"
+    ),
+    "https://h/x#access_token=abc&v=1": "https://h/x#access_token=***&v=1",
+    "https://h/hf_AbCdEfGhIjKlMnOpQrStUvWxYz01234567/x": "https://h/***/x",
+    "https://h/given-7f3a/x": "https://h/***/x",
+    "https://h/x?monkey=1&design=2&author=3": "https://h/x?monkey=1&design=2&author=3",
+}
+
+
+def test_addresses_of_artifacts_and_checkpoints_hold_no_secrets():
+    with seamark.init_run(api_token="given-7f3a") as run:
         assert b"given-7f3a" not in pickle.dumps(run)
-        run["data"].track_files(url)
-        run.session.recorder.contents.files.refer("model", url)
+        for at, url in enumerate(ADDRESSES):
+            run[f"data{at}"].track_files(url)
+            run.session.recorder.contents.files.refer(f"model{at}", url)
     with seamark.init_run(with_id=run.id, mode="read-only") as again:
-        assert again.session.recorded.attribute("data").value["references"] == [kept]
-        assert again.session.recorded.attribute("model").value["ref"] == kept
-        if url != kept:
-            assert again["sys/masked"].fetch() == {"data", "model"}
+        attribute = again.session.recorded.attribute
+        for at, kept in enumerate(ADDRESSES.values()):
+            assert attribute(f"data{at}").value["references"] == [kept]
+            assert attribute(f"model{at}").value["ref"] == kept
+        assert again["sys/masked"].fetch() == {
+            f"{n}{at}" for n in ("data", "model") for at in range(5)
+        }
 
 
-def test_the_values_of_the_training_are_left_alone():
-    params = {"token": "t0k", "nested": [{"password": "x"}], "argv": ["--token", "x"]}
-    given = copy.deepcopy(params)
-    recorded("params", params)
-    assert params == given
-
-
-def test_one_line_says_so_and_the_run_lists_the_places(caplog):
-    """The first place is named; the others are under ``sys/masked``."""
-    with seamark.init_run(capture={"packages": False, "git": False}) as run:
+def test_first_hidden_place_is_warned_of_and_the_run_lists_all(caplog):
+    with seamark.init_run() as run:
         run["a/token"] = "x"
         run["b"] = {"password": "y", "n": 1}
         run["a/token"] = "z"
@@ -265,60 +243,44 @@ def test_one_line_says_so_and_the_run_lists_the_places(caplog):
     assert "secret" not in caplog.text
 
 
-def test_it_can_be_switched_off(monkeypatch):
-    """By a variable, or by an argument, which takes precedence."""
+def test_masking_is_switched_by_a_variable_or_an_argument_which_takes_precedence(monkeypatch):
     assert recorded("params", {"token": "t0k"}, secrets=False) == {"token": "t0k"}
     monkeypatch.setenv("SEAMARK_MASK_SECRETS", "0")
     assert recorded("params", {"token": "t0k"}) == {"token": "t0k"}
     assert recorded("token", "t0k", secrets=True) == BY_NAME
-
-
-def test_names_and_expressions_come_from_a_variable(monkeypatch):
+    monkeypatch.delenv("SEAMARK_MASK_SECRETS")
     monkeypatch.setenv("SEAMARK_SECRETS", "patient_id\n\\d{3}-\\d{2} \\w+\n")
-    given = {"patient_id": "Bob", "x": "123-45 abc", "y": 1}
-    assert recorded("p", given) == {
-        "patient_id": BY_NAME,
-        "x": "*** (value looks like a secret)",
-        "y": 1,
-    }
+    given = {"patient_id": "Bob", "x": "123-45 abc", "y": 1, "nested": [{"token": "x"}]}
+    kept = {"patient_id": BY_NAME, "x": BY_VALUE, "y": 1, "nested": [{"token": BY_NAME}]}
+    assert recorded("p", given) == kept
 
 
-def test_a_project_hides_secrets_too(monkeypatch):
-    """Its log is shown to others as well; the variables hold for it."""
-    project = seamark.init_project("demo")
-    project["link"] = "https://me:pw@host"
-    project["site"] = {"token": "x"}
-    monkeypatch.setenv("SEAMARK_MASK_SECRETS", "no")
-    open_project = seamark.init_project("demo")
-    open_project["plain"] = {"token": "x"}
-    project.stop()
-    open_project.stop()
+def test_project_hides_secrets_too(monkeypatch):
+    with seamark.init_project("demo") as project:
+        project["link"] = "https://me:pw@host"
+        project["site"] = {"token": "x"}
+        monkeypatch.setenv("SEAMARK_MASK_SECRETS", "no")
+        with seamark.init_project("demo") as open_project:
+            open_project["plain"] = {"token": "x"}
     again = seamark.init_project("demo", mode="read-only")
     assert again["link"].fetch() == "https://***@host"
     assert again["site"].fetch() == {"token": BY_NAME}
     assert again["plain"].fetch() == {"token": "x"}
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"secrets": ["a("]}, r"secrets: expected names and regular expressions, got 'a\('"),
-        ({"secrets": [3]}, "secrets: expected names and regular expressions, got int"),
-    ],
-)
-def test_a_mistake_is_told_at_once(given, says):
+@pytest.mark.parametrize(("given", "got"), [("a(", r"'a\('"), (3, "int")])
+def test_wrong_secrets_are_refused_at_once(given, got):
+    says = f"secrets: expected names and regular expressions, got {got}"
     with pytest.raises(seamark.errors.ArgumentError, match=says):
-        seamark.init_run(**given)
+        seamark.init_run(secrets=[given])
 
 
-def test_metrics_are_not_looked_at(monkeypatch):
-    from seamark.capture.secrets import secrets
-
-    with seamark.init_run(capture={"packages": False, "git": False}) as run:
+def test_metrics_are_not_searched(monkeypatch):
+    with seamark.init_run() as run:
         run.log_metrics({"token": 1.0}, step=0)
         with monkeypatch.context() as patched:
-            patched.setattr(secrets.Secrets, "atoms", None)
-            patched.setattr(secrets.Secrets, "text", None)
+            for name in ("atoms", "text"):
+                patched.setattr(f"seamark.capture.secrets.secrets.Secrets.{name}", None)
             run.log_metrics({"token": 2.0, "password": 3}, step=1)
             run["token"].append(4.0)
             run["password"].extend([5.0, 6.0])

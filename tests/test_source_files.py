@@ -25,10 +25,6 @@ def patience(monkeypatch):
     monkeypatch.setattr(uploads, "_PATIENCE_S", 60.0)
 
 
-def walk(folder):
-    return Walk(str(folder), str(folder / ".seamark"), threading.Event(), lambda: True)
-
-
 def write(*names):
     for name in names:
         Path(name).parent.mkdir(parents=True, exist_ok=True)
@@ -41,16 +37,40 @@ def names_of(run):
     return {path.relative_to("out").as_posix() for path in Path("out").rglob("*") if path.is_file()}
 
 
-def test_files_folders_and_patterns_are_kept():
-    """Under their names relative to the working directory."""
-    write("train.py", "lib/a.py", "lib/b.txt", "other/c.py")
-    with seamark.init_run(source_files=["train.py", "lib", "oth*/*.py"]) as run:
+def recorded(*targets, **given):
+    """Record a run with source files that only begins and ends."""
+    with seamark.init_run(source_files=list(targets), **given) as run:
         pass
-    assert names_of(run) == {"train.py", "lib/a.py", "lib/b.txt", "other/c.py"}
+    return run
 
 
-def test_start_up_waits_for_no_file(tmp_path, monkeypatch):
-    """A thread looks for them in the working directory of the start; the end of the run waits."""
+def kept(*targets):
+    """Return the names of the files that a run keeps."""
+    return names_of(recorded(*targets))
+
+
+def left_out(run):
+    return seamark.init_run(with_id=run.id, mode="read-only")["source_code/files_left_out"].fetch()
+
+
+@pytest.fixture(params=["git", "no git"])
+def either_way(request, monkeypatch):
+    """With git on PATH, and without."""
+    if request.param == "no git":
+        monkeypatch.setenv("PATH", "")
+
+
+def test_files_folders_and_patterns_are_kept_under_relative_names():
+    write("train.py", "lib/a.py", "lib/b.txt", "other/c.py")
+    assert kept("train.py", "lib", "oth*/*.py") == {
+        "train.py",
+        "lib/a.py",
+        "lib/b.txt",
+        "other/c.py",
+    }
+
+
+def test_start_waits_for_no_file(tmp_path, monkeypatch):
     write("lib/a.py")
     begun, go_on = threading.Event(), threading.Event()
     keep = SourceFiles._keep
@@ -74,96 +94,74 @@ def test_start_up_waits_for_no_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("limit", "most"), [("_MAX_FILES", 7), ("_MAX_BYTES", 7 * 9)])
-def test_many_files_are_cut_off_and_that_is_said(monkeypatch, caplog, limit, most):
-    """By count and by bytes; the run tells how many are kept."""
+def test_number_and_bytes_of_files_are_limited_and_that_is_said(monkeypatch, caplog, limit, most):
     for number in range(60):
         Path(f"f{number:02}.py").write_text("# 345678\n")
     monkeypatch.setattr(uploads, limit, most)
-    with seamark.init_run(source_files="*.py") as run:
-        pass
+    run = recorded("*.py")
     assert len(names_of(run)) == 7
-    again = seamark.init_run(with_id=run.id, mode="read-only")
-    assert again["source_code/files_left_out"].fetch().startswith("7 files are kept, the rest")
+    assert left_out(run).startswith("7 files are kept, the rest")
     assert "source_files: 7 files are kept" in caplog.text
 
 
-@pytest.mark.parametrize("path", [None, ""], ids=["git", "no git"])
-def test_a_folder_with_very_many_files_is_not_looked_at_to_its_end(monkeypatch, path):
-    """As many as may be kept, and one more, to know that there are more."""
+@pytest.mark.usefixtures("either_way")
+def test_folder_with_very_many_files_is_not_searched_to_its_end(monkeypatch):
     write(*(f"big/{number:04}.py" for number in range(500)))
-    if path is not None:
-        monkeypatch.setenv("PATH", path)
     monkeypatch.setattr(uploads, "_MAX_FILES", 10)
     looked = []
     real = Walk._is_inside
     monkeypatch.setattr(Walk, "_is_inside", lambda *given: looked.append(1) or real(*given))
-    with seamark.init_run(source_files="big", capture={"packages": False}) as run:
-        pass
+    assert len(kept("big")) == 10
     assert len(looked) < 30
-    assert len(names_of(run)) == 10
 
 
-# --------------------------------------------------------------------- what is ignored
-
-
-def test_what_gitignore_names_is_left_out():
-    """Nested files, negations, folders; as git sees it."""
+def test_ignored_files_are_left_out():
     write("train.py", "lib/a.py", "lib/a.log", "lib/keep.log", "build/x.py", "data/big/one.py")
     write("lib/tmp/b.py", "top.txt", "lib/top.txt", "data/small.py")
     Path(".git/info").mkdir(parents=True)
     Path(".git/info/exclude").write_text("data/big\n")
     Path(".gitignore").write_text("# rules\n*.log\nbuild/\n/top.txt\n.gitignore\n")
     Path("lib/.gitignore").write_text("!keep.log\ntmp\n")
-    with seamark.init_run(source_files=".") as run:
-        pass
-    kept = {"train.py", "lib/a.py", "lib/keep.log", "lib/top.txt", "data/small.py"}
-    assert names_of(run) == kept
+    assert kept(".") == {"train.py", "lib/a.py", "lib/keep.log", "lib/top.txt", "data/small.py"}
 
 
 @pytest.mark.parametrize(
-    ("target", "kept"),
+    ("targets", "names"),
     [
-        ("**/*.py", {"train.py", "lib/a.py"}),
-        ("*.py", {"train.py"}),
+        (["**/*.py"], {"train.py", "lib/a.py"}),
+        (["*.py"], {"train.py"}),
         (["train.py", "build/x.py"], {"train.py", "build/x.py"}),
-        ("build", {"build/x.py", "build/deep/y.py"}),
-        ("build/*.py", {"build/x.py"}),
-        ("l*", {"lib/a.py"}),
+        (["build"], {"build/x.py", "build/deep/y.py"}),
+        (["build/*.py"], {"build/x.py"}),
+        (["l*"], {"lib/a.py"}),
     ],
 )
-def test_a_file_or_folder_that_is_named_is_taken_even_if_it_is_ignored(target, kept):
+def test_file_or_folder_that_is_named_is_kept_even_if_it_is_ignored(targets, names):
     """A pattern takes what is not; ``**`` goes into folders."""
     write("train.py", "lib/a.py", "lib/b.log", "build/x.py", "build/deep/y.py", "build/z.log")
     Path(".git").mkdir()
     Path(".gitignore").write_text("build/\n*.log\n")
     Path("build/.gitignore").write_text("*.log\n.gitignore\n")
-    with seamark.init_run(source_files=target) as run:
-        pass
-    assert names_of(run) == kept
+    assert kept(*targets) == names
 
 
 @pytest.mark.parametrize(
-    "rules",
-    [b"\xff\xfe\0\n[\n\\\n!\n/\n", b"x" * (1 << 20), b"*.log\n" * 100_000],
+    "rules", [b"\xff\xfe\0\n[\n\\\n!\n/\n", b"x" * (1 << 20), b"*.log\n" * 100_000]
 )
-def test_what_is_no_rule_names_nothing(rules):
-    """However much there is of it."""
+def test_malformed_and_very_many_rules_ignore_nothing_else(rules):
     write("a" * 200 + ".py")
     Path(".git").mkdir()
     Path(".gitignore").write_bytes(rules)
-    with seamark.init_run(source_files="*.py") as run:
-        pass
-    assert names_of(run) == {"a" * 200 + ".py"}
+    assert kept("*.py") == {"a" * 200 + ".py"}
 
 
-def test_rules_that_take_too_long_end_it_and_that_is_said(monkeypatch):
+def test_rules_that_take_too_long_end_the_search_and_that_is_said(monkeypatch):
     """A pattern that goes back and forth, or a pipe: what is not known to be kept is left out."""
     write("src/a.py", "src/b.py", "named.py")
     Path(".git").mkdir()
     os.mkfifo(".gitignore")
     monkeypatch.setattr(walk_module, "TIMEOUT_S", 0.3)
-    with seamark.init_run(source_files=["named.py", "src"]) as run:
-        pass
+    run = recorded("named.py", "src")
     assert names_of(run) == {"named.py"}
     assert left_out(run) == "1 files are kept, the rest is left out (git takes too long)"
 
@@ -175,28 +173,22 @@ def test_without_git_folders_with_rules_are_left_out_and_that_is_said(monkeypatc
     Path("ruled/.git/info").mkdir(parents=True)
     Path("ruled/.git/info/exclude").write_text("# none\n*.py\n")
     monkeypatch.setenv("PATH", "")
-    with seamark.init_run(source_files=["lib", "ruled/sub", "ruled/b.py", "c.py"]) as run:
-        pass
+    run = recorded("lib", "ruled/sub", "ruled/b.py", "c.py")
     assert names_of(run) == {"lib/a.py", "ruled/b.py", "c.py"}
     said = "git is not found, so folders with rules of what is ignored are left out"
     assert left_out(run) == f"{said}: lib/sub, ruled/sub"
     assert "expected an existing file" not in caplog.text
 
 
-@pytest.mark.parametrize("path", [None, ""], ids=["git", "no git"])
-def test_a_folder_without_rules_is_kept(monkeypatch, path):
-    """Neither runs, nor the repository's own folder, nor what Python has compiled."""
+@pytest.mark.usefixtures("either_way")
+def test_folder_is_kept_without_runs_compiled_files_and_those_of_git():
     write("lib/a.py", "lib/a.log", "lib/__pycache__/a.pyc", ".git/HEAD", ".seamark/x")
-    if path is not None:
-        monkeypatch.setenv("PATH", path)
-    with seamark.init_run(source_files=".") as run:
-        pass
+    run = recorded(".")
     assert names_of(run) == {"lib/a.py", "lib/a.log"}
     assert not run.exists("source_code/files_left_out")
 
 
-def test_the_rules_of_a_stranger_run_nothing(tmp_path):
-    """Nor do the settings of the repository in which they lie."""
+def test_settings_of_a_hostile_repository_run_nothing(tmp_path):
     write("train.py", "a.log")
     subprocess.run(["git", "init", "-q"], check=True)
     program = tmp_path / "program"
@@ -204,29 +196,17 @@ def test_the_rules_of_a_stranger_run_nothing(tmp_path):
     program.chmod(0o755)
     for key in ("core.fsmonitor", "core.untrackedCache", "core.hooksPath", "core.pager"):
         subprocess.run(["git", "config", key, str(program)], check=True)
-    with seamark.init_run(source_files="*.py", capture={"git": False}) as run:
-        pass
-    assert names_of(run) == {"train.py"}
+    assert kept("*.py") == {"train.py"}
     assert not (tmp_path / "canary").exists()
 
 
-def test_a_repository_within_is_searched_by_its_own_rules():
-    """Git itself does not look into it."""
+def test_repository_within_is_searched_by_its_own_rules():
     write("train.py", "a.log", "inner/b.py", "inner/b.txt", "inner/b.log")
     Path(".gitignore").write_text("*.log\n.gitignore\n")
     Path("inner/.gitignore").write_text("*.txt\n.gitignore\n")
     for folder in (".", "inner"):
         subprocess.run(["git", "init", "-q", folder], check=True)
-    with seamark.init_run(source_files=".") as run:
-        pass
-    assert names_of(run) == {"train.py", "inner/b.py", "inner/b.log"}
-
-
-# --------------------------------------------------------------------- what is not looked at
-
-
-def left_out(run):
-    return seamark.init_run(with_id=run.id, mode="read-only")["source_code/files_left_out"].fetch()
+    assert kept(".") == {"train.py", "inner/b.py", "inner/b.log"}
 
 
 @pytest.mark.parametrize("target", ["code", "code/**/*.py"])
@@ -235,42 +215,29 @@ def test_links_to_folders_are_not_followed(target):
     write("code/lib/a.py", "outside/b.py")
     Path("code/data").symlink_to(Path("outside").absolute())
     Path("code/lib/again").symlink_to(Path("code").absolute())
-    with seamark.init_run(source_files=target) as run:
-        pass
-    assert names_of(run) == {"code/lib/a.py"}
+    assert kept(target) == {"code/lib/a.py"}
 
 
 @pytest.mark.parametrize("target", ["code", "code/*"])
-def test_a_link_to_a_file_elsewhere_is_not_kept_unless_it_is_named(target):
+def test_link_to_a_file_elsewhere_is_kept_only_if_it_is_named(target):
     """``src/shadow`` may lead to ``/etc/shadow``."""
     write("code/a.py", "code/.git/config", "code/.gitignore", "code/secret.txt", "outside.py")
     Path("code/.gitignore").write_text("secret.txt\n.gitignore\n")
-    for name, leads_to in [
-        ("shadow", "../outside.py"),
-        ("b.py", "a.py"),
-        ("config", ".git/config"),
-        ("open.txt", "secret.txt"),
-        ("broken", "missing"),
-    ]:
+    links = {"shadow": "../outside.py", "b.py": "a.py", "config": ".git/config"}
+    for name, leads_to in (links | {"open.txt": "secret.txt", "broken": "missing"}).items():
         Path("code", name).symlink_to(leads_to)
-    with seamark.init_run(source_files=target) as run:
-        pass
+    run = recorded(target)
     assert names_of(run) == {"code/a.py", "code/b.py"}
     assert left_out(run) == "links that lead out of what was named are left out: code/shadow"
-    with seamark.init_run(source_files="code/shadow") as run:
-        pass
-    run[PATH].download("named")
+    recorded("code/shadow")[PATH].download("named")
     assert Path("named/code/shadow").read_text() == "# outside.py\n"
 
 
-def test_a_linked_folder_that_is_named_is_looked_into():
-    """Whoever names it means what it leads to."""
+def test_linked_folder_that_is_named_is_searched():
     write("real/a.py", "real/deep/b.py")
     Path("real/c.py").symlink_to("deep/b.py")
     Path("lib").symlink_to("real")
-    with seamark.init_run(source_files="lib") as run:
-        pass
-    assert names_of(run) == {"lib/a.py", "lib/c.py", "lib/deep/b.py"}
+    assert kept("lib") == {"lib/a.py", "lib/c.py", "lib/deep/b.py"}
 
 
 @pytest.mark.parametrize(
@@ -288,34 +255,29 @@ def test_patterns_mean_what_they_mean_to_glob(pattern):
     for match in glob.glob(str(here / pattern), recursive=True):  # noqa: PTH207 - knows hidden ones
         inner = [Path(match), *Path(match).rglob("*")]
         expected |= {path.relative_to(here).as_posix() for path in inner if path.is_file()}
-    assert {name for name, _ in walk(here).files(pattern)} == expected
+    walk = Walk(str(here), str(here / ".seamark"), threading.Event(), lambda: True)
+    assert {name for name, _ in walk.files(pattern)} == expected
 
 
-@pytest.mark.parametrize("path", [None, ""], ids=["git", "no git"])
-def test_only_so_many_files_are_looked_at(monkeypatch, path):
-    """However few of them match."""
+@pytest.mark.usefixtures("either_way")
+def test_number_of_searched_files_is_limited_however_few_match(monkeypatch):
     write("a.py", *(f"many/{number}" for number in range(50)), "z.py")
     monkeypatch.setattr(walk_module, "_MAX_LOOKED", 20)
-    if path is not None:
-        monkeypatch.setenv("PATH", path)
-    with seamark.init_run(source_files=["a.py", "**/*.py"]) as run:
-        pass
+    run = recorded("a.py", "**/*.py")
     assert names_of(run) == {"a.py"}
     said = "1 files are kept, the rest is left out (at most 20 files and folders are searched)"
     assert left_out(run).startswith(said)
 
 
-def test_of_very_many_names_the_first_are_searched(monkeypatch):
-    """What git prints is bounded."""
+def test_names_that_git_prints_are_limited(monkeypatch):
     write(*(f"many/{number}" for number in range(1000, 2000)))
     monkeypatch.setattr(walk_module, "_MAX_NAMES", 1024)
-    with seamark.init_run(source_files="many") as run:
-        pass
+    run = recorded("many")
     assert 150 < len(names_of(run)) < 250
     assert "files are kept, the rest is left out (at most 1 KiB of names" in left_out(run)
 
 
-def test_the_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
+def test_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
     """Nor is anything recorded once it hands out its files after all."""
     write("a.py", "lib/b.py", "lib/c.py")
     monkeypatch.setattr(uploads, "_PATIENCE_S", 0.0)
@@ -338,17 +300,14 @@ def test_the_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
     assert "cannot be written" not in caplog.text
 
 
-def test_a_walk_that_is_stopped_tells_so(monkeypatch):
-    """By name what was kept until then."""
+def test_search_that_is_stopped_says_so(monkeypatch):
     write("a.py", "lib/b.py")
     monkeypatch.setattr(SourceFiles, "_may_go_on", lambda self: self._count < 0)
-    with seamark.init_run(source_files=["lib"]) as run:
-        pass
-    assert left_out(run) == "0 files are kept, the rest is left out (the run has ended)"
+    said = "0 files are kept, the rest is left out (the run has ended)"
+    assert left_out(recorded("lib")) == said
 
 
-def test_a_missing_target_costs_a_warning(caplog, capfd):
-    """And neither a training, nor data, nor the other targets."""
+def test_missing_target_costs_a_warning_and_nothing_else(caplog, capfd):
     write("a.py")
     with seamark.init_run(source_files=["missing", "missing/*.py", "a.py"]) as run:
         run["a"] = 1
@@ -360,15 +319,9 @@ def test_a_missing_target_costs_a_warning(caplog, capfd):
 
 
 @pytest.mark.parametrize(
-    ("given", "got"),
-    [
-        (5, "int: 5"),
-        (["a.py", 5], "int: 5"),
-        ({"a": 1}, "dict: {'a': 1}"),
-    ],
+    ("given", "got"), [(5, "int: 5"), (["a.py", 5], "int: 5"), ({"a": 1}, "dict: {'a': 1}")]
 )
-def test_what_names_no_files_is_refused(given, got):
-    """At once, and exactly."""
+def test_target_that_names_no_files_is_refused_at_once(given, got):
     with pytest.raises(seamark.errors.ArgumentError) as caught:
         seamark.init_run(source_files=given)
     expected = f"source_files: expected a path, a list of paths or None, got {got}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -36,8 +37,8 @@ def seamark(root, *words):
     return CliRunner().invoke(app, [*words, "--root", str(root)], prog_name="seamark")
 
 
-def test_the_slowest_rank_comes_first(tmp_path):
-    """By whole steps where ranks do not wait for each other; the first, cold one is left out."""
+def test_slowest_rank_comes_first_by_its_steps_without_the_first(tmp_path):
+    """By whole steps where ranks do not wait for each other."""
     paths = "profiling/step_time_s"
     run = record(
         tmp_path,
@@ -53,34 +54,30 @@ def test_the_slowest_rank_comes_first(tmp_path):
     rank3, rank2, rank0, rank1 = found
     assert rank2.mean_s == pytest.approx(0.05)
     assert (rank2.steps, rank2.p50_s, rank2.max_s, rank2.state) == (5, 0.05, 1.0, "completed")
-    assert rank3.steps == 4  # too few to leave the first one out
-    assert rank3.p95_s == 1.0
+    assert (rank3.steps, rank3.p95_s) == (4, 1.0)  # too few to leave the first one out
     assert rank2.slowdown == pytest.approx(0.05 / ((0.02 + rank3.mean_s) / 2))
-    assert rank0.pid is not None
-    assert rank0.last_seen is not None
+    assert None not in (rank0.pid, rank0.last_seen)
     assert (rank1.steps, math.isnan(rank1.slowdown)) == (0, True)
     assert math.isnan(rank0.own_s)
 
 
-def test_ranks_that_wait_for_each_other_are_told_by_their_own_time(tmp_path):
-    """All steps take equally long; the command says who is slow, in a table and in a sentence."""
-    steps = {"profiling/step_time_s": [0.1] * 6}
-    owns = {0: 0.02, 1: 0.021, 2: 0.061}
-    run = record(
-        tmp_path, {rank: {**steps, "profiling/own_time_s": [own] * 6} for rank, own in owns.items()}
-    )
-    slowest, *others = run.stragglers()
+def test_synchronous_ranks_are_compared_by_their_own_time(tmp_path):
+    """The command says who is slow, in a table and in a sentence."""
+    series = {
+        rank: {"profiling/step_time_s": [0.1] * 6, "profiling/own_time_s": [own] * 6}
+        for rank, own in enumerate((0.02, 0.021, 0.061))
+    }
+    slowest, *others = record(tmp_path, series).stragglers()
     assert (slowest.rank, slowest.own_s, slowest.mean_s) == (2, pytest.approx(0.061), 0.1)
     assert slowest.slowdown == pytest.approx(0.061 / 0.0205)
     assert all(one.slowdown < 1.1 for one in others)
     shown = seamark(tmp_path, "show", "latest", "--ranks")
     assert shown.exit_code == 0
-    header, first, *rest = shown.stdout.splitlines()
+    header, first, second, *_, sentence = shown.stdout.splitlines()
     assert header.split()[:7] == ["RANK", "HOST", "PID", "STATE", "TIMES", "OWN", "MEAN"]
     assert first.split()[0] == "2"
     assert "2.98x  " + "█" * 24 in first
-    assert rest[0].endswith("█" * 8)
-    sentence = shown.stdout.splitlines()[-1]
+    assert second.endswith("█" * 8)
     assert sentence.startswith("Rank 2 on ")
     assert "is the slowest: 61 ms of its own in a step, 2.98 times the median" in sentence
     told = json.loads(seamark(tmp_path, "show", "latest", "--ranks", "--json").stdout)
@@ -89,42 +86,38 @@ def test_ranks_that_wait_for_each_other_are_told_by_their_own_time(tmp_path):
     assert told["verdict"] == sentence
 
 
-def test_ranks_of_one_speed_are_called_that(tmp_path):
-    """And without a time of their own, the sentence says what it cannot know."""
+def test_equal_ranks_and_steps_without_duration_are_described(tmp_path):
     timings = [RankTiming(0, host="h", mean_s=0.102, slowdown=1.02), RankTiming(1, mean_s=0.1)]
     assert verdict(timings).startswith("No rank stands out: the slowest, rank 0 on h, takes 2%")
     assert "profiling/own_time_s would show it" in verdict(timings)
     assert verdict([RankTiming(3, mean_s=1.0), RankTiming(4)]).startswith("Only rank 3 recorded")
     texts = [seconds_text(one) for one in (math.nan, 2.5, 0.0123, 4.2e-5)]
     assert texts == ["", "2.5 s", "12.3 ms", "42 us"]
-
-
-def test_steps_that_take_no_time_are_shown(tmp_path):
-    paths = "profiling/step_time_s"
-    run = record(tmp_path, {0: {paths: [1.0, *[0.0] * 9]}, 1: {paths: [1.0, *[0.0] * 9]}})
+    times = {"profiling/step_time_s": [1.0, *[0.0] * 9]}
+    run = record(tmp_path, {0: times, 1: times})
     found = seamark(tmp_path, "show", run.id, "--ranks")
     assert (found.exit_code, "  0 us" in found.stdout) == (0, True)
 
 
-def test_runs_without_ranks_or_times_are_told_apart(tmp_path):
-    """With exact errors, in Python and by the command (exit code 2, one line)."""
-    alone = record(tmp_path / "alone", {0: {"profiling/step_time_s": [0.1]}})
-    with pytest.raises(MissingFieldError, match=r"only one rank recorded.*ranks='all'"):
-        alone.stragglers()
-    untimed = record(tmp_path / "untimed", {0: {"loss": [1.0]}, 1: {"loss": [1.0]}})
-    with pytest.raises(MissingFieldError, match="no rank recorded profiling/step_time_s"):
-        untimed.stragglers()
-    for place, words in (("alone", "only one rank"), ("untimed", "no rank recorded")):
-        shown = seamark(tmp_path / place, "show", "latest", "--ranks")
+def test_runs_without_ranks_or_times_raise_exact_errors(tmp_path):
+    """In Python and by the command: exit code 2, one line."""
+    step = "profiling/step_time_s"
+    for name, series, said in (
+        ("alone", {0: {step: [0.1]}}, r"only one rank recorded.*ranks='all'"),
+        ("untimed", {0: {"loss": [1.0]}, 1: {"loss": [1.0]}}, f"no rank recorded {step}"),
+    ):
+        run = record(tmp_path / name, series)
+        with pytest.raises(MissingFieldError, match=said):
+            run.stragglers()
+        shown = seamark(tmp_path / name, "show", "latest", "--ranks")
         assert (shown.exit_code, shown.stdout) == (2, "")
-        assert words in shown.stderr
+        assert re.search(said.partition(".*")[0], shown.stderr)
     fresh = make_run(project="p", root=tmp_path / "new", **QUIET)
     with pytest.raises(MissingFieldError, match="nothing is recorded"):
         fresh.stragglers()
 
 
 def test_times_in_a_namespace_are_found(tmp_path):
-    """Of a logger that records into a namespace of a run."""
     path = "folds/1/profiling/step_time_s"
     run = record(tmp_path, {0: {path: [0.1]}, 1: {path: [0.3]}})
     assert [(one.rank, one.mean_s) for one in run.stragglers()] == [(1, 0.3), (0, 0.1)]

@@ -17,18 +17,9 @@ SCRIPT = str(Path(__file__).with_name("torch_ranks.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
 
 
-def noted(kind, rank):
-    run, points = json.loads(Path(f"{kind}-{rank}.json").read_text())
-    return run, [tuple(point) for point in points]
-
-
 def points_of(run, path):
     found = run[path].fetch_points()
-    return list(zip(found.step.tolist(), found.value.tolist(), strict=True))
-
-
-def writers(run):
-    return sorted(header["rank"] for header in headers(run))
+    return [list(point) for point in zip(found.step.tolist(), found.value.tolist(), strict=True)]
 
 
 @pytest.mark.timeout(300)
@@ -43,29 +34,31 @@ def test_one_run_for_each_training_under_torchrun():
         [sys.executable, *TORCHRUN], check=False, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    runs = {}
+    kinds = []
     for folder in Path(".seamark/p").iterdir():
         run = seamark.init_run("p", with_id=folder.name, mode="read-only")
-        runs[run["sys/name"].fetch()] = run
-    assert sorted(runs) == ["ddp", "everyone", "fsdp", "fully_shard"]
-    for kind, run in runs.items():
-        (ours, series), (theirs, other_series) = noted(kind, 0), noted(kind, 1)
+        kind = run["sys/name"].fetch()
+        kinds.append(kind)
+        (ours, series), (theirs, other_series) = (
+            json.loads(Path(f"{kind}-{rank}.json").read_text()) for rank in range(2)
+        )
         assert run.id == ours
         assert points_of(run, "train/loss") == series
         assert len(series) == 5
-        assert [point.text for point in run.session.recorded.view().texts("train/text")] == [
-            "rank 0"
-        ] * 5
-        assert run["parameters"].fetch() == {"lr": 0.1, "rank": 0}
-        assert run["sys/tags"].fetch() == {kind}
-        assert run["sys/state"].fetch() == "completed"
-        assert run["distributed"].fetch() == {"launcher": "torchrun", "world_size": 2}
+        texts = [point.text for point in run.session.recorded.view().texts("train/text")]
+        assert texts == ["rank 0"] * 5
+        paths = ("parameters", "sys/tags", "sys/state", "distributed")
+        assert [run[path].fetch() for path in paths] == [
+            *({"lr": 0.1, "rank": 0}, {kind}, "completed"),
+            {"launcher": "torchrun", "world_size": 2},
+        ]
         run["note"].download("note.txt")
         assert Path("note.txt").read_text() == "rank 0"
+        writers = sorted(header["rank"] for header in headers(run))
+        assert (run.exists("ranks"), writers) == (
+            (True, [0, 1]) if kind == "everyone" else (False, [0])
+        )
         if kind == "everyone":
             assert theirs == ours
             assert points_of(run, "ranks/1/train/loss") == other_series
-            assert writers(run) == [0, 1]
-        else:
-            assert not run.exists("ranks")
-            assert writers(run) == [0]
+    assert sorted(kinds) == ["ddp", "everyone", "fsdp", "fully_shard"]

@@ -21,39 +21,39 @@ def pixels(file):
     return np.asarray(image)
 
 
-@pytest.mark.parametrize("given", [{}, {"path": "x", "content": b"x"}])
-def test_a_file_is_either_on_disk_or_in_memory(given):
-    """Neither and both are mistakes."""
-    with pytest.raises(ArgumentError, match="either a path or content"):
-        File(**given)
+# -------------------------------------------------------------------- files
 
 
 def test_files_on_disk_know_their_extension_and_place(tmp_path, monkeypatch):
     """A path is made absolute at once: the working directory may change before it is recorded."""
     monkeypatch.chdir(tmp_path)
     file = File.from_path("model.tar.gz")
-    assert file.path == str(tmp_path / "model.tar.gz")
-    assert file.extension == "gz"
-    assert file.name == "model.tar.gz"
+    found = (file.path, file.name, file.extension)
+    assert found == (str(tmp_path / "model.tar.gz"), "model.tar.gz", "gz")
     assert File.from_path("model", extension=".pt").extension == "pt"
     assert File.from_path("Makefile").extension == ""
     assert File("a/b.txt") == File.from_path("a/b.txt")
+    for given in ({}, {"path": "x", "content": b"x"}):
+        with pytest.raises(ArgumentError, match="either a path or content"):
+            File(**given)
 
 
-def test_text_and_bytes_are_content():
-    """Text is UTF-8 and ``txt``, bytes are ``bin``, unless said otherwise."""
+def test_text_is_utf8_and_txt_and_bytes_are_bin_by_default(tmp_path):
     assert File.from_content("ü").content == "ü".encode()
+    assert File.from_content("\ud800").content == b"\\ud800"
     assert File.from_content("x").extension == "txt"
     assert File.from_content(b"x").extension == "bin"
     assert File.from_content("{}", extension="json").name == "content.json"
-    assert File.from_content("\ud800").content == b"\\ud800"
     assert File.from_content("").size == 0
     with pytest.raises(ValueKindError, match="int"):
         File.from_content(5)
+    File.from_content("x").save(tmp_path / "x.txt")
+    assert (tmp_path / "x.txt").read_text() == "x"
+    with pytest.raises(ArgumentError, match="in memory"):
+        File.from_path(tmp_path / "x.txt").save(tmp_path / "y.txt")
 
 
 def test_streams_are_read_at_once():
-    """What the stream holds later is not what was given."""
     stream = io.BytesIO(b"abc")
     stream.read()
     file = File.from_stream(stream)
@@ -66,39 +66,66 @@ def test_streams_are_read_at_once():
     assert File.from_stream(io.BytesIO(b""), extension="png").extension == "png"
 
 
+def test_create_from_finds_the_way_that_fits(tmp_path):
+    file = File.from_content("x")
+    assert File.create_from(file) is file
+    assert File.create_from(tmp_path / "a.txt").path == str(tmp_path / "a.txt")
+    assert File.create_from(io.BytesIO(b"x")).content == b"x"
+    assert File.create_from(np.zeros((2, 2))).extension == "png"
+    convertable = [File.is_convertable(one) for one in (np.zeros((2, 2)), 5, "a.txt")]
+    assert convertable == [True, False, False]
+    assert not File.is_convertable_to_html(5)
+    with pytest.raises(ValueKindError, match="int"):
+        File.create_from(5)
+
+
+def test_objects_with_a_pickle_are_recorded_as_it():
+    file = File.as_pickle({"a": 1})
+    assert (pickle.loads(file.content), file.extension) == ({"a": 1}, "pkl")
+    with pytest.raises(ValueKindError, match="cannot be pickled"):
+        File.as_pickle(lambda: 1)
+
+
+def test_files_of_text_import_no_library():
+    code = (
+        "import sys; from seamark.types import File; File.from_content('x');"
+        "File.is_convertable(5);"
+        "found = {'numpy', 'PIL', 'matplotlib', 'pandas', 'plotly'} & set(sys.modules);"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -------------------------------------------------------------------- images and pages
+
+
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_arrays_of_bytes_are_images_without_loss(channels):
-    """A PNG of an array holds exactly its pixels, in every layout an image can have."""
+def test_arrays_of_bytes_are_images_without_loss_in_every_layout(channels):
     array = np.random.default_rng(0).integers(0, 256, (5, 7, channels), dtype=np.uint8)
     assert (pixels(File.as_image(array)) == array.squeeze()).all()
     assert (pixels(File.as_image(array[::2, ::-1])) == array[::2, ::-1].squeeze()).all()
-    turned = array.transpose(2, 0, 1)
-    assert (pixels(File.as_image(turned)) == array.squeeze()).all()
+    assert (pixels(File.as_image(array.transpose(2, 0, 1))) == array.squeeze()).all()
 
 
 def test_floats_of_0_to_1_are_scaled():
-    """The usual range of a picture in a network becomes the usual range of a picture."""
     array = np.array([[0.0, 0.5], [1.0, np.nan]])
-    assert pixels(File.as_image(array)).tolist() == [[0, 128], [255, 0]]
     assert pixels(File.as_image(array, autoscale=False)).tolist() == [[0, 0], [1, 0]]
-    assert pixels(File.as_image(np.array([[0.0, 255.0]]))).tolist() == [[0, 255]]
-    assert pixels(File.as_image(np.array([[True, False]]))).tolist() == [[255, 0]]
-    assert pixels(File.as_image(np.array([[3, 200]]))).tolist() == [[3, 200]]
+    for given, drawn in (
+        (array, [[0, 128], [255, 0]]),
+        ([[0.0, 255.0]], [[0, 255]]),
+        ([[True, False]], [[255, 0]]),
+        ([[3, 200]], [[3, 200]]),
+    ):
+        assert pixels(File.as_image(np.array(given))).tolist() == drawn
 
 
-@pytest.mark.parametrize(
-    ("array", "error"),
-    [
-        (np.zeros(3), ArgumentError),
-        (np.zeros((2, 2, 5)), ArgumentError),
-        (np.zeros((0, 3)), ArgumentError),
-        (np.zeros((2, 2), dtype=complex), ValueKindError),
-    ],
-)
-def test_arrays_that_are_no_image_are_refused(array, error):
-    """The message says which shape or range was expected."""
-    with pytest.raises(error, match=r"File\.as_image: expected"):
-        File.as_image(array)
+def test_values_that_are_no_image_are_refused():
+    for array in (np.zeros(3), np.zeros((2, 2, 5)), np.zeros((0, 3))):
+        with pytest.raises(ArgumentError, match=r"File\.as_image: expected"):
+            File.as_image(array)
+    for value in (np.zeros((2, 2), dtype=complex), {}):
+        with pytest.raises(ValueKindError, match=r"File\.as_image: expected"):
+            File.as_image(value)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +149,7 @@ def test_an_image_of_a_training_is_drawn_whatever_its_range(array, drawn, caplog
 
 
 def test_tensors_are_images():
-    """Tensors come channels first, with gradients and in short floats."""
+    """Channels come first, with gradients and in short floats."""
     torch = pytest.importorskip("torch")
     tensor = torch.rand(3, 4, 6, requires_grad=True)
     assert pixels(File.as_image(tensor)).shape == (4, 6, 3)
@@ -140,15 +167,11 @@ def test_images_of_pillow_and_figures_of_matplotlib():
     axes.plot([1, 2])
     assert pixels(File.as_image(figure)).ndim == 3
     assert File.as_image(axes).extension == "png"
-    page = File.as_html(figure)
-    data = page.content.partition(b"base64,")[2].partition(b'"')[0]
+    data = File.as_html(figure).content.partition(b"base64,")[2].partition(b'"')[0]
     assert base64.b64decode(data).startswith(b"\x89PNG")
-    with pytest.raises(ValueKindError, match="dict"):
-        File.as_image({})
 
 
-def test_tables_and_charts_are_pages():
-    """What draws itself as HTML is recorded as a whole page."""
+def test_objects_that_draw_themselves_as_html_are_whole_pages():
     pd = pytest.importorskip("pandas")
     table = File.as_html(pd.DataFrame({"a": [1], "b": ["<x>"]}))
     assert table.extension == "html"
@@ -166,61 +189,22 @@ def test_tables_and_charts_are_pages():
 
 
 def test_charts_of_plotly_can_be_read_offline():
-    """The page needs no network, unless it is asked to be small."""
     go = pytest.importorskip("plotly.graph_objects")
     chart = go.Figure(go.Scatter(y=[1, 2]))
     whole, small = File.as_html(chart), File.as_html(chart, include_plotlyjs="cdn")
     assert len(whole.content) > 1_000_000 > len(small.content)
 
 
-def test_pickles_are_only_written():
-    """An object can be recorded as a pickle; what has none is refused."""
-    file = File.as_pickle({"a": 1})
-    assert pickle.loads(file.content) == {"a": 1}
-    assert file.extension == "pkl"
-    with pytest.raises(ValueKindError, match="cannot be pickled"):
-        File.as_pickle(lambda: 1)
+# -------------------------------------------------------------------- histograms
 
 
-def test_create_from_finds_the_way_that_fits(tmp_path):
-    """One call for whatever is at hand."""
-    file = File.from_content("x")
-    assert File.create_from(file) is file
-    assert File.create_from(tmp_path / "a.txt").path == str(tmp_path / "a.txt")
-    assert File.create_from(io.BytesIO(b"x")).content == b"x"
-    assert File.create_from(np.zeros((2, 2))).extension == "png"
-    assert File.is_convertable(np.zeros((2, 2)))
-    assert not File.is_convertable(5)
-    assert not File.is_convertable("a.txt")
-    assert not File.is_convertable_to_html(5)
-    with pytest.raises(ValueKindError, match="int"):
-        File.create_from(5)
-
-
-def test_content_in_memory_can_be_saved(tmp_path):
-    """An image can be looked at without a run."""
-    File.from_content("x").save(tmp_path / "x.txt")
-    assert (tmp_path / "x.txt").read_text() == "x"
-    with pytest.raises(ArgumentError, match="in memory"):
-        File.from_path(tmp_path / "x.txt").save(tmp_path / "y.txt")
-
-
-@pytest.mark.parametrize(
-    ("edges", "counts", "error"),
-    [
-        ([0], [], ArgumentError),
-        ([0, 1], [1, 2], ArgumentError),
-        ([1, 0], [1], ArgumentError),
-        ([0, math.inf], [1], ArgumentError),
-        ([0, 1], [-1], ArgumentError),
-        ([0, 1], [math.nan], ArgumentError),
-        (["a", "b"], [1], ValueKindError),
-    ],
-)
-def test_a_histogram_that_does_not_fit_together_is_refused(edges, counts, error):
-    """Mistakes are found at the call, not by readers."""
-    with pytest.raises(error):
-        Histogram(edges, counts)
+def test_a_histogram_that_does_not_fit_together_is_refused():
+    wrong = [([0], []), ([0, 1], [1, 2]), ([1, 0], [1]), ([0, math.inf], [1]), ([0, 1], [-1])]
+    for edges, counts in [*wrong, ([0, 1], [math.nan])]:
+        with pytest.raises(ArgumentError):
+            Histogram(edges, counts)
+    with pytest.raises(ValueKindError):
+        Histogram(["a", "b"], [1])
 
 
 @pytest.mark.parametrize("kind", ["list", "array", "tensor", "range"])
@@ -252,6 +236,14 @@ def test_a_histogram_of_extremes_holds_every_value():
         assert Histogram(found.edges, found.counts) == found
 
 
+def test_histograms_of_numpy_are_taken_in_plain_floats():
+    counts, edges = np.histogram([1, 2, 2, 3], bins=2)
+    histogram = Histogram(edges, counts)
+    assert (histogram.edges, histogram.counts) == ((1.0, 2.0, 3.0), (1.0, 3.0))
+    assert type(histogram.counts[0]) is float
+    assert Histogram([0, 0, 1], [0.5, 2]).edges == (0, 0, 1)
+
+
 @pytest.mark.parametrize(
     ("values", "bins", "error", "says"),
     [
@@ -264,36 +256,13 @@ def test_a_histogram_of_extremes_holds_every_value():
     ],
 )
 def test_values_that_cannot_be_counted_are_refused(values, bins, error, says):
-    """At the call, with what was given."""
     with pytest.raises(error, match=re.escape(says)):
         Histogram(values, bins=bins)
 
 
 def test_tensors_that_cannot_be_counted_are_refused():
-    """The same errors as for lists."""
     torch = pytest.importorskip("torch")
     with pytest.raises(ArgumentError, match="at least one finite value"):
         Histogram(torch.tensor([math.nan]))
     with pytest.raises(ValueKindError, match="real numbers"):
         Histogram(torch.tensor([1j]))
-
-
-def test_histograms_take_what_numpy_gives():
-    """The two arrays of ``numpy.histogram`` are a histogram, in plain floats."""
-    counts, edges = np.histogram([1, 2, 2, 3], bins=2)
-    histogram = Histogram(edges, counts)
-    assert histogram.edges == (1.0, 2.0, 3.0)
-    assert histogram.counts == (1.0, 3.0)
-    assert type(histogram.counts[0]) is float
-    assert Histogram([0, 0, 1], [0.5, 2]).edges == (0, 0, 1)
-
-
-def test_files_need_no_library():
-    """Making files of text imports neither NumPy nor anything that draws."""
-    code = (
-        "import sys; from seamark.types import File; File.from_content('x');"
-        "File.is_convertable(5);"
-        "found = {'numpy', 'PIL', 'matplotlib', 'pandas', 'plotly'} & set(sys.modules);"
-        "assert not found, found"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

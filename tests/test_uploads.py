@@ -40,15 +40,14 @@ def members(run, path):
     return sorted(run.get_structure()[path])
 
 
-def test_a_package_is_uploaded_by_its_name(run, package):
-    """Without what Python has compiled of it; a module is its file; several go together."""
+def test_package_is_uploaded_without_its_compiled_files(run, package):
     run["code"].upload_files([package, json.decoder])
     names = [".gitignore", "__init__.py", "sub/a.py", "sub/notes.txt"]
     assert members(run, "code") == sorted(["decoder.py", *(f"pack_of_a_test/{n}" for n in names)])
 
 
-def test_rules_say_what_is_left_out(run, package, caplog):
-    """Of packages, folders and patterns, by files of any name; what is named itself is taken."""
+def test_rules_of_git_say_what_is_left_out(run, package, caplog, monkeypatch):
+    """By files of any name; what is named itself is taken, and ignored folders are not entered."""
     run["code"].upload_files(package, ignore=".gitignore")
     assert "pack_of_a_test/sub/notes.txt" not in members(run, "code")
     data = Path("data")
@@ -58,7 +57,12 @@ def test_rules_say_what_is_left_out(run, package, caplog):
         (data / name).write_text("x")
     (data / ".uploadignore").write_text("raw/\ndrop.*\n")
     (data / ".gitignore").write_text("keep.*\n")
-    run["mine"].upload_files("data", ignore=".uploadignore")
+    entered, scan = [], os.scandir
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", lambda it: entered.append(str(it)) or scan(it))
+        run["mine"].upload_files("data", ignore=".uploadignore")
+    assert [one for one in entered if one.endswith("data")]
+    assert not [one for one in entered if one.endswith(("raw", ".git"))]
     assert members(run, "mine") == [*("data/.gitignore", "data/.uploadignore", "data/keep.csv")]
     run["git"].upload_files("data/*", ignore=".gitignore")
     assert members(run, "git") == ["data/drop.csv", "data/raw/big.bin"]
@@ -70,44 +74,20 @@ def test_rules_say_what_is_left_out(run, package, caplog):
     assert len(members(run, "all")) == 6
 
 
-def test_ignored_folders_are_not_entered(run, monkeypatch):
-    """They may hold millions of files."""
-    for name in ("data/raw", "data/kept"):
-        Path(name).mkdir(parents=True)
-        Path(name, "a.txt").write_text("x")
-    Path("data/.gitignore").write_text("raw/\n")
-    entered, scan = [], os.scandir
-
-    def scandir(path):
-        entered.append(str(path).rpartition("/")[2])
-        return scan(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    run["some"].upload_files("data", ignore=".gitignore")
-    assert "kept" in entered
-    assert "raw" not in entered
-    assert members(run, "some") == ["data/.gitignore", "data/kept/a.txt"]
-
-
-def test_without_git_nothing_is_stored_by_rules(run, monkeypatch, caplog):
-    """What they name may be large, or secret."""
-    Path("data").mkdir()
-    Path("data/a.txt").write_text("x")
-    monkeypatch.setenv("PATH", "")
-    run["some"].upload_files("data", ignore=".gitignore")
-    assert not run.exists("some")
-    said = "nothing of 'data' is stored, as ignore='.gitignore' cannot be applied: git is not found"
-    assert said in caplog.text
-
-
-def test_rules_that_cannot_be_read_hold_up_no_training(run, monkeypatch, caplog):
-    """A pipe in their place: git waits for it, and nobody waits for git."""
+def test_nothing_is_stored_where_rules_cannot_be_applied(run, monkeypatch, caplog):
+    """What they name may be large, or secret; and nobody waits for git, which waits for a pipe."""
     monkeypatch.setattr("seamark.run.uploads._SEARCH_S", 0.3)
     Path("data").mkdir()
+    Path("data/a.txt").write_text("x")
     os.mkfifo("data/.gitignore")
     run["some"].upload_files("data", ignore=".gitignore")
-    assert not run.exists("some")
     assert "git takes too long" in caplog.text
+    Path("data/.gitignore").unlink()
+    monkeypatch.setenv("PATH", "")
+    run["some"].upload_files("data", ignore=".gitignore")
+    said = "nothing of 'data' is stored, as ignore='.gitignore' cannot be applied: git is not found"
+    assert said in caplog.text
+    assert not run.exists("some")
 
 
 @pytest.mark.parametrize(
@@ -122,8 +102,7 @@ def test_rules_that_cannot_be_read_hold_up_no_training(run, monkeypatch, caplog)
         ({"value": "none"}, FileMissingError, "got 'none'"),
     ],
 )
-def test_what_cannot_be_is_an_exact_error(run, given, error, message):
-    """And nothing is stored."""
+def test_wrong_uploads_are_exact_errors_and_store_nothing(run, given, error, message):
     Path("a.txt").write_text("four")
     with pytest.raises(error, match=message):
         run["files"].upload_files(**given)
@@ -133,8 +112,7 @@ def test_what_cannot_be_is_an_exact_error(run, given, error, message):
 
 
 @pytest.mark.usefixtures("captured")
-def test_a_version_of_ones_own_stands_for_the_code(tmp_path):
-    """A text, or what a function returns, asked once; who only adds to the run changes it not."""
+def test_code_version_is_a_text_or_what_a_function_returns(tmp_path):
     asked: list[int] = []
 
     def version():
@@ -162,8 +140,7 @@ def test_a_version_of_ones_own_stands_for_the_code(tmp_path):
         (lambda: None, "expected a function that returns a text, it returned None"),
     ],
 )
-def test_a_version_that_is_none_is_refused_at_once(tmp_path, given, message):
-    """And nothing is recorded."""
+def test_wrong_code_version_is_refused_and_nothing_recorded(tmp_path, given, message):
     with pytest.raises(ArgumentError, match=f"code_version: {message}"):
         init_run("p", root=tmp_path / "root", code_version=given, **QUIET)
     assert not (tmp_path / "root").exists()

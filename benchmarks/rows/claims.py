@@ -25,8 +25,8 @@ def claims(bench: Bench) -> Iterator[Result]:
     """Claim runs of 10,000, one after the other."""
     runs = bench.count(RUNS)
     with new_folder() as folder:
-        child("write_runs.py", runs, folder=folder)
-        child("open_index.py", folder=folder)
+        child("writes.py", "runs", runs, folder=folder)
+        child("reads.py", "root", folder=folder)
         with seamark_server(folder) as served:
             seamark("sync", folder=folder, served=served)
             wait_for_all(served, runs)

@@ -17,7 +17,7 @@ def memory(bench: Bench) -> Iterator[Result]:
     }
     table, most = [], 0.0
     for case, arguments in cases.items():
-        grown = child("memory.py", *arguments)
+        grown = child("sizes.py", "memory", *arguments)
         most = max(most, grown["grown_kib"])
         table.append(
             [

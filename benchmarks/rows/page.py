@@ -26,22 +26,24 @@ def opened_in_a_browser(bench: Bench) -> Iterator[Result]:
     rounds = min(3, bench.rounds)
     with new_folder() as ours, new_folder() as theirs:
         with new_folder() as small:  # so that what the cold start imports is compiled, as it is
-            child("write_runs.py", 1, folder=small)  # where somebody installed it
-            child("open_page.py", "seamark", 1, folder=small)
-        child("write_runs.py", runs, folder=ours)
-        child("write_tensorboard.py", peers, POINTS, folder=theirs)
+            child("writes.py", "runs", 1, folder=small)  # where somebody installed it
+            child("pages.py", "opening", "seamark", 1, folder=small)
+        child("writes.py", "runs", runs, folder=ours)
+        child("writes.py", "tensorboard", peers, POINTS, folder=theirs)
         contestants = {
-            "seamark": partial(child, "open_page.py", "seamark", THROTTLE, folder=ours),
-            "tensorboard": partial(child, "open_page.py", "tensorboard", THROTTLE, folder=theirs),
+            "seamark": partial(child, "pages.py", "opening", "seamark", THROTTLE, folder=ours),
+            "tensorboard": partial(
+                child, "pages.py", "opening", "tensorboard", THROTTLE, folder=theirs
+            ),
         }
         if TRACKIO_PYTHON:
             child("write_trackio.py", peers, POINTS, folder=theirs, python=TRACKIO_PYTHON)
             contestants["trackio"] = partial(
-                child, "open_page.py", "trackio", THROTTLE, folder=theirs
+                child, "pages.py", "opening", "trackio", THROTTLE, folder=theirs
             )
         taken = bench.interleaved(contestants, rounds)
-        turned = [child("page_table.py", TURNS, folder=ours)]
-        idle = child("page_idle.py", TABS, IDLE_S, folder=ours)
+        turned = [child("pages.py", "table", TURNS, folder=ours)]
+        idle = child("pages.py", "idle", TABS, IDLE_S, folder=ours)
     yield from _opened(taken, runs, peers, rounds)
     yield _turned(turned, runs)
     yield _idle(idle, runs)
@@ -136,12 +138,12 @@ def charts(bench: Bench) -> Iterator[Result]:
     """Draw one series of many runs, and many charts of one run."""
     rounds = min(3, bench.rounds)
     with new_folder() as many, new_folder() as wide:
-        child("write_runs.py", CURVES, bench.count(CURVE_POINTS), folder=many)
-        run = child("write_wide.py", "series", CHARTS, folder=wide)["run"]
+        child("writes.py", "runs", CURVES, bench.count(CURVE_POINTS), folder=many)
+        run = child("writes.py", "wide", "series", CHARTS, folder=wide)["run"]
         taken = bench.interleaved(
             {
-                "curves": partial(child, "page_curves.py", CURVES, folder=many),
-                "charts": partial(child, "page_charts.py", run, folder=wide),
+                "curves": partial(child, "pages.py", "curves", CURVES, folder=many),
+                "charts": partial(child, "pages.py", "charts", run, folder=wide),
             },
             rounds,
         )
@@ -193,9 +195,9 @@ def grid(bench: Bench) -> Iterator[Result]:
     """Draw six charts of few and of many runs, whose data are there."""
     rounds = min(3, bench.rounds)
     with new_folder() as folder:
-        child("write_runs.py", max(GRID), bench.count(GRID_POINTS), folder=folder)
+        child("writes.py", "runs", max(GRID), bench.count(GRID_POINTS), folder=folder)
         taken = bench.interleaved(
-            {str(runs): partial(child, "page_grid.py", runs, folder=folder) for runs in GRID},
+            {str(runs): partial(child, "pages.py", "grid", runs, folder=folder) for runs in GRID},
             rounds,
         )
     drawn = {most: middle(taken[str(runs)], "drawn_ms") for runs, most in GRID.items()}
@@ -220,7 +222,7 @@ def live(bench: Bench) -> Iterator[Result]:
     """Leave the page open on a run that goes on, with a clock that is moved on."""
     polls = max(1_800, bench.count(POLLS))
     with new_folder() as folder:
-        taken = child("page_live.py", polls, folder=folder)
+        taken = child("pages.py", "live", polls, folder=folder)
     before, hour, after = taken["before"], taken["hour"], taken["after"]
     grown = {name: after[name] - before[name] for name in ("heap_mb", "nodes", "server_mb")}
     elements = after["elements"] - before["elements"]

@@ -11,8 +11,6 @@ from pathlib import Path
 from harness import Bench, Result, Sample, child, middle, spread
 
 MLFLOW = "MLflow, SQLite store"
-PEER_ROUNDS = 2
-"""Of peers that take seconds a call."""
 HOW = (
     "Every call is a whole public one: it looks for new records, and folds them if there are any. "
 )
@@ -38,19 +36,18 @@ def first_read(bench: Bench) -> Iterator[Result]:
     """Read a million rows of which nothing is folded yet."""
     rows = bench.count(1_000_000)
     with new_folder() as one, new_folder() as sets:
-        run = child("write_series.py", rows, "one", "csv", folder=one)["run"]
-        mixed = child("write_series.py", rows, "sets", folder=sets)["run"]
-        theirs = child("write_mlflow.py", 1, 0, 1, rows, folder=one)["run"]
+        run = child("writes.py", "series", rows, "one", "csv", folder=one)["run"]
+        mixed = child("writes.py", "series", rows, "sets", folder=sets)["run"]
+        theirs = child("writes.py", "mlflow", 1, 0, 1, rows, folder=one)["run"]
         taken = bench.interleaved(
             {
-                "seamark": partial(child, "first_read.py", "seamark", run, rows, folder=one),
-                "sets": partial(child, "first_read.py", "seamark", mixed, rows, folder=sets),
-                "pandas": partial(child, "first_read.py", "pandas", "", rows, folder=one),
-            }
-        )
-        taken |= bench.interleaved(
-            {"mlflow": partial(child, "first_read.py", "mlflow", theirs, rows, folder=one)},
-            rounds=min(PEER_ROUNDS, bench.rounds),
+                "seamark": partial(child, "reads.py", "first", "seamark", run, rows, folder=one),
+                "sets": partial(child, "reads.py", "first", "seamark", mixed, rows, folder=sets),
+                "pandas": partial(child, "reads.py", "first", "pandas", "", rows, folder=one),
+            },
+            peers={
+                "mlflow": partial(child, "reads.py", "first", "mlflow", theirs, rows, folder=one)
+            },
         )
     columns = ["read by", "ms [min..max]", "CPU ms"]
     first_s, sets_s = (middle(taken[name], "first_ms") / 1e3 for name in ("seamark", "sets"))
@@ -71,7 +68,7 @@ def first_read(bench: Bench) -> Iterator[Result]:
             'From before `init_run(mode="read-only")` to the arrays, in a process that has NumPy '
             "and SQLAlchemy loaded and an empty cache: the index is made, every frame is checked "
             "and folded, and the points are read. Files are in the page cache. MLflow ran "
-            f"{min(PEER_ROUNDS, bench.rounds)} rounds."
+            f"{bench.peer_rounds} rounds."
         ),
         bench.rounds,
     )
@@ -92,10 +89,10 @@ def one_long_series(bench: Bench) -> Iterator[Result]:
     """Read a million points of one series that is folded."""
     points = bench.count(1_000_000)
     with new_folder() as folder:
-        run = child("write_series.py", points, folder=folder)["run"]
-        read = partial(child, "read_series.py", run, points, folder=folder)
+        run = child("writes.py", "series", points, folder=folder)["run"]
+        read = partial(child, "reads.py", "series", run, points, folder=folder)
         taken = bench.interleaved({"read": read})["read"]
-    warm_ms, memory_s = middle(taken, "warm_ms"), middle(taken, "memory_ms") / 1e3
+    warm_ms, memory_s = middle(taken, "loop_ms"), middle(taken, "memory_ms") / 1e3
     yield Result(
         "read-series",
         f"One series of {points:,} points into NumPy, folded before",
@@ -104,7 +101,7 @@ def one_long_series(bench: Bench) -> Iterator[Result]:
         warm_ms <= 30 and memory_s <= 0.8,
         ["`fetch_points`", "ms [min..max]", "CPU ms"],
         [
-            _line("in a loop", taken, "warm", form=".1f"),
+            _line("in a loop", taken, "loop", form=".1f"),
             _line("a second apart", taken, "apart", form=".1f"),
             _line("the first of a process, with `init_run`", taken, "opening", form=".1f"),
             _line("the first, into an index held in memory", taken, "memory", form=".1f"),
@@ -121,34 +118,33 @@ def one_value(bench: Bench) -> Iterator[Result]:
         cases = {
             f"`fetch_last`, {points:,} points": (
                 long,
-                child("write_series.py", points, folder=long)["run"],
+                child("writes.py", "series", points, folder=long)["run"],
                 "train/loss",
-                child("write_mlflow.py", 1, 0, 1, points, folder=long)["run"],
+                child("writes.py", "mlflow", 1, 0, 1, points, folder=long)["run"],
                 "loss",
             ),
             f"`fetch_last`, a run with {series:,} series": (
                 wide,
-                child("write_wide.py", "series", series, folder=wide)["run"],
+                child("writes.py", "wide", "series", series, folder=wide)["run"],
                 "series_7",
-                child("write_mlflow.py", 1, 0, series, 20, folder=wide)["run"],
+                child("writes.py", "mlflow", 1, 0, series, 20, folder=wide)["run"],
                 "loss",
             ),
             f"`fetch`, a run with {attributes:,} attributes": (
                 many,
-                child("write_wide.py", "attributes", attributes, folder=many)["run"],
+                child("writes.py", "wide", "attributes", attributes, folder=many)["run"],
                 "params/number_7",
-                child("write_mlflow.py", 1, attributes, 0, 0, folder=many)["run"],
+                child("writes.py", "mlflow", 1, attributes, 0, 0, folder=many)["run"],
                 "params/lr",
             ),
         }
         table, ours = [], []
         for case, (folder, run, path, theirs, their_path) in cases.items():
-            read = partial(child, "one_value.py", folder=folder)
-            own = bench.interleaved({"seamark": partial(read, "seamark", run, path)})["seamark"]
-            peer = bench.interleaved(
-                {"mlflow": partial(read, "mlflow", theirs, their_path)},
-                rounds=min(PEER_ROUNDS, bench.rounds),
-            )["mlflow"]
+            read = partial(child, "reads.py", "value", folder=folder)
+            own, peer = bench.interleaved(
+                {"seamark": partial(read, "seamark", run, path)},
+                peers={"mlflow": partial(read, "mlflow", theirs, their_path)},
+            ).values()
             ours.append(own)
             stat = _line("`os.stat` of its journal", own, "stat_loop", "stat_apart", form=".3f")
             table += [
@@ -179,10 +175,9 @@ def _listed(figures: list[float]) -> str:
 def new_row(bench: Bench) -> Iterator[Result]:
     """Read what another process has recorded just before."""
     attributes = bench.count(5_000)
-    taken = bench.interleaved({"seamark": partial(child, "new_row.py", "seamark", attributes)})
-    taken |= bench.interleaved(
-        {"mlflow": partial(child, "new_row.py", "mlflow", attributes)},
-        rounds=min(PEER_ROUNDS, bench.rounds),
+    taken = bench.interleaved(
+        {"seamark": partial(child, "reads.py", "new_row", "seamark", attributes)},
+        peers={"mlflow": partial(child, "reads.py", "new_row", "mlflow", attributes)},
     )
     ours = taken["seamark"]
     loop_ms, apart_ms = middle(ours, "loop_ms"), middle(ours, "apart_ms")
@@ -212,11 +207,11 @@ def curve(bench: Bench) -> Iterator[Result]:
     table, ours, shown = [], [], []
     for kind, steps in (("one", "steps 0, 1, 2, ..."), ("apart", "steps 50 apart")):
         with new_folder() as folder:
-            made = child("write_series.py", points, kind, folder=folder)
+            made = child("writes.py", "series", points, kind, folder=folder)
             given = (made["run"], points, made["spike"], made["spike_step"])
             taken = bench.interleaved(
                 {
-                    name: partial(child, "read_curve.py", name, *given, folder=folder)
+                    name: partial(child, "reads.py", "curve", name, *given, folder=folder)
                     for name in ("curve", "numpy")
                 }
             )
@@ -247,18 +242,17 @@ def many_series(bench: Bench) -> Iterator[Result]:
     """Read one path of a thousand small runs."""
     runs, points = bench.count(1_000), 30
     with new_folder() as folder:
-        child("write_runs.py", runs, points, folder=folder)
-        child("write_mlflow.py", runs, 88, 10, points, folder=folder)
-        read = partial(child, "many_series.py", folder=folder)
+        child("writes.py", "runs", runs, points, folder=folder)
+        child("writes.py", "mlflow", runs, 88, 10, points, folder=folder)
+        read = partial(child, "reads.py", "many", folder=folder)
         taken = bench.interleaved(
             {
                 "**Seamark**": partial(read, "seamark", runs, points),
                 "pandas, `read_csv` of a file a run": partial(read, "pandas", runs, points),
-            }
-        )
-        taken |= bench.interleaved(
-            {f"{MLFLOW}, `get_metric_history` of each": partial(read, "mlflow", runs, points)},
-            rounds=min(PEER_ROUNDS, bench.rounds),
+            },
+            peers={
+                f"{MLFLOW}, `get_metric_history` of each": partial(read, "mlflow", runs, points)
+            },
         )
     ours = taken["**Seamark**"]
     first_s, loop_s, apart_s = (middle(ours, f"{n}_ms") / 1e3 for n in ("first", "loop", "apart"))
@@ -282,8 +276,8 @@ def one_frame(bench: Bench) -> Iterator[Result]:
     points = bench.count(10_000)
     rounds = min(3, bench.rounds)
     with new_folder() as folder:
-        child("write_runs.py", 50, points, folder=folder)
-        read = partial(child, "read_frame.py", folder=folder)
+        child("writes.py", "runs", 50, points, folder=folder)
+        read = partial(child, "reads.py", "frame", folder=folder)
         taken = bench.interleaved({"read": read}, rounds=rounds)["read"]
     first_s, apart_s = middle(taken, "first_ms") / 1e3, middle(taken, "apart_ms") / 1e3
     yield Result(

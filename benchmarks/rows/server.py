@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from harness import Bench, Result, Sample, child, environment, middle, spread
-from rows.series import PEER_ROUNDS, new_folder
+from rows.series import new_folder
 from rows.tables import RUNS
 from servers import MLFLOW_PYTHON, Served, mlflow_server, postgresql, seamark_server
 from timed_loop import cpu_s
@@ -61,7 +61,7 @@ def points_taken_in(bench: Bench) -> Iterator[Result]:
         def ours(where: str) -> Sample:
             database = fresh("bench") if where == "PostgreSQL" else None
             with new_folder() as folder:
-                runs = child("write_metrics.py", SENDING_RUNS, calls, METRICS, folder=folder)
+                runs = child("writes.py", "metrics", SENDING_RUNS, calls, METRICS, folder=folder)
                 with seamark_server(folder, database=database) as served:
                     return _taken_in(served, folder, runs["runs"], calls)
 
@@ -85,7 +85,7 @@ def points_taken_in(bench: Bench) -> Iterator[Result]:
         if MLFLOW_PYTHON:
             peers = bench.interleaved(
                 {name: partial(theirs, name) for name in databases},
-                rounds=min(PEER_ROUNDS, bench.rounds),
+                rounds=bench.peer_rounds,
             )
     table, ratios = [], []
     for name in databases:
@@ -234,8 +234,8 @@ def reading_through(bench: Bench) -> Iterator[Result]:
     """Read 10,000 runs through a server, beside their folder."""
     runs = bench.count(RUNS)
     with new_folder() as folder:
-        child("write_runs.py", runs, folder=folder)
-        child("open_index.py", folder=folder)
+        child("writes.py", "runs", runs, folder=folder)
+        child("reads.py", "root", folder=folder)
         names = sorted(path.name for path in folder.glob(".seamark/default/*"))[:2]
         with seamark_server(folder) as served:
             sent = seamark("sync", folder=folder, served=served)
@@ -251,7 +251,7 @@ def reading_through(bench: Bench) -> Iterator[Result]:
             taken = bench.interleaved(
                 {
                     f"{what} {side}": partial(
-                        child, "read_served.py", what, *at, names[0], folder=folder
+                        child, "reads.py", "served", what, *at, names[0], folder=folder
                     )
                     for what in calls
                     for side, at in (("here", ("", "")), ("there", (served.url, served.token)))
@@ -307,7 +307,7 @@ def chart(bench: Bench) -> Iterator[Result]:
     """Draw a very long series through a server."""
     points = bench.count(LONG)
     with new_folder() as folder:
-        run = child("write_long.py", points, folder=folder)["run"]
+        run = child("writes.py", "long", points, folder=folder)["run"]
         with seamark_server(folder) as served:
             begun = time.perf_counter()
             sent = seamark("sync", folder=folder, served=served)
@@ -315,7 +315,7 @@ def chart(bench: Bench) -> Iterator[Result]:
             folded_s = time.perf_counter() - begun
             asked = partial(_charts, served, run)
             read = partial(
-                child, "read_served.py", "curve", served.url, served.token, run, folder=folder
+                child, "reads.py", "served", "curve", served.url, served.token, run, folder=folder
             )
             taken = bench.interleaved({"chart": asked, "python": read})
     first, later = taken["chart"], taken["python"]
@@ -373,7 +373,7 @@ def memory(bench: Bench) -> Iterator[Result]:
     with new_folder() as folder, seamark_server(folder) as served:
         for turn in range(turns):
             with new_folder() as source:
-                runs = child("write_metrics.py", 2, calls, METRICS, folder=source)["runs"]
+                runs = child("writes.py", "metrics", 2, calls, METRICS, folder=source)["runs"]
                 seamark("sync", folder=source, served=served)
                 served.wait_until_folded(runs)
             seen.append(served.resident_mb() | {"points": (turn + 1) * 2 * calls * METRICS / 1e6})

@@ -17,7 +17,7 @@ def bytes_in_the_journal(bench: Bench) -> Iterator[Result]:
     }
     table, met, said = [], True, []
     for case, (metrics, calls, series, limit) in cases.items():
-        size = child("journal_bytes.py", metrics, calls, series)["bytes_a_point"]
+        size = child("sizes.py", "journal", metrics, calls, series)["bytes_a_point"]
         # The first rows of a key set are sparse and name the schema: a hundredth over thousands.
         met &= size <= limit * 1.01
         table.append([case, f"{calls:,}", f"{size:.2f}", f"{limit:.2f}"])
@@ -36,7 +36,7 @@ def bytes_in_the_journal(bench: Bench) -> Iterator[Result]:
 
 def bytes_folded(bench: Bench) -> Iterator[Result]:
     """Measure the chunks of losses that were born as float32."""
-    size = child("folded_bytes.py", bench.count(20_000))
+    size = child("sizes.py", "folded", bench.count(20_000))
     yield Result(
         "folded-bytes",
         "Bytes a point folded, float32-born losses, steps and times included",

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from harness import Bench, Result, Sample, child, environment, middle, spread
-from rows.series import MLFLOW, PEER_ROUNDS, new_folder
+from rows.series import MLFLOW, new_folder
 from servers import postgresql
 from timed_loop import cpu_s
 
@@ -27,8 +27,8 @@ def many_runs(bench: Bench) -> Iterator[Result]:
     """Open a root of 10,000 runs for the first time, and list it."""
     with new_folder() as folder:
         runs = bench.count(RUNS)
-        child("write_runs.py", runs, folder=folder)
-        first = child("open_index.py", folder=folder)
+        child("writes.py", "runs", runs, folder=folder)
+        first = child("reads.py", "root", folder=folder)
         listed = bench.interleaved({"ls": partial(_seamark_ls, folder)})["ls"]
     yield Result(
         "open-index",
@@ -66,13 +66,13 @@ def runs_table(bench: Bench) -> Iterator[Result]:
     """Ask for the first 100 of 10,000 runs, filtered and sorted, a second apart."""
     with new_folder() as folder:
         runs = bench.count(RUNS)
-        child("write_runs.py", runs, folder=folder)
-        child("write_mlflow.py", runs, 88, 10, 3, folder=folder)
-        child("open_index.py", folder=folder)
-        ask = partial(child, "query_runs.py", folder=folder)
-        taken = bench.interleaved({"seamark": partial(ask, "seamark", ASKED)})
-        taken |= bench.interleaved(
-            {"mlflow": partial(ask, "mlflow", ASKED)}, rounds=min(PEER_ROUNDS, bench.rounds)
+        child("writes.py", "runs", runs, folder=folder)
+        child("writes.py", "mlflow", runs, 88, 10, 3, folder=folder)
+        child("reads.py", "root", folder=folder)
+        ask = partial(child, "reads.py", "query", folder=folder)
+        taken = bench.interleaved(
+            {"seamark": partial(ask, "seamark", ASKED)},
+            peers={"mlflow": partial(ask, "mlflow", ASKED)},
         )
         taken |= bench.interleaved({"written": partial(ask, "written", ASKED)})
     ours, theirs, new = taken["seamark"], taken["mlflow"], taken["written"]
@@ -126,10 +126,10 @@ def whole_table(bench: Bench) -> Iterator[Result]:
     """Bring 100 columns of 10,000 runs into one data frame."""
     with new_folder() as folder:
         runs = bench.count(RUNS)
-        child("write_runs.py", runs, folder=folder)
-        child("write_mlflow.py", runs, 88, 10, 3, folder=folder)
-        child("open_index.py", folder=folder)
-        read = partial(child, "whole_table.py", folder=folder)
+        child("writes.py", "runs", runs, folder=folder)
+        child("writes.py", "mlflow", runs, 88, 10, 3, folder=folder)
+        child("reads.py", "root", folder=folder)
+        read = partial(child, "reads.py", "frame_of_all", folder=folder)
         taken = bench.interleaved(
             {
                 "**Seamark**": partial(read, "seamark", runs),
@@ -138,7 +138,6 @@ def whole_table(bench: Bench) -> Iterator[Result]:
         )
         taken |= bench.interleaved(
             {f"{MLFLOW}, `search_runs`": partial(read, "mlflow", runs)},
-            rounds=min(PEER_ROUNDS, bench.rounds),
         )
     ours = taken["**Seamark**"]
     first_s, grown_mb = middle(ours, "first_ms") / 1e3, middle(ours, "grown_mb")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 import subprocess
@@ -29,9 +30,8 @@ class SIGTERMException(SystemExit):
     """Lightning has one of these in each of its packages."""
 
 
-@pytest.mark.parametrize(
-    ("status", "error", "state"),
-    [
+def test_status_of_lightning_becomes_a_state():
+    for status, error, state in (
         ("success", None, "completed"),
         ("success", ValueError(), "completed"),
         ("failed", ValueError(), "failed"),
@@ -42,48 +42,35 @@ class SIGTERMException(SystemExit):
         ("finished", None, "suspended"),
         ("aborted", None, None),
         ("", None, None),
-    ],
-)
-def test_status_becomes_a_state(status, error, state):
-    """A failure keeps its exception; other states have none."""
-    found = state_after(status, error)
-    assert found == (state, error if status == "failed" else None)
+    ):
+        kept = error if status == "failed" else None
+        assert state_after(status, error) == (state, kept), (status, error)
 
 
-@pytest.mark.parametrize(
-    ("name", "safe"),
-    [
-        ("digits", "digits"),
-        ("a b/c", "a-b-c"),
-        ("..", "run"),
-        ("", "run"),
-        ("CON", "run-CON"),
-        ("nul.txt", "run-nul.txt"),
-        ("v1.2_b-3", "v1.2_b-3"),
-        ("-rf", "rf"),
-        ("x" * 79 + "..y", "x" * 79),
-    ],
-)
-def test_name_becomes_a_folder(name, safe):
-    """Whatever a run is called, its name can be a folder on every system."""
-    assert folder_name(name) == safe
-
-
-def test_paths_of_metrics_are_made_once():
-    """With and without a prefix."""
+def test_any_name_becomes_a_folder_and_paths_are_made_once():
+    for name, safe in {
+        "digits": "digits",
+        "a b/c": "a-b-c",
+        "..": "run",
+        "": "run",
+        "CON": "run-CON",
+        "nul.txt": "run-nul.txt",
+        "v1.2_b-3": "v1.2_b-3",
+        "-rf": "rf",
+        "x" * 79 + "..y": "x" * 79,
+    }.items():
+        assert folder_name(name) == safe
     paths = MetricPaths("training")
     assert paths["loss"] is paths["loss"]
-    assert paths["a/b"] == "training/a/b"
-    assert MetricPaths("")["loss"] == "loss"
+    assert (paths["a/b"], MetricPaths("")["loss"]) == ("training/a/b", "loss")
 
 
-@pytest.mark.parametrize("form", ["{}", "'{}'", '"{}"'])
-def test_secret_is_hidden_in_saved_configurations(tmp_path, form):
-    """What stays is a configuration without it."""
+def test_known_secret_is_hidden_in_saved_configurations(tmp_path):
     config = tmp_path / "config.yaml"
-    config.write_text("api_key: " + form.format("tok-1") + "\nname: x\n")
-    hide_in_files(tmp_path, Secrets(known=("tok-1",)))
-    assert config.read_text() == "api_key: null\nname: x\n"
+    for form in ("{}", "'{}'", '"{}"'):
+        config.write_text("api_key: " + form.format("tok-1") + "\nname: x\n")
+        hide_in_files(tmp_path, Secrets(known=("tok-1",)))
+        assert config.read_text() == "api_key: null\nname: x\n"
 
 
 CONFIGURATION = """\
@@ -109,8 +96,8 @@ model:
 """
 
 
-def test_secrets_are_hidden_in_saved_configurations():
-    """By name and by shape, in every way YAML has of writing a string; it is YAML afterwards."""
+def test_secrets_are_hidden_by_name_and_shape_in_saved_configurations():
+    """In every way YAML has of writing a string; it is YAML afterwards."""
     yaml = pytest.importorskip("yaml")
     hidden = without_secrets(CONFIGURATION, Secrets())
     assert "5e1f" not in hidden
@@ -127,20 +114,11 @@ def test_secrets_are_hidden_in_saved_configurations():
     assert yaml.safe_load(hidden) == given
     assert without_secrets(hidden, Secrets()) == hidden
     assert without_secrets(CONFIGURATION, Secrets(masked=False)) == CONFIGURATION
-
-
-def test_what_stands_below_a_name_is_hidden_in_a_saved_configuration():
-    """``--model.secrets={...}``; tokens of a vocabulary stay."""
+    # As of --model.secrets={...}; tokens of a vocabulary stay.
     text = "m:\n  secrets:\n    a: X\n  special_tokens: {pad: hello}\n  tokens: [a, b]\n"
-    yaml = pytest.importorskip("yaml")
     kept = yaml.safe_load(without_secrets(text, Secrets()))
-    assert kept == yaml.safe_load(text.replace("a: X", 'a: "*** (name looks like a secret)"'))
-
-
-def test_what_is_no_yaml_loses_secrets_too():
-    """A file that somebody put there."""
-    text = "a: [\ntoken: plain-5e1f\n"
-    assert "5e1f" not in without_secrets(text, Secrets())
+    assert kept == yaml.safe_load(text.replace("a: X", f'a: "{by_name}"'))
+    assert "5e1f" not in without_secrets("a: [\ntoken: plain-5e1f\n", Secrets())  # no YAML
 
 
 @pytest.fixture
@@ -150,19 +128,19 @@ def run():
     logger.experiment.stop()
 
 
-def test_the_logger_hands_on_what_is_a_secret():
-    """And hides it in hyperparameters; what Lightning's module holds stays as it is."""
+def test_secrets_are_hidden_in_hyperparameters_of_the_run_only():
     hyperparams = {"patient_id": "Bob", "hub": {"token": "t0k"}, "num_tokens": 5}
-    for given, kept in [
-        ({"secrets": ["patient_id"]}, {"patient_id": BY_NAME, "hub": {"token": BY_NAME}}),
-        ({"secrets": False}, {}),
-    ]:
-        logger = SeamarkLogger(capture={"git": False, "packages": False}, **given)
-        logger.log_hyperparams(hyperparams)
+    given = copy.deepcopy(hyperparams)
+    for secrets, kept in (
+        (["patient_id"], {"patient_id": BY_NAME, "hub": {"token": BY_NAME}}),
+        (False, {}),
+    ):
+        logger = SeamarkLogger(capture={"git": False, "packages": False}, secrets=secrets)
+        logger.log_hyperparams(given)
         logger.experiment.stop()
         again = seamark.init_run(with_id=logger.version, mode="read-only")
         assert again["training/hyperparams"].fetch() == {**hyperparams, **kept}
-    assert hyperparams == {"patient_id": "Bob", "hub": {"token": "t0k"}, "num_tokens": 5}
+    assert given == hyperparams
 
 
 def callback(folder, state_key="A", **given):
@@ -175,21 +153,17 @@ def save(path):
     return str(Path(path).absolute())
 
 
-def test_callbacks_of_one_state_key_are_told_apart_by_folder(run):
+def test_callbacks_of_one_state_key_have_a_namespace_for_each_folder(run):
     """The first has the plain namespace, the others a slug and a number of their own."""
     found = Checkpoints(run, "model", keep=False)
-    for folder in ("a", "b", "c"):
+    for folder in "abca":
         found.saved(callback(folder, "Key{'monitor': 'x'}", last_model_path=save(f"{folder}/last")))
-    found.saved(callback("a", "Key{'monitor': 'x'}", last_model_path=save("a/last")))
-    assert sorted(one.path for one in run.session.recorded.attributes("model")) == [
-        "model/Key-monitor-x-2/checkpoints/last",
-        "model/Key-monitor-x/checkpoints/last",
-        "model/checkpoints/last",
-    ]
+    spaces = ("model/Key-monitor-x-2", "model/Key-monitor-x", "model")
+    paths = sorted(one.path for one in run.session.recorded.attributes("model"))
+    assert paths == [f"{space}/checkpoints/last" for space in spaces]
 
 
-def test_the_end_of_the_process_settles_once_what_was_saved(run, monkeypatch):
-    """A file may have been written to after the last save."""
+def test_saved_files_are_measured_again_at_the_end_of_the_process(run, monkeypatch):
     ends = []
     monkeypatch.setattr("atexit.register", ends.append)
     found, path = Checkpoints(run, "model", keep=False), save("a/last")
@@ -202,8 +176,7 @@ def test_the_end_of_the_process_settles_once_what_was_saved(run, monkeypatch):
     assert file.value["size"] == 4
 
 
-def test_odd_callbacks_are_taken_as_they_are(run):
-    """Without attributes, with attributes of other kinds, and with a score that is no number."""
+def test_callbacks_with_unexpected_attributes_are_accepted(run):
     found = Checkpoints(run, "model", keep=False)
     found.saved(object())
     found.saved(SimpleNamespace(best_model_path=object(), last_model_path="", best_k_models=None))
@@ -211,30 +184,22 @@ def test_odd_callbacks_are_taken_as_they_are(run):
     odd = {"best_k_models": {Path(one): 0.5}, "best_model_path": one, "best_model_score": 0}
     found.saved(callback("a", **odd))
     found.settle()
-    written = {
-        one.path.rpartition("/")[2]: one.value for one in run.session.recorded.attributes("model")
-    }
+    attributes = run.session.recorded.attributes("model")
+    written = {one.path.rpartition("/")[2]: one.value for one in attributes}
     assert written["best_model_score"] == 0.0
     assert "one" in written
 
 
-def parameters_of(function):
-    found = inspect.signature(function).parameters.values()
-    return {one.name: one.default for one in found if one.kind is not one.VAR_KEYWORD}
-
-
-def test_arguments_are_those_of_a_run_and_the_loggers_own():
+def test_arguments_are_those_of_init_run_and_of_loggers():
     """Each by its name, with the same default, so that LightningCLI knows them all."""
-    own = {
-        "api_key": None,
-        "run": None,
-        "log_model_checkpoints": True,
-        "prefix": "training",
-        "save_dir": None,
-        "log_graph": False,
-        "agg_key_funcs": None,
-        "agg_default_func": None,
-    }
+
+    def parameters_of(function):
+        found = inspect.signature(function).parameters.values()
+        return {one.name: one.default for one in found if one.kind is not one.VAR_KEYWORD}
+
+    own = dict.fromkeys(
+        ("api_key", "run", "save_dir", "agg_key_funcs", "agg_default_func"), None
+    ) | {"log_model_checkpoints": True, "prefix": "training", "log_graph": False}
     taken = parameters_of(SeamarkLogger.__init__)
     assert taken.pop("self") is inspect.Parameter.empty
     of_a_run = parameters_of(seamark.init_run)
@@ -248,19 +213,16 @@ def test_arguments_are_those_of_a_run_and_the_loggers_own():
         assert re.search(rf"^    {name}: \S", SeamarkLogger.__doc__, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["description", "api_token", "root", "source_files"])
-def test_arguments_reach_the_run(name, tmp_path):
-    """As ``init_run`` takes them; a misspelt one is refused with the nearest."""
-    root = str(tmp_path)
-    given = {"description": "a", "api_token": "tok", "root": root, "source_files": ["x.py"]}[name]
-    logger = SeamarkLogger(**{name: given})
-    assert getattr(logger.own_run.session.options, name) == given
-    with pytest.raises(TypeError, match=f"did you mean '{name}'"):
-        SeamarkLogger(**{name + "_": given})
+def test_arguments_reach_the_run_and_misspelt_ones_are_refused(tmp_path):
+    given = {"description": "a", "api_token": "t", "root": str(tmp_path), "source_files": ["x.py"]}
+    for name, value in given.items():
+        logger = SeamarkLogger(**{name: value})
+        assert getattr(logger.own_run.session.options, name) == value
+        with pytest.raises(TypeError, match=f"did you mean '{name}'"):
+            SeamarkLogger(**{name + "_": value})
 
 
 def test_core_does_not_load_the_adapter():
-    """Whoever trains without Lightning never imports it."""
     code = "import seamark, seamark.run.run, sys; print('seamark.lightning' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

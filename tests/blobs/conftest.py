@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from journals import operations
 
 from seamark.blobs import BlobWriter
 from seamark.blobs.pending import _header
 from seamark.blobs.worker import Job
 from seamark.journal.folder import RunFolder
-from seamark.journal.format import Kind
-from seamark.journal.reader import JournalReader, decode_json
 from seamark.journal.writer import JournalWriter
 from seamark.paths import is_inside
 
@@ -21,7 +21,7 @@ def names_in(folder):
 
 
 class Recording:
-    """A run folder with a real journal and what takes files, and what a reader finds in it."""
+    """A run folder with a journal and a writer of blobs, and what a reader finds in it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -32,22 +32,19 @@ class Recording:
     def trouble(self, kind, error):
         self.troubles.append((kind, error))
 
-    def hold_up(self):
-        """Keep the thread from storing anything until the returned event is set."""
+    @contextmanager
+    def held_up(self):
+        """Keep the thread from storing anything in the block; at its end all is stored."""
         opened = threading.Event()
         self.files._worker.submit(Job(lambda: opened.wait(60)))
-        return opened
+        try:
+            yield
+        finally:
+            opened.set()
+        assert self.files.flush(60)
 
     def ops(self):
-        found = []
-        for journal in self.folder.journals():
-            with JournalReader(journal.path) as reader:
-                found += [
-                    (frame.t, decode_json(frame.payload))
-                    for frame in reader.frames()
-                    if frame.kind == Kind.OP
-                ]
-        return [op for _, op in sorted(found, key=lambda each: each[0])]
+        return operations(self.folder.path)
 
     def file(self, path):
         """The FILE record at a path by table B: the last upload, completed by its digest."""
@@ -69,7 +66,9 @@ class Recording:
         return current
 
     def content(self, path):
-        return self.folder.blobs_dir.joinpath(self.file(path)["sha256"]).read_bytes()
+        file = self.file(path)
+        assert "staged" not in file
+        return self.folder.blobs_dir.joinpath(file["sha256"]).read_bytes()
 
     def blobs(self):
         return set(names_in(self.folder.blobs_dir))

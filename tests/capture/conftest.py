@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -8,16 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from journals import Kind, journals
 
-from seamark.journal.folder import iter_runs
-from seamark.journal.reader import JournalReader, decode_json
-
-OP = 2
+import seamark
 
 
 @pytest.fixture(autouse=True)
-def _captured(captured: None) -> None:
-    """Everything is recorded here that is recorded by default."""
+def _captured(captured: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record what is recorded by default, and let git take its time on a busy machine."""
+    monkeypatch.setattr("seamark.capture.code.repository.TIMEOUT_S", 60.0)
 
 
 @dataclass
@@ -48,27 +48,22 @@ class Ended:
 
 
 def read_journals(root: Path) -> list[Recorded]:
-    return [_read_run(folder) for folder in iter_runs(root)]
-
-
-def _read_run(folder) -> Recorded:
-    recorded, ops = Recorded(), []
-    for journal in folder.journals():
-        recorded.journals += 1
-        with JournalReader(journal.path) as reader:
-            ops += [(frame.t, frame.payload) for frame in reader.frames() if frame.kind == OP]
-    for _, payload in sorted(ops, key=lambda one: one[0]):  # names of journals have no order
-        _apply(recorded, decode_json(payload))
-    return recorded
-
-
-def _apply(recorded: Recorded, op: dict) -> None:
-    if op["op"] == "state":
-        recorded.states.append(op)
-    elif op["op"] == "assign":
-        for path, (kind, value) in op["atoms"].items():
-            recorded.assigned.append(path)
-            recorded.atoms[path] = decode_json(value.encode()) if kind == "json" else value
+    """Return what each run holds."""
+    found = []
+    for folder in root.glob("*/[!.]*/journal"):
+        found.append(recorded := Recorded())
+        ops = []
+        for journal in journals(folder.parent):
+            recorded.journals += 1
+            ops += [(frame.t, frame.record) for frame in journal.frames if frame.kind == Kind.OP]
+        for _, op in sorted(ops, key=lambda one: one[0]):  # names of journals have no order
+            if op["op"] == "state":
+                recorded.states.append(op)
+            elif op["op"] == "assign":
+                for path, (kind, value) in op["atoms"].items():
+                    recorded.assigned.append(path)
+                    recorded.atoms[path] = json.loads(value) if kind == "json" else value
+    return found
 
 
 class Scripts:
@@ -84,33 +79,26 @@ class Scripts:
         return path
 
     def run(self, code: str, *arguments: str, env: dict[str, str] | None = None) -> Ended:
-        path = self.write(code)
-        return self.start([sys.executable, path.name, *arguments], env)
+        return self.start([sys.executable, self.write(code).name, *arguments], env)
 
     def start(self, command: list[str], env: dict[str, str] | None = None) -> Ended:
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**os.environ, **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
-        return Ended(done.returncode, done.stdout, without_own_lines(done.stderr))
+        given = {"cwd": self.folder, "env": {**os.environ, **(env or {})}, "timeout": 240}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **given)
+        lines = done.stderr.splitlines(keepends=True)
+        others = "".join(line for line in lines if not line.startswith("seamark: "))
+        return Ended(done.returncode, done.stdout, others)
 
     def recorded(self) -> Recorded:
-        (only,) = read_journals(self.root)
+        (only,) = self.all_recorded()
         return only
+
+    def reopened(self) -> seamark.Run:
+        """Return the only run, open for reading."""
+        (folder,) = (self.root / "default").glob("[!.]*")
+        return seamark.init_run(with_id=folder.name, root=self.root, mode="read-only")
 
     def all_recorded(self) -> list[Recorded]:
         return read_journals(self.root)
-
-
-def without_own_lines(stderr: str) -> str:
-    return "".join(
-        line for line in stderr.splitlines(keepends=True) if not line.startswith("seamark: ")
-    )
 
 
 @pytest.fixture

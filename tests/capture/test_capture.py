@@ -10,9 +10,7 @@ import sys
 
 import pytest
 
-import seamark
 from seamark.capture import Capture, Switches
-from seamark.process import fork
 
 SECRET = "topsecret99"
 # However busy this machine is, git gets the time it needs, and the run waits for what is found out.
@@ -27,6 +25,7 @@ SCRIPT = """
     for thread in threading.enumerate():
         if thread.name == "seamark-capture":
             thread.join()
+    assert not [one.name for one in threading.enumerate() if "capture" in one.name]
     run.stop()
 """
 
@@ -37,33 +36,33 @@ def recorded_with(scripts, switches: str = "", *arguments: str, env=None):
     return scripts.recorded(), ended.stdout.strip()
 
 
-def test_a_run_says_what_ran_where_and_with_what(scripts):
-    """Script, arguments as they were at the start, Python, packages, host and process."""
+def test_run_records_script_packages_host_and_process(scripts):
     recorded, writer = recorded_with(scripts, "", "--lr", "0.1")
-    assert recorded.atoms["source_code/entrypoint"] == "script.py"
-    assert recorded.atoms["source_code/arguments"] == ["--lr", "0.1"]
-    assert recorded.atoms["source_code/python"] == platform.python_version()
-    assert "pytest==" in recorded.atoms["source_code/packages"]
-    assert recorded.atoms["sys/hostname"] == socket.gethostname()
+    atoms = recorded.atoms
+    assert atoms["source_code/entrypoint"] == "script.py"
+    assert atoms["source_code/arguments"] == ["--lr", "0.1"]
+    assert atoms["source_code/python"] == platform.python_version()
+    assert "pytest==" in atoms["source_code/packages"]
+    assert atoms["sys/hostname"] == socket.gethostname()
     told = recorded.below("monitoring/")
-    system = {path: told.pop(path) for path in list(told) if "/environment/" in path}
-    assert system[f"monitoring/{writer}/environment/kernel"] == platform.release()
+    environment = f"monitoring/{writer}/environment/"
+    system = {path: told.pop(path) for path in list(told) if path.startswith(environment)}
+    assert system[f"{environment}kernel"] == platform.release()
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    assert system[f"{environment}python"] == python
+    assert socket.gethostname() not in system.values()
     assert told == {
         f"monitoring/{writer}/hostname": socket.gethostname(),
         f"monitoring/{writer}/pid": int(writer.split("-")[-2]),
     }
 
 
-def test_each_capture_has_a_switch(scripts):
-    """Off means that its facts, and only these, are not there."""
+def test_each_capture_has_a_switch_for_its_facts_only(scripts):
+    code = {f"source_code/{name}" for name in ("entrypoint", "arguments", "version")}
     missing_of = {
-        "capture=dict(script=False)": {
-            "source_code/entrypoint",
-            "source_code/arguments",
-            "source_code/version",
-        },
-        "capture=dict(packages=False)": {"source_code/packages", "source_code/python"},
-        "capture=dict(host=False)": {"hostname", "pid", "environment"},
+        "script": code,
+        "packages": {"source_code/packages", "source_code/python"},
+        "host": {"hostname", "pid", "environment"},
     }
 
     def name(path: str) -> str:
@@ -74,44 +73,26 @@ def test_each_capture_has_a_switch(scripts):
     names = set(map(name, everything.atoms))
     for switch, missing in missing_of.items():
         shutil.rmtree(scripts.root)
-        without, _ = recorded_with(scripts, switch)
+        without, _ = recorded_with(scripts, f"capture=dict({switch}=False)")
         assert names - set(map(name, without.atoms)) == missing, switch
 
 
-def test_a_monitoring_namespace_stands_in_for_the_writer(scripts):
-    """Neptune's argument of that name; the traceback goes there too."""
-    code = "import seamark\nrun = seamark.init_run(monitoring_namespace='mon/one')\n1 / 0\n"
-    assert scripts.run(code).code == 1
-    paths = scripts.recorded().below("mon")
-    assert {path for path in paths if not path.startswith("mon/one/environment/")} == {
-        "mon/one/hostname",
-        "mon/one/pid",
-        "mon/one/traceback",
-    }
-
-
-def test_an_exception_that_leaves_the_with_block_is_recorded_once(scripts):
-    scripts.run("import seamark\nwith seamark.init_run() as run:\n    raise ValueError('x')\n")
-    recorded = scripts.recorded()
-    assert [one["state"] for one in recorded.states] == ["running", "failed"]
-    assert recorded.one("/traceback").endswith("ValueError: x\n")
-
-
-def test_captures_cost_nothing_once_they_are_done(scripts):
+def test_monitoring_namespace_stands_in_for_the_writer(scripts):
+    """Neptune's argument of that name; the traceback goes there too, once, from a block."""
     code = """
-        import threading, seamark
-        run = seamark.init_run()
-        run["a"] = 1
-        for thread in threading.enumerate():
-            if thread.name == "seamark-capture":
-                thread.join()
-        print([one.name for one in threading.enumerate() if "capture" in one.name])
+        import seamark
+        with seamark.init_run(monitoring_namespace='mon/one'):
+            raise ValueError('x')
     """
-    assert scripts.run(code).stdout == "[]\n"
+    assert scripts.run(code).code == 1
+    recorded = scripts.recorded()
+    paths = {path for path in recorded.below("mon") if "/environment/" not in path}
+    assert paths == {f"mon/one/{name}" for name in ("hostname", "pid", "traceback")}
+    assert recorded.one("/traceback").endswith("ValueError: x\n")
+    assert [one["state"] for one in recorded.states] == ["running", "failed"]
 
 
 def test_loading_the_captures_loads_nothing_heavy():
-    """They are loaded when a run starts, in the training process."""
     code = (
         "import sys, seamark.capture, seamark.process.rank\n"
         "heavy = {'numpy', 'torch', 'pandas', 'sqlalchemy', 'rich', 'asyncio', 'seamark.run.run'}\n"
@@ -121,29 +102,23 @@ def test_loading_the_captures_loads_nothing_heavy():
     assert done.stdout == "[]\n"
 
 
-def kept(scripts, path: str, target: str) -> str:
-    """Return the text of a file that the only run of some scripts keeps."""
-    (folder,) = (scripts.root / "default").iterdir()
-    run = seamark.init_run(with_id=folder.name, root=scripts.root, mode="read-only")
-    place = scripts.folder / target
-    run[path].download(str(place))
-    return place.read_text()
-
-
 def test_dependencies_are_inferred_or_a_file(scripts):
     """Neptune's argument; without it there are only the packages."""
-    recorded, _ = recorded_with(scripts, "dependencies='infer', capture=dict(packages=False)")
-    assert "source_code/packages" not in recorded.atoms
-    assert "pytest==" in kept(scripts, "source_code/requirements", "inferred.txt")
-    shutil.rmtree(scripts.root)
     (scripts.folder / "needs.txt").write_text("--index-url https://host\ntorch>=2\n")
-    recorded_with(scripts, "dependencies='needs.txt'")
-    text = kept(scripts, "source_code/requirements", "named.txt")
-    assert text == "--index-url https://host\ntorch>=2\n"
+    kept = {}
+    for given in ("infer", "needs.txt"):
+        recorded, _ = recorded_with(
+            scripts, f"dependencies={given!r}, capture=dict(packages=False)"
+        )
+        assert "source_code/packages" not in recorded.atoms
+        scripts.reopened()["source_code/requirements"].download(str(scripts.folder / "kept.txt"))
+        kept[given] = (scripts.folder / "kept.txt").read_text()
+        shutil.rmtree(scripts.root)
+    assert "pytest==" in kept["infer"]
+    assert kept["needs.txt"] == "--index-url https://host\ntorch>=2\n"
 
 
-def test_the_repository_and_what_has_changed_in_it_is_kept_without_secrets(scripts):
-    """Commit, branch, remote, a patch and a list of names; what is hidden is noted."""
+def test_repository_and_its_changes_are_kept_without_secrets(scripts):
     script = scripts.write(SCRIPT.replace("SWITCHES", ""))
     (scripts.folder / "settings.py").write_text("lr = 1\n")
     for command in (
@@ -163,10 +138,10 @@ def test_the_repository_and_what_has_changed_in_it_is_kept_without_secrets(scrip
         "source_code/git/dirty": True,
         "source_code/git/files_changed": 1,
     }
-    patch = kept(scripts, "source_code/diff", "kept.patch")
+    run = scripts.reopened()
+    run["source_code/diff"].download(str(scripts.folder / "kept.patch"))
+    patch = (scripts.folder / "kept.patch").read_text()
     assert patch.endswith('-lr = 1\n+lr = 2\n+password = "***"\n')
-    (folder,) = (scripts.root / "default").iterdir()
-    run = seamark.init_run(with_id=folder.name, root=scripts.root, mode="read-only")
     assert run["sys/masked"].fetch() == {"source_code/diff"}
     disk = b"".join(path.read_bytes() for path in scripts.root.rglob("*") if path.is_file())
     assert SECRET.encode() not in disk
@@ -176,33 +151,27 @@ def test_the_repository_and_what_has_changed_in_it_is_kept_without_secrets(scrip
     assert not without.below("source_code/diff")
 
 
-@pytest.mark.parametrize("where", ["site.getusersitepackages", "shutil.which", "subprocess.Popen"])
+@pytest.mark.parametrize(
+    ("where", "beginning"),
+    [
+        *(("shutil.which", False), ("subprocess.Popen", False)),
+        *(("site.getusersitepackages", False), ("site.getusersitepackages", True)),
+    ],
+)
 @pytest.mark.once
-def test_a_disk_that_hangs_holds_up_nothing(scripts, where):
-    """A home, a folder of PATH, or git's own: not the first record, and the end for two seconds."""
+def test_disk_that_hangs_holds_up_beginning_and_end_of_a_run_for_a_moment(
+    scripts, where, beginning
+):
+    """A home, a folder of PATH, or git's own: what comes too late is left out."""
+    hang = f"{where} = lambda *_, **__: threading.Event().wait()"
     code = f"""
-        import os, shutil, site, subprocess, threading, seamark, seamark.capture
-        seamark.capture._END_S = 0.2
-        run = seamark.init_run(capture_hardware_metrics=False)
-        {where} = lambda *_, **__: threading.Event().wait()
-        run["a"] = 1
-        run.stop()
-        print("stopped", flush=True)
-        os._exit(0)
-    """
-    ended = scripts.run(code)
-    assert (ended.code, ended.stdout) == (0, "stopped\n")
-    assert scripts.recorded().atoms["a"] == 1
-
-
-@pytest.mark.once
-def test_a_disk_that_hangs_when_a_run_begins_holds_it_up_for_a_moment(scripts):
-    """The version of the code is waited for, and left out where it does not come."""
-    code = """
-        import os, site, threading, seamark, seamark.capture, seamark.opening.restarts
+        import os, shutil, site, subprocess, threading
+        import seamark, seamark.capture, seamark.opening.restarts
         seamark.capture._END_S = seamark.opening.restarts._PATIENCE_S = 0.2
-        site.getusersitepackages = lambda: threading.Event().wait()
-        run = seamark.init_run(params={"a": 1}, capture_hardware_metrics=False)
+        {hang if beginning else ""}
+        run = seamark.init_run(params={{"a": 1}}, capture_hardware_metrics=False)
+        {hang}
+        run["b"] = 2
         run.stop()
         print("stopped", flush=True)
         os._exit(0)
@@ -210,27 +179,12 @@ def test_a_disk_that_hangs_when_a_run_begins_holds_it_up_for_a_moment(scripts):
     ended = scripts.run(code)
     assert (ended.code, ended.stdout) == (0, "stopped\n")
     atoms = scripts.recorded().atoms
-    assert atoms["parameters/a"] == 1
-    assert "source_code/version" not in atoms
-
-
-def test_what_is_imported_meanwhile_counts_at_the_exit_of_the_interpreter(scripts):
-    code = """
-        import seamark
-        run = seamark.init_run(capture=dict(git=False, packages=False))
-        run["a"] = 1
-    """
-    versions = []
-    for more in ("", "import mine"):
-        (scripts.folder / "mine.py").write_text("")
-        assert scripts.run(f"{code}\n        {more}\n").code == 0
-        versions.append(scripts.recorded().atoms["source_code/version"])
-        shutil.rmtree(scripts.root)
-    assert versions[0] != versions[1]
+    assert (atoms["parameters/a"], atoms["b"]) == (1, 2)
+    if beginning:
+        assert "source_code/version" not in atoms
 
 
 def test_all_parts_together_get_the_time_of_the_end(monkeypatch):
-    """What one has taken the next ones do not have."""
     now, given = [100.0], []
 
     class Slow:
@@ -243,18 +197,3 @@ def test_all_parts_together_get_the_time_of_the_end(monkeypatch):
     capture._parts = [Slow(), Slow(), Slow()]
     capture.stop(2.0)
     assert given == [2.0, 0.5, 0.0]
-
-
-def test_a_fork_waits_once_for_an_import_that_hangs():
-    waited = []
-
-    class Held:
-        def acquire(self, timeout: float) -> bool:
-            waited.append(timeout)
-            return False
-
-    whole = fork._Whole()
-    whole.lock = Held()
-    for whole.holders in (1, 1, 1, 2, 2):
-        whole.before()
-    assert waited == [0.5, 0, 0, 0.5, 0]

@@ -11,18 +11,18 @@ from command import app
 
 from seamark.index.index import Index
 
-FIRST = """
-    import sys, seamark
-    run = seamark.init_run(custom_run_id="cub", capture=dict(packages=False))
-    print("first")
-    for step in range(3):
-        run.log_metrics({"loss": 1.0}, step=step)
-"""
 AGAIN = """
 import sys, seamark
 run = seamark.init_run(custom_run_id="cub", capture=dict(packages=False))
 """
-
+FIRST = (
+    AGAIN
+    + """
+print("first")
+for step in range(3):
+    run.log_metrics({"loss": 1.0}, step=step)
+"""
+)
 LEFT = """
 import seamark
 quiet = {f"capture_{name}": False for name in ("stdout", "stderr", "hardware_metrics")}
@@ -56,7 +56,7 @@ def look(scripts, first):
     return now
 
 
-def values(view, prefix=""):
+def values(view, prefix):
     """Return what a view holds by path, texts put together."""
     found = {}
     for one in view.attributes(prefix):
@@ -74,19 +74,12 @@ def own(view, what):
 
 def unchanged(view):
     """Return what belongs to the run, and which a process that does not train it leaves alone."""
-    return (
-        str(view.state),
-        values(view, "source_code"),
-        {
-            path: value
-            for path, value in values(view, "sys").items()
-            if path != "sys/modification_time"
-        },
-    )
+    facts = values(view, "sys")
+    del facts["sys/modification_time"]
+    return str(view.state), values(view, "source_code"), facts
 
 
-def test_what_raises_while_loading_leaves_output_and_traceback(scripts, look):
-    """And does not change the run: nothing was trained."""
+def test_script_that_raises_while_loading_leaves_output_and_traceback(scripts, look):
     before = unchanged(look())
     ended = scripts.run(AGAIN + 'print("loading")\nraise ValueError("no checkpoint")\n')
     assert ended.code == 1
@@ -100,8 +93,7 @@ def test_what_raises_while_loading_leaves_output_and_traceback(scripts, look):
 
 
 @pytest.mark.once
-def test_what_is_printed_before_the_first_point_is_there(scripts, look):
-    """Below the same writer as what is printed once the process owns the run."""
+def test_output_before_the_first_point_is_recorded_by_the_same_writer(scripts, look):
     assert scripts.run(LEFT).code == 0
     code = """
         print("before")
@@ -116,8 +108,7 @@ def test_what_is_printed_before_the_first_point_is_there(scripts, look):
     assert values(view, "source_code")["source_code/entrypoint"] == "script.py"
 
 
-def test_an_evaluation_leaves_the_run_as_it_was(scripts, look):
-    """It has facts and output of its own; state, code and times of ownership stay."""
+def test_evaluation_leaves_the_run_as_it_was(scripts, look):
     before = unchanged(look())
     code = 'print("evaluating")\nrun["test/acc"].append(0.5)\n'
     assert scripts.run(AGAIN + dedent(code), "other").code == 0
@@ -126,8 +117,7 @@ def test_an_evaluation_leaves_the_run_as_it_was(scripts, look):
     assert unchanged(view) == before
 
 
-def test_who_only_adds_captures_nothing(scripts, look):
-    """owner=False: a script that tags stays light, and one that raises leaves no trace."""
+def test_process_that_only_adds_captures_nothing(scripts, look):
     before = values(look(), "monitoring")
     code = AGAIN.replace("capture=", "owner=False, capture=")
     code += 'run["sys/tags"].add("best")\nprint("tagged")\nraise ValueError\n'
@@ -135,18 +125,7 @@ def test_who_only_adds_captures_nothing(scripts, look):
     assert values(look(), "monitoring") == before
 
 
-def test_an_exception_fails_a_run_that_was_reopened(scripts, look):
-    """From its first number on; before that it is as it was left."""
-    assert scripts.run(LEFT).code == 0
-    assert scripts.run(AGAIN + 'raise ValueError("no data")\n').code == 1
-    assert str(look().state) == "interrupted"
-    code = 'run.log_metrics({"loss": 0.5}, step=10)\nraise ValueError("diverged")\n'
-    assert scripts.run(AGAIN + code).code == 1
-    assert str(look().state) == "failed"
-
-
-def test_signals_mark_only_what_is_owned(scripts, look):
-    """SIGTERM ends an evaluation as it would without us, and interrupts no run."""
+def test_signals_mark_only_a_run_that_is_owned(scripts, look):
     code = """
         import os, signal
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -158,15 +137,17 @@ def test_signals_mark_only_what_is_owned(scripts, look):
 
 
 @pytest.mark.once
-def test_show_tells_of_the_process_that_trains(scripts, look):
-    """The traceback that belongs to a failed run is not that of a later script."""
+def test_exception_fails_a_reopened_run_from_its_first_number_on(scripts, look):
+    """Before that it is as it was left; the failure stays that of the process that trained."""
     assert scripts.run(LEFT).code == 0
+    assert scripts.run(AGAIN + 'raise ValueError("no data")\n').code == 1
+    assert str(look().state) == "interrupted"
     code = 'run.log_metrics({"loss": 0.5}, step=10)\nraise ValueError("diverged")\n'
     assert scripts.run(AGAIN + code).code == 1
+    assert str(look().state) == "failed"
     assert scripts.run(AGAIN + 'raise TypeError("evaluation")\n').code == 1
     view = look()
     assert str(view.state) == "failed"
     done = CliRunner().invoke(app, ["show", "latest", "--root", str(scripts.root)])
     line = next(one for one in done.stdout.splitlines() if one.startswith("! failed: "))
-    path = line.rpartition(" ")[2].rstrip(")")
-    assert "diverged" in values(view, "monitoring")[path]
+    assert "diverged" in values(view, "monitoring")[line.rpartition(" ")[2].rstrip(")")]

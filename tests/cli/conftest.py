@@ -7,20 +7,18 @@ import io
 import math
 import os
 import pty
+import re
 import subprocess
 import sys
+import textwrap
 import time
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from command import app, main
 from recording import QUIET
-from through import environment_through
 
 from seamark import init_run
-
-SOURCE = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture
@@ -35,11 +33,7 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def start(root, capsys):
     """Start a run below the root, without captures."""
-
-    def start_one(project="default", **given):
-        return init_run(project, root=root, **{**QUIET, **given})
-
-    return start_one
+    return lambda project="default", **given: init_run(project, root=root, **QUIET | given)
 
 
 @pytest.fixture
@@ -47,10 +41,10 @@ def record(start):
     """Record a whole run with a falling loss and return its id."""
 
     def record_one(project="default", steps=20, **given):
-        run = start(project, **given)
-        for step in range(steps):
-            run.log_metrics({"train/loss": 1 / (step + 1), "val/loss": 2 / (step + 1)}, step=step)
-        run.stop()
+        with start(project, **given) as run:
+            for step in range(steps):
+                loss = 1 / (step + 1)
+                run.log_metrics({"train/loss": loss, "val/loss": 2 * loss}, step=step)
         return run.id
 
     return record_one
@@ -59,37 +53,23 @@ def record(start):
 @pytest.fixture
 def cli():
     """Call the command in this process."""
-
-    def call(*words):
-        return CliRunner().invoke(app, [str(word) for word in words], prog_name="seamark")
-
-    return call
+    return lambda *words: CliRunner().invoke(app, [*map(str, words)], prog_name="seamark")
 
 
-def environment(*, live=False, **more):
-    path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
-    return environment_through({**os.environ, "PYTHONPATH": path, **more}, live=live)
-
-
-class _Piped(io.TextIOWrapper):
+class _Stream(io.TextIOWrapper):
     """A stream of this process that is a pipe, or a terminal if it is said to be one."""
 
-    terminal = False
+    def __init__(self, encoding="utf-8", given=b"", *, terminal=False):
+        super().__init__(io.BytesIO(given), encoding=encoding, write_through=True)
+        self._terminal = terminal
 
-    def isatty(self) -> bool:
-        return self.terminal
+    def isatty(self):
+        return self._terminal
 
-
-def _stream(encoding, given=b"", *, terminal=False):
-    stream = _Piped(io.BytesIO(given), encoding=encoding, write_through=True)
-    stream.terminal = terminal
-    return stream
-
-
-def _written(stream):
-    stream.flush()
-    bytes_written: bytes = stream.buffer.getvalue()
-    return bytes_written.decode(errors="replace")
+    def written(self):
+        """Return what was written to it."""
+        self.flush()
+        return self.buffer.getvalue().decode(errors="replace")
 
 
 @contextlib.contextmanager
@@ -111,11 +91,11 @@ def shell():
 
     def call(*words, given=b"", **more):
         encoding = more.get("PYTHONIOENCODING", "utf-8")
-        stdin, stdout, stderr = (_stream(encoding, one) for one in (given, b"", b""))
+        stdin, stdout, stderr = (_Stream(encoding, one) for one in (given, b"", b""))
         args = [str(word) for word in words]
         with _streams(stdin, stdout, stderr, more):
             code = main(args)
-        return subprocess.CompletedProcess(args, code, _written(stdout), _written(stderr))
+        return subprocess.CompletedProcess(args, code, stdout.written(), stderr.written())
 
     return call
 
@@ -128,8 +108,7 @@ def terminal():
     """
 
     def call(*words, columns=80, typed="", **more):
-        shown = _stream("utf-8", terminal=True)
-        stdin = _stream("utf-8", typed.encode(), terminal=True)
+        shown, stdin = _Stream(terminal=True), _Stream(given=typed.encode(), terminal=True)
         size = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm-256color"}
         with _streams(stdin, shown, shown, {**size, **more}) as patch:
             if "NO_COLOR" not in more:
@@ -137,9 +116,61 @@ def terminal():
             # On a busy machine reading may take so long that a bar appears.
             patch.setattr("seamark.pictures.printing._DELAY_S", math.inf)
             code = main([str(word) for word in words])
-        return code, _written(shown)
+        return code, shown.written()
 
     return call
+
+
+@pytest.fixture
+def screen(terminal):
+    """Call the command, which must succeed, in a terminal; return its text without colours."""
+
+    def call(*words, **more):
+        code, shown = terminal(*words, **more)
+        assert code == 0, shown
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+    return call
+
+
+@pytest.fixture
+def python():
+    """Run code in a process of its own."""
+
+    def call(code, *args, **more):
+        words = [sys.executable, "-c", textwrap.dedent(code), *map(str, args)]
+        pipes = {"capture_output": True, "text": True}
+        return subprocess.run(words, env=os.environ | more, timeout=240, check=False, **pipes)
+
+    return call
+
+
+TRAINING = """
+import sys, seamark
+{before}
+run = seamark.init_run("p", name="live", git_ref=False, capture=dict(packages=False))
+run.log_metrics({{"loss": 1.0}}, step=0)
+run.sync()
+print(run.id, flush=True)
+{after}
+"""
+
+
+@pytest.fixture
+def train():
+    """Start a training that has recorded a step; return its process and the id of its run."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(after="sys.stdin.readline()", before=""):
+            code = TRAINING.format(before=before, after=after)
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            words = [sys.executable, "-c", code]
+            process = subprocess.Popen(words, stderr=subprocess.DEVNULL, **pipes)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process, process.stdout.readline().strip()
+
+        yield begin
 
 
 # On a busy machine reading may take so long that a bar appears.
@@ -151,24 +182,23 @@ runpy.run_module("seamark", run_name="__main__", alter_sys=True)
 
 
 class LiveTerminal:
-    """A command in a terminal of its own, which can be read while it runs."""
+    """A program in a terminal of its own, which can be read while it runs."""
 
-    def __init__(self, *words: str, **more: str) -> None:
+    def __init__(self, program, **more):
         self._outer, inner = pty.openpty()
         terminal = {"COLUMNS": "100", "LINES": "40", "TERM": "xterm-256color"}
-        env = environment(live=True, **{**terminal, **more})
+        env = {**os.environ, **terminal, **more}
         env.pop("NO_COLOR")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", WITHOUT_BAR, *words],
-            env=env,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-        )
+        streams = {"stdin": inner, "stdout": inner, "stderr": inner}
+        self.process = subprocess.Popen(program, env=env, start_new_session=True, **streams)
         os.close(inner)
         self.shown = ""
 
-    def read(self, wanted: str | None = None) -> str:
+    def type(self, text):
+        """Type something."""
+        os.write(self._outer, text.encode())
+
+    def read(self, wanted=None):
         """Read until something is shown, or to the end; return all that was shown."""
         while wanted is None or wanted not in self.shown:
             try:
@@ -183,7 +213,7 @@ class LiveTerminal:
             self.shown += block.decode(errors="replace")
         return self.shown
 
-    def close(self) -> None:
+    def close(self):
         """End it, whatever became of the test."""
         self.process.kill()
         self.process.wait(timeout=60)
@@ -193,11 +223,12 @@ class LiveTerminal:
 
 @pytest.fixture
 def live_terminal():
-    """Call the command in a real terminal; it can be read while it runs."""
+    """Call the command, or another program, in a real terminal; it can be read while it runs."""
     with contextlib.ExitStack() as stack:
 
-        def begin(*words, **more):
-            return stack.enter_context(contextlib.closing(LiveTerminal(*words, **more)))
+        def begin(*words, program=(sys.executable, "-c", WITHOUT_BAR), **more):
+            one = LiveTerminal([*program, *words], **more)
+            return stack.enter_context(contextlib.closing(one))
 
         yield begin
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -10,35 +8,34 @@ import sys
 import pytest
 from command import main
 
+import seamark
 from seamark.cli._app import _COMMANDS
 
 HEAVY = {"numpy", "pandas", "matplotlib", "plotly", "plotille", "torch", "lightning"}
 
 
-def test_help_names_every_command(cli):
-    """Each with one line; without any word the same help is shown."""
+def test_help_names_every_command_and_each_has_examples(cli):
     shown = cli("--help").stdout
-    for name in _COMMANDS:
-        assert f"\n  {name} " in shown
     assert cli().stdout == shown
+    for command in _COMMANDS:
+        assert f"\n  {command} " in shown
+        help_text = cli(command, "--help").stdout
+        assert "Example" in help_text, command
+        assert f"  seamark {command}" in help_text, command
+        without_runs = ("completion", "import", "login", "logout", "server", "token")
+        assert "--root" in help_text or command in without_runs, command
+        assert max(map(len, help_text.splitlines())) <= 80, command
+        assert help_text.count("--quiet") == 1, command
 
 
-_WITHOUT_RUNS = ("completion", "import", "login", "logout", "server", "token")
-
-
-@pytest.mark.parametrize("command", _COMMANDS)
-def test_every_command_teaches_with_examples(cli, command):
-    """Help of a command holds examples that name it, within 80 columns."""
-    shown = cli(command, "--help").stdout
-    assert "Example" in shown
-    assert f"  seamark {command}" in shown
-    assert "--root" in shown or command in _WITHOUT_RUNS
-    assert max(map(len, shown.splitlines())) <= 80
-    assert shown.count("--quiet") == 1
-
-
-def test_a_root_that_is_named_must_exist(shell, tmp_path):
-    """By option or by environment; without either there are simply no runs yet."""
+def test_root_is_an_option_before_or_after_the_command_or_a_variable(
+    cli, shell, record, root, tmp_path, monkeypatch
+):
+    run = record()
+    monkeypatch.delenv("SEAMARK_DIR")
+    assert run in cli("ls", "--root", root).stdout
+    assert run in cli("--root", root, "ls").stdout
+    assert run in cli("--root", root / "no", "ls", "--root", root).stdout
     assert shell("ls", "--root", tmp_path / "no").returncode == 2
     assert shell("ls", SEAMARK_DIR=str(tmp_path / "no")).returncode == 2
     done = shell("ls", "--json")
@@ -46,72 +43,28 @@ def test_a_root_that_is_named_must_exist(shell, tmp_path):
     assert "no runs here yet" in done.stderr
 
 
-def test_root_stands_before_or_after_the_command(cli, record, root, monkeypatch):
-    """Both are what people type; the one after the command wins."""
-    run = record()
-    monkeypatch.delenv("SEAMARK_DIR")
-    assert run in cli("ls", "--root", root).stdout
-    assert run in cli("--root", root, "ls").stdout
-    assert run in cli("--root", root / "no", "ls", "--root", root).stdout
+def test_closed_pipe_closed_output_and_full_disk(record, root):
+    def bash(line):
+        words = ["bash", "-c", line.replace("seamark", f"{sys.executable} -m seamark")]
+        return subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
 
-
-def test_a_reader_that_goes_away_ends_it_quietly(record, root):
-    """``seamark ... | head -1`` writes no complaint."""
-    run = record(steps=3000)
-    line = f"{sys.executable} -m seamark export {run} | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
-        ["bash", "-c", line],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    done = bash(f"seamark export {record(steps=3000)} | head -1; echo ${{PIPESTATUS[0]}}")
     assert done.stdout.splitlines() == ["run,path,step,value,time,attempt", "141"]
     assert done.stderr == ""
+    assert bash("seamark ls >&- 2>&-").returncode == 0
+    done = bash("seamark --help > /dev/full")
+    assert (done.returncode, "No space left on device" in done.stderr) == (1, True)
 
 
-def test_closed_output_is_no_error(root):
-    """Nobody wants to see anything, so nothing is shown."""
-    line = f"{sys.executable} -m seamark ls >&- 2>&-"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run(["bash", "-c", line], timeout=240, check=False, env=env).returncode == 0
-
-
-def test_a_full_disk_is_told(root):
-    """Output that cannot be written is a failure."""
-    line = f"{sys.executable} -m seamark --help > /dev/full"
-    done = subprocess.run(
-        ["bash", "-c", line],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert done.returncode == 1
-    assert "No space left on device" in done.stderr
-
-
-def test_ctrl_c_ends_it_quietly(root, capfd, monkeypatch):
-    """Exit code 130, no traceback."""
-    monkeypatch.setattr(
-        "seamark.cli._runs.open_runs", lambda *_, **__: signal.raise_signal(signal.SIGINT)
-    )
-    monkeypatch.setattr(
-        "seamark.cli.ls.open_runs", lambda *_, **__: signal.raise_signal(signal.SIGINT)
-    )
-    assert main(["ls"]) == 130
-    assert capfd.readouterr().err.strip() == ""
-
-
-def test_unexpected_errors_are_told_in_one_line(root, capfd, monkeypatch):
-    """A mistake of ours shows no traceback unless somebody asks for it."""
-
+def test_ctrl_c_and_unexpected_errors_show_no_traceback(root, capfd, monkeypatch):
     def fail(*_, **__):
         msg = "a mistake\nof ours"
         raise ZeroDivisionError(msg)
 
+    interrupt = lambda *_, **__: signal.raise_signal(signal.SIGINT)  # noqa: E731
+    monkeypatch.setattr("seamark.cli.ls.open_runs", interrupt)
+    assert main(["ls"]) == 130
+    assert capfd.readouterr().err.strip() == ""
     monkeypatch.setattr("seamark.cli.ls.open_runs", fail)
     assert main(["ls"]) == 1
     shown = capfd.readouterr().err
@@ -122,24 +75,14 @@ def test_unexpected_errors_are_told_in_one_line(root, capfd, monkeypatch):
         main(["ls"])
 
 
-def test_an_output_that_knows_ascii_alone_stays_readable(record, monkeypatch):
-    """Signs of our own have stand-ins of the same width; what a person chose is escaped."""
-    run = record(name="größe")
-    written = io.BytesIO()
-    stdout = io.TextIOWrapper(written, encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", stdout)
-    assert main(["show", run]) == 0
-    stdout.flush()
-    shown = written.getvalue().decode("ascii")
+def test_ascii_output_stays_readable(record, shell):
+    shown = shell("show", record(name="größe"), PYTHONIOENCODING="ascii").stdout
     assert r"gr\xf6\xdfe" in shown
     assert "0~19\n" in shown
     assert r"\u" not in shown
 
 
 def test_version(shell):
-    """Also from a source tree."""
-    import seamark
-
     assert shell("--version").stdout == f"seamark {seamark.__version__}\n"
 
 
@@ -159,19 +102,9 @@ call("ls", "--json", lacks=heavy | {{"rich"}})
 
 
 @pytest.mark.once
-def test_help_and_listing_import_nothing_heavy(record, cli):
-    """`seamark --help` and `seamark ls` answer at once where nothing is new; folding needs NumPy.
-
-    Help imports nothing that opens files either.
-    """
+def test_help_and_ls_import_nothing_heavy(record, cli, python):
+    """Where nothing is new; folding needs NumPy. Help imports nothing that opens files either."""
     record()
     cli("ls")
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS.format(heavy=HEAVY)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    done = python(IMPORTS.format(heavy=HEAVY))
     assert done.stderr.splitlines() == ["--help", "ls", "ls,--json"]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
 import shutil
-import signal
 import subprocess
 import sys
 
@@ -21,22 +18,17 @@ def tab(root, monkeypatch, capsys):
     """Press Tab behind a line, as bash asks; return the words that are proposed."""
 
     def press(line):
-        words = line.split(" ")
-        given = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+        given = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), COMPLETE: "bash_complete"}
         capsys.readouterr()
         with monkeypatch.context() as context:
-            for name, value in {**given, COMPLETE: "bash_complete"}.items():
+            for name, value in given.items():
                 context.setenv(name, value)
             assert main([]) == 0
         said = capsys.readouterr()
         assert said.err == ""
-        kinds, values = [], []
-        for answer in said.out.split():
-            kind, _, value = answer.partition(",")
-            kinds.append(kind)
-            values.append(value)
-        assert set(kinds) <= {"plain", "dir", "file"}
-        return values
+        answers = [answer.partition(",") for answer in said.out.split()]
+        assert {kind for kind, _, _ in answers} <= {"plain", "dir", "file"}
+        return [value for _, _, value in answers]
 
     return press
 
@@ -51,61 +43,47 @@ def three(record):
     }
 
 
-def test_words_that_exist(tab, cli, three):
-    """Commands, options, runs, projects, paths, tags, states."""
+def test_commands_options_runs_paths_tags_and_states_are_completed(tab, cli, three):
     assert cli("trash", "xenon").exit_code == 0
-    assert tab("seamark sh") == ["show"]
     assert set(tab("seamark ")) == set(_COMMANDS)
-    assert tab("seamark show --pro") == ["--project"]
-    assert tab("seamark show ") == ["latest", "yellow", "zen"]
-    assert tab("seamark show z") == ["zen"]
-    assert tab(f"seamark show {three['yellow'][:-1]}") == [three["yellow"]]
-    assert tab("seamark show --project vision ") == ["latest", "zen"]
-    assert tab("seamark ls --project ") == ["audio", "vision/mnist"]
-    assert tab("seamark show zen tr") == ["train/loss"]
-    assert tab("seamark show yellow par") == []
-    assert tab("seamark ls --columns par") == ["parameters/lr"]
-    assert tab("seamark ls --sort val") == ["val/loss"]
-    assert tab("seamark compare zen yellow --path tr") == ["train/loss"]
-    assert tab("seamark plot ye") == ["yellow"]
-    assert tab("seamark plot yellow val") == ["val/loss"]
-    assert tab("seamark ls --tag ") == ["best", "v1"]
-    assert tab("seamark tag zen --remove b") == ["best"]
-    assert tab("seamark ls --state c") == ["created", "completed", "crashed"]
-    assert tab("seamark ls --state fi") == ["finished"]
-    assert tab("seamark watch y") == ["yellow"]
-    assert tab("seamark untrash ") == ["latest", "xenon"]
-    assert tab("seamark purge x") == ["xenon"]
-    assert tab("seamark completion ") == list(SHELLS)
+    for line, words in {
+        "sh": ["show"],
+        "show --pro": ["--project"],
+        "show ": ["latest", "yellow", "zen"],
+        "show z": ["zen"],
+        f"show {three['yellow'][:-1]}": [three["yellow"]],
+        "show --project vision ": ["latest", "zen"],
+        "ls --project ": ["audio", "vision/mnist"],
+        "show zen tr": ["train/loss"],
+        "show yellow par": [],
+        "ls --columns par": ["parameters/lr"],
+        "ls --sort val": ["val/loss"],
+        "compare zen yellow --path tr": ["train/loss"],
+        "plot ye": ["yellow"],
+        "plot yellow val": ["val/loss"],
+        "ls --tag ": ["best", "v1"],
+        "tag zen --remove b": ["best"],
+        "ls --state c": ["created", "completed", "crashed"],
+        "ls --state fi": ["finished"],
+        "watch y": ["yellow"],
+        "untrash ": ["latest", "xenon"],
+        "purge x": ["xenon"],
+        "completion ": list(SHELLS),
+    }.items():
+        assert tab(f"seamark {line}") == words, line
 
 
-def test_options_before_are_heeded(tab, three, root, tmp_path, monkeypatch):
-    """The root may be named anywhere in the line."""
-    monkeypatch.delenv("SEAMARK_DIR")
-    assert tab("seamark show ") == []
-    assert tab(f"seamark --root {root} show ") == ["latest", "xenon", "yellow", "zen"]
-    assert tab(f"seamark show --root {root} z") == ["zen"]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "seamark nothing x",
-        "seamark nothing --what x",
-        "seamark show --root /dev/null ",
-        "seamark show --limit many x",
-        "seamark show nobody tr",
-        "seamark rename ",
-        "seamark ls --query '",
-    ],
-)
-def test_a_line_that_is_wrong_is_not_complained_about(tab, root, line):
-    """Who presses Tab is still writing."""
-    assert tab(line) == []
-
-
-def test_a_root_that_is_none(tab, root, tmp_path, monkeypatch):
-    """Or an index that is no database: nothing is proposed, or what can be read without it."""
+def test_wrong_lines_and_roots_complete_nothing_silently(tab, root, tmp_path, monkeypatch):
+    for line in (
+        "nothing x",
+        "nothing --what x",
+        "show --root /dev/null ",
+        "show --limit many x",
+        "show nobody tr",
+        "rename ",
+        "ls --query '",
+    ):
+        assert tab(f"seamark {line}") == [], line
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "no"):
         monkeypatch.setenv("SEAMARK_DIR", str(place))
@@ -115,33 +93,24 @@ def test_a_root_that_is_none(tab, root, tmp_path, monkeypatch):
     assert tab("seamark show ") == []
 
 
-def test_a_name_that_a_shell_would_obey_is_not_proposed(tab, start):
-    """Names come from whoever recorded them: then it is the id, which is always a word."""
+def test_names_with_special_characters_of_shells_are_not_completed(tab, start):
     names = ["$(touch evil)", "`touch evil`", "a b", "a;b", "-rf", "*", "~root", "x:y", "'", "a,b"]
     ids = []
     for name in (*names, "a\nplain,b"):
-        run = start("p", name=name, tags=[name])
-        run["params"] = {"$(touch evil)": 1, "ok": 2}
-        run.stop()
+        with start("p", name=name, tags=[name]) as run:
+            run["params"] = {"$(touch evil)": 1, "ok": 2}
+            run["monitoring/x/pid"] = 1
         ids.append(run.id)
     assert tab("seamark show ") == ["latest", *reversed(ids)]
     assert tab("seamark ls --tag ") == []
     assert tab(f"seamark show {run.id} params") == ["params/ok"]
-
-
-def test_monitoring_only_where_it_is_begun(tab, start):
-    """Else it would hide everything else."""
-    run = start("p", name="one")
-    run["monitoring/x/pid"] = 1
-    run["params/lr"] = 1
-    run.stop()
-    assert "monitoring/x/pid" not in tab("seamark show one ")
-    assert tab("seamark show one monitoring/") == ["monitoring/x/pid"]
+    assert "monitoring/x/pid" not in tab(f"seamark show {run.id} ")  # it would hide all else
+    assert tab(f"seamark show {run.id} monitoring/") == ["monitoring/x/pid"]
 
 
 @pytest.mark.once
-def test_little_is_read(tab, cli, record):
-    """Many new runs are left to the next listing; of many known ones the newest are proposed."""
+def test_completion_leaves_many_new_runs_to_the_next_listing(tab, cli, record):
+    """Of many known ones the newest are proposed."""
     names = [f"run{number:03}" for number in range(105)]
     for name in names:
         record("p", name=name, steps=1)
@@ -152,40 +121,34 @@ def test_little_is_read(tab, cli, record):
     assert tab("seamark show x") == ["xnew"]
 
 
+def test_root_may_be_named_anywhere_in_the_line(tab, three, root, monkeypatch):
+    monkeypatch.delenv("SEAMARK_DIR")
+    assert tab("seamark show ") == []
+    assert tab(f"seamark --root {root} show ") == ["latest", "xenon", "yellow", "zen"]
+    assert tab(f"seamark show --root {root} z") == ["zen"]
+
+
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_protocol_of_each_shell(shell, three, monkeypatch, capsys):
-    """What the printed script asks for, and the answer that it can read."""
+def test_completion_speaks_the_protocol_of_each_shell(shell, three, monkeypatch, capsys):
     assert main(["completion", shell]) == 0
-    printed = capsys.readouterr().out
-    assert f"{COMPLETE}={shell}_complete" in printed
+    assert f"{COMPLETE}={shell}_complete" in capsys.readouterr().out
     monkeypatch.setenv(COMPLETE, f"{shell}_complete")
     monkeypatch.setenv("COMP_WORDS", "seamark show " if shell == "fish" else "seamark show ze")
     monkeypatch.setenv("COMP_CWORD", "ze" if shell == "fish" else "2")
     assert main([]) == 0
     told = f"completed {three['zen']}"
-    wanted = {
-        "bash": "plain,zen\n",
-        "zsh": f"plain\nzen\n{told}\n",
-        "fish": f"plain,zen\t{told}\n",
-    }
+    wanted = {"bash": "plain,zen\n", "zsh": f"plain\nzen\n{told}\n", "fish": f"plain,zen\t{told}\n"}
     assert capsys.readouterr() == (wanted[shell], "")
-
-
-# Real shells
 
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """The command under its name on the path."""
-    place = tmp_path / "bin"
-    place.mkdir()
-    script = place / "seamark"
-    path = os.pathsep.join(sys.path)
-    script.write_text(
-        f"#!/bin/sh\nPYTHONPATH='{path}' exec {sys.executable} -m seamark \"$@\"\n", "utf-8"
-    )
+    script = tmp_path / "bin" / "seamark"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m seamark "$@"\n', "utf-8")
     script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
 
 
 def needs(shell):
@@ -195,10 +158,13 @@ def needs(shell):
     return found
 
 
+def run_shell(*words):
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+
+
 @pytest.mark.once
 @pytest.mark.usefixtures("installed")
-def test_real_bash(three):
-    """The function that bash calls, with what bash gives it."""
+def test_bash_completes(three):
     code = """
         eval "$(seamark completion bash)"
         complete -p seamark
@@ -208,13 +174,7 @@ def test_real_bash(three):
         press seamark show ""
         press seamark show zen train/
     """
-    done = subprocess.run(
-        [needs("bash"), "--norc", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    done = run_shell(needs("bash"), "--norc", "-c", code)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "complete -o nosort -F _seamark_completion seamark",
@@ -226,44 +186,19 @@ def test_real_bash(three):
 
 @pytest.mark.once
 @pytest.mark.usefixtures("installed")
-def test_real_fish(three, tmp_path, monkeypatch):
-    """With what is known of a run beside its name."""
+def test_fish_completes(three, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     code = 'seamark completion fish | source; complete -C "seamark show z"'
-    done = subprocess.run(
-        [needs("fish"), "-c", code], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout == f"zen\tcompleted {three['zen']}\n"
+    assert run_shell(needs("fish"), "-c", code).stdout == f"zen\tcompleted {three['zen']}\n"
 
 
 @pytest.mark.once
 @pytest.mark.usefixtures("installed")
-def test_real_zsh(three, tmp_path):
-    """The key itself, in a terminal."""
-    outer, inner = pty.openpty()
-    with subprocess.Popen(
-        [needs("zsh"), "-f", "-i"],
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        env={**os.environ, "TERM": "xterm", "ZDOTDIR": str(tmp_path)},
-        start_new_session=True,
-    ) as process:
-        os.close(inner)
-
-        def read(wanted):
-            shown = b""
-            while wanted not in shown and select.select([outer], [], [], 60)[0]:
-                shown += os.read(outer, 1 << 16)
-            return shown
-
-        try:
-            begin = 'autoload -Uz compinit; compinit -u -D; eval "$(seamark completion zsh)"'
-            os.write(outer, f'{begin}; echo REA""DY\n'.encode())
-            assert b"READY" in read(b"READY")
-            os.write(outer, b"echo seen:; seamark show ze\t")
-            assert b"zen" in read(b"zen")
-        finally:
-            process.send_signal(signal.SIGKILL)
-            os.close(outer)
+def test_zsh_completes(three, tmp_path, live_terminal):
+    terminal = live_terminal(program=(needs("zsh"), "-f", "-i"), ZDOTDIR=str(tmp_path))
+    begin = 'autoload -Uz compinit; compinit -u -D; eval "$(seamark completion zsh)"'
+    terminal.type(f'{begin}; echo REA""DY\n')
+    terminal.read("READY")
+    terminal.type("echo seen:; seamark show ze\t")
+    terminal.read("seamark show zen")

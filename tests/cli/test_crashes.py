@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,35 +15,6 @@ from journals import journal_files
 
 from seamark import init_project, init_run
 from seamark.process.liveness import process_facts
-
-TRAINING = """
-import sys, seamark
-{before}
-run = seamark.init_run("p", name="live", git_ref=False, capture=dict(packages=False))
-run.log_metrics({{"loss": 1.0}}, step=0)
-run.sync()
-print(run.id, flush=True)
-{after}
-"""
-WAIT = "sys.stdin.readline()"
-
-
-def training(after=WAIT, before=""):
-    """Start a training that has recorded a step; return it and the id of its run."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", TRAINING.format(before=before, after=after)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        text=True,
-    )
-    return process, process.stdout.readline().strip()
-
-
-def value(run, path):
-    with init_run("p", with_id=run, mode="read-only") as reader:
-        return reader[path].fetch() if reader.exists(path) else None
 
 
 def long_ago():
@@ -63,20 +32,20 @@ def crashed(root, name, **header):
     return name
 
 
-def test_a_killed_process_is_gone(cli, root):
-    """Told at once, beside the state, in words, in Python and to programs; nothing is guessed."""
-    process, run = training()
+def test_killed_process_is_a_crash_with_its_reason(cli, root, train):
+    process, run = train()
     assert "sys/crash_reason" not in json.loads(cli("show", run, "--json").stdout)["attributes"]
-    with process:
-        process.kill()
+    process.kill()
+    process.wait(60)
     (row,) = cli("ls").stdout.splitlines()[1:]
     assert "crashed: process gone" in row
     shown = cli("show", run).stdout
-    assert "\n! crashed: its process ended without reporting why" in shown
+    for text in ("\n! crashed: its process ended without reporting why", "last sign of life "):
+        assert text in shown
     assert f"pid {process.pid} on " in shown
-    assert "last sign of life " in shown
-    assert value(run, "sys/crash_reason") == "process gone"
-    assert value(run, "sys/state") == "crashed"
+    with init_run("p", with_id=run, mode="read-only") as reader:
+        assert reader["sys/crash_reason"].fetch() == "process gone"
+        assert reader["sys/state"].fetch() == "crashed"
     (listed,) = json.loads(cli("ls", "--json", "-c", "sys/state,sys/crash_reason").stdout)
     assert (listed["sys/state"], listed["sys/crash_reason"]) == ("crashed", "process gone")
     told = json.loads(cli("show", run, "--json").stdout)["attributes"]["sys/crash_reason"]
@@ -109,13 +78,12 @@ def small_group():
 
 
 @pytest.mark.once
-def test_out_of_memory(cli, root, small_group):
-    """A real one: the kernel kills it, and its log, or else the group's counter, tells."""
+def test_process_killed_for_memory_is_said_to_be(cli, root, small_group, train):
     enter = f"open({str(small_group / 'cgroup.procs')!r}, 'w').write('0')"
-    process, run = training("kept = []\nwhile True: kept.append(b'x' * 10**6)", before=enter)
-    with process:
-        assert process.wait(120) == -signal.SIGKILL
-    assert value(run, "sys/crash_reason") in ("out of memory", "likely out of memory")
+    process, run = train("kept = []\nwhile True: kept.append(b'x' * 10**6)", before=enter)
+    assert process.wait(120) == -signal.SIGKILL
+    with init_run("p", with_id=run, mode="read-only") as reader:
+        assert reader["sys/crash_reason"].fetch() in ("out of memory", "likely out of memory")
     assert "out of memory" in cli("ls").stdout
     shown = cli("show", run).stdout
     assert "out of memory" in shown.splitlines()[1]
@@ -123,67 +91,51 @@ def test_out_of_memory(cli, root, small_group):
     assert cli("ls", "-q", "sys/crash_reason CONTAINS memory").exit_code == 0
 
 
-def test_a_host_that_was_started_again(cli, root):
-    """Another boot id in the header, and last heard of before this host was started."""
-    facts = {**process_facts(), "boot": "another", "host": process_facts()["host"]}
-    journal = JournalBuilder("one", t=long_ago(), **facts)
-    journal.op("state", state="running").save(root / "p" / "one")
-    assert "crashed: host rebooted" in cli("ls").stdout
-    shown = cli("show", "one").stdout
-    assert f"\n! crashed: host rebooted: {facts['host']} has been started again since; " in shown
-
-
-def test_a_rank_whose_host_was_started_again(cli, root):
-    """It is named, with the reason; of another one all that is known is that it is silent."""
-    folder = root / "p" / "one"
-    here = {**process_facts(), "ranks": "all", "world_size": 3}
+def test_rebooted_hosts_other_hosts_and_silent_processes_are_told_apart(cli, root):
+    here = process_facts()
+    journal = JournalBuilder("rebooted", t=long_ago(), **{**here, "boot": "another"})
+    journal.op("state", state="running").save(root / "p" / "rebooted")
+    crashed(root, "elsewhere", host="node17", boot="another", pid=4211)
+    crashed(root, "silent")
     for rank, facts in enumerate(({}, {"boot": "another"}, {"host": "node17"})):
-        journal = JournalBuilder(
-            f"rank{rank}", t=long_ago(), owner=not rank, **{**here, **facts, "rank": rank}
-        )
-        journal.op("state", state="running").row({"loss": 1.0}, step=0).save(folder)
-    shown = cli("show", "one").stdout
-    assert f"! rank 1 is gone, host rebooted (pid {os.getpid()} on {here['host']}): last " in shown
-    assert "! rank 2 is lost: no heartbeat for " in shown
-    ranks = json.loads(cli("show", "one", "--json").stdout)["ranks"]
-    assert [(one["state"], one["why"]) for one in ranks[1:]] == [
-        ("lost", "host rebooted"),
-        ("lost", ""),
-    ]
+        header = {**here, **facts, "rank": rank, "ranks": "all", "world_size": 3}
+        journal = JournalBuilder(f"rank{rank}", t=long_ago(), owner=not rank, **header)
+        journal.op("state", state="running").row({"loss": 1.0}, step=0).save(root / "p" / "ranks")
+    rows = {line.split()[0]: line for line in cli("ls").stdout.splitlines()}
+    assert "crashed: host rebooted" in rows["rebooted"]
+    assert "crashed: heartbeat lost" in rows["elsewhere"]
+    for run, text in (
+        ("rebooted", f"\n! crashed: host rebooted: {here['host']} has been started again since; "),
+        ("elsewhere", "\n! crashed: heartbeat lost: not heard from since; "),
+        ("elsewhere", "(pid 4211 on node17) lives cannot be seen from here; last sign of life"),
+        ("silent", "not heard from since; its process is still there"),
+        ("ranks", f"! rank 1 is gone, host rebooted (pid {os.getpid()} on {here['host']}): last "),
+        ("ranks", "! rank 2 is lost: no heartbeat for "),
+    ):
+        assert text in cli("show", run).stdout, run
+    ranks = json.loads(cli("show", "ranks", "--json").stdout)["ranks"]
+    told = [(one["state"], one["why"]) for one in ranks[1:]]
+    assert told == [("lost", "host rebooted"), ("lost", "")]
 
 
-def test_a_run_of_another_host_is_not_heard_of(cli, root):
-    """As one that was copied here: what became of its process is not known, and not said."""
-    crashed(root, "one", host="node17", boot="another", pid=4211)
-    assert "crashed: heartbeat lost" in cli("ls").stdout
-    shown = cli("show", "one").stdout
-    assert "\n! crashed: heartbeat lost: not heard from since; " in shown
-    assert "(pid 4211 on node17) lives cannot be seen from here; last sign of life" in shown
-
-
-def test_a_silent_process_is_not_said_to_be_gone(cli, root):
-    """This one lives."""
-    crashed(root, "one")
-    assert "not heard from since; its process is still there" in cli("show", "one").stdout
-
-
-def test_reasons_are_asked_for(cli, root, start):
-    """In queries, as a column, as an order; runs that did not crash have none."""
-    well = start("p", name="well")
-    well.stop()
+def test_crash_reasons_are_queried_sorted_and_never_assigned(cli, root, start):
+    with start("p", name="well") as well, pytest.raises(ValueError, match="sys/crash_reason"):
+        well["sys/crash_reason"] = "bad luck"
     crashed(root, "far", host="node17")
-    gone = {"pid": 2**22 + 1, "start": 1}
-    crashed(root, "here", **gone)
+    crashed(root, "here", pid=2**22 + 1, start=1)
 
     def names(*words):
         return [row["run"] for row in json.loads(cli("ls", "--json", *words).stdout)]
 
-    assert names("-q", 'sys/crash_reason = "process gone"') == ["here"]
-    assert names("-q", 'sys/crash_reason != "process gone"') == ["far"]
+    for query, found in (
+        ('sys/crash_reason = "process gone"', ["here"]),
+        ('sys/crash_reason != "process gone"', ["far"]),
+        ('sys/crash_reason IN ("heartbeat lost", "out of memory")', ["far"]),
+        ("sys/crash_reason CONTAINS gone", ["here"]),
+        ("sys/crash_reason IS MISSING", [well.id]),
+    ):
+        assert names("-q", query) == found, query
     assert sorted(names("-q", 'NOT sys/crash_reason = "process gone"')) == sorted(["far", well.id])
-    assert names("-q", 'sys/crash_reason IN ("heartbeat lost", "out of memory")') == ["far"]
-    assert names("-q", "sys/crash_reason CONTAINS gone") == ["here"]
-    assert names("-q", "sys/crash_reason IS MISSING") == [well.id]
     assert names("-s", "sys/crash_reason", "--asc") == ["far", "here", well.id]
     assert names("-s", "sys/crash_reason", "--desc") == ["here", "far", well.id]
     table = init_project("p", mode="read-only").fetch_runs_table(columns=["sys/crash_reason"])
@@ -194,17 +146,6 @@ def test_reasons_are_asked_for(cli, root, start):
     assert "crashed:" not in shown
 
 
-def test_nobody_assigns_a_reason(start):
-    """It is derived when a run is read."""
-    run = start()
-    with pytest.raises(ValueError, match="sys/crash_reason"):
-        run["sys/crash_reason"] = "bad luck"
-    run.stop()
-
-
-# --------------------------------------------------------------------- health
-
-
 def damage(root, run):
     (journal,) = journal_files(root / "default" / run)
     data = bytearray(journal.read_bytes())
@@ -212,16 +153,10 @@ def damage(root, run):
     journal.write_bytes(data)
 
 
-def test_where_all_is_well_nothing_is_said(cli, record):
-    """No section, no mark, an empty list."""
-    run = record()
-    assert "Health" not in cli("show", run).stdout
-    assert "LOST" not in cli("ls").stdout
-    assert json.loads(cli("show", run, "--json").stdout)["health"] == []
-
-
-def test_what_is_missing_is_one_section(cli, start, root):
-    """What was lost, how much, why, and what to do; for programs as well."""
+def test_section_health_lists_what_is_missing(cli, start, record, root):
+    sound = record()
+    assert "Health" not in cli("show", sound).stdout
+    assert json.loads(cli("show", sound, "--json").stdout)["health"] == []
     run = start()
     for step in range(20):
         run.log_metrics({"loss": 1.0, "bad": "text"}, step=step)
@@ -230,57 +165,54 @@ def test_what_is_missing_is_one_section(cli, start, root):
     run.stop()
     damage(root, run.id)
     lines = cli("show", run.id).stdout.splitlines()
-    section = lines[lines.index("Health") : lines.index("Series (1)")]
-    text = "\n".join(section)
+    text = "\n".join(lines[lines.index("Health") : lines.index("Series (1)")])
     assert "! lost while recording: 20 values that are no numbers\n  log_metrics takes" in text
     assert "! left out: 2.0 MB of stdout, more than is kept of it\n  to keep more" in text
     assert "! damaged: " in text
     assert "stderr" not in text
     told = json.loads(cli("show", run.id, "--json").stdout)["health"]
     assert [one["kind"] for one in told] == ["dropped", "output", "gaps"]
-    assert told[0]["what"] == {"value": 20}
-    assert told[1]["what"] == {"stdout": 2_000_000}
+    assert (told[0]["what"], told[1]["what"]) == ({"value": 20}, {"stdout": 2_000_000})
     assert "health" not in json.loads(cli("show", run.id, "loss", "--json").stdout)
 
 
-def test_runs_that_miss_something_are_marked(cli, start, record, root, shell):
-    """In a word, at the end of the line; in ASCII where nothing else can be written."""
+def test_table_marks_runs_with_losses(cli, start, record, root, shell):
     record(name="well")
+    assert "LOST" not in cli("ls").stdout
     damage(root, record(name="torn"))
-    run = start(name="lossy")
-    run.log_metrics({"loss": 1.0, "bad": "text", "worse": object()}, step=0)
-    run.stop()
+    with start(name="lossy") as run:
+        run.log_metrics({"loss": 1.0, "bad": "text", "worse": object()}, step=0)
     rows = {line.split()[1]: line for line in cli("ls").stdout.splitlines()}
     assert rows["NAME"].endswith("LOST")
     assert rows["torn"].endswith("⚠ 1 gap")
     assert rows["lossy"].endswith("⚠ 2 lost")
     assert "⚠" not in rows["well"]
-    plain = shell("ls", PYTHONIOENCODING="ascii").stdout
-    assert "! 1 gap" in plain
+    assert "! 1 gap" in shell("ls", PYTHONIOENCODING="ascii").stdout
     listed = json.loads(cli("ls", "--json").stdout)
     assert not any("lost" in key.lower() for row in listed for key in row)
 
 
-def test_where_it_ran_is_one_line(cli, start):
-    """Host, job, container and torch, as far as they were told; each is a column of its own."""
-    run = start("p")
-    run["mon/a/pid"] = 5
-    run["mon/a/environment/slurm"] = {"job_id": "1", "array_job_id": "4211", "array_task_id": "3"}
-    run["mon/a/environment/kubernetes"] = {"pod": "train-0", "namespace": "team"}
-    run["mon/a/environment/container"] = "docker"
-    run["mon/a/environment/torch/version"] = "2.13.0+cu128"
-    run["mon/a/environment/pbs/job_id"] = 7
-    run["model/environment/service"] = "hot"
-    run.stop()
+def test_host_job_container_and_torch_are_one_line(cli, start):
+    with start("p") as run:
+        run["mon/a"] = {
+            "pid": 5,
+            "environment": {
+                "slurm": {"job_id": "1", "array_job_id": "4211", "array_task_id": "3"},
+                "kubernetes": {"pod": "train-0", "namespace": "team"},
+                "container": "docker",
+                "torch": {"version": "2.13.0+cu128"},
+                "pbs": {"job_id": 7},
+            },
+        }
+        run["model/environment/service"] = "hot"
     (line,) = [one for one in cli("show", run.id).stdout.splitlines() if one.startswith("host ")]
     assert line.endswith(" · SLURM 4211_3 · Kubernetes team/train-0 · docker · torch 2.13.0+cu128")
     assert "docker" in cli("ls", "-c", "mon/a/environment/container").stdout
 
 
 @pytest.mark.usefixtures("captured")
-def test_where_it_runs_is_recorded(cli, root):
-    """By a real run here, below its process."""
-    process, run = training()
+def test_kernel_of_the_host_is_recorded(cli, root, train):
+    process, run = train()
     process.communicate("", timeout=60)
     attributes = json.loads(cli("show", run, "--json").stdout)["attributes"]
     (path,) = [one for one in attributes if one.endswith("/environment/kernel")]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,6 @@ from recording import QUIET
 from seamark import init_run
 from seamark.index.index import Index
 
-NOBODY = 65534
 EDITS: dict[str, tuple[list[str], str, Any]] = {
     "tag": (["--add", "best", "--remove", "draft"], "sys/tags", {"kept", "best"}),
     "rename": (["another name"], "sys/name", "another name"),
@@ -55,21 +51,15 @@ def facts(root, run):
         return {one.path: (one.type, one.value) for one in index.view("p", run).attributes()}
 
 
-@pytest.fixture
-def failed(captured, root, tmp_path):
-    """A run that failed with a traceback, its script and its packages recorded."""
+@pytest.mark.once
+@pytest.mark.usefixtures("captured")
+def test_edit_of_a_failed_run_changes_nothing_else(cli, root, tmp_path):
     script = tmp_path / "fails.py"
     script.write_text(FAILS, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
-    )
+    words = [sys.executable, str(script)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    return done.stdout.strip()
-
-
-@pytest.mark.once
-def test_a_finished_run_keeps_all_else(cli, root, failed):
-    """State, error, script, packages, times: only when it was last changed is another."""
+    failed = done.stdout.strip()
     for command, (more, path, new) in EDITS.items():
         before = facts(root, failed)
         assert before["sys/state"] == ("string", "failed")
@@ -85,17 +75,9 @@ def test_a_finished_run_keeps_all_else(cli, root, failed):
 
 
 @pytest.mark.once
-def test_a_run_in_training_goes_on(cli, root, tmp_path):
-    """Its process notices nothing, and ends it as it would have."""
-    script = tmp_path / "trains.py"
-    script.write_text(TRAINS, encoding="utf-8")
-    with subprocess.Popen(
-        [sys.executable, str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as training:
+def test_edit_of_a_live_run_does_not_disturb_its_training(cli, root):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", TRAINS], text=True, **pipes) as training:
         run = training.stdout.readline().strip()
         before = facts(root, run)
         for command, (more, _, _) in EDITS.items():
@@ -113,23 +95,39 @@ def test_a_run_in_training_goes_on(cli, root, tmp_path):
     assert set(after) == set(before) | {"sys/description", "sys/end_time"}
 
 
-def test_old_and_new_are_shown(cli, record):
-    """Each command says what it was and what it is; asking for what is there changes nothing."""
-    run = record("p", name="calm", tags=["a", "b"])
-    assert cli("tag", "calm", "--add", "c", "--remove", "a").stdout == "calm: a, b → b, c\n"
-    assert cli("tag", "calm", "--add", "c", "--remove", "a").stdout == "calm: b, c (as it was)\n"
-    assert cli("tag", "calm").stdout == "calm: b, c\n"
-    assert cli("describe", "calm", "first").stdout == "calm: (no description) → first\n"
-    assert cli("describe", "calm", "second").stdout == "calm: first → second\n"
-    assert cli("rename", "calm", "quiet").stdout == f"{run}: calm → quiet\n"
-    assert cli("rename", "quiet", "quiet").stdout == f"{run}: quiet (as it was)\n"
-    assert cli("describe", "quiet", "--remove").stdout == "quiet: second → (no description)\n"
+def test_edits_show_old_and_new_value_and_record_no_repetition(cli, record, root):
+    run, other = record("p", name="calm", tags=["a", "b"]), record("p", name="two", steps=3)
+    journal = root / "p" / run / "journal"
+    for words, shown, records in (
+        (["tag", "calm", "--add", "c", "--remove", "a"], "calm: a, b → b, c", True),
+        (["tag", "calm", "--add", "c", "--remove", "a"], "calm: b, c (as it was)", False),
+        (["tag", "calm"], "calm: b, c", False),
+        (["tag", "two"], "two: (no tags)", False),
+        (
+            ["tag", other, run, "--add", "d", "--add", "e f"],
+            "two: (no tags) → d, e f\ncalm: b, c → b, c, d, e f",
+            True,
+        ),
+        (
+            ["tag", "--query", 'sys/tags CONTAINS "e f"', "--remove", "b"],
+            "two: d, e f (as it was)\ncalm: b, c, d, e f → c, d, e f",
+            True,
+        ),
+        (["describe", "calm", "first"], "calm: (no description) → first", True),
+        (["describe", "calm", "second"], "calm: first → second", True),
+        (["describe", "calm", "second"], "calm: second (as it was)", False),
+        (["rename", "calm", "quiet"], f"{run}: calm → quiet", True),
+        (["rename", "quiet", "quiet"], f"{run}: quiet (as it was)", False),
+        (["describe", "quiet", "--remove"], "quiet: second → (no description)", True),
+    ):
+        before = len(list(journal.iterdir()))
+        assert cli(*words).stdout == f"{shown}\n"
+        assert (len(list(journal.iterdir())) > before) is records, words
     assert "description" not in cli("show", "quiet").stdout
 
 
 @pytest.mark.parametrize("command", EDITS)
 def test_no_secret_is_recorded_or_printed(cli, root, record, command):
-    """Whatever a person types or pastes; the run says where something is hidden."""
     run = record("p", name="calm", tags=["kept"])
     text = "see https://me:hunter2@host and ghp_16C7e42F292c6912E7710c838347Ae178B4a"
     more = ["--add", text] if command == "tag" else [text]
@@ -139,173 +137,93 @@ def test_no_secret_is_recorded_or_printed(cli, root, record, command):
     assert kept in done.stdout
     assert facts(root, run)["sys/masked"][1] == {path}
     assert kept in facts(root, run)[path][1]
-    for said in (done.output, *(at.read_bytes().decode("latin1") for at in files(root))):
+    files = [path.read_bytes().decode("latin1") for path in root.rglob("*") if path.is_file()]
+    for said in (done.output, *files):
         assert "hunter2" not in said
         assert "ghp_" not in said
     assert "(as it was)" in cli(command, run, *more).stdout
 
 
-def files(root):
-    """Return every file that a root holds."""
-    return [path for path in root.rglob("*") if path.is_file()]
-
-
 @pytest.mark.once
-def test_a_terminal_without_utf_8(shell, record):
-    """Signs of our own have stand-ins there."""
+def test_labels_are_escaped_and_signs_have_ascii_substitutes(cli, shell, record):
     record("p", name="calm", tags=["a"]), record("p", name="loud")
     done = shell("tag", "calm", "--add", "b", PYTHONIOENCODING="ascii")
     assert done.stdout == "calm: a > a, b\n"
     done = shell("compare", "calm", "loud", "--path", "sys/tags", PYTHONIOENCODING="ascii")
     assert done.stdout.splitlines()[-1].split() == ["sys/tags", "a,", "b", "-"]
-
-
-def test_what_is_so_already_is_not_recorded(cli, record, root):
-    """No journal is begun for nothing."""
-    run = record("p", name="calm", tags=["a"], description="text")
-    before = list((root / "p" / run / "journal").iterdir())
-    cli("tag", run, "--add", "a", "--remove", "b")
-    cli("tag", run)
-    cli("rename", run, "calm")
-    cli("describe", run, "text")
-    assert list((root / "p" / run / "journal").iterdir()) == before
-
-
-def test_tags_of_several_runs(cli, record):
-    """By name, or by a query."""
-    first, second = record("p", name="one", tags=["x"]), record("p", name="two", steps=3)
-    record("p", name="three", steps=3)
-    cli("tag", first, second, "--add", "a", "--add", "b c")
-    assert cli("tag", "--query", 'sys/tags CONTAINS "a"', "--remove", "x").stdout.splitlines() == [
-        "two: a, b c (as it was)",
-        "one: a, b c, x → a, b c",
-    ]
-    assert cli("tag", "three").stdout == "three: (no tags)\n"
-
-
-MISTAKES = (
-    (["tag", "nobody", "--add", "x"], "no run 'nobody'"),
-    (["tag", "one", "best"], "no run 'best'"),
-    (["tag", "one", "best"], "to add a tag: seamark tag one --add best"),
-    (["tag"], "which runs?"),
-    (["tag", "one", "--add", ""], "tag: expected some text, got ''"),
-    (["tag", "one", "--add", "a\x1b[31m"], "tag: expected no control characters"),
-    (["tag", "one", "--add", "x", "--remove", "x"], "--add and --remove for 'x', got both"),
-    (["rename", "nobody", "x"], "no run 'nobody'"),
-    (["rename", "one"], "Missing argument 'NAME'"),
-    (["rename", "one", "  "], "name: expected some text, got '  '"),
-    (["rename", "one", "two\nlines"], r"expected no control characters, got 'two\nlines'"),
-    (["rename", "one", "\u202eevil"], r"expected no control characters, got '\u202eevil'"),
-    (["describe", "nobody", "x"], "no run 'nobody'"),
-    (["describe", "one", ""], "description: expected some text, got ''"),
-    (["describe", "one", "\x07"], "description: expected no control characters"),
-    (["describe", "one", "x", "--remove"], "describe: expected TEXT or --remove, got both"),
-    (["describe", "one"], "description (from standard input): expected some text, got ''"),
-)
-
-
-def test_mistakes_are_exact(cli, record, root):
-    """What was expected, and what was given; nothing is changed."""
-    run = record("p", name="one")
-    before = facts(root, run)
-    for words, message in MISTAKES:
-        done = cli(*words)
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert message in done.stderr, words
-        assert facts(root, run) == before
+    run = record("p", name="a\x1b[31m")
+    assert "\x1b" not in cli("tag", run, "--add", "x").stdout
+    assert "\x1b" not in cli("rename", run, "x").stdout
 
 
 @pytest.mark.once
-def test_a_description_from_a_pipe(shell, record, root):
-    """Without TEXT, standard input is the text; its last line feed is not."""
+def test_description_is_read_from_a_pipe(shell, record, root):
     run = record("p", name="one")
+    for given, said in (
+        (b"\377\376", "expected text in utf-8 on standard input"),
+        (b"", "description (from standard input): expected some text, got ''"),
+    ):
+        done = shell("describe", "one", given=given)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
     assert shell("describe", "one", given=b"first\nsecond\n\n").returncode == 0
     assert facts(root, run)["sys/description"][1] == "first\nsecond"
-    shown = shell("show", "one").stdout
-    assert "description" in shown
-    done = shell("describe", "one", given=b"\377\376")
-    assert done.returncode == 2
-    assert "expected text in utf-8 on standard input" in done.stderr
+    assert "description" in shell("show", "one").stdout
 
 
 @pytest.mark.once
-def test_a_description_from_an_editor(terminal, record, root, tmp_path):
-    """The editor gets what is there; leaving it as it is changes nothing, an empty text neither."""
+def test_description_is_edited_in_an_editor(terminal, record, root, tmp_path):
     run = record("p", name="one", description="old")
     editor = tmp_path / "editor"
-
-    def edited(does):
-        editor.write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+    for script, code, shown in (
+        ('grep -q old "$1" && echo "new" > "$1"', 0, "one: old → new"),
+        ("true", 0, "one: new (as it was)"),
+        (': > "$1"', 2, "description: expected some text"),
+        ("exit 3", 1, "editor"),
+    ):
+        editor.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         editor.chmod(0o755)
-        code, shown = terminal("describe", "one", VISUAL=str(editor))
-        return code, re.sub(r"\x1b\[[0-9;]*m", "", shown).strip()
-
-    assert edited('grep -q old "$1" && echo "new" > "$1"') == (0, "one: old → new")
-    assert edited("true") == (0, "one: new (as it was)")
-    code, said = edited(': > "$1"')
-    assert code == 2
-    assert "description: expected some text" in said
-    code, said = edited("exit 3")
-    assert code == 1
-    assert "editor" in said.lower()
+        found, text = terminal("describe", "one", VISUAL=str(editor))
+        assert found == code
+        assert shown in re.sub(r"\x1b\[[0-9;]*m", "", text)
     assert facts(root, run)["sys/description"][1] == "new"
 
 
-@pytest.fixture
-def common():
-    """A folder that every user of this machine can reach."""
-    path = Path(tempfile.mkdtemp(prefix="seamark-common-"))
-    path.chmod(0o755)
-    yield path
-    subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
-    shutil.rmtree(path)
+# Modules are loaded before: such a user may not read where Python is installed.
+READS_ONLY = f"""
+import os, sys
+import seamark.cli, seamark.run.run, seamark.index.index, seamark.capture
+from seamark.__main__ import main
+edits = {{command: words for command, (words, *_) in {EDITS!r}.items()}}
+warm = seamark.init_run("p", name="w", mode="debug", **{QUIET})
+warm.log_metrics({{"a": 1.0}}, 0)
+warm.stop()
+main(["ls", "--root", str(warm.root)])
+for command, words in edits.items():
+    main([command, "w", "--root", str(warm.root), *words])
+if os.geteuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for command, words in edits.items():
+    print("----", file=sys.stderr, flush=True)
+    code = main([command, "theirs", "--root", sys.argv[1], *words])
+    print(code, file=sys.stderr, flush=True)
+"""
 
 
 @pytest.mark.once
-def test_a_root_that_may_only_be_read(common):
-    """One line that names the folder, and exit code 1."""
-    with init_run("p", root=common / "root", name="theirs", **QUIET) as run:
+def test_read_only_root_is_an_error_in_one_line(python):
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    root = folder / "root"
+    with init_run("p", root=root, name="theirs", **QUIET) as run:
         run.log_metrics({"a": 1.0}, 0)
-    subprocess.run(["chmod", "-R", "a-w,a+rX", str(common / "root")], check=True)
-    # Modules are loaded before: such a user may not read where Python is installed.
-    code = f"""
-        import os, sys
-        import seamark.cli, seamark.run.run, seamark.index.index, seamark.capture
-        from seamark.__main__ import main
-        edits = {{command: words for command, (words, *_) in {EDITS!r}.items()}}
-        warm = seamark.init_run("p", name="w", mode="debug", **{QUIET})
-        warm.log_metrics({{"a": 1.0}}, 0)
-        warm.stop()
-        main(["ls", "--root", str(warm.root)])
-        for command, words in edits.items():
-            main([command, "w", "--root", str(warm.root), *words])
-        if os.geteuid() == 0:
-            os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
-        for command, words in edits.items():
-            print("----", file=sys.stderr, flush=True)
-            code = main([command, "theirs", "--root", sys.argv[1], *words])
-            print(code, file=sys.stderr, flush=True)
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(common / "root")],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=True,
-        env={**os.environ, "XDG_CACHE_HOME": str(common / "no cache")},
-    )
+    subprocess.run(["chmod", "-R", "a-w,a+rX", str(root)], check=True)
+    done = python(READS_ONLY, root, XDG_CACHE_HOME=str(folder / "no cache"))
+    subprocess.run(["chmod", "-R", "u+w", str(root)], check=True)
     _, *told = done.stderr.split("----\n")
-    assert len(told) == len(EDITS)
+    assert len(told) == len(EDITS), done.stderr
     for said in told:
         assert said.endswith("\n1\n"), done.stderr
         assert said.count("\n") == 2
-        assert f"root: expected a folder that can be written, got {common / 'root'}" in said
+        assert f"root: expected a folder that can be written, got {root}" in said
     assert len(run.folder.journals()) == 1
-
-
-def test_a_label_is_safe_to_print(cli, start):
-    """A stranger's name reaches the terminal escaped."""
-    run = start("p", name="a\x1b[31m")
-    run.stop()
-    assert "\x1b" not in cli("tag", run.id, "--add", "x").stdout
-    assert "\x1b" not in cli("rename", run.id, "x").stdout

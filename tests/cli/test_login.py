@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.server
 import json
 import os
-import pty
 import stat
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -42,8 +39,19 @@ def one(tmp_path_factory):
         yield server
 
 
-def test_a_token_is_tried_and_kept_for_its_owner_alone(one, command):
-    """Mode 0600 whatever the umask, and the token is never printed."""
+def test_valid_token_is_saved_for_its_owner_only_and_never_printed(one, command):
+    for url, given, code, said in (
+        (one.url, "seamark_wrong", 1, "401"),
+        (one.url, "", 2, "token"),
+        (one.url, "two words", 2, "token"),
+        ("ftp://x", "seamark_x", 2, "ftp"),
+        ("http://seamark.lab", "seamark_x", 2, "https"),
+    ):
+        done = command("login", url, stdin=given)
+        assert "`seamark login" not in done.stderr  # it was just done
+        assert (done.returncode, len(done.stderr.splitlines())) == (code, 1)
+        assert said in done.stderr
+    assert not credentials_file().exists()
     old = os.umask(0)
     try:
         done = command("login", one.url, stdin=f"{one.token}\n")
@@ -60,23 +68,11 @@ def test_a_token_is_tried_and_kept_for_its_owner_alone(one, command):
     assert kept() == {}
 
 
-def test_a_wrong_token_is_not_kept(one, command):
-    """One line, an exit code, and nothing in the file."""
-    for given, code in (("seamark_wrong", 1), ("", 2), ("two words", 2)):
-        done = command("login", one.url, stdin=given)
-        assert "`seamark login" not in done.stderr  # it was just done
-        assert done.returncode == code
-        assert len(done.stderr.splitlines()) == 1
-    assert not credentials_file().exists()
-
-
 @pytest.mark.once
-def test_tokens_are_made_listed_and_revoked(one, command):
-    """Over HTTP with the token that was kept; the secret alone is on standard output."""
+def test_tokens_are_created_listed_and_revoked(one, command):
     assert command("login", one.url, stdin=one.token).returncode == 0
-    made = command(
-        "token", "create", "alice", "--project", "team", "--role", "owner", "--expires", "30d"
-    )
+    given = ("--project", "team", "--role", "owner", "--expires", "30d")
+    made = command("token", "create", "alice", *given)
     assert made.returncode == 0, made.stderr
     secret = made.stdout.strip()
     assert "shown this once" in made.stderr
@@ -85,18 +81,16 @@ def test_tokens_are_made_listed_and_revoked(one, command):
     assert secret not in listed
     assert "owner in team" in listed
     as_alice = command("token", "create", "bob", SEAMARK_API_TOKEN=secret)
-    assert as_alice.returncode == 1
-    assert "need an admin" in as_alice.stderr
+    assert (as_alice.returncode, "need an admin" in as_alice.stderr) == (1, True)
     assert command("token", "revoke", secret[:16]).stdout == f"revoked {secret[:16]}\n"
     refused = command("token", "list", SEAMARK_API_TOKEN=secret)
-    assert refused.returncode == 1
-    assert "was revoked" in refused.stderr
+    assert (refused.returncode, "was revoked" in refused.stderr) == (1, True)
 
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_the_database_is_asked_on_the_servers_machine(run_server, command):
-    """For who has lost the token of the admin; also while the server is stopped."""
+def test_tokens_are_created_in_the_folder_of_a_stopped_server(run_server, command):
+    """For who has lost the token of the admin."""
     one = run_server()
     one.stop()
     made = command("token", "create", "--folder", str(one.folder))
@@ -111,32 +105,10 @@ def test_the_database_is_asked_on_the_servers_machine(run_server, command):
 
 @pytest.mark.once
 def test_init_prints_the_first_token_once(tmp_path, command):
-    """Alone on standard output, so that it ends in no log."""
     first, second = (command("server", "--folder", str(tmp_path), "init") for _ in range(2))
     assert first.returncode == second.returncode == 0, first.stderr
     assert first.stdout.startswith("seamark_")
     assert second.stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("token", "list"), "no server is known: name one with --server"),
-        (("token", "create", "--expires", "soon", "--server", "http://127.0.0.1:1"), "such as 90d"),
-        (("token", "list", "--folder", "x", "--server", "http://x"), "give one"),
-        (
-            ("token", "create", "--neptune", "--project", "a/b/c", "--server", "http://x"),
-            "workspace/name",
-        ),
-        (("login", "ftp://x"), "ftp"),
-        (("login", "http://seamark.lab"), "https"),
-    ],
-)
-def test_mistakes_are_named(words, said, command):
-    """One line, exit code 2."""
-    done = command(*words, stdin="seamark_x")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
-    assert said in done.stderr
 
 
 class Redirecting(http.server.BaseHTTPRequestHandler):
@@ -156,8 +128,7 @@ class Redirecting(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_token_does_not_follow_a_redirect():
-    """Another address gets neither the token nor a request."""
+def test_token_is_not_sent_to_the_target_of_a_redirect():
     servers = []
     for _ in range(2):
         handler = type("Handler", (Redirecting,), {"seen": []})
@@ -180,8 +151,7 @@ def test_a_token_does_not_follow_a_redirect():
     assert there.seen == []
 
 
-def test_login_from_python(one):
-    """The same in a notebook; a bad token raises and is not kept."""
+def test_login_and_logout_from_python(one):
     who = seamark.login(one.url, one.token, timeout=30)
     assert (who.name, who.admin, who.server) == ("admin", True, one.url)
     assert seamark.logout() == [one.url]
@@ -201,52 +171,34 @@ def test_login_from_python(one):
     assert list(credentials_file().parent.iterdir()) == [credentials_file()]
 
 
-def log_in(one, typed):
-    """Call ``seamark.login()`` in a terminal, and return what was shown and the exit code."""
-    outer, inner = pty.openpty()
-    words = [sys.executable, "-c", "import seamark; print(seamark.login().name)"]
-    env = {**os.environ, "SEAMARK_REMOTE": f"file:///nowhere,{one.url}"}
-    streams = {"stdin": inner, "stdout": inner, "stderr": inner}
-    with subprocess.Popen(words, env=env, start_new_session=True, **streams) as process:
-        os.close(inner)
-        shown = b""
-        try:
-            while b": " not in shown:
-                shown += os.read(outer, 1 << 16)
-            os.write(outer, typed.encode())
-            with contextlib.suppress(OSError):  # how Linux tells that the last writer has gone
-                while block := os.read(outer, 1 << 16):
-                    shown += block
-        finally:
-            os.close(outer)
-    return shown.decode(), process.returncode
-
-
-def test_login_asks_for_the_token_at_a_terminal(one):
+def test_login_asks_for_the_token_at_a_terminal(one, live_terminal):
     """Of the server that is configured; it is not shown, and what is no token is an error."""
-    shown, code = log_in(one, f"{one.token}\n")
-    assert (code, f"Token for {one.url}: " in shown, "admin" in shown) == (0, True, True), shown
-    assert one.token not in shown
-    assert kept() == {one.url: {"token": one.token}}
-    shown, code = log_in(one, "\x04")
-    assert (code, "ArgumentError: token: expected one word" in shown) == (1, True), shown
+    program = (sys.executable, "-c", "import seamark; print(seamark.login().name)")
+    remotes = f"file:///nowhere,{one.url}"
+    for typed, code, said in (
+        (f"{one.token}\n", 0, "admin"),
+        ("\x04", 1, "ArgumentError: token: expected one word"),
+    ):
+        terminal = live_terminal(program=program, SEAMARK_REMOTE=remotes)
+        terminal.read(f"Token for {one.url}: ")
+        terminal.type(typed)
+        shown = terminal.read()
+        assert (terminal.process.wait(60), said in shown) == (code, True), shown
+        assert one.token not in shown
+        assert kept() == {one.url: {"token": one.token}}
 
 
 def test_login_without_a_terminal_raises(one, monkeypatch):
-    """No job waits for somebody to type; a server that is not known is named at once."""
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
         with pytest.raises(ArgumentError, match=r"expected url=, or one server .*, got none"):
             seamark.login()
-        seamark.login(one.url, one.token)
-        with pytest.raises(
-            ArgumentError, match=f"expected token= for {one.url}, got none.*no term"
-        ):
-            seamark.login()
-        monkeypatch.setattr(sys, "stdin", None)
-        with pytest.raises(ArgumentError, match=f"expected token= for {one.url}, got none"):
-            seamark.login()
+        assert seamark.login(one.url, one.token).server == one.url
+        for stdin, said in ((nothing, "none.*no term"), (None, "none")):
+            monkeypatch.setattr(sys, "stdin", stdin)
+            with pytest.raises(ArgumentError, match=f"expected token= for {one.url}, got {said}"):
+                seamark.login()
         monkeypatch.setenv("SEAMARK_REMOTE", "https://a.lab, https://b.lab")
         with pytest.raises(ArgumentError, match=r"got several: https://a\.lab, https://b\.lab"):
             seamark.login()
-    assert seamark.login(one.url, one.token).server == one.url
+        assert seamark.login(one.url, one.token).server == one.url

@@ -16,6 +16,7 @@ from command import main
 from seamark.pictures.terminal import Terminal
 
 BAR = "".join(f"\repoch: {at}%" for at in range(0, 101, 10)) + "\n"
+TOMORROW = time.strftime("%Y-%m-%d", time.localtime(time.time() + 86_400))
 
 
 @pytest.fixture
@@ -34,8 +35,8 @@ def printed(start):
 
 
 @pytest.mark.parametrize("namespace", ["monitoring/w1", "monitoring/d41d8cd9", "mine"])
-def test_both_streams_in_order_each_line_once(cli, printed, namespace):
-    """Lines of both streams, a bar as its last state, wherever the texts were cut."""
+def test_lines_of_both_streams_are_in_order_and_complete(cli, printed, namespace):
+    """A bar is its last state, wherever the texts were cut."""
     run = printed(
         ("stdout", "be"),
         ("stdout", "gin\nsecond\n"),
@@ -44,35 +45,38 @@ def test_both_streams_in_order_each_line_once(cli, printed, namespace):
         ("stdout", "end without a line feed"),
         namespace=namespace,
     )
-    result = cli("logs", run)
-    assert result.exit_code == 0
-    assert result.stdout == "begin\nsecond\nepoch: 100%\nend without a line feed\n"
-    assert cli("logs", run, "--stderr").stdout == "epoch: 100%\n"
-    assert cli("logs", run, "--stdout", "--tail", 1).stdout == "end without a line feed\n"
-    assert cli("logs", run, "--tail", 2).stdout == "epoch: 100%\nend without a line feed\n"
-    none = cli("logs", run, "--tail", 0)
-    assert none.stdout == ""
-    assert "--tail 0 shows no line" in none.stderr
-    assert cli("logs", run, "--stdout", "--stderr").stdout == result.stdout
+    whole = "begin\nsecond\nepoch: 100%\nend without a line feed\n"
+    for words, shown in {
+        "": whole,
+        "--stdout --stderr": whole,
+        "--stderr": "epoch: 100%\n",
+        "--stdout --tail 1": "end without a line feed\n",
+        "--tail 2": "epoch: 100%\nend without a line feed\n",
+        "--tail 0": "",
+    }.items():
+        result = cli("logs", run, *words.split())
+        assert (result.exit_code, result.stdout) == (0, shown), words
+    assert "--tail 0 shows no line" in result.stderr
 
 
 @pytest.mark.once
-def test_colours_stay_on_a_terminal_and_nothing_else(cli, terminal, printed):
-    """What the training wrote to obey is not passed on; its colours are, standard error is dim."""
-    run = printed(
-        ("stdout", "\x1b[31mred\x1b[0m\x1b]52;c;cm0=\a\x1b[2J \u202eplain\n"), ("stderr", "oh\n")
-    )
-    code, shown = terminal("logs", run)
-    assert code == 0
-    assert shown == "\x1b[31mred\x1b[0m \\u202eplain\n\x1b[2moh\x1b[0m\n"
+def test_colours_are_kept_and_other_sequences_removed(cli, terminal, printed):
+    """On a terminal, where standard error is dim."""
+    text = "\x1b[31mred\x1b[0m\x1b]52;c;cm0=\a\x1b[2J \u202eplain\n"
+    run = printed(("stdout", text), ("stderr", "oh\n"))
+    shown = "\x1b[31mred\x1b[0m \\u202eplain\n\x1b[2moh\x1b[0m\n"
+    assert terminal("logs", run) == (0, shown)
     assert "\x1b" not in terminal("logs", run, NO_COLOR="1")[1]
     assert "\x1b" not in terminal("logs", run, TERM="dumb")[1]
     assert cli("logs", run).stdout == "red \\u202eplain\noh\n"
     assert cli("logs", run, "--color").stdout.startswith("\x1b[31mred\x1b[0m")
+    damaged = "\x1b[999999999A\x1b[\x00\ud800\x9b1m\n" * 10
+    result = cli("logs", printed(("stdout", damaged), ("stderr", "\r" * 1000)))
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
 
 
-def test_json_is_an_object_for_each_line(cli, printed):
-    """With time, stream, rank and writer; texts without escapes."""
+def test_json_times_and_since(cli, printed):
     run = printed(("stdout", "\x1b[1mone\x1b[0m\n"), ("stderr", "two\n"))
     found = [json.loads(line) for line in cli("logs", run, "--json").stdout.splitlines()]
     assert [(one["stream"], one["rank"], one["text"]) for one in found] == [
@@ -80,73 +84,62 @@ def test_json_is_an_object_for_each_line(cli, printed):
         ("stderr", 0, "two"),
     ]
     assert all(one["writer"] and one["t"].endswith("+00:00") for one in found)
-
-
-def test_times_and_since(cli, printed):
-    """Each line may begin with its time; lines before a moment are left out."""
-    run = printed(("stdout", "one\n"))
-    assert re.fullmatch(
-        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  one\n", cli("logs", run, "--times").stdout
-    )
-    tomorrow = time.strftime("%Y-%m-%d", time.localtime(time.time() + 86_400))
-    none = cli("logs", run, "--since", tomorrow)
+    timed = cli("logs", run, "--stderr", "--times").stdout
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  two\n", timed)
+    none = cli("logs", run, "--since", TOMORROW)
     assert none.stdout == ""
-    assert f"nothing was printed since {tomorrow} 00:00:00" in none.stderr
+    assert f"nothing was printed since {TOMORROW} 00:00:00" in none.stderr
     for since in ("10m", "-10m", "2020-01-01", "2020-01-01T10:30"):
-        assert cli("logs", run, "--since", since).stdout == "one\n", since
+        assert cli("logs", run, "--since", since).stdout == "one\ntwo\n", since
     for wrong in ("ten", "14:30"):
         result = cli("logs", run, "--since", wrong)
         assert result.exit_code == 2
         assert "expected 10m, or a time" in result.stderr
 
 
-def test_no_output_is_said(cli, record):
-    """Exit code 2, and why there may be none."""
+def test_run_without_output_is_an_error_that_says_why(cli, record):
     result = cli("logs", record())
-    assert result.exit_code == 2
-    assert result.stdout == ""
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "no output is recorded: it printed nothing, capture_stdout" in result.stderr
     assert "killed within half a second" in " ".join(result.stderr.split())
     assert "no standard error is recorded" in cli("logs", "latest", "--stderr").stderr
 
 
-def test_a_line_says_which_process_comes_next(cli, start):
-    """Of a run that was opened again; its writer is told for each line in JSON."""
+def test_header_names_each_process_of_a_reopened_run(cli, start, monkeypatch):
+    """And the rank only if there are several."""
+    given = {"owner": True, "capture_stdout": True}
     for text in ("first\n", "second\nthird\n"):
-        with start(custom_run_id="one", owner=True, capture_stdout=True) as run:
+        with start(custom_run_id="one", **given) as run:
             run["parameters/lr"] = 0.1
             sys.stdout.write(text)
-    shown = cli("logs", run.id).stdout.splitlines()
-    assert (shown[1], *shown[3:]) == ("first", "second", "third")
-    for head in (shown[0], shown[2]):
+    first, line, second, *more = cli("logs", run.id).stdout.splitlines()
+    assert (line, more) == ("first", ["second", "third"])
+    for head in (first, second):
         moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
         assert re.fullmatch(rf"--- process {os.getpid()} on \S+, from {moment} ---", head)
     told = [json.loads(line) for line in cli("logs", run.id, "--json").stdout.splitlines()]
     assert len({one["writer"] for one in told}) == 2
-
-
-def test_a_header_tells_attempts_and_ranks_apart_where_there_are_several(cli, start, monkeypatch):
-    """And nothing that is the same for all."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in (0, 1, 0):
         monkeypatch.setenv("RANK", str(rank))
         owner = True if rank == 0 else None
-        with start(custom_run_id="one", ranks="all", owner=owner, capture_stdout=True) as run:
+        with start(custom_run_id="two", ranks="all", **given | {"owner": owner}) as run:
             run.log_metrics({"loss": 1.0}, 0)
             sys.stdout.write("line\n")
     heads = [one for one in cli("logs", run.id).stdout.splitlines() if one != "line"]
-    assert len(heads) == 2
-    assert all(one.endswith(", rank 0 ---") for one in heads)
+    assert [one.endswith(", rank 0 ---") for one in heads] == [True, True]
 
 
-def test_ranks_beside_one_another(cli, start, monkeypatch):
-    """Rank 0 unless others are asked for; of several, each line begins with the rank."""
+def test_output_of_ranks_is_chosen_by_rank(cli, start, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
-    for rank in range(2):
-        monkeypatch.setenv("RANK", str(rank))
-        with start(custom_run_id="one", ranks="all", capture_stdout=True) as run:
-            run.log_metrics({"loss": 1.0}, 0)
-            sys.stdout.write(f"of rank {rank}\n")
+    for name, ranks in (("only rank 1", (1,)), ("several", (0, 1))):
+        for rank in ranks:
+            monkeypatch.setenv("RANK", str(rank))
+            with start(custom_run_id=name, ranks="all", capture_stdout=True) as run:
+                run.log_metrics({"loss": 1.0}, 0)
+                sys.stdout.write(f"of rank {rank}\n")
+        if name == "only rank 1":
+            assert cli("logs", run.id).stdout == "of rank 1\n"
     assert cli("logs", run.id).stdout == "of rank 0\n"
     assert cli("logs", run.id, "--rank", 1).stdout == "of rank 1\n"
     both = cli("logs", run.id, "--rank", 0, "--rank", 1).stdout
@@ -156,17 +149,7 @@ def test_ranks_beside_one_another(cli, start, monkeypatch):
     assert "rank 2 printed; there is something of rank 0, 1" in result.stderr
 
 
-def test_output_of_higher_ranks_only_is_shown(cli, start, monkeypatch):
-    """Nothing is hidden because rank 0 was silent."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "1")
-    with start(custom_run_id="one", ranks="all") as run:
-        run["monitoring/mine/stdout"].append("of rank 1\n")
-    assert cli("logs", run.id).stdout == "of rank 1\n"
-
-
-def test_the_end_is_found_without_reading_everything(cli, start, monkeypatch):
-    """Of a long output, --tail reads little more than the end; --since too."""
+def test_tail_and_since_read_only_the_end(cli, start, monkeypatch):
     run = start()
     for block in range(2000):
         run["monitoring/w1/stdout"].append("".join(f"{block}-{at}\n" for at in range(20)))
@@ -175,27 +158,20 @@ def test_the_end_is_found_without_reading_everything(cli, start, monkeypatch):
     cli("ls")  # folds it
     read: list[str] = []
     feed = Terminal.feed
-
-    def noted(self, text, at=0.0):
-        read.append(text)
-        return feed(self, text, at)
-
-    monkeypatch.setattr(Terminal, "feed", noted)
-    shown = cli("logs", run.id, "--tail", 30).stdout.splitlines()
-    assert shown == [f"1998-{at}" for at in range(10, 20)] + [f"1999-{at}" for at in range(20)]
-    assert len(read) < 20
-    read.clear()
-    tomorrow = time.strftime("%Y-%m-%d", time.localtime(time.time() + 86_400))
-    assert cli("logs", run.id, "--since", tomorrow).stdout == ""
-    assert len(read) < 20
-    read.clear()
-    assert len(cli("logs", run.id).stdout.splitlines()) == 40_000
-    assert len(read) == 2000
+    monkeypatch.setattr(Terminal, "feed", lambda *args: (read.append(args[1]), feed(*args))[1])
+    lines = [f"{block}-{at}" for block in range(2000) for at in range(20)]
+    for words, expected, least, most in (
+        (("--tail", 30), lines[-30:], 1, 20),
+        (("--since", TOMORROW), [], 0, 20),
+        ((), lines, 2000, 2001),
+    ):
+        read.clear()
+        assert cli("logs", run.id, *words).stdout.splitlines() == expected
+        assert least <= len(read) < most
 
 
 @pytest.mark.once
-def test_a_reader_that_goes_away_is_no_error(printed, monkeypatch, capsys):
-    """As with ``| head``: no traceback."""
+def test_closed_pipe_of_logs_is_no_error(printed, monkeypatch, capsys):
     run = printed(("stdout", "line\n" * 100_000))
     capsys.readouterr()
     read, write = os.pipe()
@@ -206,22 +182,8 @@ def test_a_reader_that_goes_away_is_no_error(printed, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_the_text_of_a_stranger_never_raises(cli, printed):
-    """Whatever somebody wrote there is shown as text."""
-    run = printed(
-        ("stdout", "\x1b[999999999A\x1b[\x00\ud800\x9b1m\n" * 10), ("stderr", "\r" * 1000)
-    )
-    result = cli("logs", run)
-    assert result.exit_code == 0
-    assert "\x1b" not in result.stdout
-
-
-# ---------------------------------------------------------------------- following
-
-
-@pytest.mark.parametrize("tail", [None, 2])
-def test_follow_goes_on_until_the_run_has_ended(cli, start, between, tail):
-    """Each line once, a bar when it is finished, and then the state."""
+@pytest.mark.parametrize("tail", [(), ("--tail", 2)])
+def test_follow_shows_each_line_once_until_the_run_ends(cli, start, between, tail):
     run = start(name="live")
     out, error = run["monitoring/w/stdout"], run["monitoring/w/stderr"]
     out.append("one\ntwo\nthree\nbeg")
@@ -231,16 +193,15 @@ def test_follow_goes_on_until_the_run_has_ended(cli, start, between, tail):
         lambda: out.append("end"),
         run.stop,
     )
-    done = cli("logs", "live", "--follow", *(() if tail is None else ("--tail", tail)))
+    done = cli("logs", "live", "--follow", *tail)
     assert done.exit_code == 0
     lines = ["one", "two", "three", "begun", "epoch: 100%", "end"]
-    assert done.stdout.splitlines() == (lines if tail is None else lines[2:])
+    assert done.stdout.splitlines() == lines[2 if tail else 0 :]
     assert done.stderr.splitlines()[-1] == "live: completed"
     assert len(waited) == 4
 
 
-def test_follow_waits_for_the_first_line(cli, start, between):
-    """A run that has printed nothing yet may do so."""
+def test_follow_waits_for_the_first_line_of_a_live_run_only(cli, start, between, printed):
     run = start(name="live")
     run.log_metrics({"loss": 1.0}, 0)
     between(lambda: run["monitoring/w/stdout"].append("at last\n"), run.stop)
@@ -248,11 +209,10 @@ def test_follow_waits_for_the_first_line(cli, start, between):
     assert done.exit_code == 0
     assert done.stdout == "at last\n"
     assert "nothing has been printed yet" in done.stderr
+    assert cli("logs", printed(("stdout", "one\n")), "-f").stdout == "one\n"
 
 
-def test_follow_shows_a_line_once_nothing_has_come_for_two_seconds(
-    cli, start, between, monkeypatch
-):
+def test_follow_holds_a_line_back_for_two_seconds(cli, start, between, monkeypatch):
     """Until then a line of the other stream, printed before, may come."""
     ahead, now = [0.0], time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: now() + ahead[0])
@@ -268,14 +228,8 @@ def test_follow_shows_a_line_once_nothing_has_come_for_two_seconds(
     assert shown == [b"", b"alone\n"]
 
 
-def test_follow_of_a_run_that_has_ended_shows_it(cli, printed):
-    """There is nothing to wait for."""
-    assert cli("logs", printed(("stdout", "one\n")), "-f").stdout == "one\n"
-
-
 @pytest.mark.once
-def test_a_terminal_shows_a_bar_while_it_is_drawn(start, live_terminal):
-    """It is drawn again in its line, and stays as it was last; Ctrl-C stops quietly."""
+def test_terminal_redraws_a_bar_and_ctrl_c_stops_quietly(start, live_terminal):
     run = start(name="live")
     out = run["monitoring/w/stderr"]
     out.append("begin\n\repoch: 10%")
@@ -294,20 +248,16 @@ def test_a_terminal_shows_a_bar_while_it_is_drawn(start, live_terminal):
     run.stop()
 
 
-# ---------------------------------------------------------------------- elsewhere
-
-
-def test_show_has_the_last_lines_of_a_run_that_ended_badly(cli, start):
-    """Of others it says where to read them; no row for what is only text."""
+def test_show_has_the_last_lines_of_a_failed_run_only(cli, start):
     run = start(name="bad")
     run["monitoring/w/stdout"].append("".join(f"line {at}\n" for at in range(20)))
     run["monitoring/w/stderr"].append("\x1b[31mboom\x1b[0m\n")
     run["mine/log"].append("a text of my own")
     running = cli("show", "bad").stdout
     assert f"what it printed: seamark logs {run.id}" in running
-    assert "line 19" not in running
     assert "mine/log" in running
-    assert "monitoring/w/stdout" not in running
+    for hidden in ("line 19", "monitoring/w/stdout"):
+        assert hidden not in running
     with pytest.raises(ZeroDivisionError), run:
         1 / 0  # noqa: B018 - raises
     failed = cli("show", "bad").stdout.splitlines()
@@ -318,10 +268,8 @@ def test_show_has_the_last_lines_of_a_run_that_ended_badly(cli, start):
 
 @pytest.mark.once
 def test_watch_has_the_last_lines_where_there_is_room(start, terminal):
-    """Below the series; in a low terminal they are left out."""
-    run = start(name="one")
-    run.log_metrics({"loss": 1.0}, 0)
-    run["monitoring/w/stdout"].append("printed last\n")
-    run.stop()
+    with start(name="one") as run:
+        run.log_metrics({"loss": 1.0}, 0)
+        run["monitoring/w/stdout"].append("printed last\n")
     assert "printed last" in terminal("watch", "one")[1]
     assert "printed last" not in terminal("watch", "one", LINES="8")[1]

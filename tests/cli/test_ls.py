@@ -16,16 +16,13 @@ def five(start):
     """Five runs that differ in rate and loss; the fourth one's loss is NaN, the last has none."""
     ids = []
     for number in range(5):
-        run = start(
-            "team/a" if number < 3 else "team/b",
-            name=f"run {number}",
-            tags=["odd"] if number % 2 else ["even"],
-            params={"lr": 10.0**-number, "same": 1, "text": "x" * number},
-        )
-        if number < 4:
-            run.log_metrics({"val/loss": math.nan if number == 3 else number * 1.0}, step=0)
-            run.log_metrics({"val/loss": math.nan if number == 3 else number + 0.5}, step=1)
-        run.stop()
+        params = {"lr": 10.0**-number, "same": 1, "text": "x" * number}
+        given = {"name": f"run {number}", "tags": ["odd" if number % 2 else "even"]}
+        with start("team/a" if number < 3 else "team/b", params=params, **given) as run:
+            if number < 4:
+                for step in (0, 1):
+                    loss = math.nan if number == 3 else number + step / 2
+                    run.log_metrics({"val/loss": loss}, step=step)
         ids.append(run.id)
     return ids
 
@@ -41,17 +38,21 @@ def names(cli, *words):
     return [int(row["sys/name"].split()[1]) for row in listed(cli, "--columns", "sys/name", *words)]
 
 
-def test_paths_that_are_called_like_columns_are_columns_of_their_own(cli, start):
-    """A run may record what it likes, even a path ``project``."""
-    one = start("real")
-    one["project"] = "mine"
-    one["run"] = 1
-    other = start("real")
-    one.stop(), other.stop()
-    text = cli("ls", "--csv", "--asc", "--columns", "project,run").stdout
-    header, *rows = csv.reader(io.StringIO(text))
-    assert header == ["project", "run", "project", "run"]
-    assert rows == [["real", one.id, "mine", "1"], ["real", other.id, "", ""]]
+def test_csv_keeps_paths_named_like_columns_and_marks_texts_like_formulas(cli, start):
+    """A spreadsheet computes what begins so, in a cell or in a title; numbers stay as they are."""
+    params = {"a": "-x", "b": "@y", "c": -1.5, "d": "plain", "e": " =1", "f": "＝1"}  # noqa: RUF001
+    with start("real", name="=1+1", params=params) as one, start("real") as other:
+        one["=cmd"] = "+z"
+        one["project"] = "mine"
+        one["run"] = 1
+    columns = "project,run,sys/name,parameters/*,=cmd"
+    text = cli("ls", "--csv", "--asc", "--columns", columns).stdout
+    header, row, empty = csv.reader(io.StringIO(text))
+    parameters = [f"parameters/{name}" for name in "abcdef"]
+    assert header == ["project", "run", "project", "run", "sys/name", *parameters, "'=cmd"]
+    assert row[:5] == ["real", one.id, "mine", "1", "'=1+1"]
+    assert row[5:] == ["'-x", "'@y", "-1.5", "plain", "' =1", "'＝1", "'+z"]  # noqa: RUF001
+    assert empty == ["real", other.id, *[""] * 10]
 
 
 CHOSEN = (
@@ -79,37 +80,22 @@ CHOSEN = (
 )
 
 
-def test_choosing_and_sorting(cli, five):
-    """By project, tag, state and query; NaN and then missing values come last, up and down."""
+def test_runs_are_chosen_and_sorted_with_nan_and_missing_last(cli, five):
     for words, expected in CHOSEN:
         assert names(cli, *words) == expected, words
-
-
-def test_columns(cli, five):
-    """Paths, aggregates and patterns; NaN is text in JSON, a missing value is null."""
-    rows = listed(cli, "--columns", "val/loss,val/loss:min,parameters/*", "--asc")
-    assert list(rows[0])[:4] == ["project", "run", "val/loss", "val/loss:min"]
-    assert (rows[1]["val/loss"], rows[1]["val/loss:min"]) == (1.5, 1.0)
-    assert rows[3]["val/loss"] == "nan"
-    assert rows[4]["val/loss"] is None
-    assert {"parameters/lr", "parameters/same", "parameters/text"} <= set(rows[0])
-
-
-def test_only_what_differs(cli, five):
-    """Columns that are the same for all runs are left out on request."""
-    rows = listed(cli, "--columns", "parameters/*", "--differing")
-    assert "parameters/lr" in rows[0]
-    assert "parameters/same" not in rows[0]
-
-
-def test_a_cut_list_says_so(cli, five):
-    """On standard error, so that pipes stay clean; 0 means all."""
-    assert "2 runs of 5" in cli("ls", "--limit", 2).stderr
+    assert "2 runs of 5" in cli("ls", "--limit", 2).stderr  # pipes stay clean
     assert cli("ls", "--limit", 0).stderr == ""
 
 
-def test_csv_holds_all_digits(cli, five):
-    """One line for each run, an empty cell where nothing is recorded."""
+def test_columns_are_chosen_and_csv_and_json_keep_all_digits(cli, five):
+    rows = listed(cli, "--columns", "val/loss,val/loss:min,parameters/*", "--asc")
+    assert list(rows[0])[:4] == ["project", "run", "val/loss", "val/loss:min"]
+    assert (rows[1]["val/loss"], rows[1]["val/loss:min"]) == (1.5, 1.0)
+    assert (rows[3]["val/loss"], rows[4]["val/loss"]) == ("nan", None)
+    assert {"parameters/lr", "parameters/same", "parameters/text"} <= set(rows[0])
+    rows = listed(cli, "--columns", "parameters/*", "--differing")
+    assert "parameters/lr" in rows[0]
+    assert "parameters/same" not in rows[0]
     text = cli("ls", "--csv", "--asc", "--columns", "sys/name,val/loss,parameters/lr").stdout
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["run"] for row in rows] == five
@@ -117,31 +103,23 @@ def test_csv_holds_all_digits(cli, five):
     assert float(rows[3]["parameters/lr"]) == 10.0**-3
 
 
-def test_pipes_get_plain_whole_lines(cli, record):
-    """One line for each run, however long."""
+@pytest.mark.once
+def test_pipe_gets_complete_lines_and_terminal_gets_lines_that_fit(cli, screen, record, five):
+    for columns in (20, 40, 80):
+        lines = screen("ls", columns=columns).splitlines()
+        table = [line for line in lines if any(run in line for run in five)]
+        assert len(table) == 5
+        assert max(map(len, table)) <= columns
+        assert columns > 20 or "no room for" in " ".join(lines)
     long = "a very long name " * 20
     record(name=long.strip())
     shown = cli("ls").stdout
     assert long.strip() in shown
-    assert len(shown.splitlines()) == 2
+    assert len(shown.splitlines()) == 7
     assert "\x1b" not in shown
 
 
-@pytest.mark.once
-@pytest.mark.parametrize("columns", [20, 40, 80])
-def test_terminals_get_lines_that_fit(terminal, five, columns):
-    """Columns are shortened or left out, and what was left out is said."""
-    code, shown = terminal("ls", columns=columns)
-    assert code == 0
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
-    table = [line for line in plain if any(run in line for run in five)]
-    assert len(table) == 5
-    assert max(map(len, table)) <= columns
-    if columns == 20:
-        assert "no room for" in " ".join(plain)
-
-
-MEANINGLESS = (
+MISTAKES = (
     (["--query", "parameters/lr <"], "query: expected a value, got the end", ""),
     (["--query", "parameters/lr < 1 AND lr < 1"], "there is 'parameters/lr'", "lr < 1"),
     (["--query", "sys/state = done"], "did you mean 'completed'?", "done"),
@@ -156,9 +134,8 @@ MEANINGLESS = (
 )
 
 
-def test_what_means_nothing_is_refused_with_its_place(shell, five):
-    """Exit code 2, the nearest that exists, and a caret below what was typed."""
-    for words, message, place in MEANINGLESS:
+def test_mistakes_in_queries_and_columns_are_marked_by_a_caret(shell, five):
+    for words, message, place in MISTAKES:
         done = shell("ls", *words)
         assert (done.returncode, done.stdout) == (2, ""), words
         said, line, caret = done.stderr.splitlines()
@@ -168,24 +145,26 @@ def test_what_means_nothing_is_refused_with_its_place(shell, five):
 
 @pytest.fixture
 def sweep(start):
-    """Three trials that differ in two parameters."""
-    ids = []
+    """Three trials that differ in two parameters, and a run of another kind."""
     for number in range(3):
         given = {"lr": 10.0**-number, "seed": 1, "model": {"depth": number, "act": "relu"}}
-        run = start("sweep", name=f"trial {number}", params=given)
-        run["notes/text"] = "different " * 9 + str(number)
-        run["source_code/entrypoint"] = f"train{number}.py"
-        run["training/ranks/1/lr"] = number
-        for step in range(2):
-            metrics = ("train/loss", "train/loss_step", "val/loss", "val/acc", "test/acc", "epoch")
-            run.log_metrics(dict.fromkeys(metrics, step + number), step=step)
-            run.log_metrics({"lr": 0.1, "monitoring/cpu": 1, "profiling/step_time_s": 1}, step=step)
-        run.stop()
-        ids.append(run.id)
-    lone = start("sweep", name="other")
-    lone["params/only"] = 1
-    lone.stop()
-    return [*ids, lone.id]
+        with start("sweep", name=f"trial {number}", params=given) as run:
+            run["notes/text"] = "different " * 9 + str(number)
+            run["source_code/entrypoint"] = f"train{number}.py"
+            run["training/ranks/1/lr"] = number
+            for step in range(2):
+                names = (
+                    "train/loss",
+                    "train/loss_step",
+                    "val/loss",
+                    "val/acc",
+                    "test/acc",
+                    "epoch",
+                )
+                machine = {"lr": 0.1, "monitoring/cpu": 1, "profiling/step_time_s": 1}
+                run.log_metrics(dict.fromkeys(names, step + number) | machine, step=step)
+    with start("sweep", name="other") as lone:
+        lone["params/only"] = 1
 
 
 def titles(result):
@@ -193,25 +172,20 @@ def titles(result):
     return re.split(r"\s{2,}", result.stdout.splitlines()[0])
 
 
-def test_what_tells_runs_apart_is_shown_unasked(cli, sweep):
-    """Losses and accuracies, of validation first, and the parameters that differ."""
-    plain = ["RUN", "NAME", "STATE", "CREATED", "RAN FOR", "TAGS"]
+def test_default_columns_show_metrics_and_differing_parameters(cli, sweep):
+    standard = ["RUN", "NAME", "STATE", "CREATED", "RAN FOR", "TAGS"]
     metrics = ["val/loss", "val/acc", "test/acc", "train/loss"]
-    assert titles(cli("ls")) == [*plain, *metrics, "parameters/lr", "parameters/model/depth"]
-    assert titles(cli("ls", "--query", 'sys/name = "other"')) == plain
-
-
-def test_programs_get_the_same_columns_whatever_was_recorded(cli, sweep):
-    """And only those that they ask for, also when they sort."""
+    assert titles(cli("ls")) == [*standard, *metrics, "parameters/lr", "parameters/model/depth"]
+    assert titles(cli("ls", "--query", 'sys/name = "other"')) == standard
+    # Programs get the same columns whatever was recorded.
     known = ["sys/name", "sys/state", "sys/creation_time", "sys/running_time", "sys/tags"]
     assert list(listed(cli, "--sort", "val/loss:min")[0]) == ["project", "run", *known]
     table = cli("ls", "--csv", "--sort", "val/loss:min", "--columns", "lr").stdout
     assert table.splitlines()[0] == "project,run,lr"
 
 
-def test_the_column_that_sorts_is_shown(cli, sweep):
-    """Once, wherever columns come from."""
-    assert "val/loss:min" in titles(cli("ls", "--sort", "val/loss:min"))
+def test_sorted_column_is_shown_once(cli, sweep):
+    assert titles(cli("ls", "--sort", "val/loss:min")).count("val/loss:min") == 1
     chosen = titles(cli("ls", "--sort", "`val/loss`:avg", "--columns", "sys/name"))
     assert chosen == ["RUN", "val/loss:mean", "NAME"]
     assert titles(cli("ls", "-s", "lr", "-c", "val/acc,lr")) == ["RUN", "lr", "val/acc"]
@@ -219,8 +193,7 @@ def test_the_column_that_sorts_is_shown(cli, sweep):
     assert "monitoring/cpu:max" in titles(cli("ls", "--sort", "monitoring/cpu:max", "-c", "lr"))
 
 
-def test_everything_is_what_was_recorded_of_the_training(cli, sweep):
-    """How it ran is left out, and that is said; a pattern that names it brings it."""
+def test_pattern_star_leaves_out_monitoring_profiling_and_source_code(cli, sweep):
     result = cli("ls", "--columns", "*")
     found = titles(result)
     assert found[:7] == ["RUN", "NAME", "STATE", "CREATED", "RAN FOR", "val/loss", "val/acc"]
@@ -244,72 +217,46 @@ def test_everything_is_what_was_recorded_of_the_training(cli, sweep):
     assert row["parameters/seed"] == 1
 
 
-def test_texts_that_look_like_formulas_stay_texts_in_csv(cli, start):
-    """A spreadsheet computes what begins so, in a cell or in a title; numbers stay as they are."""
-    params = {"a": "-x", "b": "@y", "c": -1.5, "d": "plain", "e": " =1", "f": "＝1"}  # noqa: RUF001
-    run = start(name="=1+1", params=params)
-    run["=cmd"] = "+z"
-    run.stop()
-    text = cli("ls", "--csv", "--columns", "sys/name,parameters/*,=cmd").stdout
-    header, row = csv.reader(io.StringIO(text))
-    assert header[2:] == ["sys/name", *(f"parameters/{name}" for name in "abcdef"), "'=cmd"]
-    assert row[2:] == ["'=1+1", "'-x", "'@y", "-1.5", "plain", "' =1", "'＝1", "'+z"]  # noqa: RUF001
-
-
 @pytest.mark.once
-@pytest.mark.parametrize(("words", "mark"), [([], "▲"), (["--desc"], "▼")])
-def test_a_terminal_shows_how_it_is_sorted(terminal, sweep, words, mark):
-    """By a mark at the title; what nobody asked for is only counted where there is no room."""
-    code, shown = terminal("ls", "--sort", "val/loss:min", *words)
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    assert code == 0
-    assert re.search(rf"loss:min {mark}\s", plain)
-    assert re.search(r"no room for ([A-Z ]+, )*[A-Z ]+ and \d more; widen", plain)
+def test_terminal_marks_the_sorted_column(screen, sweep):
+    for words, mark in (([], "▲"), (["--desc"], "▼")):
+        shown = screen("ls", "--sort", "val/loss:min", *words)
+        assert re.search(rf"loss:min {mark}\s", shown)
+        assert re.search(r"no room for ([A-Z ]+, )*[A-Z ]+ and \d more; widen", shown)
 
 
 @pytest.mark.parametrize("zone", ["UTC-9", "UTC+9"])
 @pytest.mark.once
 @pytest.mark.thorough
-def test_a_time_of_the_table_can_be_asked_for(shell, record, zone):
-    """What the table shows is in this computer's time zone, and a query reads it so."""
+def test_queries_read_times_as_the_table_shows_them(shell, record, zone):
     run = record("p")
 
     def listed(*words):
         return shell("ls", "--columns", "sys/creation_time", *words, TZ=zone).stdout
 
     shown = " ".join(listed().splitlines()[1].split()[1:])
-    assert run in listed("--query", f"sys/creation_time >= '{shown}'")
-    assert run not in listed("--query", f"sys/creation_time < '{shown}'")
-    there = datetime.fromisoformat(shown).replace(
-        tzinfo=timezone(timedelta(hours=9 if zone == "UTC-9" else -9))
-    )
-    in_utc = there.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
-    assert run in listed("--query", f"sys/creation_time >= {in_utc}")
-    assert run not in listed("--query", f"sys/creation_time < {in_utc}")
+    here = timezone(timedelta(hours=9 if zone == "UTC-9" else -9))
+    utc = datetime.fromisoformat(shown).replace(tzinfo=here).astimezone(timezone.utc)
+    for moment in (f"'{shown}'", utc.isoformat().replace("+00:00", "Z")):
+        assert run in listed("--query", f"sys/creation_time >= {moment}")
+        assert run not in listed("--query", f"sys/creation_time < {moment}")
 
 
 @pytest.mark.once
-def test_a_narrow_terminal_shows_a_metric_and_a_parameter(terminal, start):
-    """Rather than when runs were created; long names can be told apart, the rest is told."""
+def test_narrow_terminal_shows_a_metric_and_a_parameter(screen, start):
     for number in range(3):
-        run = start(
-            "p",
-            name=f"resnet50-imagenet-sweep-lr{number}",
-            tags=["a tag", "another tag"],
-            params={"lr": 0.1 * number, "width": number, "depth": number},
-        )
-        run.log_metrics({"val/loss": number + 0.5, "val/acc": 0.5, "train/loss": 0.4}, step=0)
-        run.stop()
-    _, shown = terminal("ls", columns=80)
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    title, *lines = plain.splitlines()
+        params = {"lr": 0.1 * number, "width": number, "depth": number}
+        name = f"resnet50-imagenet-sweep-lr{number}"
+        with start("p", name=name, tags=["a tag", "another tag"], params=params) as run:
+            run.log_metrics({"val/loss": number + 0.5, "val/acc": 0.5, "train/loss": 0.4}, step=0)
+    shown = screen("ls", columns=80)
+    title, *lines = shown.splitlines()
     assert "loss" in title
     assert "/lr" in title
     assert "TAGS" not in title
-    assert {
-        f"sweep-lr{number}" in line for number, line in zip((2, 1, 0), lines[:3], strict=True)
-    } == {True}
-    said = re.sub(r"\s+", " ", plain)
+    for number, line in zip((2, 1, 0), lines[:3], strict=True):
+        assert f"sweep-lr{number}" in line
+    said = re.sub(r"\s+", " ", shown)
     assert re.search(r"no room for ([A-Z ]+, )+[A-Z ]+ and 4 more; widen", said), said
-    _, shown = terminal("ls", "--columns", "parameters/width,*", columns=60)
+    shown = screen("ls", "--columns", "parameters/width,*", columns=60)
     assert "/width" in shown.splitlines()[0]

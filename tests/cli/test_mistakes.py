@@ -1,15 +1,18 @@
-"""Thirty lines that people type by mistake, and what they are told."""
+"""Command lines with a mistake, and their error messages."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from command import main
+from journals import journal_files
 
 MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     # the command
     (["shwo", "good"], "'shwo'", "'show'"),
     (["diff", "good", "slow"], "'diff'", "'compare'"),
     (["delete", "good"], "'delete'", "seamark trash --help"),
-    (["purgee"], "'purgee'", "there are ls, show"),
+    (["purgee"], "among others", "there are ls, show"),
     (["serve"], "'serve'", "seamark --help"),
     # the option
     (["ls", "--colums", "x"], "'--colums'", "'--columns'"),
@@ -47,12 +50,25 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["ls", "--root", "/nowhere/at/all"], "/nowhere/at/all", "--root"),
     (["ls", "--project", "a//b"], "'a//b'", "letters, digits"),
     (["rename", "good", "a\x1bb"], "'a\\x1bb'", "expected no control characters"),
-    (["describe", "good", "x", "--remove"], "got both", "--remove"),
+    (["rename", "good", "two\nlines"], r"'two\nlines'", "expected no control characters"),
+    (["rename", "good", "\u202eevil"], r"'\u202eevil'", "expected no control characters"),
+    (["rename", "gud", "x"], "'gud'", "no run"),
+    (["rename", "good"], "'NAME'", "Missing argument"),
+    (["rename", "good", "  "], "'  '", "name: expected some text"),
+    (["rename", "good", "latest"], "'latest'", "which always means the newest run"),
+    (["describe", "gud", "x"], "'gud'", "no run"),
+    (["describe", "good", ""], "''", "description: expected some text"),
+    (["describe", "good", "\x07"], "", "description: expected no control characters"),
+    (["describe", "good", "x", "--remove"], "got both", "expected TEXT or --remove"),
+    (["tag", "gud", "--add", "x"], "'gud'", "no run"),
+    (["tag"], "", "which runs?"),
+    (["tag", "good", "--add", ""], "''", "tag: expected some text"),
+    (["tag", "good", "--add", "a\x1b[31m"], "", "tag: expected no control characters"),
+    (["tag", "good", "--add", "x", "--remove", "x"], "got both", "--add and --remove for 'x'"),
     # what is meant
     (["ls", "--project", "dem"], "", "no runs in project 'dem'; did you mean 'demo'?"),
     (["export", "--all", "--project", "zzz"], "", "no runs in project 'zzz'; there are demo"),
     (["trash", "--query", "a = 1", "--project", "dem"], "", "did you mean 'demo'?"),
-    (["purgee"], "", "among others"),
     (["trash", "good", "--query", "a = 1"], "", "expected names or --query, got both"),
     (["export", "good", "--all"], "", "got more than one of them"),
     (["show", "good", "val/los"], "", "did you mean 'val/loss'?"),
@@ -62,13 +78,59 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["plot", "good", "val/loss", "-x", "foo"], "", "step, order, time, relative"),
     (["plot", "good", "val/loss", "-o", "nodir/x.png"], "", "the folder nodir does not exist"),
     (["ls", "--csv", "--json"], "", "expected one of --csv and --json, got both"),
+    (["compare"], "", "which runs?"),
+    (["compare", "good", "good"], "", "expected two runs or more, got only demo/"),
+    (["compare", "--query", 'sys/name = "good"'], "", "the query matches only demo/"),
+    (["compare", "good", "slow", "--query", "a > 1"], "", "which runs?"),
+    (["plot", "good"], "", "train/loss, val/loss"),
+    (["plot", "good", "val/los"], "", "train/loss, val/loss"),
+    # the file
+    (["export", "good", "-o", "x.xlsx"], "", "one of .csv, .json, .parquet, or --format"),
+    (["export", "good", "-o", "noending"], "", "one of .csv, .json, .parquet, or --format"),
+    (["export", "good", "-o", "x.csv", "--format", "json"], "", "contradicts the ending of x.csv"),
+    (["export", "good", "--format", "parquet"], "", "name a file with -o FILE.parquet"),
+    (["export", "good", "-o", "no/x.csv"], "", "does not exist"),
+    # the path of what is exported
+    (["export", "good", "--path", "val/los", "-o", "x.csv"], "", "did you mean 'val/loss'"),
+    (["export", "good", "--path", "val/loss", "--path", "zzz"], "", "--path zzz: none of the runs"),
+    (["export", "good", "--path", "sys/state"], "", "(--what attributes has what is)"),
+    (["export", "good", "--path", "log", "-o", "x.csv"], "", "(--what texts has what is)"),
+    # the interval, the remote
+    *((["watch", "--interval", text], "", "--interval") for text in ("-1", "nan", "inf", "soon")),
+    (["sync"], "SEAMARK_REMOTE", "--to URI"),
+    *(
+        (["sync", "--to", uri], "", "")
+        for uri in ("nonsense", "gopher://x", "file://relative", "file:///a\0b")
+    ),
+    # the server
+    (["token", "list"], "", "no server is known: name one with --server"),
+    (["token", "create", "--expires", "soon", "--server", "http://[::1]:1"], "", "such as 90d"),
+    (["token", "list", "--folder", "x", "--server", "http://x"], "", "give one"),
+    (
+        ["token", "create", "--neptune", "--project", "a/b/c", "--server", "http://x"],
+        "",
+        "workspace/name",
+    ),
+    # an empty value, as a script's unset variable leaves it
+    (["ls", "--tag", ""], "", "tag: expected a tag, got ''"),
+    (["ls", "--state", " "], "", "state: expected a state such as running or failed, got ' '"),
+    (["ls", "--columns", ","], "", "columns: expected a path such as val/loss, got ','"),
+    (["ls", "--sort", ""], "", "sort: expected a path such as val/loss, got ''"),
+    (["compare", "good", "slow", "--path", ""], "", "path: expected a path such as val/loss"),
+    (["export", "good", "--path", ""], "", "path: expected a path such as val/loss, got ''"),
+    (["watch", "good", "--path", "/"], "", "path: expected a path such as val/loss, got '/'"),
+    (["show", "good", ""], "", "paths: expected a path such as val/loss, got ''"),
+    (["plot", "good", ""], "", "words: expected runs and series such as latest val/loss, got ''"),
+    (["show", "good", "--project", ""], "", "''"),
+    (["trash", ""], "", "no run ''"),
 )
 
 
-def test_a_mistake_is_told_in_one_line(record, capsys):
-    """Exit code 2; what was wrong, and something that exists; no traceback, no output."""
-    for name in ("good", "slow"):
-        record("demo", steps=2, name=name)
+def test_mistakes_are_explained_in_one_line_and_write_nothing(start, capsys):
+    for name in ("slow", "good"):
+        with start("demo", name=name) as run:
+            run.log_metrics({"train/loss": 1.0, "val/loss": 2.0}, step=0)
+            run["log"].append("a text")
     for words, wrong, right in MISTAKES:
         capsys.readouterr()
         code = main(words)
@@ -81,10 +143,35 @@ def test_a_mistake_is_told_in_one_line(record, capsys):
         assert right in line, words
         assert "Traceback" not in said.err, words
         assert len(said.err) < 400, words
+    assert [path.name for path in Path().iterdir() if path.is_file()] == []
+    assert len(journal_files(run)) == 1  # nothing was recorded
 
 
-def test_what_is_not_there_is_said(record, capsys):
-    """A tag that no run has, texts that none wrote, a series that has not come yet."""
+BY_QUERY: dict[str, list[str]] = {
+    "ls": [],
+    "plot": ["val/loss"],
+    "export": [],
+    "compare": [],
+    "tag": ["--add", "best"],
+    "trash": [],
+    "untrash": [],
+    "purge": ["--yes", "--force"],
+}
+
+
+def test_empty_query_is_refused_and_nothing_is_changed(cli, record):
+    kept = [record("p"), record("p")]
+    for command, more in BY_QUERY.items():
+        for query in ("", " ", "\t\n"):
+            done = cli(command, *more, "--query", query)
+            assert (done.exit_code, done.stdout) == (2, ""), command
+            wanted = f"query: expected a condition such as 'val/loss < 0.3', got {query!r}"
+            assert wanted in done.stderr, command
+    listed = cli("ls", "--csv", "--columns", "sys/tags").stdout.splitlines()[1:]
+    assert sorted(listed) == sorted(f"p,{run}," for run in kept)
+
+
+def test_missing_tags_texts_and_series_are_mentioned(record, capsys):
     record("demo", steps=2, name="good", tags=["paper"])
     for words, said in (
         (["ls", "--tag", "papr"], "no run matches: none has the tag 'papr'; did you mean 'paper'?"),
@@ -95,8 +182,7 @@ def test_what_is_not_there_is_said(record, capsys):
         assert said in capsys.readouterr().err
 
 
-def test_a_run_is_named_by_its_folder_too(record, root, capsys):
-    """As Seamark prints it; paths may be patterns, and sections have no line before the first."""
+def test_run_is_named_by_its_folder_and_paths_may_be_patterns(record, root, capsys):
     run = record("demo", steps=2, name="good")
     capsys.readouterr()
     assert main(["show", str(root / "demo" / run), "val/*"]) == 0

@@ -18,13 +18,14 @@ def lines_of(*texts):
     return [(line.t // 10**9, line.text) for line in shown]
 
 
-def test_of_a_bar_only_the_last_state_is_shown():
+def test_progress_bar_is_shown_in_its_last_state_as_on_a_terminal():
     texts = [f"\rstep {number:6}" for number in range(10_000)]
     assert lines_of("before\n", *texts, "\n", "after\n") == [
         (1, "before"),
         (10_001, "step   9999"),
         (10_003, "after"),
     ]
+    assert lines_of("\rabcdef", "\rxyz", "\r12", "\n") == [(3, "12zdef")]
 
 
 def test_lines_are_given_before_everything_is_read():
@@ -41,13 +42,7 @@ def test_lines_are_given_before_everything_is_read():
     assert read == list(range(1, 14))
 
 
-def test_what_a_shorter_state_leaves_of_a_longer_one_is_shown():
-    """As on a terminal."""
-    assert lines_of("\rabcdef", "\rxyz", "\r12", "\n") == [(3, "12zdef")]
-
-
-def test_a_bar_that_is_still_drawn_is_shown_as_it_is_now():
-    """And goes on after that."""
+def test_unfinished_bar_is_shown_in_its_current_state():
     lines = Lines(colours=False)
     for second in (1, 2):
         part = Part(second, PROCESS, "monitoring/writer/stderr", f"\rstep {second}")

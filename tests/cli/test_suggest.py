@@ -9,31 +9,13 @@ from seamark.cli._app import _COMMANDS, _SYNONYMS, about_command
 DANGEROUS = ("purge", "trash", "untrash", "reindex")
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("lss", "ls"),
-        ("LS", "ls"),
-        ("shwo", "show"),
-        ("compair", "compare"),
-        ("wacth", "watch"),
-        ("list", "ls"),
-        ("diff", "compare"),
-        ("tail", "watch"),
-        ("follow", "watch"),
-        ("exprt", "export"),
-        ("renam", "rename"),
-        ("mv", "rename"),
-    ],
-)
-def test_the_command_that_is_meant_is_named(typed, meant):
-    """A slip of the keyboard, or another tool's word."""
-    said = about_command(typed, _COMMANDS)
-    assert said == f"there is no command {typed!r}; did you mean {meant!r}?"
-
-
-def test_nothing_that_deletes_is_proposed():
-    """However near the typed name is: the next thing typed may be Return."""
+def test_nearest_command_is_suggested_and_never_one_that_deletes():
+    slips = "lss ls, LS ls, shwo show, compair compare, wacth watch, exprt export, renam rename"
+    words = "list ls, diff compare, tail watch, follow watch, mv rename"  # of other programs
+    for pair in (*slips.split(", "), *words.split(", ")):
+        typed, meant = pair.split()
+        said = about_command(typed, _COMMANDS)
+        assert said == f"there is no command {typed!r}; did you mean {meant!r}?"
     for dangerous in DANGEROUS:
         for typed in (dangerous[:-1], dangerous + "e", dangerous[1:], dangerous.upper() + "S"):
             said = about_command(typed, _COMMANDS)
@@ -44,8 +26,7 @@ def test_nothing_that_deletes_is_proposed():
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_quiet_leaves_hints_out_and_errors_in(shell, record):
-    """By option before or after the command, or by variable."""
+def test_quiet_hides_hints_and_shows_errors(shell, record):
     record(), record()
     assert "--limit 0 shows all" in shell("ls", "--limit", 1).stderr
     for words, more in (

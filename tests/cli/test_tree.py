@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import json
-import re
-
-import seamark
 
 
-def test_parts_are_listed_below_their_run(root, terminal, cli):
-    """On a terminal, where nobody asked for another order; programs get what they got."""
-    with seamark.init_run(name="sweep") as run:
-        with seamark.init_run(name="one", parent=run) as one:
+def test_child_runs_are_listed_below_their_parent(start, screen, cli):
+    """On a terminal, where nobody asked for another order."""
+    with start(name="sweep") as run:
+        with start(name="one", parent=run) as one:
             pass
-        with seamark.init_run(name="two", parent=run):
-            pass
-        with seamark.init_run(name="inner", parent=one):
-            pass
-    with seamark.init_run(name="newest"):
-        pass
-    code, shown = terminal("ls", "--root", root, columns=100)
-    assert not code
+        start(name="two", parent=run).stop()
+        start(name="inner", parent=one).stop()
+    start(name="newest").stop()
+    shown = screen("ls", columns=100)
     names = ("newest", "sweep", "two", "one", "inner")
-    shown = re.sub(r"\x1b\[[0-9;]*m", "", shown)
     lines = [line for line in shown.splitlines() if any(name in line for name in names)]
     assert [next(name for name in names if name in line) for line in lines] == list(names)
     assert [line.index(line.lstrip(" └")[0]) for line in lines] == [0, 0, 2, 2, 4]
     assert "sys/parent" not in shown
-    _, by_name = terminal("ls", "--root", root, "--sort", "sys/name", "--asc")
-    assert "└" not in by_name
-    assert "└" not in cli("ls", "--root", root).output
-    listed = json.loads(cli("ls", "--root", root, "--json", "-c", "sys/parent").output)
+    assert "└" not in screen("ls", "--sort", "sys/name", "--asc")
+    assert "└" not in cli("ls").output
+    listed = json.loads(cli("ls", "--json", "-c", "sys/parent").output)
     assert sum(row["sys/parent"] == run.id for row in listed) == 2
 
 
-def test_runs_that_name_each_other_are_all_listed(root, terminal):
-    """Whatever is recorded, nothing is left out and nothing goes round."""
-    with seamark.init_run(name="one") as one, seamark.init_run(name="two", parent=one) as two:
+def test_runs_that_are_their_own_ancestors_are_all_listed(start, screen):
+    with start(name="one") as one, start(name="two", parent=one) as two:
         one["sys/parent"] = two.id
-    with seamark.init_run(name="self") as itself:
+    with start(name="self") as itself:
         itself["sys/parent"] = itself.id
-    code, shown = terminal("ls", "--root", root, columns=100)
-    assert not code
+    shown = screen("ls", columns=100)
     assert all(name in shown for name in ("one", "two", "self"))

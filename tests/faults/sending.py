@@ -15,6 +15,7 @@ from pathlib import Path
 from recording import QUIET
 
 from seamark import init_run
+from seamark.types import File
 
 
 def main(root: str, project: str, uri: str, steps: int) -> None:
@@ -28,18 +29,12 @@ def main(root: str, project: str, uri: str, steps: int) -> None:
             run[f"params/p{step % 7}"] = step
             run["log"].append(f"line {step}")
         if step % 100 == 0:
-            run["files/last"].upload(_content(step))
+            run["files/last"].upload(File.from_content(f"file {step}\n" * 100, "txt"))
         if ended.is_set():
             break
         time.sleep(0.002)
     print("done", flush=True)  # noqa: T201
     run.stop()
-
-
-def _content(step: int):
-    from seamark.types import File
-
-    return File.from_content(f"file {step}\n" * 100, "txt")
 
 
 if __name__ == "__main__":

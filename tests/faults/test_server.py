@@ -57,9 +57,8 @@ def draw():
 
 @pytest.fixture
 def place(request, tmp_path, draw):
-    store = None
-    if request.param == "postgresql":
-        store = request.getfixturevalue("postgresql_url")
+    is_sqlite = request.param == "sqlite"
+    store = None if is_sqlite else request.getfixturevalue("postgresql_url")
     with contextlib.closing(Place(tmp_path / "server", store, draw)) as opened:
         yield opened
 
@@ -84,12 +83,13 @@ class Training:
 
     def kill(self) -> None:
         self.process.kill()
-        self._reap()
+        self.end()
 
     def end(self) -> None:
         """Let it end by itself; it waits for what is left to be sent, but not for long."""
         self.process.stdin.close()
-        self._reap()
+        self.process.wait(120)
+        self.process.stdout.close()
 
     def recorded(self, root: Path) -> int:
         folder = RunFolder(root, PROJECT, self.run)
@@ -98,15 +98,9 @@ class Training:
     def lives(self) -> bool:
         return self.process.poll() is None
 
-    def _reap(self) -> None:
-        self.process.wait(120)
-        self.process.stdout.close()
-        if not self.process.stdin.closed:
-            self.process.stdin.close()
-
 
 class Witness:
-    """Sends journals beside those who write them, and looks again and again at what is known.
+    """Sends journals beside those who write them, as long as it is not stopped.
 
     So every journal has two senders, and those of a killed training go on to be sent.
     """
@@ -121,58 +115,39 @@ class Witness:
     def stop(self) -> None:
         self._ended.set()
         self._thread.join()
-        self.look()
-
-    def look(self) -> None:
-        remote = self._open(self._place.server.url)
-        for folder in iter_runs(self._root):
-            remote.journals(RunKey(folder.project, folder.run))
-        remote.close()
-
-    def _open(self, url: str) -> Heard:
-        return Heard(Connection(url, self._place.token), self._said)
+        look(self._root, self._place, self._said)
 
     def _work(self) -> None:
-        remote = self._open(self._place.proxy.url)
+        remote = Heard(Connection(self._place.proxy.url, self._place.token), self._said)
         while not self._ended.wait(0.05):
             folders = sorted(iter_runs(self._root), key=lambda folder: folder.path.stat().st_ctime)
             # Those that are written now, and one of the others.
             with contextlib.suppress(RemoteError, OSError):
                 for folder in [*folders[-3:], *self._draw.sample(folders, min(1, len(folders)))]:
-                    send_once(remote, folder)
+                    run = RunKey(folder.project, folder.run)
+                    known = remote.journals(run)
+                    for path in (journal.path for journal in folder.journals()):
+                        with JournalReader(path) as reader:
+                            batch = next_batch(reader, known.get(path.name, 0), 20_000)
+                        if batch is not None and batch.data:
+                            remote.send(run, path.name, batch.offset, batch.data)
         remote.close()
 
 
-def send_once(remote, folder):
-    """Send a batch of each journal of a run of which the server knows less than is there."""
-    run = RunKey(folder.project, folder.run)
-    known = remote.journals(run)
-    for journal in folder.journals():
-        name = journal.path.name
-        with JournalReader(journal.path) as reader:
-            batch = next_batch(reader, known.get(name, 0), 20_000)
-        if batch is not None and batch.data:
-            remote.send(run, name, batch.offset, batch.data)
-
-
-# ---------------------------------------------------------------------- what must hold
-
-
-def frames_of(reader):
-    return [(frame.t, frame.kind, frame.payload) for frame in reader.frames()]
+def look(root, place, said):
+    """Note what the server knows of every run now."""
+    with contextlib.closing(Heard(Connection(place.server.url, place.token), said)) as remote:
+        for folder in iter_runs(root):
+            remote.journals(RunKey(folder.project, folder.run))
 
 
 def send_the_rest(root, place):
     """Do what ``seamark sync`` does, with nothing in the way."""
-    remote = open_remote(place.server.url, place.token)
-    try:
+    with contextlib.closing(open_remote(place.server.url, place.token)) as remote:
         for folder in iter_runs(root):
-            done = sync_run(unsent_data(folder, remote), remote)
-            assert done.problems == []
+            assert sync_run(unsent_data(folder, remote), remote).problems == []
             left = unsent_data(folder, remote)
             assert (left.journals, left.files, left.problems) == ({}, {}, [])
-    finally:
-        remote.close()
 
 
 def check_kept(root, place):
@@ -189,21 +164,19 @@ def check_kept(root, place):
                     assert [frame.kind for frame in reader.frames()] == [Kind.HEADER, Kind.CLOSE]
             for journal in folder.journals():
                 name = journal.path.name
-                with JournalReader(journal.path) as reader:
-                    here = frames_of(reader)
                 source = kept.source(folder.project, folder.run, name)
-                with JournalReader(source) as reader:
-                    assert frames_of(reader) == here, f"SEAMARK_KILL_SEED={SEED}: {name}"
+                with JournalReader(journal.path) as here, JournalReader(source) as there:
+                    frames, others = (
+                        [(frame.t, frame.kind, frame.payload) for frame in reader.frames()]
+                        for reader in (here, there)
+                    )
+                assert frames == others, f"SEAMARK_KILL_SEED={SEED}: {name}"
             positions[folder.run] = sum(each.size for each in known.values())
     return positions
 
 
 def check_folded(root, place, positions):
-    """Assert that the server answers with every point of every run, as it is read here.
-
-    Returns:
-        How many points were compared.
-    """
+    """Assert that the server has every point of every run; return how many there are."""
     count = 0
     for folder in iter_runs(root):
         here = init_run(PROJECT, root=root, with_id=folder.run, mode="read-only", **QUIET)
@@ -229,9 +202,6 @@ def check_all(root, place):
     return check_folded(root, place, check_kept(root, place))
 
 
-# ---------------------------------------------------------------------- the faults
-
-
 @pytest.mark.once
 @pytest.mark.slow
 @pytest.mark.timeout(max(600, 40 * KILLS))
@@ -239,11 +209,7 @@ def check_all(root, place):
     "place", ["postgresql", pytest.param("sqlite", marks=pytest.mark.thorough)], indirect=True
 )
 def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
-    """SIGKILL at random moments, connections cut half-way; every point is there once.
-
-    The server and the trainings are killed independently of each other, each as often as is asked
-    for, so that a training also begins, sends and dies while there is no server.
-    """
+    """SIGKILL at random moments, of either while the other is there or not; cut connections."""
     root, said = tmp_path / "runs", Said(tmp_path / "said")
     running = [Training(root, place, said) for _ in range(2)]
     witness = Witness(root, place, said)
@@ -277,7 +243,7 @@ def test_killed_servers_and_trainings_lose_nothing(tmp_path, place, draw):
     hold(said, killed)
     points = check_all(root, place)
     refold(place)
-    witness.look()
+    look(root, place, said)
     hold(said, killed)
     assert check_all(root, place) == points
     print(len(list(iter_runs(root))), "runs,", points, "points, all there once")  # noqa: T201
@@ -292,50 +258,36 @@ def hold(said, killed):
     assert lost == [], f"SEAMARK_KILL_SEED={SEED}"
 
 
-# ---------------------------------------------------------------------- what surrounds the server
-
-
-def more_comes(said, batches=3):
-    """Return once the server has acknowledged so many more batches."""
-    before = said.judge()[0]
-    until(lambda: said.judge()[0] >= before + batches, 120)
-
-
-def ends_well(root, place, said, running):
-    """End trainings, none of which noticed anything; all is there, and nothing was taken back."""
-    assert all(training.lives() for training in running)
-    for training in running:
-        training.end()
-        assert training.process.returncode == 0
-    check_all(root, place)
-    for folder in iter_runs(root):
-        remote = Heard(Connection(place.server.url, place.token), said)
-        remote.journals(RunKey(folder.project, folder.run))
-        remote.close()
-    count, lost = said.judge()
-    assert count
-    assert lost == []
-
-
 @pytest.mark.once
 @pytest.mark.slow
-def test_a_database_that_goes_away_under_a_running_server(tmp_path, draw):
-    """Stopped in order and as after a loss of power, while clients send; nobody starts anything."""
+def test_database_that_is_stopped_costs_no_record_and_no_restart(tmp_path, draw):
+    """In order and as after a loss of power, while clients send."""
     with own_postgresql(tmp_path) as postgresql, fresh_database(postgresql.url) as url:
         place = Place(tmp_path / "server", url, draw)
         place.troubles = False
         root, said = tmp_path / "runs", Said(tmp_path / "said")
+
+        def more_comes():
+            before = said.judge()[0]
+            until(lambda: said.judge()[0] >= before + 3, 120)
+
         running = [Training(root, place, said) for _ in range(2)]
         processes = sorted(place.server.workers())
         for number in (signal.SIGQUIT, signal.SIGINT):
-            more_comes(said)
+            more_comes()
             postgresql.stop(number)
             for training in running:  # recording goes on
                 before = training.recorded(root)
                 until(lambda one=training, was=before: one.recorded(root) > was)
             postgresql.start()
-        more_comes(said)
-        ends_well(root, place, said, running)
+        more_comes()
+        assert all(training.lives() for training in running)
+        for training in running:
+            training.end()
+            assert training.process.returncode == 0
+        check_all(root, place)
+        look(root, place, said)
+        hold(said, {})
         assert sorted(place.server.workers()) == processes
         place.close()
         said.close()

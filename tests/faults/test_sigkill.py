@@ -34,9 +34,7 @@ def recorded(root, run_id, paths):
         series[path] = list(zip(points.step.tolist(), points.value.tolist(), strict=True))
     return {
         "series": series,
-        "texts": [one.text for one in run.session.recorded.view().texts("log")]
-        if "log" in there
-        else [],
+        "texts": [one.text for one in run.session.recorded.view().texts("log")],
         "atoms": {path: one.value for path, one in there.items() if path.startswith("params/")},
         "tags": run["sys/tags"].fetch() if "sys/tags" in there else set(),
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def victim(tmp_path):
-    """A folder of the reader's with old files, and what is in it stays."""
+    """A folder of the reader's with old files."""
     place = tmp_path / "home"
     (place / "inner").mkdir(parents=True)
     for name in ("letter.txt", "inner/photo.jpg", "0123456789abcdef"):
@@ -64,30 +64,28 @@ def command(folder, *words):
     return CliRunner().invoke(app, [*words, "--root", str(folder.root)], prog_name="seamark")
 
 
-def honest(folder, **content):
-    """Record a whole run of this process's own in that place."""
+def honest(folder, staged=""):
+    """Record a whole run of this process's own in that place, with a file that is not stored."""
     writer = JournalBuilder("honest", **process_facts()).assign(lr=0.1)
     folder.path.mkdir(parents=True)
-    for name in content:
+    for name in staged:
         writer.op("own", path=name, token=name, file={"name": name, "staged": name, "size": 1})
     writer.close().save(folder)
 
 
-# -------------------------------------------------------------------- links
+def stage(folder):
+    folder.staging_dir.mkdir()
+    (folder.staging_dir / "a").write_bytes(b"x")
 
 
 @pytest.mark.parametrize("name", [".staging", "blobs", "files"])
 @pytest.mark.parametrize("way", ["open", "download", "finish", "trash", "purge"])
-def test_nothing_behind_a_link_is_deleted_or_written(
-    folder, victim, name, way, tmp_path, monkeypatch
-):
-    """A folder of the run that is a link is nobody's folder."""
+def test_files_behind_a_link_in_a_run_folder_stay(folder, victim, name, way, tmp_path, monkeypatch):
     monkeypatch.setattr("seamark.blobs.store._OLD_S", -60.0)  # all of it is old enough to go
-    honest(folder, a=b"x")
+    honest(folder, "a")
     (folder.path / name).symlink_to(victim)
     if name != ".staging":
-        folder.staging_dir.mkdir()
-        (folder.staging_dir / "a").write_bytes(b"x")
+        stage(folder)
     before = contents(victim)
     if way == "open":
         with pytest.raises(JournalError, match="link"):
@@ -107,8 +105,7 @@ def test_nothing_behind_a_link_is_deleted_or_written(
 
 
 @pytest.mark.parametrize("name", ["journal", ".", "..", "../.purged"])
-def test_a_run_behind_a_link_is_none(folder, victim, name):
-    """Neither a run nor its project may lie elsewhere than below the root."""
+def test_run_that_lies_elsewhere_than_below_the_root_is_none(folder, victim, name):
     honest(folder)
     command(folder, "ls")
     place = Path(os.path.normpath(folder.path / name))
@@ -130,35 +127,40 @@ def test_a_run_behind_a_link_is_none(folder, victim, name):
     assert contents(victim) == before
 
 
-def test_the_root_itself_may_be_a_link(folder, tmp_path):
+def test_odd_names_loops_and_depths_hide_no_run(folder, tmp_path):
+    """And a run is listed once; the root itself may be a link."""
     honest(folder)
     (tmp_path / "short").symlink_to(folder.root)
     found = init_run("p", with_id=folder.run, root=tmp_path / "short", mode="read-only")
     assert found["lr"].fetch() == 0.1
-
-
-def test_a_loop_of_links_lists_a_run_once(folder):
-    honest(folder)
     (folder.root / "p" / "loop").symlink_to(folder.root)
     (folder.root / "again").symlink_to(folder.root / "p")
-    assert command(folder, "ls").output.count(folder.run) == 1
-    assert len(init_project("p", root=folder.root).fetch_runs_table().to_rows()) == 1
+    deep = folder.root / "p"
+    for _ in range(1000):
+        deep /= "a"
+        deep.mkdir()
+    try:
+        assert command(folder, "ls").output.count(folder.run) == 1
+        assert command(folder, "fsck").exit_code == 0
+        assert len(init_project("p", root=folder.root).fetch_runs_table().to_rows()) == 1
+    finally:
+        subprocess.run(["rm", "-rf", folder.root / "p" / "a"], check=True)
+    (folder.root / "p" / os.fsdecode(b"run\xff") / "journal").mkdir(parents=True)
+    assert command(folder, "ls").exit_code == 0
+    Path(os.fsdecode(bytes(folder.journal_dir) + b"/j\xff")).touch()
+    assert "not a file" in command(folder, "fsck").output
+    assert read(folder)["lr"].fetch() == 0.1
 
 
-def test_somebody_elses_folder_is_only_read(folder, tmp_path, monkeypatch):
-    """A download that needs nothing finished writes nothing, and of others it never does."""
-    honest(folder, a=b"x")
-    folder.staging_dir.mkdir()
-    (folder.staging_dir / "a").write_bytes(b"x")
+def test_folder_of_another_user_is_only_read(folder, tmp_path, monkeypatch):
+    honest(folder, "a")
+    stage(folder)
     (folder.journal_dir / "x").touch()
     before = contents(folder.path)
     monkeypatch.setattr("os.geteuid", lambda: 12345)
     with pytest.raises(FileMissingError, match="is not stored yet"):
         read(folder)["a"].download(str(tmp_path / "out"))
     assert contents(folder.path) == before
-
-
-# -------------------------------------------------------------------- names
 
 
 def crafted(folder, **facts):
@@ -168,43 +170,22 @@ def crafted(folder, **facts):
     return JournalBuilder("evil", **facts)
 
 
-BLOB: Any = {
-    "name": "x",
-    "ext": "",
-    "size": 1,
-    "sha256": "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",
-}
-OUTSIDE = [
-    "/{home}/x",
-    "../x",
-    "a/../../x",
-    "..",
-    "a/..",
-    "/",
-    "",
-    ".",
-    "a//b",
-    "x" * 300,
-    "a/" * 3000,
-]
+BLOB: Any = {"name": "x", "ext": "", "size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+OUTSIDE = ["/{home}/x", "../x", "a/../../x", "..", "a/..", "/", "", ".", "a//b"]
+OUTSIDE += ["x" * 300, "a/" * 3000]
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("kind", ["set", "member", "series", "ext"])
-def test_no_name_leads_out_of_the_target(folder, victim, tmp_path, name, kind):
-    """Names of members, extensions and files are somebody else's; a bad one is an exact error."""
+def test_no_name_leads_out_of_the_target_of_a_download(folder, victim, tmp_path, name, kind):
     name = name.format(home=victim)
-    journal = crafted(folder)
-    if kind == "set":
-        journal.op("files", path="f", members={name: BLOB})
-    elif kind == "member":
-        members = {name: [1, BLOB["sha256"]]}
-        journal.op("file", path="f", file=BLOB | {"dir": True, "members": members})
-    elif kind == "series":
-        journal.op("file_point", path="f", step=1, file=BLOB | {"ext": f"/{name}"})
-    else:
-        journal.op("file", path="f", file=BLOB | {"ext": name})
-    journal.close().save(folder)
+    op, more = {
+        "set": ("files", {"members": {name: BLOB}}),
+        "member": ("file", {"file": BLOB | {"dir": True, "members": {name: [1, BLOB["sha256"]]}}}),
+        "series": ("file_point", {"step": 1, "file": BLOB | {"ext": f"/{name}"}}),
+        "ext": ("file", {"file": BLOB | {"ext": name}}),
+    }[kind]
+    crafted(folder).op(op, path="f", **more).close().save(folder)
     target, before = tmp_path / "home" / "out", contents(victim)
     target.mkdir()
     expected = pytest.raises(ArgumentError, match="f")
@@ -218,8 +199,7 @@ def test_no_name_leads_out_of_the_target(folder, victim, tmp_path, name, kind):
     assert not list(tmp_path.glob("x"))
 
 
-def test_a_link_in_the_target_leads_nowhere(folder, victim, tmp_path):
-    """What an earlier download, or an archive, put there does not carry the next one elsewhere."""
+def test_link_in_the_target_of_a_download_is_not_followed(folder, victim, tmp_path):
     members = {"link/letter.txt": BLOB, "own/letter.txt": BLOB}
     crafted(folder).op("files", path="f", members=members).close().save(folder)
     target, before = tmp_path / "out", contents(victim)
@@ -235,7 +215,7 @@ def test_a_link_in_the_target_leads_nowhere(folder, victim, tmp_path):
     assert contents(victim) == before
 
 
-def test_a_series_keeps_the_names_of_its_steps_apart(folder, tmp_path):
+def test_files_of_a_series_are_named_by_their_steps(folder, tmp_path):
     journal = crafted(folder)
     for step in (1_000_000, 1_000_001, 0.5, 3):
         journal.op("file_point", path="f", step=step, file=BLOB | {"ext": "txt"})
@@ -244,11 +224,8 @@ def test_a_series_keeps_the_names_of_its_steps_apart(folder, tmp_path):
     assert set(contents(tmp_path / "out")) == {"1e+06.txt", "1000001.txt", "0.5.txt", "3.txt"}
 
 
-# -------------------------------------------------------------------- contents
-
-
 @pytest.mark.parametrize("facts", ["none", "host", "boot", "all"])
-def test_a_private_file_is_not_copied_into_a_run(folder, tmp_path, facts, monkeypatch):
+def test_private_file_is_not_copied_into_a_strangers_run(folder, tmp_path, facts, monkeypatch):
     """A file that was held open elsewhere is finished only for whoever recorded it here."""
     secret = tmp_path / "id_ed25519"
     secret.write_bytes(b"secret")
@@ -270,8 +247,7 @@ def test_a_private_file_is_not_copied_into_a_run(folder, tmp_path, facts, monkey
         assert blob.stat().st_mode & 0o777 == 0o600
 
 
-def test_nobody_else_can_read_what_was_private(tmp_path):
-    """Contents are never open to more people than their sources were."""
+def test_contents_are_open_to_no_more_people_than_their_sources(tmp_path):
     with init_run("p", root=tmp_path / "root", **QUIET) as run:
         for name, size in (("small", 10), ("large", LARGE)):
             source = tmp_path / name
@@ -281,13 +257,9 @@ def test_nobody_else_can_read_what_was_private(tmp_path):
         run["open"].upload(str(Path(__file__)))
     modes = sorted(path.stat().st_mode & 0o777 for path in run.folder.blobs_dir.iterdir())
     assert modes[:2] == [0o600, 0o600]
-    assert modes[2] & 0o077 == Path(__file__).stat().st_mode & 0o077 & ~umask()
-
-
-def umask():
-    old = os.umask(0o22)
-    os.umask(old)
-    return old
+    mask = os.umask(0o22)
+    os.umask(mask)
+    assert modes[2] & 0o077 == Path(__file__).stat().st_mode & 0o077 & ~mask
 
 
 @pytest.mark.parametrize("what", ["staged", "inside"])
@@ -309,132 +281,105 @@ def test_links_in_the_staging_folder_are_not_followed(folder, tmp_path, what):
     assert read(folder).session.recorded.attribute("a").value["lost"] == "gone"
 
 
-def reference(folder, target, **facts):
-    found = target.stat()
-    file = {"name": "s", "size": found.st_size, "ref": str(target)}
+REFERENCES = {
+    "own": True,
+    "inside": True,
+    **dict.fromkeys(("stranger", "other user", "other host beside", "other file"), False),
+    **dict.fromkeys(("inside link", "inside link above"), False),
+}
+"""Whether a reference is opened: of this user's training, and of what lies in the run folder."""
+
+
+@pytest.mark.parametrize("case", REFERENCES)
+def test_reference_of_somebody_else_is_opened_on_request_alone(folder, tmp_path, case, monkeypatch):
+    """It may name any file of the reader's; a link leads out of the run folder."""
+    inside = folder.files_dir / "checkpoints" / "last.ckpt"
+    place = inside if "inside" in case else tmp_path / "home" / "last.ckpt"
+    for each in {place, tmp_path / "home" / "last.ckpt"}:
+        each.parent.mkdir(parents=True)
+        each.write_bytes(b"secret")
+    found = place.stat()
+    file = {"name": "s", "size": 6, "ref": str(place)}
     file |= {"mtime_ns": found.st_mtime_ns, "inode": found.st_ino}
+    facts = {} if case == "stranger" or "inside" in case else process_facts()
     JournalBuilder("evil", **facts).op("file", path="a", file=file).close().save(folder)
-    return file
-
-
-@pytest.mark.parametrize("case", ["stranger", "other user", "other host beside", "other file"])
-def test_a_reference_of_somebody_else_is_not_opened(folder, tmp_path, case, monkeypatch):
-    """It may name any file of the reader's; who wants that says so."""
-    secret = tmp_path / "secret"
-    secret.write_bytes(b"secret")
-    reference(folder, secret, **({} if case == "stranger" else process_facts()))
     if case == "other host beside":
         JournalBuilder("two").assign(x=1).close().save(folder)
     elif case == "other file":
-        secret.rename(tmp_path / "before")
-        secret.write_bytes(b"secret")
+        place.rename(tmp_path / "before")
+        place.write_bytes(b"secret")
     elif case == "other user":
         monkeypatch.setattr("os.geteuid", lambda: 12345)
         monkeypatch.setattr("seamark.journal.reader.JournalReader.owner", 54321)
-    out = tmp_path / "out"
-    with pytest.raises(FileMissingError, match="references=True"):
-        read(folder)["a"].download(str(out))
-    assert not out.exists()
-    with pytest.raises(FileMissingError, match="references=True"):
-        read(folder)["a"].fetch_bytes()
-    read(folder)["a"].download(str(out), references=True)
-    assert out.read_bytes() == b"secret"
-    assert read(folder)["a"].fetch_bytes(references=True) == b"secret"
-
-
-def test_references_of_ones_own_are_opened(folder, tmp_path):
-    """A checkpoint that this user's training left where it is can be downloaded."""
-    source = tmp_path / "last.ckpt"
-    source.write_bytes(b"weights")
-    reference(folder, source, **process_facts())
-    read(folder)["a"].download(str(tmp_path / "out"))
-    assert (tmp_path / "out").read_bytes() == b"weights"
-
-
-@pytest.mark.parametrize("way", ["file", "link", "link above"])
-def test_references_into_the_run_folder_are_opened(folder, tmp_path, way):
-    """What lies in the folder that was copied is the run's own, unless a link leads out of it."""
-    place = folder.files_dir / "checkpoints" / "last.ckpt"
-    place.parent.mkdir(parents=True)
-    place.write_bytes(b"weights")
-    reference(folder, place)
-    secret = tmp_path / "home" / "last.ckpt"
-    secret.parent.mkdir()
-    secret.write_bytes(b"secret!")
-    if way == "link":
+    elif case == "inside link":
         place.unlink()
-        place.symlink_to(secret)
-    elif way == "link above":
+        place.symlink_to(tmp_path / "home" / "last.ckpt")
+    elif case == "inside link above":
         shutil.rmtree(place.parent)
-        place.parent.symlink_to(secret.parent)
+        place.parent.symlink_to(tmp_path / "home")
     out = tmp_path / "out"
-    if way == "file":
-        read(folder)["a"].download(str(out))
-        assert out.read_bytes() == b"weights"
-    else:
-        with pytest.raises(FileMissingError, match="not opened"):
+    if not REFERENCES[case]:
+        words = "not opened" if "inside" in case else "references=True"
+        with pytest.raises(FileMissingError, match=words):
             read(folder)["a"].download(str(out))
         assert not out.exists()
+        with pytest.raises(FileMissingError, match=words):
+            read(folder)["a"].fetch_bytes()
+    if "inside link" not in case:
+        given = {} if REFERENCES[case] else {"references": True}
+        read(folder)["a"].download(str(out), **given)
+        assert out.read_bytes() == read(folder)["a"].fetch_bytes(**given) == b"secret"
+
+
+def put_odd(path, kind, elsewhere):
+    """Put something that is no regular file into a place."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"link": elsewhere, "device": "/dev/zero", "loop": path.name}[kind])
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "device", "folder", "size"])
-def test_only_regular_files_are_contents(folder, tmp_path, kind):
+def test_only_regular_files_of_the_right_size_are_contents(folder, tmp_path, kind):
     """A pipe would hang the download, a device or a link would give other bytes."""
-    (crafted(folder).op("file", path="a", file=BLOB).texts("t", (0, text(BLOB)))).op(
-        "assign", atoms={"long": ["text", text(BLOB)], "lr": ["int", 1]}
-    ).close().save(folder)
+    text = {"sha256": BLOB["sha256"], "size": 1}
+    journal = crafted(folder).op("file", path="a", file=BLOB).texts("t", (0, text))
+    journal.op("assign", atoms={"long": ["text", text], "lr": ["int", 1]}).close().save(folder)
     blob = folder.blobs_dir / BLOB["sha256"]
     blob.unlink()
-    if kind == "pipe":
-        os.mkfifo(blob)
-    elif kind == "link":
-        (tmp_path / "secret").write_bytes(b"s")
-        blob.symlink_to(tmp_path / "secret")
-    elif kind == "device":
-        blob.symlink_to("/dev/zero")
-    elif kind == "folder":
-        blob.mkdir()
-    else:
+    (tmp_path / "secret").write_bytes(b"s")
+    if kind == "size":
         blob.write_bytes(b"xx")
+    else:
+        put_odd(blob, kind, tmp_path / "secret")
     with pytest.raises(FileMissingError):
         read(folder)["a"].download(str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     with pytest.raises(FileMissingError):
         read(folder)["a"].fetch_bytes()
     assert read(folder).fetch()["lr"] == 1
-    assert read(folder).fetch()["long"] == text(BLOB)
+    assert read(folder).fetch()["long"] == text
     for path in ("long", "t"):  # asked for by itself, what cannot be read is no value
         with pytest.raises(FileMissingError, match=BLOB["sha256"]):
             read(folder)[path].fetch()
     exported = command(folder, "export", folder.run, "--format", "json")
     assert exported.exit_code == 0
-    assert json.loads(exported.stdout)["runs"][0]["texts"]["t"]["value"] == [text(BLOB)]
+    assert json.loads(exported.stdout)["runs"][0]["texts"]["t"]["value"] == [text]
     assert "its record is used instead" in exported.stderr
-    assert command(folder, "export", folder.run, "--what", "attributes").exit_code == 0
-    assert command(folder, "export", folder.run, "--what", "texts").exit_code == 0
+    for what in ("attributes", "texts"):
+        assert command(folder, "export", folder.run, "--what", what).exit_code == 0
     assert "blob" in command(folder, "fsck", "--blobs").output
 
 
-def text(file):
-    return {"sha256": file["sha256"], "size": file["size"]}
-
-
 @pytest.mark.parametrize("kind", ["pipe", "link", "device", "folder", "loop"])
-def test_whatever_lies_beside_the_journals_is_left_alone(folder, tmp_path, kind):
-    """One odd entry neither hangs a reader nor hides the run that it lies in."""
+def test_odd_entry_beside_the_journals_hangs_and_hides_nothing(folder, tmp_path, kind):
     honest(folder)
     odd = folder.journal_dir / f"odd-1-00000000.{'0' * 32}"
-    if kind == "pipe":
-        os.mkfifo(odd)
-    elif kind == "link":
-        JournalBuilder("other").assign(stolen=1).save(RunFolder(tmp_path / "r", "p", "x"))
-        odd.symlink_to(next((tmp_path / "r" / "p" / "x" / "journal").iterdir()))
-    elif kind == "device":
-        odd.symlink_to("/dev/zero")
-    elif kind == "loop":
-        odd.symlink_to(odd.name)
-    else:
-        odd.mkdir()
+    other = RunFolder(tmp_path / "r", "p", "x")
+    JournalBuilder("other").assign(stolen=1).save(other)
+    put_odd(odd, kind, next(other.journal_dir.iterdir()))
     assert read(folder)["lr"].fetch() == 0.1
     assert not read(folder).exists("stolen")
     assert folder.run in command(folder, "ls").output
@@ -443,84 +388,41 @@ def test_whatever_lies_beside_the_journals_is_left_alone(folder, tmp_path, kind)
     assert found.exit_code == 1
 
 
-def test_a_name_that_is_no_text_is_told_and_hides_no_run(folder):
-    honest(folder)
-    (folder.root / "p" / os.fsdecode(b"run\xff") / "journal").mkdir(parents=True)
-    assert command(folder, "ls").exit_code == 0
-    Path(os.fsdecode(bytes(folder.journal_dir) + b"/j\xff")).touch()
-    assert "not a file" in command(folder, "fsck").output
-    assert read(folder)["lr"].fetch() == 0.1
-
-
-def test_folders_inside_each_other_without_end(folder):
-    honest(folder)
-    deep = folder.root / "p"
-    for _ in range(1000):
-        deep /= "a"
-        deep.mkdir()
-    try:
-        assert folder.run in command(folder, "ls").output
-        assert command(folder, "fsck").exit_code == 0
-    finally:
-        subprocess.run(["rm", "-rf", folder.root / "p" / "a"], check=True)
-
-
-# -------------------------------------------------------------------- processes that rest
-
 TRAINING = """
-    import sys, time
-    from seamark import init_run
-    from seamark.blobs.worker import Job
+import sys
+from seamark import init_run
+from seamark.blobs.worker import Job
 
-    quiet = dict(capture=dict(git=False, packages=False))
-    run = init_run("p", root=sys.argv[1], custom_run_id="x", **quiet)
-    run.session.content._worker.submit(Job(sys.stdin.readline))
-    run["model"].upload(sys.argv[2])
-    print(run.id, flush=True)
-    run.stop()
+run = init_run("p", root=sys.argv[1], capture=dict(git=False, packages=False))
+run.session.content._worker.submit(Job(sys.stdin.readline))
+run["model"].upload(sys.argv[2])
+print(run.id, flush=True)
+run.stop()
 """
+"""A training that has taken a file and waits for a line before it stores it."""
 
 
-@pytest.fixture
-def training(tmp_path):
-    """Start a process that has taken a file and waits for a line before it stores it."""
-    started: list[Any] = []
-
-    def start():
-        source = tmp_path / "large"
-        source.write_bytes(b"a" * LARGE)
-        root = tmp_path / "root"
-        child = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(TRAINING), str(root), str(source)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        started.append(child)
-        return child, RunFolder(root, "p", child.stdout.readline().strip())
-
-    yield start
-    for child in started:
-        child.kill()
-        child.communicate()
-
-
-def test_a_process_that_rests_keeps_what_it_took(training, monkeypatch):
-    """A stopped process, or one on a laptop that sleeps, lives: its silence says nothing."""
-    child, folder = training()
-    child.send_signal(signal.SIGSTOP)
-    try:
-        late = time.time() - 7200
-        for journal in folder.journals():
-            os.utime(journal.path, (late, late))
-        monkeypatch.setattr("seamark.blobs.store._OLD_S", -60.0)
-        assert finish_staged(folder) == 0
-        assert len(folder.journals()) == 1
-        assert len(list(folder.staging_dir.iterdir())) == 1
-    finally:
-        child.send_signal(signal.SIGCONT)
-    child.communicate("go\n", timeout=240)
+def test_stopped_process_keeps_what_it_took(tmp_path, monkeypatch):
+    """One on a laptop that sleeps lives, too: its silence says nothing."""
+    source, root = tmp_path / "large", tmp_path / "root"
+    source.write_bytes(b"a" * LARGE)
+    command = [sys.executable, "-c", TRAINING, str(root), str(source)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as child:
+        try:
+            folder = RunFolder(root, "p", child.stdout.readline().strip())
+            child.send_signal(signal.SIGSTOP)
+            late = time.time() - 7200
+            for journal in folder.journals():
+                os.utime(journal.path, (late, late))
+            monkeypatch.setattr("seamark.blobs.store._OLD_S", -60.0)
+            assert finish_staged(folder) == 0
+            assert len(folder.journals()) == 1
+            assert len(list(folder.staging_dir.iterdir())) == 1
+            child.send_signal(signal.SIGCONT)
+            child.communicate("go\n", timeout=240)
+        finally:
+            child.kill()
     record = read(folder).session.recorded.attribute("model").value
     assert "lost" not in record
     assert (folder.blobs_dir / record["sha256"]).stat().st_size == LARGE

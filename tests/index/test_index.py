@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import random
+import resource
 import shutil
 import signal
 import sqlite3
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,15 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import seamark
-from seamark.errors import ArgumentError, FamilyError, RunNotFoundError
+from seamark.errors import ArgumentError, FamilyError, JournalError, RunNotFoundError
 from seamark.index import copies
 from seamark.index.index import Index
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import SETTLE_NS
 from seamark.store import database, ingest
 from seamark.store.runs import load_run
-
-SOURCE = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture
@@ -56,31 +56,53 @@ def value(index, folder, path):
     return None if found is None else found.value
 
 
-# ---------------------------------------------------------------------- where it lies
+def read(index, folder, *paths):
+    """Return the values of an index that is brought up to date; of a path that is not, None."""
+    index.refresh()
+    return [value(index, folder, path) for path in paths]
 
 
-def test_an_index_in_the_root_is_refused(folder, monkeypatch):
-    """The root holds what was recorded and nothing else."""
+def test_index_is_in_the_cache_and_never_in_the_root(builder, folder, open_index, monkeypatch):
+    builder().assign(a=1).save(folder)
+    before = sorted(folder.root.rglob("*"))
+    index = open_index()
+    assert read(index, folder, "a") == [1]
+    assert index.file.parent == Path(os.environ["XDG_CACHE_HOME"], "seamark")
+    assert sorted(folder.root.rglob("*")) == before
     monkeypatch.setenv("SEAMARK_INDEX", str(folder.root / "cache"))
     with pytest.raises(ArgumentError, match="SEAMARK_INDEX: expected a place outside the root"):
         Index.open(folder.root)
 
 
-def test_it_lies_in_the_cache_and_the_root_stays_as_it_was(builder, folder, open_index, tmp_path):
-    """Reading writes nothing beside the journals."""
+@pytest.mark.parametrize("name", ["index.db", "folder"])
+def test_variable_names_the_file_or_folder_of_the_index(
+    builder, folder, open_index, monkeypatch, tmp_path, name
+):
+    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / name))
     builder().assign(a=1).save(folder)
-    before = sorted(folder.root.rglob("*"))
     index = open_index()
     index.refresh()
-    assert index.file.parent == Path(os.environ["XDG_CACHE_HOME"], "seamark")
-    assert sorted(folder.root.rglob("*")) == before
+    assert tmp_path / name in (index.file, index.file.parent)
+    assert index.file.exists()
+    other = open_index(tmp_path / "other")  # of another root, perhaps in the same file
+    other.refresh()
+    assert other.runs() == []
 
 
-def test_old_files_of_other_versions_are_removed(folder, open_index):
-    """From the cache, after 30 days."""
+def test_index_is_in_memory_where_nothing_can_be_written(
+    builder, folder, open_index, monkeypatch, tmp_path
+):
+    builder().assign(a=1).save(folder)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "file" / "below"))
+    index = open_index()
+    assert (read(index, folder, "a"), index.file) == ([1], None)
+
+
+def test_files_of_other_versions_are_removed_after_30_days(folder, open_index):
     mine = open_index().file
-    days = {mine.name: 31, f"same.{mine.suffixes[0][1:]}.db": 31, "new.v1.db": 29, "old.v1.db": 31}
-    days["old.v1.db-wal"] = 31
+    same = f"same.{mine.suffixes[0][1:]}.db"
+    days = {mine.name: 31, same: 31, "new.v1.db": 29, "old.v1.db": 31, "old.v1.db-wal": 31}
     for name, one in days.items():
         mine.with_name(name).touch()
         os.utime(mine.with_name(name), (0, time.time() - one * 24 * 3600))
@@ -89,58 +111,12 @@ def test_old_files_of_other_versions_are_removed(folder, open_index):
     assert days.keys() - found == {"old.v1.db", "old.v1.db-wal"}
 
 
-@pytest.mark.parametrize("name", ["index.db", "folder"])
-def test_it_can_be_moved(folder, open_index, monkeypatch, tmp_path, name):
-    """To a file of that name, or into a folder."""
-    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / name))
-    file = open_index().file
-    assert tmp_path / name in (file, file.parent)
-    assert file.exists()
-
-
-def test_one_file_for_two_roots_is_never_mixed_up(
-    builder, folder, open_index, monkeypatch, tmp_path
-):
-    """Whoever moves it to one file for everything pays with time only."""
-    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "index.db"))
-    builder().assign(a=1).save(folder)
-    open_index().refresh()
-    other = open_index(tmp_path / "other")
-    other.refresh()
-    assert other.runs() == []
-
-
-def test_where_nothing_can_be_written_it_is_held_in_memory(
-    builder, folder, open_index, monkeypatch, tmp_path
-):
-    """A file in the way of the cache folder stands for everything that can be wrong with it."""
-    builder().assign(a=1).save(folder)
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SEAMARK_INDEX", str(tmp_path / "file" / "below"))
-    index = open_index()
-    index.refresh()
-    assert index.file is None
-    assert value(index, folder, "a") == 1
-
-
-# ---------------------------------------------------------------------- keeping up
-
-
-def test_a_run_that_is_not_there_is_an_exact_error(folder, open_index):
-    """It says which run, which project and which root."""
-    index = open_index()
-    index.refresh()
-    with pytest.raises(RunNotFoundError, match="run 'nope' does not exist in project 'p' below"):
-        index.view("p", "nope")
-
-
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @pytest.mark.once
-def test_the_index_agrees_with_the_oracle_after_every_refresh(
+def test_index_agrees_with_the_oracle_after_every_refresh(
     builder, oracle, tmp_path_factory, property_test, data, seed
 ):
-    """The whole way: files that grow in any order, one index open, one opened anew each time."""
     history = data.draw(property_test.histories)
     rng = random.Random(seed)
     journals = property_test.build(builder, history, rng)
@@ -151,46 +127,33 @@ def test_the_index_agrees_with_the_oracle_after_every_refresh(
             ends[at] = rng.choice([end for end in journals[at].ends if end >= ends[at]])
             journals[at].save(folder, ends[at])
             index.refresh()
-            for look in (index, Index.open(folder.root)):
-                with look.store.database.reading() as connection:
-                    run = load_run(look.store, connection, "p", "r")
-                    run.state.need_all()
-                state = run.state
-                found = property_test.shown(state)
-                assert property_test.same(found, oracle.expected(journals, ends))
-                if look is not index:
-                    look.close()
+            with Index.open(folder.root) as other:
+                for look in (index, other):
+                    with look.store.database.reading() as connection:
+                        run = load_run(look.store, connection, "p", "r")
+                        run.state.need_all()
+                    found = property_test.shown(run.state)
+                    assert property_test.same(found, oracle.expected(journals, ends))
 
 
-def test_a_journal_that_was_replaced_is_folded_anew(builder, folder, open_index):
-    """Nothing of the old one stays."""
-    builder().assign(a=1, old=1).row({"loss": 9.0}, 0).save(folder)
+def test_replaced_shortened_and_removed_journals_take_their_values_along(
+    builder, folder, open_index
+):
+    builder("one").assign(a=7, old=1).row({"loss": 9.0}, 0).save(folder)
     index = open_index()
-    index.refresh()
-    builder().assign(a=2).row({"loss": 1.0}, 0).row({"loss": 2.0}, 1).assign(more=1).save(folder)
-    index.refresh()
-    assert (value(index, folder, "a"), value(index, folder, "old")) == (2, None)
-    assert value(index, folder, "loss").max == 2.0
-
-
-def test_a_journal_that_shrank_or_is_gone_takes_its_values_along(builder, folder, open_index):
-    """As when a copy of a folder was stopped and begun again."""
+    assert read(index, folder, "a", "old") == [7, 1]
     one, two = builder("one").assign(a=1).assign(b=2), builder("two").assign(c=3)
-    one.save(folder)
+    one.row({"loss": 1.0}, 0).row({"loss": 2.0}, 1).save(folder)
     path = two.save(folder)
-    index = open_index()
-    for change, wanted in (
-        (lambda: None, [1, 2, 3]),
-        (lambda: one.save(folder, one.ends[1]), [1, None, 3]),
-        (path.unlink, [1, None, None]),
-    ):
-        change()
-        index.refresh()
-        assert [value(index, folder, each) for each in "abc"] == wanted
+    assert read(index, folder, *"abc", "old") == [1, 2, 3, None]
+    assert value(index, folder, "loss").max == 2.0
+    one.save(folder, one.ends[1])
+    assert read(index, folder, *"abc", "loss") == [1, None, 3, None]
+    path.unlink()
+    assert read(index, folder, *"abc") == [1, None, None]
 
 
-def test_a_run_folder_that_is_gone_drops_out(builder, folder, open_index):
-    """And comes back with its folder."""
+def test_removed_run_is_gone_and_returns_with_its_folder(builder, folder, open_index):
     builder().assign(a=1).row({"m": 1.0}, 0).op("add", path="t", values=["x"]).save(folder)
     index = open_index()
     index.refresh()
@@ -209,8 +172,7 @@ def _read_one(index, folder):
 
 
 def _read_all(index, folder):
-    index.refresh()
-    return value(index, folder, "a")
+    return read(index, folder, "a")[0]
 
 
 def _later():
@@ -219,56 +181,46 @@ def _later():
 
 
 @pytest.mark.parametrize("read", [_read_one, _read_all])
-def test_a_run_that_another_process_forgot_is_folded_again(builder, folder, open_index, read):
-    """A reader that lives long does not trust what it knew of the index."""
+@pytest.mark.parametrize("killed", [False, True])
+def test_run_that_another_process_forgot_is_folded_again(builder, folder, open_index, read, killed):
+    """Also if that process was killed before it folded the run again; no folder has changed."""
     builder().assign(a=1).save(folder)
     index, other = open_index(now_ns=_later), open_index()
     assert (_read_one(index, folder), read(index, folder)) == (1, 1)
-    shutil.move(folder.path, folder.root / "elsewhere")
-    other.refresh()
-    shutil.move(folder.root / "elsewhere", folder.path)
+    if killed:
+        ref = folder.project, folder.run
+        other._updater._forget([(ref, other._updater.number_of(ref))])
+    else:
+        shutil.move(folder.path, folder.root / "elsewhere")
+        other.refresh()
+        shutil.move(folder.root / "elsewhere", folder.path)
     assert [read(index, folder) for _ in range(2)] == [1, 1]
 
 
 @pytest.mark.parametrize("read", [_read_one, _read_all])
-def test_a_process_that_is_killed_while_it_folds_a_run_again_harms_nobody(
-    builder, folder, open_index, read
-):
-    """Whoever reads next does what it left undone, though no folder has changed."""
-    builder().assign(a=1).save(folder)
-    index, other = open_index(now_ns=_later), open_index()
-    assert (_read_one(index, folder), read(index, folder)) == (1, 1)
-    ref = folder.project, folder.run
-    other._updater._forget([(ref, other._updater.number_of(ref))])
-    assert [read(index, folder) for _ in range(2)] == [1, 1]
+def test_restored_backup_of_the_index_is_brought_up_to_date(builder, folder, open_index, read):
+    def write_back():
+        """Move everything from the write-ahead log into the file."""
+        with contextlib.closing(sqlite3.connect(index.file)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-
-@pytest.mark.parametrize("read", [_read_one, _read_all])
-def test_an_older_copy_over_the_file_is_brought_up_to_date(builder, folder, open_index, read):
-    """As whoever restores a backup does it."""
     journal = builder().assign(a=1)
     journal.save(folder)
     index = open_index(now_ns=_later)
     assert read(index, folder) == 1
-    _write_back(index.file)
+    write_back()
     before = index.file.read_bytes()
     journal.assign(a=2).save(folder)
     assert (_read_one(index, folder), read(index, folder)) == (2, 2)
-    _write_back(index.file)
+    write_back()
     with index.file.open("r+b") as file:
         file.write(before)
         file.truncate()
     assert [read(index, folder) for _ in range(2)] == [2, 2]
 
 
-def _write_back(file):
-    """Move everything from the write-ahead log into the file."""
-    with contextlib.closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def test_a_connection_that_was_given_up_is_made_again(builder, folder, open_index):
-    """As SQLAlchemy does when a statement is interrupted."""
+def test_invalidated_connection_is_replaced(builder, folder, open_index):
+    """As SQLAlchemy does it when a statement is interrupted."""
     builder().assign(a=1).save(folder)
     index = open_index()
     assert _read_one(index, folder) == 1
@@ -278,39 +230,18 @@ def test_a_connection_that_was_given_up_is_made_again(builder, folder, open_inde
     assert _read_one(index, folder) == 1
 
 
-def test_a_purged_run_does_not_come_back_with_a_copied_folder(builder, folder, open_index):
-    """Merging folders does not revive what was purged."""
+def test_file_that_is_no_journal_is_counted_and_ignored(builder, folder, open_index):
     builder().assign(a=1).save(folder)
-    folder.purged_mark.parent.mkdir()
-    folder.purged_mark.touch()
-    index = open_index()
-    index.refresh()
-    assert index.runs() == []
-
-
-def test_a_file_that_is_no_journal_disturbs_nothing(builder, folder, open_index):
-    """It is counted; files whose names start with a dot are not even looked at."""
-    builder().assign(a=1).save(folder)
-    (folder.journal_dir / "notes.txt").write_text(
-        "these are sixty-four bytes of something else" * 2
-    )
+    (folder.journal_dir / "notes.txt").write_text("this is something else" * 4)
     (folder.journal_dir / ".rsync.tmp").write_text("x")
     index = open_index()
-    index.refresh()
-    infos = {info.file: info for info in index.view(folder.project, folder.run).journals()}
-    assert value(index, folder, "a") == 1
-    assert set(infos) == {builder().file, "notes.txt"}
-    assert infos["notes.txt"].stopped == "unreadable"
-    assert infos["notes.txt"].errors == 1
+    assert read(index, folder, "a") == [1]
+    journals = index.view(folder.project, folder.run).journals()
+    found = {info.file: (info.stopped, info.errors) for info in journals}
+    assert found == {builder().file: (None, 0), "notes.txt": ("unreadable", 1)}
 
 
-def test_a_journal_that_failed_to_open_is_read_once_it_opens(
-    builder, folder, open_index, monkeypatch
-):
-    """Too many open files, or a server that is away, is no property of a journal."""
-    from seamark.errors import JournalError
-    from seamark.index import copies
-
+def test_journal_that_could_not_be_opened_is_read_later(builder, folder, open_index, monkeypatch):
     builder("one").assign(a=1).save(folder)
     path = builder("two").assign(b=2).save(folder)
     real = copies.open_journal
@@ -323,17 +254,12 @@ def test_a_journal_that_failed_to_open_is_read_once_it_opens(
     index = open_index()
     with monkeypatch.context() as patch:
         patch.setattr(copies, "open_journal", failing)
-        index.refresh()
-    assert (value(index, folder, "a"), value(index, folder, "b")) == (1, None)
-    index.refresh()
-    assert value(index, folder, "b") == 2
+        assert read(index, folder, "a", "b") == [1, None]
+    assert read(index, folder, "a", "b") == [1, 2]
     assert index.view(folder.project, folder.run).journals()[1].errors == 0
 
 
-def test_more_journals_than_files_may_be_open(builder, folder, open_index):
-    """A journal for every rank of a large job."""
-    import resource
-
+def test_more_journals_are_read_than_files_may_be_open(builder, folder, open_index):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for rank in range(100):
         builder(f"rank{rank}").row({f"ranks/{rank}/loss": 1.0}, 0).save(folder)
@@ -347,57 +273,29 @@ def test_more_journals_than_files_may_be_open(builder, folder, open_index):
     assert len(index.view(folder.project, folder.run).series_paths()) == 100
 
 
-def test_records_of_a_newer_seamark_stop_the_fold_and_are_shown(builder, folder, open_index):
-    """What may not be passed over is not, and the run says so."""
+def test_records_of_a_newer_version_stop_the_fold_and_are_shown(builder, folder, open_index):
     journal = builder().assign(a=1).unknown(skippable=False).assign(a=2)
     journal.save(folder)
-    index = open_index()
-    index.refresh()
-    assert value(index, folder, "a") == 1
-    assert value(index, folder, "monitoring/seamark/newer") == [journal.writer]
+    found = read(open_index(), folder, "a", "monitoring/seamark/newer")
+    assert found == [1, [journal.writer]]
 
 
-def test_damage_is_passed_over_once_nothing_more_can_be_expected(builder, folder, open_index):
-    """Bad bytes may still turn good on a network; after 90 s they are a gap that is shown."""
-    journal = builder().assign(a=1).assign(b=2).assign(c=3)
+def test_damage_becomes_a_gap_after_90_seconds(builder, folder, open_index):
+    """Bad bytes may still turn good on a network file system."""
+    clock = [time.time_ns() + 10**9]
+    journal = builder(t=clock[0] - 10**9).assign(a=1).assign(b=2).assign(c=3)
     data = bytearray(journal.data)
     data[journal.ends[1] + 30] ^= 1
-    path = journal.save(folder)
-    path.write_bytes(data)
-    now = path.stat().st_mtime_ns
-    clock = [now + 10**9]
+    journal.save(folder).write_bytes(data)
     index = open_index(now_ns=lambda: clock[0])
-    index.refresh()
-    clock[0] = now + SETTLE_NS + 10**10
-    index.refresh()
-    assert [value(index, folder, path) for path in "abc"] == [1, None, 3]
-    gaps = value(index, folder, "monitoring/seamark/gaps")
-    assert gaps == {journal.writer: [[journal.ends[1], journal.ends[2] - journal.ends[1]]]}
+    assert read(index, folder, *"abc") == [1, None, None]
+    clock[0] += SETTLE_NS + 10**10
+    gap = [journal.ends[1], journal.ends[2] - journal.ends[1]]
+    found = read(index, folder, *"abc", "monitoring/seamark/gaps")
+    assert found == [1, None, 3, {journal.writer: [gap]}]
 
 
-# ---------------------------------------------------------------------- the file
-
-
-def test_a_file_of_another_version_is_made_again(builder, folder, open_index):
-    """Older or newer: nothing migrates what is derived."""
-    builder().assign(a=1).save(folder)
-    index = open_index()
-    index.refresh()
-    file = index.file
-    index.close()
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE meta SET value = '999' WHERE key = 'schema'")
-        connection.execute("DROP TABLE attribute")
-        connection.execute("CREATE TABLE future (x)")
-    connection.close()
-    index = open_index()
-    index.refresh()
-    assert value(index, folder, "a") == 1
-    assert ("future",) not in rows(index, "SELECT name FROM sqlite_master")
-
-
-def test_rebuild_folds_everything_again(builder, folder, open_index):
-    """What `seamark reindex` does."""
+def test_index_of_another_version_is_replaced_and_rebuild_folds_all(builder, folder, open_index):
     builder().assign(a=1).save(folder)
     index = open_index()
     index.refresh()
@@ -406,30 +304,31 @@ def test_rebuild_folds_everything_again(builder, folder, open_index):
     assert value(index, folder, "a") is None
     index.rebuild()
     assert value(index, folder, "a") == 1
+    index.close()
+    with contextlib.closing(sqlite3.connect(index.file)) as connection, connection:
+        connection.execute("UPDATE meta SET value = '999' WHERE key = 'schema'")
+        connection.execute("DROP TABLE attribute")
+        connection.execute("CREATE TABLE future (x)")
+    index = open_index()
+    assert read(index, folder, "a") == [1]
+    assert ("future",) not in rows(index, "SELECT name FROM sqlite_master")
 
 
-# ---------------------------------------------------------------------- sharing
-
-
-def test_what_was_written_is_seen_whoever_else_writes_to_the_index(
+def test_new_records_are_read_while_another_process_locks_the_index(
     builder, folder, open_index, monkeypatch
 ):
-    """Who reads back what was just written finds it, also where the file cannot be written now."""
     monkeypatch.setattr(database, "BUSY_S", 0.1)
     journal = builder().assign(a=1)
     journal.save(folder)
     index = open_index()
     index.refresh()
     journal.assign(a=2).row({"m": 1.0}, 0).save(folder)
-    other = sqlite3.connect(index.file, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    try:
+    with contextlib.closing(sqlite3.connect(index.file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
         index.refresh(folder.project, folder.run)
         assert value(index, folder, "a") == 2
         assert len(index.view(folder.project, folder.run).points("m")) == 1
-    finally:
         other.execute("ROLLBACK")
-        other.close()
     assert index.file is None
     index = open_index()
     assert rows(index, "SELECT count(*) FROM attribute") == [(1,)]
@@ -437,8 +336,7 @@ def test_what_was_written_is_seen_whoever_else_writes_to_the_index(
     assert rows(index, "SELECT count(*) FROM attribute") == [(2,)]
 
 
-def test_two_who_fold_at_once_share_the_work(builder, folder, open_index):
-    """What another process has folded meanwhile is not folded again."""
+def test_two_processes_share_the_work_of_folding(builder, folder, open_index):
     for number in range(40):
         builder(f"j{number}").assign(a=number).save(RunFolder(folder.root, "p", f"r{number}"))
     index, other = open_index(), open_index()
@@ -457,8 +355,7 @@ def test_two_who_fold_at_once_share_the_work(builder, folder, open_index):
     )
 
 
-def test_a_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, open_index):
-    """Loader workers may start at any time, and live long."""
+def test_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, open_index):
     builder().assign(a=1).save(folder)
     index, children = open_index(), []
 
@@ -472,17 +369,14 @@ def test_a_child_forked_during_a_fold_does_not_keep_the_lock(builder, folder, op
     try:
         index.refresh(progress=fork)
         builder("more").assign(b=1).save(folder)
-        index.refresh()
-        assert value(index, folder, "b") == 1
+        assert read(index, folder, "b") == [1]
     finally:
         os.kill(children[0], signal.SIGKILL)
         os.waitpid(children[0], 0)
 
 
-def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, monkeypatch):
-    """Offsets are set by comparing: where locks do not work, no frame is counted twice."""
-    from seamark.index import copies
-
+def test_overtaken_fold_counts_no_frame_twice(builder, folder, open_index, monkeypatch):
+    """Offsets are compared when they are set, for where locks do not work."""
     journal = builder().row({"m": 1.0}, 0)
     journal.save(folder)
     index, other = open_index(), open_index()
@@ -497,148 +391,125 @@ def test_a_fold_that_was_overtaken_is_done_again(builder, folder, open_index, mo
         return saving(folding, owner)
 
     monkeypatch.setattr(copies, "Saving", overtaken)
-    index.refresh()
-    found = value(index, folder, "m")
+    (found,) = read(index, folder, "m")
     assert asked
     assert (found.count, found.mean) == (2, 1.5)
 
 
-class TestLongJournals:
-    """They are saved in parts, here of a few frames."""
+@pytest.fixture
+def fold_a_part(builder, folder, open_index, monkeypatch):
+    """Save a journal of 20 parts; return a function that folds a part and is killed then."""
+    monkeypatch.setattr(ingest, "_STEP_BYTES", 0)
+    monkeypatch.setattr(ingest, "BLOCK_BYTES", 4096)
+    journal, save = builder(), ingest.Folding.save
+    for step in range(2000):
+        journal.row({"m": 1.0}, step)
+    journal.save(folder)
 
-    @pytest.fixture
-    def rows(self, builder, folder, monkeypatch):
-        """A journal of some twenty parts; returns how many rows it has."""
-        monkeypatch.setattr(ingest, "_STEP_BYTES", 0)
-        monkeypatch.setattr(ingest, "BLOCK_BYTES", 4096)
-        journal = builder()
-        for step in range(2000):
-            journal.row({"m": 1.0}, step)
-        journal.save(folder)
-        return 2000
+    class Killed(BaseException):
+        pass
 
-    @pytest.fixture
-    def fold_a_part(self, open_index, folder, monkeypatch):
-        """Fold and save one part in another process, which is killed then."""
-        save = ingest.Folding.save
+    def save_and_die(self):
+        save(self)
+        raise Killed
 
-        class Killed(BaseException):
-            pass
+    def fold():
+        with monkeypatch.context() as patched, contextlib.suppress(Killed):
+            patched.setattr(ingest.Folding, "save", save_and_die)
+            open_index().refresh(folder.project, folder.run)
 
-        def save_and_die(self):
-            save(self)
-            raise Killed
+    return fold
 
-        def fold():
-            with monkeypatch.context() as patched, contextlib.suppress(Killed):
-                patched.setattr(ingest.Folding, "save", save_and_die)
-                open_index().refresh(folder.project, folder.run)
 
-        return fold
+@pytest.mark.parametrize("alone", [True, False])
+def test_rest_of_a_killed_fold_is_done_by_others(folder, open_index, fold_a_part, alone):
+    fold_a_part()
+    index = open_index()
+    index.refresh(*((folder.project, folder.run) if alone else ()))
+    view = index.view(folder.project, folder.run)
+    assert view.attribute("m").value.count == len(view.points("m")) == 2000
 
-    @pytest.mark.parametrize("alone", [True, False])
-    def test_who_is_killed_in_the_middle_leaves_the_rest_to_others(
-        self, folder, open_index, rows, fold_a_part, alone
-    ):
-        """Of a run that nobody had folded before, too."""
-        fold_a_part()
-        index = open_index()
-        index.refresh(*((folder.project, folder.run) if alone else ()))
-        view = index.view(folder.project, folder.run)
-        assert view.attribute("m").value.count == len(view.points("m")) == rows
 
-    def test_who_is_overtaken_at_every_part_answers_with_everything(
-        self, folder, open_index, monkeypatch, rows, fold_a_part
-    ):
-        """What was written before a call is seen after it, however many others fold the same."""
-        index, save, overtaken = open_index(), ingest.Folding.save, []
+def test_fold_that_is_overtaken_at_every_part_is_complete(
+    folder, open_index, monkeypatch, fold_a_part
+):
+    index, save, overtaken = open_index(), ingest.Folding.save, []
 
-        def be_overtaken(self):
-            if self.store is index.store:
-                overtaken.append(self)
-                fold_a_part()
-            save(self)
+    def be_overtaken(self):
+        if self.store is index.store:
+            overtaken.append(self)
+            fold_a_part()
+        save(self)
 
-        monkeypatch.setattr(ingest.Folding, "save", be_overtaken)
-        index.refresh(folder.project, folder.run)
-        view = index.view(folder.project, folder.run)
-        assert len(overtaken) > 5
-        assert view.attribute("m").value.count == len(view.points("m")) == rows
+    monkeypatch.setattr(ingest.Folding, "save", be_overtaken)
+    index.refresh(folder.project, folder.run)
+    view = index.view(folder.project, folder.run)
+    assert len(overtaken) > 5
+    assert view.attribute("m").value.count == len(view.points("m")) == 2000
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from seamark.journal.folder import RunFolder
+from seamark.journal.writer import JournalWriter
+folder = RunFolder(Path(sys.argv[1]), "p", "r")
+writer = JournalWriter(folder, lambda: {"attempt": 0, "positions": None, "owner": True})
+for step in range(2000):
+    writer.append_row({"a": float(step), "b": 1.0}, step)
+writer.close()
+"""
+READER = """
+import sys
+from pathlib import Path
+from seamark.index.index import Index
+with Index.open(Path(sys.argv[1])) as index:
+    for _ in range(5):
+        index.refresh("p", "r")
+        if index.runs():
+            view = index.view("p", "r")
+            assert len(view.points("a")) == view.attribute("a").value.count
+"""
 
 
 @pytest.mark.once
-def test_readers_and_a_trainer_at_once(folder, tmp_path):
-    """No "database is locked", and everybody sees everything in the end."""
-    trainer = (
-        "import sys; from seamark.journal.writer import JournalWriter\n"
-        "from seamark.journal.folder import RunFolder\n"
-        "from pathlib import Path\n"
-        "folder = RunFolder(Path(sys.argv[1]), 'p', 'r')\n"
-        "writer = JournalWriter(folder, lambda: {'attempt': 0, 'positions': None, 'owner': True})\n"
-        "for step in range(2000): writer.append_row({'a': float(step), 'b': 1.0}, step)\n"
-        "writer.close()\n"
-    )
-    reader = (
-        "import sys; from pathlib import Path; from seamark.index.index import Index\n"
-        "with Index.open(Path(sys.argv[1])) as index:\n"
-        "    for _ in range(5):\n"
-        "        index.refresh('p', 'r')\n"
-        "        if index.runs():\n"
-        "            view = index.view('p', 'r')\n"
-        "            assert len(view.points('a')) == view.attribute('a').value.count\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+def test_readers_and_a_writer_share_an_index(folder):
     RunFolder(folder.root, "p", "r").journal_dir.mkdir(parents=True)
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(folder.root)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for code in (trainer, reader, reader)
+        subprocess.Popen([sys.executable, "-c", code, folder.root], stderr=subprocess.PIPE)
+        for code in (WRITER, READER, READER)
     ]
     for process in processes:
         _, trouble = process.communicate(timeout=240)
-        assert (process.returncode, trouble) == (0, "")
+        assert (process.returncode, trouble) == (0, b"")
     with Index.open(folder.root) as index:
         index.refresh()
         assert index.view("p", "r").attribute("a").value.count == 2000
 
 
-def test_threads_may_share_an_index(builder, folder, open_index):
-    """Of one process."""
+def test_threads_share_an_index(builder, folder, open_index):
     builder().row({"m": 1.0}, 0).save(folder)
-    index, troubles = open_index(), []
+    index = open_index()
 
-    def read():
-        try:
-            for _ in range(20):
-                index.refresh()
-                assert len(index.view(folder.project, folder.run).points("m")) == 1
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
-            troubles.append(error)
+    def read(_):
+        for _ in range(20):
+            index.refresh()
+            assert len(index.view(folder.project, folder.run).points("m")) == 1
 
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert troubles == []
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(read, range(4))) == [None] * 4
 
 
-def _raise_in_a_moment(index, folder):
-    with index.moment():
-        view = index.view(folder.project, folder.run)
-        assert view.attribute("m").value.count == 5000
-        assert len(view.points("m")) == 5000
-        assert len(view.points("m")) == 5000
-        msg = "raised in the block"
-        raise KeyError(msg)
+@pytest.fixture
+def long(builder, folder):
+    """A closed journal with 5,000 points that need all their digits."""
+    journal = builder()
+    for step in range(5000):
+        journal.row({"m": float(step) ** 0.5}, step)
+    journal.close().save(folder)
 
 
-def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_index):
-    """The thread does not live on in the child, and never lets go of what it held."""
+def test_child_forked_while_a_thread_reads_can_read(builder, folder, open_index):
     builder().assign(a=1).save(folder)
     index, reads, forked = open_index(), threading.Event(), threading.Event()
 
@@ -663,87 +534,53 @@ def test_a_child_forked_while_a_thread_reads_can_read(builder, folder, open_inde
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-# ---------------------------------------------------------------------- series of many runs
+def test_series_are_fresh_copies_and_read_again_after_an_error(
+    builder, folder, open_index, monkeypatch
+):
+    builder().row({"m": 1.0}, 0).row({"m": 2.0}, 1).save(folder)
+    index = open_index()
+    index.refresh()
+
+    def fetch():
+        return index.series([(folder.project, folder.run)], ["m"])
+
+    def refuse(folder, name):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copies, "open_journal", refuse)
+        assert len(fetch()) == 0
+    for _ in range(3):
+        table = fetch()
+        assert table.to_numpy()["value"].tolist() == [1.0, 2.0]
+        for column in ("step", "value", "time_ns", "attempt"):
+            getattr(table.parts[0][2], column)[:] = -1  # changes no later answer
 
 
-class TestSeries:
-    """What was read last is kept, and nobody can tell."""
-
-    @pytest.fixture
-    def fetch(self, builder, folder, open_index):
-        builder().row({"m": 1.0}, 0).row({"m": 2.0}, 1).save(folder)
-        index = open_index()
-        index.refresh()
-        return lambda: index.series([(folder.project, folder.run)], ["m"])
-
-    def test_what_a_caller_does_to_an_answer_changes_no_later_one(self, fetch):
-        """Each answer has arrays of its own."""
-        for _ in range(3):
-            table = fetch()
-            assert table.to_numpy()["value"].tolist() == [1.0, 2.0]
-            for column in ("step", "value", "time_ns", "attempt"):
-                getattr(table.parts[0][2], column)[:] = -1
-
-    def test_what_could_not_be_read_is_read_the_next_time(self, fetch, monkeypatch):
-        """No more files may be open, or the network is away for a moment."""
-
-        def refuse(folder, name):
-            raise OSError(errno.EMFILE, "Too many open files")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(copies, "open_journal", refuse)
-            assert len(fetch()) == 0
-        assert fetch().to_numpy()["value"].tolist() == [1.0, 2.0]
+def test_times_owner_and_state_are_derived_from_frames_of_owners(builder, folder, open_index):
+    journal = builder(t=10**18, user="ada").op("state", state="running")
+    journal.wait(2 * 10**9).op("state", state="completed").save(folder)
+    builder("late", t=10**18 + 10**10, owner=False).assign(tagged=1).save(folder)
+    index = open_index()
+    index.refresh()
+    attributes = index.view(folder.project, folder.run).attributes("sys")
+    found = {one.path.removeprefix("sys/"): one.value for one in attributes}
+    assert found.pop("running_time") == pytest.approx(2.0, abs=1e-6)
+    times = ("creation_time", "start_time", "end_time", "modification_time")
+    assert [round(found.pop(name).timestamp() - 10**9) for name in times] == [0, 0, 2, 10]
+    assert found == {"id": folder.run, "owner": "ada", "state": "completed", "trashed": False}
 
 
-# ---------------------------------------------------------------------- derived attributes
+def test_running_time_counts_parallel_ranks_once_and_no_pauses(builder, folder, open_index):
+    for name, start, length in (("a", 0, 10), ("b", 2, 10), ("c", 100, 5)):
+        journal = builder(name, t=10**18 + start * 10**9)
+        journal.wait(length * 10**9).heartbeat().save(folder)
+    (found,) = read(open_index(), folder, "sys/running_time")
+    assert found == pytest.approx(17, abs=1e-3)
 
 
-class TestDerived:
-    """What no operation says but the journals show."""
-
-    def test_times_owner_and_state(self, builder, folder, open_index):
-        """From the first and last frames of the owners."""
-        journal = builder(t=10**18, user="ada").op("state", state="running")
-        journal.wait(2 * 10**9).op("state", state="completed").save(folder)
-        builder("late", t=10**18 + 10**10, owner=False).assign(tagged=1).save(folder)
-        index = open_index()
-        index.refresh()
-        view = index.view(folder.project, folder.run)
-        assert view.attribute("sys/id").value == folder.run
-        assert view.attribute("sys/owner").value == "ada"
-        assert view.attribute("sys/state").value == "completed"
-        assert view.attribute("sys/trashed").value is False
-        assert view.attribute("sys/running_time").value == pytest.approx(2.0, abs=1e-6)
-        assert view.attribute("sys/creation_time").value.timestamp() == 10**9
-        assert view.attribute("sys/modification_time").value.timestamp() == 10**9 + 10
-        assert [one.path for one in view.attributes("sys")] == [
-            f"sys/{name}"
-            for name in (
-                *("creation_time", "end_time", "id", "modification_time", "owner"),
-                *("running_time", "start_time", "state", "trashed"),
-            )
-        ]
-
-    def test_running_time_counts_ranks_that_ran_side_by_side_once(
-        self, builder, folder, open_index
-    ):
-        """And leaves out the pause before a resumed attempt."""
-        for name, start, length in (("a", 0, 10), ("b", 2, 10), ("c", 100, 5)):
-            journal = builder(name, t=10**18 + start * 10**9)
-            journal.wait(length * 10**9).heartbeat().save(folder)
-        index = open_index()
-        index.refresh()
-        found = value(index, folder, "sys/running_time")
-        assert found == pytest.approx(17, abs=1e-3)
-
-
-def test_damage_within_packed_points_makes_the_index_again(builder, folder, open_index):
-    """A database checks little of what it gives back: wrong bytes never become wrong numbers."""
-    journal = builder()
-    for step in range(5000):
-        journal.row({"m": float(step) ** 0.5}, step)
-    journal.close().save(folder)
+def test_damaged_points_in_the_index_are_folded_again(long, folder, open_index):
+    """A database checks little of what it returns: wrong bytes never become wrong numbers."""
     index = open_index()
     index.refresh()
     whole = index.view(folder.project, folder.run).points("m")
@@ -762,13 +599,11 @@ def test_damage_within_packed_points_makes_the_index_again(builder, folder, open
         assert (view.points("m").value == whole.value).all()
 
 
-def test_a_series_that_lost_its_path_is_not_fetched(builder, folder):
-    """What a path shows decides, in every read alike."""
+def test_series_whose_path_has_a_new_value_is_not_fetched(builder, folder):
     builder("one").row({"a": 1.0}, 0).save(folder)
     builder("two").wait(100).assign(a=5).save(folder)
-    with seamark.init_run(
-        folder.project, root=folder.root, with_id=folder.run, mode="read-only"
-    ) as run:
+    given = {"root": folder.root, "with_id": folder.run, "mode": "read-only"}
+    with seamark.init_run(folder.project, **given) as run:
         assert run["a"].fetch() == 5
         with pytest.raises(FamilyError, match="expected a float series"):
             run["a"].fetch_points()
@@ -776,61 +611,47 @@ def test_a_series_that_lost_its_path_is_not_fetched(builder, folder):
     assert len(project.fetch_series("a")) == 0
 
 
-# ---------------------------------------------------------------------- one moment
-
-
-def test_a_damaged_index_is_made_again_in_the_middle_of_a_moment(builder, folder):
+def test_damaged_index_is_replaced_within_a_snapshot(long, folder, open_index):
     """Later answers of the block are right, and its own error passes through."""
-    journal = builder()
-    for step in range(5000):
-        journal.row({"m": float(step) ** 0.5}, step)
-    journal.close().save(folder)
-    with Index.open(folder.root) as index:
-        index.refresh()
-        with index.store.database.writing() as connection:
-            connection.exec_driver_sql("UPDATE chunk SET data = CAST(substr(data, 1, 99) AS BLOB)")
-        with pytest.raises(KeyError, match="raised in the block"):
-            _raise_in_a_moment(index, folder)
-        assert len(index.view(folder.project, folder.run).points("m")) == 5000
+    index = open_index()
+    index.refresh()
+    with index.store.database.writing() as connection:
+        connection.exec_driver_sql("UPDATE chunk SET data = CAST(substr(data, 1, 99) AS BLOB)")
+
+    def read():
+        with index.moment():
+            view = index.view(folder.project, folder.run)
+            assert view.attribute("m").value.count == 5000
+            assert [len(view.points("m")) for _ in range(2)] == [5000, 5000]
+            raise KeyError(folder.run)
+
+    with pytest.raises(KeyError, match=folder.run):
+        read()
+    assert len(index.view(folder.project, folder.run).points("m")) == 5000
 
 
-# ---------------------------------------------------------------------- what a process remembers
-
-
-def statements(index, work):
-    """Return what a piece of work asks of the tables."""
-    asked = []
+def test_unchanged_run_costs_two_statements(builder, folder, open_index):
+    """Whether anybody wrote, and whether it is as it was; no attribute is loaded again."""
+    builder().assign(a=1).save(folder)
+    index, asked = open_index(), []
+    assert _read_one(index, folder) == 1
     with index.store.database.reading() as connection:
         driver = connection.connection.dbapi_connection
     driver.set_trace_callback(asked.append)
-    work()
+    assert _read_one(index, folder) == 1
     driver.set_trace_callback(None)
-    return [one for one in asked if one.startswith(("SELECT", "INSERT", "UPDATE", "PRAGMA"))]
-
-
-def test_a_run_without_anything_new_is_asked_for_once(builder, folder, open_index):
-    """Whether anybody wrote, and whether it is still as it was; no attribute is loaded again."""
-    builder().assign(a=1).save(folder)
-    index = open_index()
-
-    def read():
-        assert index.fresh_view(folder.project, folder.run).attribute("a").value == 1
-
-    read()
-    whether_written, asked = statements(index, read)
+    kinds = ("SELECT", "INSERT", "UPDATE", "PRAGMA")
+    whether_written, asked = [one for one in asked if one.startswith(kinds)]
     assert whether_written == "PRAGMA data_version"
     assert "FROM run" in asked.replace("\n", "")
 
 
-def test_what_others_fold_rebuild_and_remove_is_seen_by_who_remembers(builder, folder, open_index):
-    """Of two processes with one index, each remembers what it saw."""
+def test_folds_rebuilds_and_removals_of_another_process_are_seen(builder, folder, open_index):
     first, second = open_index(), open_index()
     journal = builder().assign(a=1)
     for number in range(2, 6):
         journal.save(folder)
-        for index in (first, second):
-            view = index.fresh_view(folder.project, folder.run)
-            assert view.attribute("a").value == number - 1
+        assert [_read_one(index, folder) for index in (first, second)] == [number - 1] * 2
         if number == 3:
             second.rebuild()
         journal.assign(a=number)
@@ -840,12 +661,11 @@ def test_what_others_fold_rebuild_and_remove_is_seen_by_who_remembers(builder, f
         with pytest.raises(RunNotFoundError):
             index.fresh_view(folder.project, folder.run)
     builder().assign(a=6).save(folder)
-    for index in (first, second):
-        assert index.fresh_view(folder.project, folder.run).attribute("a").value == 6
+    assert [_read_one(index, folder) for index in (first, second)] == [6, 6]
 
 
-def test_a_run_that_another_process_forgot_and_folded_anew_is_read(builder, folder, open_index):
-    """Its number is another one then."""
+def test_run_with_a_new_number_in_the_index_is_read(builder, folder, open_index):
+    """Another process forgot it and folded it again."""
     builder().assign(a=1).row({"m": 1.0}, 0).save(folder)
     first, second = open_index(), open_index()
     first.fresh_view(folder.project, folder.run).attributes()
@@ -854,12 +674,10 @@ def test_a_run_that_another_process_forgot_and_folded_anew_is_read(builder, fold
     builder().assign(a=2).save(other)
     second.refresh(other.project, other.run)
     second.refresh()
-    assert first.fresh_view(folder.project, folder.run).attribute("a").value == 1
-    assert first.fresh_view(other.project, other.run).attribute("a").value == 2
+    assert (_read_one(first, folder), _read_one(first, other)) == (1, 2)
 
 
-def test_a_view_can_be_read_when_its_index_is_gone(builder, folder):
-    """The file is open as long as one of them is there."""
+def test_view_is_readable_after_its_index_is_collected(builder, folder):
     builder().assign(a=1).save(folder)
     view = Index.open(folder.root).fresh_view(folder.project, folder.run)
     driver = view._find_store().database

@@ -83,18 +83,18 @@ def looked(index, write):
     return looked
 
 
-def test_a_new_run_is_seen_at_once(index, write, looked):
-    """However short ago the last look was, a run that appears is in the next table."""
+@pytest.mark.once
+def test_new_runs_projects_and_values_are_seen_at_once(index, root, write, looked):
+    """However short ago the last look was, and however often one asks."""
     looked()
-    write("new", 2)
+    for value in (2, 3, 4):
+        write("old", value)
+        index.refresh()
+        assert values(index) == [value]
+    write("new", 5)
     index.refresh()
-    assert values(index) == [1, 2]
-
-
-def test_a_first_run_of_a_new_project_is_seen_at_once(index, root, looked):
-    """Also where the folder was there before, without being a run."""
-    looked()
-    made = root / "other" / "made"
+    assert values(index) == [4, 5]
+    made = root / "other" / "made"  # a folder that was there before it became a run
     (made / "files").mkdir(parents=True)
     index.refresh()
     index.refresh()
@@ -104,35 +104,21 @@ def test_a_first_run_of_a_new_project_is_seen_at_once(index, root, looked):
     assert ("other", "made") in index.runs()
 
 
-@pytest.mark.once
-def test_a_run_that_rests_is_seen_at_once_when_somebody_goes_on(index, write, looked):
-    """What another process recorded before the call is in the table, however often one asks."""
-    looked()
-    for value in (2, 3, 4):
-        write("old", value)
-        index.refresh()
-        assert values(index) == [value]
-
-
-def test_what_this_process_writes_is_seen_at_once(index, root, looked, capsys):
-    """Who writes and reads in one process sees what it wrote, also in a run that was at rest."""
+def test_values_of_this_process_are_seen_at_once(index, root, looked):
     looked()
     off = {"capture": {"git": False, "packages": False}}
-    run = seamark.init_run(root=root, custom_run_id="old", **off)
-    run["value"] = 5
-    index.refresh()
-    assert values(index) == [5]
-    run["value"] = 6
-    index.refresh()
-    assert values(index) == [6]
-    run.stop()
+    with seamark.init_run(root=root, custom_run_id="old", **off) as run:
+        for value in (5, 6):
+            run["value"] = value
+            index.refresh()
+            assert values(index) == [value]
     index.refresh()
     [ref] = index.runs()
     assert index.view(*ref).attribute("sys/state").value == "completed"
 
 
-def test_a_run_that_rests_costs_one_question(index, root, write, looked, monkeypatch):
-    """One look at its folder: nothing is opened, listed or asked of the journals in it."""
+def test_unchanged_run_costs_one_stat(index, root, write, looked, monkeypatch):
+    """Nothing is opened, listed or asked of the journals in it."""
     write("second", 2)
     looked_at: list[str] = []
     index.refresh()
@@ -152,25 +138,21 @@ def test_a_run_that_rests_costs_one_question(index, root, write, looked, monkeyp
     assert not [path for path in looked_at if "/journal/" in path]
 
 
-def test_a_folder_that_changed_just_now_is_listed_until_it_rests(root, write):
+def test_folder_that_has_just_changed_is_listed_again(root, write):
     """Its time may stay the same when it changes again, so its time alone is not trusted."""
     write("one", 1)
     [journals] = root.glob("default/*/journal")
     changed = journals.stat().st_mtime_ns
-    with Index.open(root, now_ns=lambda: changed + 1) as index:
-        index.refresh()
-        [known] = index._file.looks.runs.values()
-        assert known.listed == 0
-        index.refresh()
-        assert values(index) == [1]
-    with Index.open(root, now_ns=lambda: changed + LATER_NS) as index:
-        index.refresh()
-        [known] = index._file.looks.runs.values()
-        assert known.listed > 0
+    for now, is_at_rest in ((changed + 1, False), (changed + LATER_NS, True)):
+        with Index.open(root, now_ns=lambda now=now: now) as index:
+            index.refresh()
+            [known] = index._file.looks.runs.values()
+            assert (known.listed > 0) is is_at_rest
+            index.refresh()
+            assert values(index) == [1]
 
 
-def test_a_run_that_disappears_is_gone_from_the_next_table(index, root, looked):
-    """Also for another process that has the same index open."""
+def test_removed_run_is_gone_from_the_next_table_of_every_process(index, root, looked):
     looked()
     with Index.open(root) as other:
         other.refresh()
@@ -181,8 +163,7 @@ def test_a_run_that_disappears_is_gone_from_the_next_table(index, root, looked):
         assert other.runs() == []
 
 
-def test_a_file_that_goes_away_meanwhile_hides_no_other(tmp_path, monkeypatch):
-    """The rest of the folder is read now, not the next time."""
+def test_vanishing_file_hides_no_other(tmp_path, monkeypatch):
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(name)
     found = looks.regular_files

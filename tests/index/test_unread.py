@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import logging
 import os
 import shutil
 from pathlib import Path
@@ -23,68 +23,44 @@ pytestmark = pytest.mark.once
 
 
 class Looks:
-    """Looks at a root with an index that is opened for them, without a right to read everything.
+    """Looks at a root with an index that is opened without a right to read everything."""
 
-    Args:
-        root: The root.
-    """
-
-    def __init__(self, root):
+    def __init__(self, root, caplog):
         self.index = humbly(lambda: Index.open(root))
+        self.caplog = caplog
 
     def look(self, project=None):
-        """Return the runs that are known, what could not be read, and what was said of that."""
-        return humbly(lambda: self._look(project))
-
-    def _look(self, project):
-        heard = Heard()
-        logging.getLogger("seamark").addHandler(heard)
-        try:
-            self.index.refresh(project)
-        finally:
-            logging.getLogger("seamark").removeHandler(heard)
+        """Return the runs that are known, what could not be read, and what was logged of that."""
+        self.caplog.clear()
+        humbly(lambda: self.index.refresh(project))
         runs = sorted(name for _, name in self.index.runs())
         unread = [list(one) for one in self.index.unread()]
-        return {"runs": runs, "unread": unread, "said": heard.said}
-
-
-class Heard(logging.Handler):
-    """What is said while it listens."""
-
-    def __init__(self):
-        super().__init__()
-        self.said = []
-
-    def emit(self, record):
-        self.said.append(record.getMessage())
+        return {"runs": runs, "unread": unread, "said": self.caplog.messages.copy()}
 
 
 @pytest.fixture
-def looks(root):
+def looks(root, caplog):
     """Return a function that begins to look at the root."""
-    begun = []
+    with contextlib.ExitStack() as stack:
 
-    def begin():
-        begun.append(Looks(root))
-        return begun[-1]
+        def begin():
+            one = Looks(root, caplog)
+            stack.enter_context(contextlib.closing(one.index))
+            return one
 
-    yield begin
-    for one in begun:
-        one.index.close()
+        yield begin
 
 
 @pytest.fixture
 def closed():
     """Return a function that takes rights from folders, which they have again in the end."""
-    before = {}
+    with contextlib.ExitStack() as stack:
 
-    def close(path, mode=0):
-        before.setdefault(path, path.stat().st_mode & 0o777)
-        path.chmod(mode)
+        def close(path, mode=0):
+            stack.callback(path.chmod, path.stat().st_mode & 0o777)
+            path.chmod(mode)
 
-    yield close
-    for path, mode in reversed(before.items()):
-        path.chmod(mode)
+        yield close
 
 
 @pytest.fixture
@@ -110,10 +86,9 @@ SHUT = [
 
 @pytest.mark.parametrize(("place", "mode", "rest"), SHUT)
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
-def test_a_folder_that_is_closed_is_said_and_the_others_are_read(
+def test_unreadable_folder_is_named_once_and_the_others_are_read(
     root, closed, looks, place, mode, rest, known
 ):
-    """One warning with its path, as long as it is the same; it is read when that is possible."""
     if known:
         with Index.open(root) as index:
             index.refresh()
@@ -126,17 +101,15 @@ def test_a_folder_that_is_closed_is_said_and_the_others_are_read(
     path = str(root / place.removesuffix("/journal"))
     assert first["unread"] == again["unread"] == [[path, "Permission denied"]]
     (said,) = first["said"]
-    assert "one folder" in said
-    assert f"{path} (Permission denied)" in said
-    assert "chmod" in said
-    assert "fsck" in said
+    for text in ("one folder", f"{path} (Permission denied)", "chmod", "fsck"):
+        assert text in said
     assert again["said"] == []
     for look in (opened, last):
         assert look == {"runs": sorted([A, B, C, D]), "unread": [], "said": []}
 
 
-def test_many_closed_folders_are_counted_and_the_first_are_named(root, closed, looks):
-    """What lies in a folder that is closed is not said once more; of one project only its own."""
+def test_several_unreadable_folders_are_counted_and_three_named(root, closed, looks):
+    """What lies in an unreadable folder is not named once more; of one project only its own."""
     with Index.open(root) as index:
         index.refresh()
     for place in (f"p/{A}", f"p/{B}", "p/sub", f"q/{D}"):
@@ -145,13 +118,12 @@ def test_many_closed_folders_are_counted_and_the_first_are_named(root, closed, l
     told = [one.look(), one.look("q"), one.look()]
     assert [len(one["unread"]) for one in told] == [4, 4, 4]
     (said,) = told[0]["said"]
-    assert "4 folders" in said
-    assert said.count("Permission denied") == 3
+    assert (said.count("4 folders"), said.count("Permission denied")) == (1, 3)
     assert "and 1 more" in said
     assert told[1]["said"] == told[2]["said"] == []
     closed(root / "p")
-    told = looks().look()
-    assert [path for path, _ in told["unread"]] == [str(root / "p"), str(root / "q" / D)]
+    unread = looks().look()["unread"]
+    assert [path for path, _ in unread] == [str(root / "p"), str(root / "q" / D)]
 
 
 @pytest.fixture
@@ -169,8 +141,7 @@ def deep(root):
         os.close(descriptors.pop())
 
 
-def test_a_folder_that_no_path_reaches_takes_nothing_with_it(root, deep, caplog):
-    """Any error of a folder is that folder's: here its path is longer than a path may be."""
+def test_folder_with_a_path_that_is_too_long_hides_no_other(root, deep, caplog):
     with Index.open(root) as index:
         index.refresh()
         assert {name for _, name in index.runs()} == {A, B, C, D}
@@ -184,8 +155,7 @@ def test_a_folder_that_no_path_reaches_takes_nothing_with_it(root, deep, caplog)
         list(iter_runs(root))
 
 
-def test_names_of_folders_give_a_terminal_no_orders(root, closed, looks):
-    """They are somebody else's."""
+def test_names_of_unreadable_folders_are_escaped(root, closed, looks):
     odd = root / "p" / "x\x1b[31m\ny"
     odd.mkdir()
     closed(odd)
@@ -196,27 +166,21 @@ def test_names_of_folders_give_a_terminal_no_orders(root, closed, looks):
     assert said.isprintable()
 
 
-def test_a_closed_run_that_is_asked_for_is_not_said_to_be_missing(root, closed, looks):
-    """Its folder is there."""
-    closed(root / "p" / A)
-    index = looks().index
-    with pytest.raises(RunNotFoundError, match="cannot be read") as caught:
-        humbly(lambda: index.fresh_view("p", A))
-    assert str(root / "p" / A) in str(caught.value)
-
-
-def test_models_that_are_closed_are_said(root, closed, looks):
-    """As runs are."""
-    with seamark.init_model(key="RES", project="p", root=root):
+def test_unreadable_runs_and_models_are_not_said_to_be_missing(root, closed, looks):
+    with seamark.init_model(key="RES", project="p", root=root) as model:
         pass
-    closed(root / "p" / ".models" / "RES")
-    told = looks().look()
-    assert told["unread"] == [[str(root / "p" / ".models" / "RES"), "Permission denied"]]
-    assert told["runs"] == sorted([A, B, C, D])
+    one, places = looks(), [str(model.folder.path), str(root / "p" / A)]
+    closed(root / "p" / A)
+    with pytest.raises(RunNotFoundError, match="cannot be read") as caught:
+        humbly(lambda: one.index.fresh_view("p", A))
+    assert places[1] in str(caught.value)
+    closed(model.folder.path)
+    found = one.look()
+    assert found["unread"] == [[place, "Permission denied"] for place in places]
+    assert found["runs"] == sorted([B, C, D])
 
 
-def test_commands_say_it_and_go_on(root, closed, capsys, caplog):
-    """`seamark ls` lists the others, and says where the one is that it cannot read."""
+def test_ls_and_sync_name_the_unreadable_run_and_go_on(root, closed, tmp_path, capsys, caplog):
     closed(root / "p" / A)
     capsys.readouterr()
     assert humbly(lambda: main(["ls", "--root", str(root), "--json"])) == 0
@@ -224,25 +188,14 @@ def test_commands_say_it_and_go_on(root, closed, capsys, caplog):
     assert sorted(row["run"] for row in rows) == sorted([B, C, D])
     (line,) = [one for one in caplog.messages if "cannot be read" in one]
     assert str(root / "p" / A) in line
-
-
-def test_what_is_not_sent_is_said(root, closed, tmp_path, capsys):
-    """By `seamark sync`, which sends everything else."""
-    closed(root / "p" / A)
     there = (tmp_path / "there").as_uri()
-    capsys.readouterr()
     assert humbly(lambda: main(["sync", "--root", str(root), "--to", there])) == 0
-    found = capsys.readouterr()
-    (line,) = [one for one in found.err.splitlines() if "cannot be read" in one]
+    (line,) = [one for one in capsys.readouterr().err.splitlines() if "cannot be read" in one]
     assert f"{root / 'p' / A} " in line
     assert {folder.run for folder in iter_runs(tmp_path / "there")} == {B, C, D}
 
 
-# ---------------------------------------------------------------------- what goes away
-
-
-def test_a_run_that_goes_away_while_it_is_listed_is_not_there(root, monkeypatch):
-    """Nothing is made of what is left of it, and the others are read."""
+def test_run_that_is_removed_while_it_is_listed_is_left_out(root, monkeypatch):
     found = updater.iter_runs
 
     def going(*args, **given):
@@ -252,27 +205,20 @@ def test_a_run_that_goes_away_while_it_is_listed_is_not_there(root, monkeypatch)
             yield folder
 
     monkeypatch.setattr(updater, "iter_runs", going)
+    odd = root / "p" / ("0" * 16)
+    odd.mkdir()
+    (odd / "journal").touch()
     with Index.open(root) as index:
+        for name in ("1" * 16, odd.name):  # asking for a run does not create it
+            said = f"run '{name}' does not exist in project 'p' below"
+            with pytest.raises(RunNotFoundError, match=said):
+                index.fresh_view("p", name)
         index.refresh()
         assert {name for _, name in index.runs()} == {A, C, D}
         assert index.unread() == []
 
 
-def test_a_run_that_never_was_is_not_made_by_asking_for_it(root):
-    """Neither is one whose folder holds a file in the place of its journals."""
-    odd = root / "p" / ("0" * 16)
-    odd.mkdir()
-    (odd / "journal").touch()
-    with Index.open(root) as index:
-        for name in ("1" * 16, odd.name):
-            with pytest.raises(RunNotFoundError):
-                index.fresh_view("p", name)
-        index.refresh()
-        assert {name for _, name in index.runs()} == {A, B, C, D}
-
-
-def test_what_is_no_journal_takes_nothing_with_it(root):
-    """A folder, a dangling link and a pipe in the place of a journal; links in that of a run."""
+def test_folders_links_and_pipes_named_like_journals_are_ignored(root):
     kinds = (Path.mkdir, lambda path: path.symlink_to("nowhere"), os.mkfifo)
     for name, make in zip((A, B, C), kinds, strict=True):
         (journal,) = root.glob(f"p/**/{name}/journal/*")

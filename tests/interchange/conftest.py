@@ -18,12 +18,7 @@ def root(tmp_path, monkeypatch):
 @pytest.fixture
 def cli(root):
     """Call the command in this process."""
-    del root
-
-    def call(*words):
-        return CliRunner().invoke(app, [str(word) for word in words], prog_name="seamark")
-
-    return call
+    return lambda *words: CliRunner().invoke(app, [*map(str, words)], prog_name="seamark")
 
 
 @pytest.fixture

@@ -9,17 +9,18 @@ import pytest
 import seamark
 
 PACKAGE = """
-import json
-
-
 def read(path):
     for line in path.read_text().splitlines():
         name, *values = line.split()
         times = [f"2024-05-01T12:00:0{at}Z" for at, _ in enumerate(values)]
-        facts = {
-            "sys/creation_time": (times[0], "datetime"),
-            "sys/modification_time": (times[-1], "datetime"),
-            "sys/state": ("completed", "string"),
+        facts = {"creation_time": times[0], "modification_time": times[-1], "state": "completed"}
+        attributes = {
+            f"sys/{key}": {
+                "family": "atom",
+                "type": "datetime" if key.endswith("time") else "string",
+                "value": value,
+            }
+            for key, value in facts.items()
         }
         points = {
             "step": [*range(len(values))],
@@ -27,16 +28,11 @@ def read(path):
             "time": times,
             "attempt": [0] * len(values),
         }
+        series = {"loss": {"family": "float_series", "type": "float_series"}}
         yield {
             "project": "old",
             "run": name,
-            "attributes": {
-                **{
-                    path: {"family": "atom", "type": kind, "value": value}
-                    for path, (value, kind) in facts.items()
-                },
-                "loss": {"family": "float_series", "type": "float_series"},
-            },
+            "attributes": attributes | series,
             "series": {"loss": points},
         }
 """
@@ -72,33 +68,24 @@ def test_runs_of_an_importer_are_ordinary_runs_and_come_once(cli, root, tmp_path
         assert run["loss"].fetch_last() == 1.0
 
 
-def test_a_wrong_document_is_named_and_the_others_come(cli, root, tmp_path):
-    source = tmp_path / "runs.txt"
-    source.write_text("a/b 1\nfine 2\n")
-    done = cli("import", "lines", source)
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("lines", "fine 2\na/b 1\nlast 1\n", ["lines[1].run", "1 run could not be imported"]),
+        ("lines", "fine 2\nodd nan\n", ["lines[1]: expected a document of strict JSON"]),
+        ("lines", "fine 1\nfirst none\n", ["importer lines (lab_importers:", "could not convert"]),
+        ("absent", "", ["importer absent (lab_importers:", "nothing"]),
+    ],
+)
+def test_error_names_the_document_and_the_others_are_imported(
+    cli, root, tmp_path, name, text, said
+):
+    (tmp_path / "runs.txt").write_text(text)
+    done = cli("import", name, tmp_path / "runs.txt")
     assert done.exit_code == 1
-    assert "lines[0].run" in done.stderr
-    assert "1 run could not be imported" in done.stderr
-    assert [path.name for path in (root / "old").iterdir() if path.name[0] != "."] == ["fine"]
-
-
-def test_what_json_cannot_hold_is_refused(cli, tmp_path):
-    source = tmp_path / "runs.txt"
-    source.write_text("odd nan\n")
-    done = cli("import", "lines", source)
-    assert done.exit_code == 1
-    assert "lines[0]: expected a document of strict JSON" in done.stderr
-
-
-def test_an_importer_that_fails_is_named(cli, root, tmp_path):
-    source = tmp_path / "runs.txt"
-    source.write_text("before 1\nfirst none\n")
-    for name, reason in (("lines", "could not convert"), ("absent", "nothing")):
-        done = cli("import", name, source)
-        assert done.exit_code == 1
-        assert f"the importer {name} (lab_importers:" in done.stderr
-        assert reason in done.stderr
-    assert (root / "old" / "before").is_dir()
+    assert [one for one in said if one not in done.stderr] == []
+    imported = sorted(path.name for path in root.glob("old/[!.]*"))
+    assert imported == [word for word in ("fine", "last") if word in text]
 
 
 def test_importers_are_listed_and_replace_no_source_of_this_package(cli):

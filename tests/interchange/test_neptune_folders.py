@@ -31,20 +31,34 @@ def ids(cli, *words):
     return [one["run"] for one in json.loads(cli("ls", "--json", *words).stdout)]
 
 
+def imported(cli, project="digits"):
+    (run,) = ids(cli, "--project", project)
+    return seamark.init_run(project, with_id=run, mode="read-only")
+
+
 def folder_of(training, kind):
     (found,) = (training / ".neptune" / kind).iterdir()
     return found
 
 
 @pytest.mark.parametrize("kind", ["offline", "async"])
-def test_everything_that_was_logged_is_there(training, cli, root, tmp_path, kind):
-    """Values, steps as given and as the server numbered them, times, files, sets and deletes."""
+def test_values_series_files_and_deletes_are_imported(training, cli, root, tmp_path, kind):
+    """With steps as given and as the server numbered them."""
     result = cli("import", "neptune", folder_of(training, kind), "--project", "team/digits")
     assert (result.exit_code, result.stderr) == (0, f"imported 1 run to {root}\n")
-    (run_id,) = ids(cli)
-    with seamark.init_run("team/digits", with_id=run_id, mode="read-only") as run:
-        params = {"lr": 0.1, "n": 3, "on": True, "text": "text", "nested": {"deep": 2}}
-        assert run["params"].fetch() == params
+    told = json.loads((folder_of(training, kind) / "metadata.json").read_text())
+    with imported(cli, "team/digits") as run:
+        expected = {
+            "params": {"lr": 0.1, "n": 3, "on": True, "text": "text", "nested": {"deep": 2}},
+            "when": datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc),
+            "copied": 0.1,
+            "sys/tags": {"b"},
+            "sys/name": "baseline",
+            "sys/state": "completed",
+            "sys/creation_time": datetime.fromisoformat(told["createdAt"]),
+        }
+        assert {path: run[path].fetch() for path in expected} == expected
+        assert not run.exists("gone")
         loss = run["train/loss"].fetch_points()
         assert loss["step"].tolist() == [0, 1, 2, 3, 4]
         assert loss["value"].tolist() == [1 / (i + 1) for i in range(5)]
@@ -52,24 +66,19 @@ def test_everything_that_was_logged_is_there(training, cli, root, tmp_path, kind
         assert acc["step"].tolist() == [10, 12.5]
         assert acc.time_ns[0] == 1_700_000_000_500_000_000
         assert run["logs"].fetch_last() == "hello"
-        assert run["when"].fetch() == datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-        assert (run["copied"].fetch(), run.exists("gone")) == (0.1, False)
-        assert run["sys/tags"].fetch() == {"b"}
-        assert (run["sys/name"].fetch(), run["sys/state"].fetch()) == ("baseline", "completed")
-        told = json.loads((folder_of(training, kind) / "metadata.json").read_text())
-        assert run["sys/creation_time"].fetch() == datetime.fromisoformat(told["createdAt"])
         run["mem"].download(str(tmp_path / "mem"))
         assert (tmp_path / "mem").read_text() == "in memory"
-        assert [one["name"] for one in run["set"].list_fileset_files()] == ["up.txt"]
-        assert [one["name"] for one in run["source_code/files"].list_fileset_files()] == ["make.py"]
+        for path, name in (("set", "up.txt"), ("source_code/files", "make.py")):
+            assert [one["name"] for one in run[path].list_fileset_files()] == [name]
         assert [one["path"] for one in run["data"].fetch_files_list()] == ["up.txt"]
         assert run["up"].fetch_extension() == "txt"
-        assert json.loads(cli("show", run_id, "pixels", "--json").stdout)
+        assert json.loads(cli("show", run.id, "pixels", "--json").stdout)
     assert cli("fsck", "--blobs").exit_code == 0
 
 
-def test_a_whole_folder_twice(training, cli, root, held):
-    """Offline and async runs come together, and again nothing changes."""
+def test_folder_of_several_runs_is_imported_once(training, cli, root, held):
+    result = cli("import", "neptune", training)
+    assert (result.exit_code, "--project" in result.stderr) == (2, True)
     assert cli("import", "neptune", training, "--project", "digits").exit_code == 0
     files = [str(one.readlink()) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
     assert not [each for each in files if str(root) in each and each.endswith(" (deleted)")]
@@ -80,13 +89,7 @@ def test_a_whole_folder_twice(training, cli, root, held):
     assert "2 runs were there already" in result.stderr
 
 
-def test_a_project_has_to_be_named(training, cli, root):
-    """The client's folders do not say it."""
-    result = cli("import", "neptune", training)
-    assert (result.exit_code, "--project" in result.stderr) == (2, True)
-
-
-def test_files_are_taken_from_below_the_training_only(training, cli, root, held):
+def test_files_outside_the_folder_of_the_training_are_refused(training, cli, root, held):
     """A folder may be anybody's: what it names elsewhere, or by links, stays where it is."""
     secret = training.parent / "secret.txt"
     secret.write_text("not yours")
@@ -94,28 +97,27 @@ def test_files_are_taken_from_below_the_training_only(training, cli, root, held)
     folder = folder_of(training, "offline")
     (folder / "upload_path" / "link").symlink_to(secret)
     (folder / "upload_path" / "fifo").mkdir()
+    file = {"type": "UploadFile", "ext": ""}
     operations = [
-        {"type": "UploadFile", "path": ["a"], "ext": "", "file_path": str(secret)},
-        {"type": "UploadFile", "path": ["b"], "ext": "", "file_path": f"{training}/../secret.txt"},
-        {"type": "UploadFile", "path": ["c"], "ext": "", "file_path": f"{training}/linked.txt"},
-        {"type": "UploadFile", "path": ["d"], "ext": "", "tmp_file_name": "../../../../up.txt"},
-        {"type": "UploadFile", "path": ["e"], "ext": "", "tmp_file_name": "link"},
+        {**file, "path": ["a"], "file_path": str(secret)},
+        {**file, "path": ["b"], "file_path": f"{training}/../secret.txt"},
+        {**file, "path": ["c"], "file_path": f"{training}/linked.txt"},
+        {**file, "path": ["d"], "tmp_file_name": "../../../../up.txt"},
+        {**file, "path": ["e"], "tmp_file_name": "link"},
         {"type": "UploadFileSet", "path": ["f"], "file_globs": [f"{secret.parent}/*"]},
         {"type": "UploadFileSet", "path": ["g"], "file_globs": [f"{training}/linked.*"]},
         {"type": "TrackFilesToArtifact", "path": ["h"], "entries": [[str(secret), None]]},
-        {"type": "UploadFile", "path": ["i"], "ext": "", "file_path": f"{training}/up.txt"},
+        {**file, "path": ["i"], "file_path": f"{training}/up.txt"},
     ]
     log = folder / "data-1.log"
-    with log.open("a") as file:
+    with log.open("a") as lines:
         for at, one in enumerate(operations, 34):
-            file.write(json.dumps({"obj": one, "version": at, "at": 1795393400.0}) + "\n")
+            lines.write(json.dumps({"obj": one, "version": at, "at": 1795393400.0}) + "\n")
     result = cli("import", "neptune", folder, "--project", "digits")
     assert (result.exit_code, "refused (9, the first: set: " in result.stderr) == (0, True)
     assert not any(b"not yours" in content for content in held().values())
-    (run_id,) = ids(cli)
-    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
-        assert run.exists("i")
-        assert not any(run.exists(each) for each in "abcde")
+    with imported(cli) as run:
+        assert [each for each in "abcdei" if run.exists(each)] == ["i"]
     elsewhere = training.parent / "elsewhere"
     elsewhere.mkdir()
     secret.rename(elsewhere / "secret.txt")
@@ -125,44 +127,41 @@ def test_files_are_taken_from_below_the_training_only(training, cli, root, held)
     assert any(b"not yours" in content for content in held().values())
 
 
-def test_what_is_damaged_is_left_out_and_what_grew_is_added(training, cli, root):
-    """A log that is cut off is read to there; once it has grown, the rest comes behind."""
+def test_damaged_log_is_imported_up_to_there_and_completed_later(training, cli, root):
     folder = folder_of(training, "async")
     log = folder / "data-1.log"
     whole = log.read_text()
     lines = whole.splitlines(keepends=True)
     cut = next(at for at, line in enumerate(lines) if '"version": 18' in line)
     log.write_text("".join(lines[:cut]) + lines[cut][:40])
-    result = cli("import", "neptune", folder, "--project", "digits")
+    words = ("import", "neptune", folder, "--project")
+    result = cli(*words, "digits")
     assert (result.exit_code, "cut off or damaged (1" in result.stderr) == (0, True)
     (run_id,) = ids(cli)
 
     def losses():
-        with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+        with imported(cli) as run:
             found = run["train/loss"].fetch_points()
         return list(zip(found["step"], found["value"], strict=True))
 
     assert losses() == [(0, 1), (1, 0.5)]
     log.write_text(whole)
-    assert "more" in cli("import", "neptune", folder, "--project", "digits", "--dry-run").stdout
-    result = cli("import", "neptune", folder, "--project", "digits")
-    assert (result.exit_code, ids(cli)) == (0, [run_id])
+    assert "more" in cli(*words, "digits", "--dry-run").stdout
+    assert (cli(*words, "digits").exit_code, ids(cli)) == (0, [run_id])
     assert losses() == [(i, 1 / (i + 1)) for i in range(5)]
     lines[5] = '{"obj": 3, "version": 6}\n'
     lines[6] = "{ this is no JSON\n"
     log.write_text("".join(lines[1:]))
-    result = cli("import", "neptune", folder, "--project", "spoilt")
+    result = cli(*words, "spoilt")
     assert result.exit_code == 0
     assert "damaged" in result.stderr
     assert "logs whose beginning the client had sent and removed" in result.stderr
-    with seamark.init_run(
-        "spoilt", with_id=ids(cli, "--project", "spoilt")[0], mode="read-only"
-    ) as run:
+    with imported(cli, "spoilt") as run:
         assert run["params/n"].fetch() == 3
 
 
-def test_processes_of_one_run_come_together(training, cli, root):
-    """Each has a folder of its own; together they are one run, also if one is found later."""
+def test_folders_of_several_processes_become_one_run(training, cli, root):
+    """Also if one is found later."""
     first = folder_of(training, "async")
     cli("import", "neptune", training / ".neptune" / "async", "--project", "digits")
     (run_id,) = ids(cli)
@@ -170,9 +169,8 @@ def test_processes_of_one_run_come_together(training, cli, root):
     second = first.with_name(f"run__{container}__77__abcdefgh")
     second.mkdir()
     told = {"containerId": container, "containerType": "run"}
-    (second / "metadata.json").write_text(
-        json.dumps({**told, "createdAt": "2026-11-24T00:00:00+00:00"})
-    )
+    told["createdAt"] = "2026-11-24T00:00:00+00:00"
+    (second / "metadata.json").write_text(json.dumps(told))
     point = {"value": 0.125, "step": None, "ts": 1795478400.0}
     operation = {"type": "LogFloats", "path": ["train", "loss"], "values": [point]}
     record = {"obj": operation, "version": 1, "at": 1795478400.0}
@@ -183,14 +181,12 @@ def test_processes_of_one_run_come_together(training, cli, root):
         assert (found["step"].tolist()[-1], found["value"].tolist()[-1]) == (5, 0.125)
 
 
-def test_models_are_named_and_left_out(training, cli, root):
-    """What is no run is not made one."""
-    folder = folder_of(training, "offline")
-    told = json.loads((folder / "metadata.json").read_text())
-    (folder / "metadata.json").write_text(json.dumps({**told, "containerType": "model"}))
-    result = cli("import", "neptune", folder, "--project", "digits")
-    assert (result.exit_code, "model" in result.stderr) == (0, True)
-    assert not root.exists()
+def test_models_are_named_and_not_imported(training, cli, root):
+    metadata = folder_of(training, "offline") / "metadata.json"
+    told = json.loads(metadata.read_text())
+    metadata.write_text(json.dumps({**told, "containerType": "model"}))
+    result = cli("import", "neptune", metadata.parent, "--project", "digits")
+    assert (result.exit_code, "model" in result.stderr, root.exists()) == (0, True, False)
 
 
 def log_of(training, operations):
@@ -202,43 +198,31 @@ def log_of(training, operations):
     return folder
 
 
-def test_a_wrong_operation_changes_nothing(training, cli, root):
+def test_wrong_operation_changes_nothing(training, cli, root):
     """Neither a part of its points is kept nor their steps; times keep their microseconds."""
     point = {"value": 1.0, "step": None, "ts": 1700000000.123456}
-    picture = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
-    folder = log_of(
-        training,
-        [
-            {"type": "LogFloats", "path": ["loss"], "values": [point, {**point, "ts": 1e300}]},
-            {"type": "LogFloats", "path": ["loss"], "values": [point]},
-            {"type": "LogFloats", "path": ["nothing"], "values": []},
-            {
-                "type": "LogImages",
-                "path": ["pictures"],
-                "values": [{**point, "value": picture}, {**point, "value": "no base64"}],
-            },
-            {"type": "AssignString", "path": ["pictures"], "value": {"no": "text"}},
-            {"type": "AssignString", "path": ["pictures"], "value": "free"},
-        ],
-    )
-    result = cli("import", "neptune", folder, "--project", "digits")
+    late, picture = {**point, "ts": 1e300}, base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    pictures = [{**point, "value": picture}, {**point, "value": "no base64"}]
+    operations = [
+        {"type": "LogFloats", "path": ["loss"], "values": [point, late]},
+        {"type": "LogFloats", "path": ["loss"], "values": [point]},
+        {"type": "LogFloats", "path": ["nothing"], "values": []},
+        {"type": "LogImages", "path": ["pictures"], "values": pictures},
+        {"type": "AssignString", "path": ["pictures"], "value": {"no": "text"}},
+        {"type": "AssignString", "path": ["pictures"], "value": "free"},
+    ]
+    result = cli("import", "neptune", log_of(training, operations), "--project", "digits")
     assert (result.exit_code, "that Neptune refuses (3, the first" in result.stderr) == (0, True)
-    (run_id,) = ids(cli)
-    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+    with imported(cli) as run:
         loss = run["loss"].fetch_points()
-        assert loss["step"].tolist() == [0]
-        assert loss.time_ns.tolist() == [1700000000123456000]
+        assert (loss["step"].tolist(), loss.time_ns.tolist()) == ([0], [1700000000123456000])
         assert run["pictures"].fetch() == "free"
 
 
 def test_files_that_are_gone_since_the_last_import_can_be_deleted(training, cli, root):
-    """What an earlier import took is deleted by what came later, wherever the files are now."""
-    named = {"ext": "txt", "file_path": str(training / "up.txt")}
     several = {"path": ["set"], "file_globs": [str(training / "up.*")], "reset": False}
-    before = [
-        {"type": "UploadFile", "path": ["file"], **named},
-        {"type": "UploadFileSet", **several},
-    ]
+    file = {"path": ["file"], "ext": "txt", "file_path": str(training / "up.txt")}
+    before = [{"type": "UploadFile", **file}, {"type": "UploadFileSet", **several}]
     folder = log_of(training, before)
     assert cli("import", "neptune", folder, "--project", "digits").exit_code == 0
     (training / "up.txt").rename(training / "up.csv")
@@ -246,7 +230,6 @@ def test_files_that_are_gone_since_the_last_import_can_be_deleted(training, cli,
     again = {"type": "UploadFileSet", **several, "reset": True}
     folder = log_of(training, [*before, {"type": "DeleteAttribute", "path": ["file"]}, again])
     assert cli("import", "neptune", folder, "--project", "digits").exit_code == 0
-    (run_id,) = ids(cli)
-    with seamark.init_run("digits", with_id=run_id, mode="read-only") as run:
+    with imported(cli) as run:
         assert not run.exists("file")
         assert [one["name"] for one in run["set"].list_fileset_files()] == ["up.csv"]

@@ -1,4 +1,4 @@
-"""What tests of the journal share: a run folder, a clock that is set, writers that are closed."""
+"""A run folder, a clock that is set, writers that are closed, and a disk that fails."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from clocks import Clock
+from journal_frames import say
 from own_calls import own
 
 import seamark.journal
@@ -20,9 +21,6 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
 from seamark.journal.upkeep import SyncThread
 from seamark.journal.writer import JournalWriter
-from seamark.run.lifecycle import Lifecycle
-from seamark.run.ranks import EveryRank
-from seamark.run.recorder import Recorder
 
 
 @pytest.fixture
@@ -52,6 +50,18 @@ def open_writer(folder, clock):
 
 
 @pytest.fixture
+def writer(open_writer):
+    return open_writer()
+
+
+@pytest.fixture
+def begun(disk, writer):
+    """A writer that wrote one operation to a disk that may fail."""
+    say(writer, "before")
+    return writer
+
+
+@pytest.fixture
 def journals(folder):
     """Return a function that reads the frames of all journals, oldest journal first."""
 
@@ -69,14 +79,14 @@ def journals(folder):
 
 @pytest.fixture
 def warnings_said(caplog):
-    """Return a function that gives what was said to people so far."""
+    """Return a function that gives the warnings so far."""
     caplog.set_level(logging.WARNING, "seamark")
     return lambda: [record.getMessage() for record in caplog.records if record.name == "seamark"]
 
 
 @pytest.fixture
 def unkept(monkeypatch):
-    """Let no thread sync what the test wants to see failing; the test calls `keep` itself."""
+    """Let no thread sync: the test calls `keep` itself."""
 
     def refused(_keeper):
         msg = "can't start new thread"
@@ -86,7 +96,7 @@ def unkept(monkeypatch):
 
 
 class Disk:
-    """Stands between a writer and the disk, and fails as it is told.
+    """The calls of a writer to the disk, which fail as they are told.
 
     A write takes the part that there is ``room`` for, or that is ``short`` enough; a record that is
     longer than ``most`` is refused.
@@ -179,23 +189,3 @@ def interrupt_at():
             sys.setprofile(None)
 
     return interrupting
-
-
-class SecondRank(EveryRank):
-    """The policy of rank 1 where all ranks record."""
-
-    apart = 1
-
-
-@pytest.fixture
-def second_rank(folder):
-    """Return the recorder of rank 1, which has recorded nothing yet."""
-    recorder = Recorder(
-        folder,
-        "online",
-        Lifecycle(),
-        SecondRank(disabled=False),
-        header=dict,
-        start=lambda: recorder.open(),  # noqa: PLW0108 - made in this very line
-    )
-    return recorder

@@ -4,55 +4,43 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from own_calls import own
 
-from seamark.journal.format import Kind
-
-if TYPE_CHECKING:
-    from seamark.journal.writer import JournalWriter
-
-WAYS: dict[str, Callable[[JournalWriter], bool]] = {
-    "row": lambda writer: writer.append_row({"a": 1.0, "b": 2}, 3),
-    "odd row": lambda writer: writer.append_row({"a": np.float32(1), "c": "no number"}, 3),
-    "numbered row": lambda writer: writer.append_row({"a": 1.0}),
-    "timed row": lambda writer: writer.append_row({"a": 1.0}, 3, 10**18),
-    "point": lambda writer: writer.append_row({"p": 1.0}),
-    "column": lambda writer: writer.append_column("c/c", [1.0, 2.0]),
-    "op": lambda writer: writer.append_op({"op": "clear", "path": "x"}),
-    "ops": lambda writer: writer.append_ops([{"op": "clear", "path": "x"}] * 3),
-}
+CLEAR = {"op": "clear", "path": "x"}
 
 
-@pytest.fixture(params=WAYS, ids=lambda way: way.replace(" ", "-"))
+@pytest.fixture(
+    params={
+        "row": lambda writer: writer.append_row({"a": 1.0, "b": 2}, 3),
+        "odd row": lambda writer: writer.append_row({"a": np.float32(1), "c": "no number"}, 3),
+        "numbered row": lambda writer: writer.append_row({"a": 1.0}),
+        "timed row": lambda writer: writer.append_row({"a": 1.0}, 3, 10**18),
+        "point": lambda writer: writer.append_row({"p": 1.0}),
+        "column": lambda writer: writer.append_column("c/c", [1.0, 2.0]),
+        "op": lambda writer: writer.append_op(CLEAR),
+        "ops": lambda writer: writer.append_ops([CLEAR] * 3),
+    }.items(),
+    ids=lambda way: way[0].replace(" ", "-"),
+)
 def append(request):
-    return WAYS[request.param]
+    return request.param[1]
 
 
 def size(folder):
     return sum(journal.path.stat().st_size for journal in folder.journals())
 
 
-def test_what_is_in_the_kernel_is_answered_with_true(open_writer, folder, append):
+def test_true_means_in_the_kernel_and_false_waiting_or_lost(
+    open_writer, disk, folder, append, monkeypatch
+):
     writer, before = open_writer(), 0
     for _ in range(4):
         assert append(writer) is True
         assert size(folder) > before
         before = size(folder)
-
-
-def test_what_waits_or_is_lost_is_answered_with_false(
-    open_writer, disk, folder, append, monkeypatch
-):
-    writer = open_writer()
-    append(writer)
-    append(writer)
     disk.fill()
-    before = size(folder)
     assert append(writer) is False
     monkeypatch.setattr("seamark.journal.segment.MAX_RECORDS", 0)
     assert append(writer) is False
@@ -64,33 +52,24 @@ def test_what_waits_or_is_lost_is_answered_with_false(
     assert append(writer) is False
 
 
-def test_a_heartbeat_in_between_makes_no_record_look_written(open_writer, disk, folder, forgetful):
+def test_a_heartbeat_in_between_makes_no_record_look_written(writer, disk, folder, forgetful):
     """The file grew, but not by this record: comparing sizes before and after would be wrong."""
-    writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     before = size(folder)
     disk.fill()
-    answer = writer.append_op({"op": "clear", "path": "x"})
+    answer = writer.append_op(CLEAR)
     disk.free()
     writer.keep(heartbeat=True)
     assert size(folder) > before
     assert answer is False
 
 
-def test_a_record_from_a_signal_handler_is_not_written_yet(
-    open_writer, journals, append, monkeypatch
-):
-    writer, answers, write = open_writer(), [], os.write
+def test_a_record_from_a_signal_handler_is_not_written_yet(open_writer, journals, append, disk):
+    writer, answers = open_writer(), []
     append(writer)
-
-    def interrupted(fd, data):
-        monkeypatch.setattr(os, "write", write)
-        os.kill(os.getpid(), signal.SIGUSR1)
-        return write(fd, data)
-
     before = signal.signal(signal.SIGUSR1, lambda *_: answers.append(append(writer)))
     try:
-        monkeypatch.setattr(os, "write", own(interrupted, write))
+        disk.before = lambda: os.kill(os.getpid(), signal.SIGUSR1)
         assert writer.append_op({"op": "clear", "path": "interrupted"}) is True
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -101,21 +80,7 @@ def test_a_record_from_a_signal_handler_is_not_written_yet(
 
 
 @pytest.mark.parametrize("metrics", [{}, {"a": "no"}, None, {"a//b": 1.0}], ids=repr)
-def test_nothing_to_write_is_nothing_written(open_writer, metrics):
-    writer = open_writer()
+def test_nothing_to_write_is_nothing_written(writer, metrics):
     assert writer.append_row(metrics, 0) is False
     assert writer.append_ops([]) is False
     assert writer.append_column("a", []) is False
-
-
-def test_a_rank_answers_for_what_is_its_own(second_rank):
-    """What it leaves to rank 0 is nothing written; its series are."""
-    recorder = second_rank
-    assert recorder.values.record_op({"op": "delete", "paths": ["a"]}) is False
-    assert recorder.row({"a": 1.0}, 0) is True
-    writer = recorder.writer
-    assert writer is not None
-    assert writer.append_column(recorder.series_path("a"), [1.0], None, None) is True
-    points = {"path": recorder.series_path("t"), "points": [[0, "x", None]]}
-    assert recorder.contents.append_points(writer, [points], Kind.TEXT) is True
-    recorder.close("stop", 30.0)

@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from journal_frames import header, ops, points, say, texts
+from journals import Kind
 
 from seamark.journal import segment
-from seamark.journal.format import Kind
-from seamark.journal.reader import decode_json
+from seamark.run.lifecycle import Lifecycle
+from seamark.run.ranks import EveryRank
+from seamark.run.recorder import Recorder
 
 SECOND = 10**9
 
 
-def texts(frames):
-    return [decode_json(frame.payload)["text"] for frame in frames if frame.kind == Kind.OP]
-
-
 def steps(frames):
-    import struct
-
-    return [
-        struct.unpack_from("<d", frame.payload)[0]
-        for frame in frames
-        if frame.kind in (Kind.ROW, Kind.SPARSE)
-    ]
+    return [step for _, step, _ in points(frames)]
 
 
-def say(writer, text):
-    writer.append_op({"op": "log", "text": text})
-
-
-def test_what_waits_is_written_in_order_at_the_time_at_which_it_was_made(
+def test_waiting_records_are_written_in_order_with_the_times_at_which_they_were_made(
     open_writer, disk, clock, journals
 ):
     writer, start = open_writer(), clock.now
@@ -52,8 +41,7 @@ def test_what_waits_is_written_in_order_at_the_time_at_which_it_was_made(
     assert writer.dropped == {}
 
 
-def test_steps_left_out_go_on_while_rows_wait(open_writer, disk, journals):
-    writer = open_writer()
+def test_steps_left_out_go_on_while_rows_wait(writer, disk, journals):
     writer.append_row({"a": 1.0})
     disk.fill()
     for _ in range(3):
@@ -71,8 +59,7 @@ def test_steps_left_out_go_on_while_rows_wait(open_writer, disk, journals):
     assert texts(frames) == ["x" * 5000]
 
 
-def test_a_series_that_was_deleted_while_it_waited_starts_anew(open_writer, disk, journals):
-    writer = open_writer()
+def test_a_series_that_was_deleted_while_it_waited_starts_anew(writer, disk, journals):
     disk.fill()
     for _ in range(3):
         writer.append_row({"a": 1.0})
@@ -85,28 +72,24 @@ def test_a_series_that_was_deleted_while_it_waited_starts_anew(open_writer, disk
     assert steps(journals()[0]) == [0, 1, 2, 0, 1, 2, 3]
 
 
-def test_bytes_in_memory_are_bounded_too(open_writer, disk, monkeypatch):
+def test_bytes_that_wait_are_bounded(writer, disk, monkeypatch):
     monkeypatch.setattr(segment, "MAX_BYTES", 1000)
-    writer = open_writer()
     disk.fill()
     for _ in range(5):
         say(writer, "x" * 300)
     assert writer.dropped == {"disk": 2}
 
 
-def test_a_large_record_does_not_hold_up_small_ones(open_writer, disk, journals):
-    writer = open_writer()
-    say(writer, "before")
+def test_a_large_record_does_not_hold_up_small_ones(begun, disk, journals):
     disk.most = 1000
-    writer.append_column("a", [1.0] * 10_000)
-    say(writer, "small")
+    begun.append_column("a", [1.0] * 10_000)
+    say(begun, "small")
     assert texts(journals()[0]) == ["before", "small"]
-    assert writer.dropped == {"disk": 10_000}
+    assert begun.dropped == {"disk": 10_000}
 
 
-def test_a_large_record_waits_where_there_is_no_journal(open_writer, disk, journals):
+def test_a_large_record_waits_where_there_is_no_journal(writer, disk, journals):
     disk.fill()
-    writer = open_writer()
     writer.append_column("a", [1.0] * 10_000)
     say(writer, "b")
     disk.free()
@@ -116,10 +99,9 @@ def test_a_large_record_waits_where_there_is_no_journal(open_writer, disk, journ
     assert writer.dropped == {}
 
 
-def test_an_attempt_that_begins_meanwhile_has_its_own_journal(open_writer, disk, journals):
+def test_an_attempt_that_begins_meanwhile_has_its_own_journal(writer, disk, journals):
     facts = {"attempt": 0}
     disk.fill()
-    writer = open_writer()
     writer._stream.header = lambda: dict(facts)
     say(writer, "old")
     facts["attempt"] = 1
@@ -128,26 +110,26 @@ def test_an_attempt_that_begins_meanwhile_has_its_own_journal(open_writer, disk,
     disk.free()
     writer.keep()
     first, second = journals()
-    assert [decode_json(f[0].payload)["attempt"] for f in (first, second)] == [0, 1]
+    assert [header(frames)["attempt"] for frames in (first, second)] == [0, 1]
     assert (texts(first), texts(second)) == (["old"], ["new"])
     assert first[-1].kind == Kind.CLOSE
-    assert decode_json(second[0].payload)["continues"] == decode_json(first[0].payload)["writer"]
+    assert header(second)["continues"] == header(first)["writer"]
 
 
-def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(open_writer, disk, journals):
-    writer = open_writer()
-    say(writer, "before")
+def test_an_open_journal_is_left_where_an_attempt_began_meanwhile(begun, disk, journals):
     disk.fill()
-    say(writer, "old")
-    writer.rotate()
-    say(writer, "new")
+    say(begun, "old")
+    begun.rotate()
+    say(begun, "new")
     disk.free()
-    say(writer, "after")
+    say(begun, "after")
     first, second = journals()
     assert (texts(first), texts(second)) == (["before", "old"], ["new", "after"])
 
 
-def test_what_waits_at_the_end_is_written_or_counted(open_writer, disk, journals, warnings_said):
+def test_records_that_wait_at_the_end_are_written_or_counted(
+    open_writer, disk, journals, warnings_said
+):
     lucky, unlucky = open_writer(), open_writer()
     for writer in (lucky, unlucky):
         say(writer, "before")
@@ -167,8 +149,7 @@ def test_what_waits_at_the_end_is_written_or_counted(open_writer, disk, journals
 
 
 @pytest.mark.usefixtures("unkept")  # a child has no sync thread of its parent
-def test_a_forked_child_leaves_to_its_parent_what_waits(open_writer, disk, journals):
-    writer = open_writer()
+def test_a_forked_child_leaves_waiting_records_to_its_parent(writer, disk, journals):
     disk.fill()
     say(writer, "parent")
     writer.after_fork()
@@ -177,18 +158,37 @@ def test_a_forked_child_leaves_to_its_parent_what_waits(open_writer, disk, journ
     assert [texts(frames) for frames in journals()] == [["child"]]
 
 
-def test_a_rank_that_starts_on_a_full_disk_keeps_what_is_its_own(second_rank, disk, journals):
-    recorder = second_rank
+class SecondRank(EveryRank):
+    """The policy of rank 1 where all ranks record."""
+
+    apart = 1
+
+
+def test_a_rank_that_starts_on_a_full_disk_keeps_its_own_records(folder, disk, journals):
+    """Records that it leaves to rank 0 are not written; its answers say which were."""
+    recorder = Recorder(
+        folder,
+        "online",
+        Lifecycle(),
+        SecondRank(disabled=False),
+        header=dict,
+        start=lambda: recorder.open(),  # noqa: PLW0108 - made in this very line
+    )
+    assert recorder.values.record_op({"op": "delete", "paths": ["a"]}) is False
     disk.fill()
     recorder.values.record_op({"op": "state", "state": "running"})
-    assert recorder.writer is not None
-    own = f"monitoring/{recorder.writer.writer}/pid"
+    writer = recorder.writer
+    assert writer is not None
+    own = f"monitoring/{writer.writer}/pid"
     recorder.values.assign_quietly({own: 7, "lr": 0.1})
-    recorder.row({"a": 1.0}, 3)
+    assert recorder.row({"a": 1.0}, 3) is False
     disk.free()
+    assert recorder.row({"a": 1.0}, 4) is True
+    assert writer.append_column(recorder.series_path("b"), [1.0], None, None) is True
+    text = {"path": recorder.series_path("t"), "points": [[0, "x", None]]}
+    assert recorder.contents.append_points(writer, [text], Kind.TEXT) is True
     recorder.close("stop", 30.0)
     (frames,) = journals()
-    ops = [decode_json(frame.payload) for frame in frames if frame.kind == Kind.OP]
-    assert ops[1] == {"op": "assign", "atoms": {own: ["int", 7]}}
-    assert b"ranks/1/a" in next(f.payload for f in frames if f.kind == Kind.PATH)
-    assert steps(frames) == [3]
+    assert ops(frames)[1] == {"op": "assign", "atoms": {own: ["int", 7]}}
+    found = [("ranks/1/a", 3, 1), ("ranks/1/a", 4, 1), ("ranks/1/b", 0, 1)]
+    assert points(frames) == found

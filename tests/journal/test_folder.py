@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import re
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from seamark.journal.folder import (
     journal_name,
     mint_run_id,
     purged_ids,
-    root_dir,
     split_journal_name,
     writer_id,
 )
@@ -23,20 +21,6 @@ from seamark.process.liveness import host_name
 
 ID = re.compile(r"[a-z0-9]{16}")
 UID = bytes(range(16))
-
-
-def make(root, names):
-    for name in names:
-        (root / name / "journal").mkdir(parents=True)
-
-
-def test_root_is_argument_then_variable_then_working_folder(tmp_path, monkeypatch):
-    assert root_dir() == Path.cwd() / ".seamark"
-    monkeypatch.setenv("SEAMARK_DIR", str(tmp_path / "a"))
-    assert root_dir() == tmp_path / "a"
-    assert root_dir(tmp_path / "b") == tmp_path / "b"
-    assert root_dir("c") == Path.cwd() / "c"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_minted_ids_are_unique_and_legal(monkeypatch):
@@ -86,22 +70,17 @@ def test_temporaries_are_no_journals(folder):
 
 
 def test_runs_are_found_below_projects(tmp_path):
-    make(
-        tmp_path,
-        ["p/r2", "p/r1", "p/sub/r3", "q/r4", "p/.project", "p/.purged/gone", "p/r1/files/x"],
-    )
+    runs = ["p/r2", "p/r1", "p/sub/r3", "q/r4"]
+    for name in [*runs, "p/.project", "p/.purged/gone", "p/r1/files/x"]:
+        (tmp_path / name / "journal").mkdir(parents=True)
     (tmp_path / "p" / "empty").mkdir()
     found = [(one.project, one.run) for one in iter_runs(tmp_path)]
     assert found == [("p", "r1"), ("p", "r2"), ("p/sub", "r3"), ("q", "r4")]
     assert [one.run for one in iter_runs(tmp_path, "p/sub")] == ["r3"]
+    known = iter_runs(tmp_path, "p", known={"p/empty"})  # which need no look inside
+    assert [one.run for one in known] == ["empty", "r1", "r2", "r3"]
     assert list(iter_runs(tmp_path / "nowhere")) == []
     assert list(iter_runs(tmp_path, "nowhere")) == []
-
-
-def test_known_runs_need_no_look_inside(tmp_path):
-    (tmp_path / "p" / "r").mkdir(parents=True)
-    assert [one.run for one in iter_runs(tmp_path, known={"p/r"})] == ["r"]
-    assert list(iter_runs(tmp_path)) == []
 
 
 def test_purged_ids_are_the_marks(folder):

@@ -2,16 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.journal.format import (
-    MAX_PAYLOAD_BYTES,
-    Kind,
-    dump_json,
-    frame_bytes,
-)
+from seamark.journal.format import MAX_PAYLOAD_BYTES, Kind, dump_json, frame_bytes
 
 
-def test_frame_over_the_limit_is_refused():
-    """No frame is longer than 16 MiB, and the error says how long it would have been."""
+def test_a_frame_over_the_limit_is_refused_with_its_length():
     with pytest.raises(ValueError, match=str(MAX_PAYLOAD_BYTES + 1)):
         frame_bytes(0, Kind.OP, 1, bytes(MAX_PAYLOAD_BYTES + 1))
 

@@ -10,8 +10,6 @@ import struct
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from seamark import init_run
 from seamark.journal.format import Kind
 from seamark.journal.reader import JournalReader, decode_json
@@ -42,10 +40,6 @@ def test_version_1_frames():
     assert frames[0].offset == 32
     assert all(a.end == b.offset for a, b in pairwise(frames))
 
-
-def test_version_1_payloads():
-    with JournalReader(V1) as reader:
-        frames = list(reader.frames())
     assert decode_json(frames[3].payload)["atoms"]["many/199"] == ["int", 199]
     assert frames[6].payload == b"\0\0\0\0train/loss"
     assert struct.unpack("<III", frames[8].payload) == (1, 0, 1)
@@ -55,18 +49,12 @@ def test_version_1_payloads():
     assert frames[-1].kind == Kind.CLOSE
 
 
-@pytest.fixture
-def golden_run(tmp_path):
+def test_version_1_is_read(tmp_path):
     folder = tmp_path / "root/golden/one/goldenrun0000001/journal"
     folder.mkdir(parents=True)
     shutil.copy(V1, folder)
-    return init_run(
-        "golden/one", with_id="goldenrun0000001", mode="read-only", root=tmp_path / "root"
-    )
-
-
-def test_version_1_values(golden_run):
-    """The values of a journal of version 1 are what they were."""
+    given = {"with_id": "goldenrun0000001", "mode": "read-only", "root": tmp_path / "root"}
+    run = init_run("golden/one", **given)
     expected = {
         "parameters/lr": 0.001,
         "parameters/big": 2**70,
@@ -79,11 +67,9 @@ def test_version_1_values(golden_run):
         "log": "zweite",
         "train/Größe": 4.0,
     }
-    assert {path: golden_run[path].fetch() for path in expected} == expected
+    assert {path: run[path].fetch() for path in expected} == expected
 
-
-def test_version_1_series(golden_run):
-    loss = golden_run["train/loss"].fetch_points()
+    loss = run["train/loss"].fetch_points()
     assert loss.step.tolist() == [0, 1, 1, 7.5]
     assert str(loss.value.tolist()) == "[0.5, nan, 0.25, 0.125]"
     assert loss.time_ns.tolist() == [
@@ -92,15 +78,15 @@ def test_version_1_series(golden_run):
         1_500_000_000 * 10**9,
         START_NS + 13 * 10**9,
     ]
-    accuracy = golden_run["val/acc"].fetch_points()
+    accuracy = run["val/acc"].fetch_points()
     assert accuracy.step.tolist() == [7.5, 9]
     assert accuracy.value.tolist() == [0.9, 0.95]
     assert accuracy.time_ns.tolist()[1] == 1_600_000_000_123_456_789
-    history = golden_run["history"].fetch_points()
+    history = run["history"].fetch_points()
     assert sorted(zip(history.step, history.value, strict=True)) == [
         *[(0, 1.5), (0.5, math.inf), (1, -2.5), (1, 3.5), (2, 4.5)]
     ]
-    assert not golden_run.exists("parameters/none")
-    layers = golden_run["parameters/layers"].fetch()
+    assert not run.exists("parameters/none")
+    layers = run["parameters/layers"].fetch()
     assert layers[:2] == [64, 128]
     assert math.isnan(layers[2])

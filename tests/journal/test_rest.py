@@ -5,27 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from journal_frames import header, kinds, rows, told
 from own_calls import own
 
 from seamark.journal import segment as segment_module
-from seamark.journal.format import Kind
 from seamark.journal.reader import decode_json
 
-
-def kinds(frames):
-    return " ".join(Kind(frame.kind).name.lower() for frame in frames)
-
-
 OTHERS: set[threading.Thread] = set()
-"""What runs of other tests of this process, which they did not stop, still have."""
+"""Threads of runs that other tests of this process did not stop."""
 
 
 def threads():
@@ -48,19 +41,27 @@ def held(folder):
     return [path for path in found if path.startswith(str(folder.path))]
 
 
-def test_a_rested_writer_holds_nothing(open_writer, folder):
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_rested_writer_holds_nothing_and_resting_again_writes_nothing(
+    writer, folder, journals, times
+):
     """Its journal ends with CLOSE like one that was stopped, and is on disk."""
-    writer = open_writer()
+    assert writer.rest()
+    assert writer.writer is None
     writer.append_row({"a": 1.0}, 0)
     assert held(folder)
-    assert writer.rest() is True
-    assert held(folder) == threads() == []
-    assert not writer.closed
+    for _ in range(times):
+        assert writer.rest() is True
+        assert held(folder) == threads() == []
+        assert not writer.closed
+    writer.close()
+    assert writer.rest()
+    assert [kinds(frames) for frames in journals()] == ["header path sparse close"]
+    assert writer.append_row({"a": 1.0}, 0) is False
 
 
-def test_it_goes_on_in_a_journal_that_continues(open_writer, journals):
+def test_it_goes_on_in_a_journal_that_continues(writer, journals):
     facts: dict[str, Any] = {"attempt": 0}
-    writer = open_writer()
     writer._stream.header = lambda: dict(facts)
     for value in (1.0, 2.0, 3.0):
         writer.append_row({"a": value, "b": value})
@@ -73,44 +74,23 @@ def test_it_goes_on_in_a_journal_that_continues(open_writer, journals):
     assert kinds(first) == "header path path sparse schema row row close"
     assert kinds(second).startswith("header path path schema row")
     assert decode_json(first[-1].payload) == {"reason": "stop", "dropped": {}}
-    header = decode_json(second[0].payload)
-    assert header["continues"] == decode_json(first[0].payload)["writer"]
-    assert header["attempt"] == 1
+    assert header(second)["continues"] == header(first)["writer"]
+    assert header(second)["attempt"] == 1
     assert second[0].t > first[-1].t
     assert second[4].payload[:8] == b"\0\0\0\0\0\0\x08@"  # step 3.0
-    assert list(writer.positions()) == [decode_json(f[0].payload)["writer"] for f in journals()]
+    assert list(writer.positions()) == [header(frames)["writer"] for frames in journals()]
     assert writer.writers == tuple(writer.positions())
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_resting_again_writes_nothing(open_writer, journals, times):
-    writer = open_writer()
-    assert writer.rest()
-    assert writer.writer is None
-    writer.append_row({"a": 1.0}, 0)
-    for _ in range(times):
-        assert writer.rest()
-    writer.close()
-    assert writer.rest()
-    assert [kinds(frames) for frames in journals()] == ["header path sparse close"]
-    assert writer.append_row({"a": 1.0}, 0) is False
-
-
-def test_each_rest_tells_what_was_lost_since_the_last(open_writer, journals):
-    """Totals of a journal end with it: sums over journals are true."""
-    writer = open_writer()
+def test_each_journal_tells_the_losses_since_the_last_rest(writer, journals):
     for count in (1, 2):
         for _ in range(count):
             writer.append_row({"a": 1.0, "b": "no"}, 0)
         writer.rest()
-    assert [decode_json(frames[-1].payload)["dropped"] for frames in journals()] == [
-        {"value": 1},
-        {"value": 2},
-    ]
+    assert [told(frames) for frames in journals()] == [[{"value": 1}], [{"value": 2}]]
 
 
-def test_what_waits_is_written_before_the_rest(open_writer, journals, disk):
-    writer = open_writer()
+def test_waiting_records_are_written_before_the_rest(writer, journals, disk):
     writer.append_row({"a": 1.0}, 0)
     disk.fill()
     writer.append_row({"a": 1.0}, 1)
@@ -123,11 +103,10 @@ def test_what_waits_is_written_before_the_rest(open_writer, journals, disk):
 
 
 def test_a_disk_that_does_not_answer_is_not_waited_for(
-    open_writer, monkeypatch, warnings_said, journals
+    writer, monkeypatch, warnings_said, journals
 ):
     answer = threading.Event()
     monkeypatch.setattr(segment_module, "_sync_data", lambda _fd: answer.wait(60))
-    writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     assert writer.rest(timeout_s=0.01) is False
     assert "did not answer" in warnings_said()[0]
@@ -143,7 +122,6 @@ def test_a_disk_that_does_not_answer_is_not_waited_for(
 
 
 def test_a_rest_in_a_signal_handler_follows_the_record(open_writer, folder, journals, monkeypatch):
-    """The record, then CLOSE; the thread lets go of the file by itself."""
     writer, write, answers = open_writer(), os.write, []
     writer.append_row({"a": 1.0}, 0)
     (thread,) = threads()
@@ -174,23 +152,19 @@ def test_threads_that_record_while_one_rests(open_writer, journals):
             writer.append_row({f"t{number}": 1.0}, counts[number])
             counts[number] += 1
 
-    workers = [threading.Thread(target=work, args=(number,)) for number in range(2)]
-    for worker in workers:
-        worker.start()
-    for _ in range(8):
-        writer.rest()
-    done.set()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(2) as pool:
+        workers = pool.map(work, range(2))
+        for _ in range(8):
+            writer.rest()
+        done.set()
+        list(workers)
     writer.rest()
     assert threads() == []
-    found = sum(frame.kind in (Kind.ROW, Kind.SPARSE) for each in journals() for frame in each)
-    assert found == sum(counts)
+    assert sum(map(rows, journals())) == sum(counts)
     assert writer.dropped == {}
 
 
-def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer, journals):
-    writer = open_writer()
+def test_a_fork_of_a_rested_writer_goes_on_by_itself(writer, journals):
     writer.append_row({"a": 1.0}, 0)
     name = writer.writer
     writer.rest()
@@ -201,37 +175,4 @@ def test_a_fork_of_a_rested_writer_goes_on_by_itself(open_writer, journals):
     assert os.waitpid(pid, 0)[1] == 0
     writer.append_row({"a": 3.0}, 1)
     writer.rest()
-    others = journals()[1:]
-    assert [decode_json(frames[0].payload)["continues"] for frames in others] == [name, name]
-
-
-@pytest.mark.once
-def test_many_writers_at_rest_in_one_process(tmp_path):
-    """A sweep keeps all its runs: far more than there may be descriptors, or want to be threads."""
-    code = """
-        import os, resource, sys, threading
-        from pathlib import Path
-        resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
-        from seamark.journal.folder import RunFolder
-        from seamark.journal.writer import JournalWriter
-        writers = []
-        for number in range(int(sys.argv[2])):
-            writers.append(JournalWriter(RunFolder(Path(sys.argv[1]), "p", f"r{number}"), dict))
-            assert writers[-1].append_row({"a": 1.0}, 0)
-            assert writers[-1].rest()
-        for writer in writers[::6]:
-            assert writer.append_row({"a": 1.0}, 1)
-            assert writer.rest()
-        print(threading.active_count(), len(os.listdir("/proc/self/fd")))
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path), "60"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    alive, descriptors = map(int, done.stdout.split())
-    assert alive == 1
-    assert descriptors < 10
+    assert [header(frames)["continues"] for frames in journals()[1:]] == [name, name]

@@ -1,4 +1,4 @@
-"""Which root is meant where nobody names one."""
+"""The root that is meant where nobody names one."""
 
 from __future__ import annotations
 
@@ -35,30 +35,27 @@ def make(folder):
     return made
 
 
-def test_the_nearest_one_upwards_is_meant(inner):
+def test_the_nearest_folder_upwards_is_the_root(inner, tmp_path):
+    """Files are not, and links only if they lead to a folder."""
     assert nearest_root() == inner / ".seamark"
     assert not nearest_root().exists()
-    for folder in (inner.parents[2], inner.parents[1], inner.parent, inner):
+    for folder in (inner.parents[2], inner.parents[1]):
         made = make(folder)
         assert nearest_root() == made
-
-
-def test_only_a_folder_is_a_root(inner):
-    made = make(inner.parents[1])
     (inner / ".seamark").touch()
-    (inner.parent / ".seamark").symlink_to("nowhere")
+    link = inner.parent / ".seamark"
+    link.symlink_to("nowhere")
+    assert nearest_root() == made
+    link.unlink()
+    (tmp_path / "disk").mkdir()
+    link.symlink_to(tmp_path / "disk")
+    assert nearest_root() == link
+    (inner / ".seamark").unlink()
+    made = make(inner)
     assert nearest_root() == made
 
 
-def test_a_root_may_be_a_link(inner, tmp_path):
-    """As everywhere: what people link themselves is their business."""
-    (tmp_path / "disk").mkdir()
-    link = inner.parent / ".seamark"
-    link.symlink_to(tmp_path / "disk")
-    assert nearest_root() == link
-
-
-def test_the_way_up_follows_folders_not_the_way_one_came(inner, tmp_path, monkeypatch):
+def test_the_way_up_follows_folders_and_not_links(inner, tmp_path, monkeypatch):
     made = make(inner.parents[1])
     (tmp_path / "short").symlink_to(inner)
     make(tmp_path)
@@ -66,7 +63,7 @@ def test_the_way_up_follows_folders_not_the_way_one_came(inner, tmp_path, monkey
     assert nearest_root() == made
 
 
-def test_home_is_the_last_that_is_looked_in(inner, tmp_path, monkeypatch):
+def test_home_is_the_last_folder_that_is_looked_in(inner, tmp_path, monkeypatch):
     make(tmp_path)
     assert nearest_root() == inner / ".seamark"
     (tmp_path / "me").symlink_to(tmp_path / "home")
@@ -82,11 +79,8 @@ def test_the_border_of_a_file_system_is_not_crossed(inner, monkeypatch):
 
     def stat(path, **more):
         found = real(path, **more)
-        if os.fspath(path) == str(inner.parents[1]):
-            values = list(found)
-            values[2] += 1
-            return os.stat_result(values)
-        return found
+        other = os.fspath(path) == str(inner.parents[1])
+        return os.stat_result([*found[:2], found.st_dev + other, *found[3:]])
 
     monkeypatch.setattr(root_module.os, "stat", stat)
     assert nearest_root() == inner / ".seamark"
@@ -129,9 +123,6 @@ def test_a_root_of_somebody_else_has_to_be_named(inner, tmp_path, where):
 
 
 def test_recording_goes_where_reading_looks(inner, capsys, monkeypatch):
-    """A script in a sub-folder records into the project's root, says so, and the command reads it
-    from any other.
-    """
     made = make(inner.parents[1])
     init_run(capture={"git": False}).stop()
     (folder,) = (made / "default").iterdir()
@@ -149,12 +140,11 @@ def test_a_root_inside_a_folder(tmp_path):
     (tmp_path / ".seamark").touch()
     assert root_inside(tmp_path) is None
     (tmp_path / ".seamark").unlink()
-    assert root_inside(tmp_path) is None
     made = make(tmp_path)
     assert root_inside(tmp_path) == made
 
 
-def test_a_working_directory_that_is_gone_is_said_to_be(tmp_path, monkeypatch):
+def test_a_working_directory_that_is_gone_is_an_exact_error(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)

@@ -22,7 +22,6 @@ from seamark.journal.format import (
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.shipping import (
     GAP_BYTES,
-    INFLATED_BYTES,
     BatchError,
     TooLargeError,
     check_frames,
@@ -49,9 +48,9 @@ def journal(rows=20, **facts):
     return made
 
 
-def reader_of(made, data=None, *, live=False, now=LATE):
-    kind = Live if live else BytesSource
-    return JournalReader(kind(made.file, made.data if data is None else data), now_ns=lambda: now)
+def reader_of(made, data=None, *, live=False, now=LATE, **found_by):
+    source = (Live if live else BytesSource)(made.file, made.data if data is None else data)
+    return JournalReader(source, now_ns=lambda: now, **found_by)
 
 
 def shipped(reader, limit=300):
@@ -99,8 +98,7 @@ def flipped(made, at):
     return bytes(data)
 
 
-def test_damage_is_a_declared_gap_and_what_may_still_turn_good_waits():
-    """As for every reader. A torn tail is never shipped, nor a file that has no frame yet."""
+def test_damage_is_a_declared_gap_and_bytes_that_may_turn_good_wait():
     made = journal()
     for live in (True, False):
         reader = reader_of(made, made.data[:-5], live=live, now=START)
@@ -130,7 +128,7 @@ def test_a_damaged_file_header_is_mended_and_unknown_kinds_are_shipped():
 
 
 @given(st.integers(0, 2**32), st.integers(1, 3), st.integers(100, 2000))
-def test_whatever_is_damaged_both_sides_agree(seed, flips, limit):
+def test_both_sides_agree_on_any_damage(seed, flips, limit):
     made, chance = journal(), random.Random(seed)
     data = bytearray(made.data)
     for _ in range(flips):
@@ -144,26 +142,20 @@ def test_whatever_is_damaged_both_sides_agree(seed, flips, limit):
 
 @pytest.mark.parametrize(("key", "value"), [("run", "run2"), ("writer", "host-2-one")])
 def test_a_header_for_something_else_is_refused(key, value):
-    made = journal(**{key: value}) if key == "writer" else None
-    if made is None:
-        made = JournalBuilder("one", **{"project": "team/x", "run": "run1", key: value})
-    with pytest.raises(BatchError, match=value) as raised:
-        check_frames("run1", made.file, 0, made.data)
-    assert raised.value.slug == "foreign-header"
-
-
-def test_a_run_may_come_in_another_project():
-    """A HEADER says in which it was recorded; `sync` may send the run to another one."""
-    made = JournalBuilder("one", project="team/y", run="run1").row({"a": 1.0}, 1)
+    """The project may be another one: `sync` may send a run there."""
+    facts = {"project": "team/y", "run": "run1"}
+    made = JournalBuilder("one", **facts).row({"a": 1.0}, 1)
     assert check_frames("run1", made.file, 0, made.data)
-
-
-def test_a_second_header_is_looked_at_too():
-    made = journal(2)
-    start = made.offset
+    second = made.offset
     made.frame(Kind.HEADER, dump_json({"run": "other"}))
-    with pytest.raises(BatchError, match="other"):
-        check_frames("run1", made.file, start, made.data[start:])
+    wrong = JournalBuilder("one", **facts | {key: value})
+    for name, data, start, says in (
+        (made.file, made.data, second, "other"),
+        (wrong.file, wrong.data, 0, value),
+    ):
+        with pytest.raises(BatchError, match=says) as raised:
+            check_frames("run1", name, start, data[start:])
+        assert raised.value.slug == "foreign-header"
 
 
 def test_other_bytes_are_refused():
@@ -204,22 +196,6 @@ def test_gaps_that_cannot_be_are_refused(offset, length):
     check_gap("w." + "0" * 32, 32, GAP_BYTES)
 
 
-@pytest.mark.once
-def test_a_zlib_bomb_is_split_by_who_sends_and_refused_otherwise(monkeypatch):
-    most = INFLATED_BYTES >> 6  # of a limit of 256 MiB, so that little has to be packed here
-    monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", most)
-    made = journal(1)
-    bomb = zlib.compress(bytes((15 << 20) >> 6))
-    for _ in range(20):
-        made.frame(Kind.TEXT, bomb, flags=ZLIB)
-    with pytest.raises(TooLargeError) as raised:
-        check_frames("run1", made.file, 0, made.data)
-    assert (raised.value.limit, raised.value.allowed) == ("inflated_bytes", most)
-    batches = shipped(reader_of(made), 4 << 20)
-    assert len(batches) == 2
-    assert accepted(batches, made.file) == made.data
-
-
 @pytest.mark.parametrize("limit", [200, 4000, 1 << 20])
 @pytest.mark.parametrize("packed", [0, 40, 200_000])
 def test_frames_as_columns_make_the_same_batches(limit, packed):
@@ -228,17 +204,12 @@ def test_frames_as_columns_make_the_same_batches(limit, packed):
         payload = zlib.compress(dump_json({"op": "set", "path": "x", "value": "x" * packed}))
         made.frame(Kind.OP, payload, flags=ZLIB)
     made.row({"a": 0.5}, 300)
-    plain, columns = (
-        shipped(
-            JournalReader(BytesSource(made.file, made.data), now_ns=lambda: LATE, **found_by), limit
-        )
-        for found_by in ({}, {"walk": walk})
-    )
+    plain, columns = (shipped(reader_of(made, **by), limit) for by in ({}, {"walk": walk}))
     assert plain == columns
     assert b"".join(batch.data for batch in plain) == made.data
 
 
-def test_what_cannot_be_unpacked_counts_as_the_most_that_it_could_become(monkeypatch):
+def test_payloads_that_cannot_be_unpacked_count_as_the_most_that_they_could_become(monkeypatch):
     monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", 3 * MAX_PAYLOAD_BYTES)
     made = journal(1)
     for _ in range(2):
@@ -249,11 +220,16 @@ def test_what_cannot_be_unpacked_counts_as_the_most_that_it_could_become(monkeyp
         check_frames("run1", made.file, 0, made.data)
 
 
-def test_what_is_packed_is_counted_as_what_it_becomes(monkeypatch):
+def test_a_zlib_bomb_is_split_by_the_sender_and_refused_otherwise(monkeypatch):
+    """Packed payloads count as what they become."""
     made = journal(3)
     for _ in range(6):
         made.frame(Kind.OP, zlib.compress(bytes(1 << 20)), flags=ZLIB)
     monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", 3 << 20)
+    with pytest.raises(TooLargeError) as raised:
+        check_frames("run1", made.file, 0, made.data)
+    assert (raised.value.limit, raised.value.allowed) == ("inflated_bytes", 3 << 20)
     for found_by in ({}, {"walk": walk}):
-        reader = JournalReader(BytesSource(made.file, made.data), now_ns=lambda: LATE, **found_by)
-        assert len(shipped(reader, 1 << 20)) == 3
+        batches = shipped(reader_of(made, **found_by), 1 << 20)
+        assert len(batches) == 3
+        assert accepted(batches, made.file) == made.data

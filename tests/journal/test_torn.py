@@ -6,41 +6,19 @@ import errno
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import textwrap
 
 import pytest
+from journal_frames import header, points, rows, say, texts
+from journals import Kind
 
-from seamark.journal.format import Kind
-from seamark.journal.reader import JournalReader, decode_json
-
-
-def texts(journals):
-    return [
-        decode_json(frame.payload)["text"]
-        for frames in journals
-        for frame in frames
-        if frame.kind == Kind.OP
-    ]
-
-
-def steps(journals):
-    return [
-        struct.unpack_from("<d", frame.payload)[0]
-        for frames in journals
-        for frame in frames
-        if frame.kind in (Kind.ROW, Kind.SPARSE)
-    ]
-
-
-def say(writer, *words):
-    return writer.append_ops([{"op": "log", "text": word} for word in words])
+from seamark.journal.reader import JournalReader
 
 
 class TimeIsUpError(TimeoutError):
-    """What a time limit raises; an ``OSError``, as many of them are."""
+    """The error of a time limit; an ``OSError``, as many of them are."""
 
 
 @pytest.fixture
@@ -55,60 +33,46 @@ def strike():
     signal.signal(signal.SIGUSR1, before)
 
 
-# -------------------------------------------------------------------- the disk
-
-
-def frame_bytes_of(word):
-    return 24 + (len('{"op":"log","text":"') + len(word) + 2 + 7 & ~7)
-
-
 @pytest.mark.parametrize("room", [0, 10, 48, 50, 95, 96, 130])
-def test_a_batch_that_is_half_there_goes_on_with_the_rest(open_writer, disk, journals, room):
-    writer = open_writer()
-    say(writer, "before")
-    assert frame_bytes_of("a") == 48
+def test_a_batch_that_is_half_there_goes_on_with_the_rest(begun, disk, journals, room):
     disk.room = room
-    assert say(writer, "a", "b", "c") is False
-    assert texts(journals()) == ["before", "a", "b", "c"][: 1 + room // 48]
+    assert say(begun, "a", "b", "c") is False
+    assert texts(journals()[0]) == ["before", "a", "b", "c"][: 1 + room // 48]
     disk.room = float("inf")
-    assert say(writer, "after") is True
-    assert texts(journals()) == ["before", "a", "b", "c", "after"]
-    times = [frame.t for frame in journals()[0]]
+    assert say(begun, "after") is True
+    (frames,) = journals()
+    assert texts(frames) == ["before", "a", "b", "c", "after"]
+    assert {frame.end - frame.offset for frame in frames[2:5]} == {48}
+    times = [frame.t for frame in frames]
     assert times == sorted(set(times))
-    assert writer.dropped == {}
+    assert begun.dropped == {}
 
 
-def test_only_the_rest_of_a_batch_is_lost(open_writer, disk, journals, forgetful):
-    writer = open_writer()
-    say(writer, "before")
+def test_only_the_rest_of_a_batch_is_lost(begun, disk, journals, forgetful):
     disk.room = 100
-    say(writer, "a", "b", "c")
-    assert writer.dropped == {"disk": 1}
-    assert texts(journals()) == ["before", "a", "b"]
+    say(begun, "a", "b", "c")
+    assert begun.dropped == {"disk": 1}
+    assert texts(journals()[0]) == ["before", "a", "b"]
 
 
-def test_the_rest_of_a_batch_goes_to_the_next_journal(open_writer, disk, folder):
-    """Where the torn bytes cannot be cut off: what was whole stays in the journal that is left."""
-    writer = open_writer()
-    say(writer, "before")
+def test_where_torn_bytes_cannot_be_cut_off_the_rest_of_a_batch_goes_to_the_next_journal(
+    begun, disk, folder
+):
     disk.truncate_error, disk.room = errno.EIO, 70
-    assert say(writer, "a", "b", "c") is False
+    assert say(begun, "a", "b", "c") is False
     disk.room = float("inf")
-    writer.close()
+    begun.close()
     found = []
     for journal in folder.journals():
         with JournalReader(journal.path, now_ns=lambda: 2**62) as reader:
             found.append(list(reader.frames()))
     found.sort(key=lambda frames: frames[0].t)
-    assert [texts([frames]) for frames in found] == [["before", "a"], ["b", "c"]]
-    assert (
-        decode_json(found[1][0].payload)["continues"] == decode_json(found[0][0].payload)["writer"]
-    )
+    assert [texts(frames) for frames in found] == [["before", "a"], ["b", "c"]]
+    assert header(found[1])["continues"] == header(found[0])["writer"]
 
 
 @pytest.mark.parametrize("room", range(0, 200, 8))
-def test_a_row_whose_names_are_there_follows_them(open_writer, disk, journals, room):
-    writer = open_writer()
+def test_a_row_whose_names_are_there_follows_them(writer, disk, journals, room):
     writer.append_row({"x": 0.0}, 0)
     for _ in range(2):
         disk.room = room
@@ -117,8 +81,8 @@ def test_a_row_whose_names_are_there_follows_them(open_writer, disk, journals, r
         writer.append_column("c", [3.0], [1.0])
     for step in (2, 3):
         writer.append_row({"a": 1.0, "b": 2.0}, step)
-    frames = journals()[0]
-    assert steps([frames]) == [0, 1, 1, 2, 3]
+    (frames,) = journals()
+    assert [step for path, step, _ in points(frames) if path in "bx"] == [0, 1, 1, 2, 3]
     names = [frame.payload[4:] for frame in frames if frame.kind == Kind.PATH]
     assert sorted(names) == [b"a", b"b", b"c", b"x"]
     assert sum(frame.kind == Kind.SCHEMA for frame in frames) == 1
@@ -166,7 +130,6 @@ def test_no_reader_sees_a_frame_vanish(tmp_path):
             writer.append_ops([{"op": "log", "text": word} for word in words])
             writer.append_row({f"{number}/a": 1.0, f"{number}/b": 2.0}, number)
         writer.close()
-        os.write, os.ftruncate = os.write, os.ftruncate
         said = [
             decode_json(payload)["text"]
             for frames in seen.values() for _, _, payload in frames if b'{"op":"log"' in payload
@@ -188,60 +151,52 @@ def test_no_reader_sees_a_frame_vanish(tmp_path):
     assert dropped.strip() == "{}"
 
 
-# -------------------------------------------------------------------- signal handlers that raise
-
-
 @pytest.mark.parametrize("part", [1, 8, 39, 1000])
 @pytest.mark.parametrize("way", ["quick", "slow", "ops"])
-def test_a_write_that_a_handler_left_half_is_cut_off(
-    open_writer, disk, journals, strike, part, way
-):
+def test_a_write_that_a_handler_left_half_is_cut_off(writer, disk, journals, strike, part, way):
     """Signals are handled when the call returns, which may have written a part: no gap stays."""
-    writer = open_writer()
     for step in range(3):
         writer.append_row({"a": 1.0}, step)
+    write = {
+        "quick": lambda: writer.append_row({"a": 1.0}, 3),
+        "slow": lambda: writer.append_row({"new": 1.0}, 3),
+        "ops": lambda: say(writer, "a", "b"),
+    }[way]
     disk.room, disk.after = part, strike
-    with pytest.raises(TimeIsUpError):  # noqa: PT012 - one of three calls
-        if way == "quick":
-            writer.append_row({"a": 1.0}, 3)
-        elif way == "slow":
-            writer.append_row({"new": 1.0}, 3)
-        else:
-            say(writer, "a", "b")
+    with pytest.raises(TimeIsUpError):
+        write()
     disk.room = float("inf")
     writer.append_row({"a": 1.0}, 4)
     writer.append_row({"a": 1.0}, 5)
-    found = journals()  # which sees no gap and no tail
-    assert len(found) == 1
-    assert steps(found) in ([0, 1, 2, 4, 5], [0, 1, 2, 3, 4, 5])
-    assert (3 in steps(found)) == (part == 1000 and way != "ops")
+    (frames,) = journals()  # which sees no gap and no tail
+    found = [step for _, step, _ in points(frames)]
+    assert found == [0, 1, 2, *([3] if part == 1000 and way != "ops" else []), 4, 5]
     assert writer.dropped == {}
 
 
 @pytest.mark.parametrize("part", [1, 8, 47, 48, 60, 96, 1000])
-def test_what_waited_is_written_once_though_a_handler_raises(
-    open_writer, disk, journals, strike, part
+def test_waiting_records_are_written_once_though_a_handler_raises(
+    begun, disk, journals, strike, part
 ):
     """The write that catches up is left with an exception: nothing is doubled, nothing is lost."""
-    writer = open_writer()
-    say(writer, "before")
     disk.room = 0
-    say(writer, "a", "b")
-    writer.append_row({"x": 1.0}, 1)
+    say(begun, "a", "b")
+    begun.append_row({"x": 1.0}, 1)
     disk.room, disk.after = part, strike
     with pytest.raises(TimeIsUpError):
-        say(writer, "lost with its call")
+        say(begun, "lost with its call")
     disk.room = float("inf")
-    say(writer, "after")
-    assert texts(journals()) == ["before", "a", "b", "after"]
-    assert steps(journals()) == [1]
-    assert writer.dropped == {}
+    say(begun, "after")
+    (frames,) = journals()
+    assert texts(frames) == ["before", "a", "b", "after"]
+    assert points(frames) == [("x", 1, 1)]
+    assert begun.dropped == {}
 
 
 def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
     open_writer, disk, journals, folder, interrupt_at
 ):
-    """KeyboardInterrupt at any of our own calls, and what waited is there once, and in order."""
+    """KeyboardInterrupt at any of our own calls: each waiting record is there once, in order."""
     interrupted = 0
     for number in range(1, 200, 3):
         writer = open_writer()
@@ -255,9 +210,10 @@ def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
             say(writer, "then")
         interrupted += len(hit)
         say(writer, "after")
-        found = [text for text in texts(journals()) if text != "then"]
+        (frames,) = journals()
+        found = [text for text in texts(frames) if text != "then"]
         assert found == ["before", "a", "A", "b", "B", "c", "C", "after"]
-        assert steps(journals()) == [1, 1, 1]
+        assert rows(frames) == 3
         assert writer.dropped == {}
         writer.close()
         shutil.rmtree(folder.path)
@@ -265,11 +221,8 @@ def test_ctrl_c_anywhere_while_catching_up_doubles_nothing(
 
 
 @pytest.mark.parametrize("part", [0, 10, 40, 10_000])
-def test_a_journal_whose_beginning_is_interrupted(
-    open_writer, disk, folder, journals, strike, part
-):
-    """Its HEADER is whole, then it is gone on with; or it is not, then there is no file."""
-    writer = open_writer()
+def test_a_journal_whose_beginning_is_interrupted(writer, disk, folder, journals, strike, part):
+    """Either its HEADER is whole and it is gone on with, or there is no file."""
     disk.after = strike
     disk.room = part or float("inf")
     write = disk._write
@@ -280,30 +233,26 @@ def test_a_journal_whose_beginning_is_interrupted(
     disk._write, disk.room, disk.after = write, float("inf"), None
     say(writer, "after")
     writer.close()
-    assert texts(journals()) == ["after"]
+    (frames,) = journals()
+    assert texts(frames) == ["after"]
     assert len(list(folder.journal_dir.iterdir())) == 1
 
 
-# -------------------------------------------------------------------- positions
-
-
-def test_positions_count_what_waited_as_soon_as_the_disk_takes_it(open_writer, disk, journals):
-    writer = open_writer()
-    say(writer, "before")
-    full = writer.positions()
+def test_positions_are_where_whole_frames_end(begun, disk, journals, strike):
+    """They count waiting records as soon as the disk takes them, and no torn frame."""
+    full = begun.positions()
+    assert full == {begun.writer: journals()[0][-1].end}
     disk.room = 0
-    say(writer, "waits")
-    assert writer.positions() == full
+    say(begun, "waits")
+    assert begun.positions() == full
     disk.room = float("inf")
-    assert writer.positions() == {writer.writer: journals()[0][-1].end}
-    assert texts(journals()) == ["before", "waits"]
-
-
-def test_positions_are_never_in_the_middle_of_a_frame(open_writer, disk, journals, strike):
-    writer = open_writer()
-    say(writer, "before")
+    assert begun.positions() == {begun.writer: journals()[0][-1].end}
     disk.room, disk.after = 20, strike
     with pytest.raises(TimeIsUpError):
-        say(writer, "torn")
+        say(begun, "torn")
     disk.room = float("inf")
-    assert writer.positions() == {writer.writer: journals()[0][-1].end}
+    assert begun.positions() == {begun.writer: journals()[0][-1].end}
+    assert texts(journals()[0]) == ["before", "waits"]
+    begun.close()
+    (frames,) = journals()
+    assert begun.positions() == {header(frames)["writer"]: frames[-1].end}

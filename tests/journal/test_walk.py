@@ -67,14 +67,14 @@ def rows(count, metrics=(1,), *, seed=0, salt=SALT):
 
 @pytest.fixture(params=["as it is", "all by columns", "short stretches"])
 def effort(request, monkeypatch):
-    """How much is done by columns: what is small goes another way, so that it costs nothing."""
-    if request.param != "as it is":
-        monkeypatch.setattr(walk_module, "_LITTLE", FRAME_HEADER_BYTES)
-        monkeypatch.setattr(walk_module, "_FEW", 0)
-        monkeypatch.setattr(walk_module, "_MANY", 0)
+    """The share of columns: small journals go another way, so that they cost nothing."""
+    limits = {"_LITTLE": FRAME_HEADER_BYTES, "_FEW": 0, "_MANY": 0}
+    if request.param == "as it is":
+        limits = {}
     if request.param == "short stretches":
-        monkeypatch.setattr(walk_module, "_STRETCH", 9)
-        monkeypatch.setattr(walk_module, "_LONG", 6)
+        limits |= {"_STRETCH": 9, "_LONG": 6}
+    for name, limit in limits.items():
+        monkeypatch.setattr(walk_module, name, limit)
 
 
 def false_mark(words):
@@ -115,7 +115,7 @@ ILLEGAL = st.one_of(
 JOURNALS = st.lists(LEGAL | HEARTBEATS, max_size=24)
 
 
-def test_frames_names_what_the_plain_loop_gives():
+def test_columns_have_the_names_of_the_plain_loop():
     found = walk(frame_bytes(SALT, 9, -7, b"abc", flags=6, aux=2**32 - 1), SALT)[0]
     assert [column.tolist() for column in columns(found)] == [[0], [9], [6], [2**32 - 1], [-7], [3]]
     assert tuple(Frames.__slots__) == ("place", "kind", "flags", "aux", "t", "length")
@@ -130,36 +130,34 @@ class TestAnyBytes:
 
     @FEW
     @given(st.binary(max_size=400), st.integers(0, 60), st.integers(0, 2**32 - 1))
-    def test_bytes_that_are_no_journal(self, data, start, salt):
+    def test_any_bytes(self, data, start, salt):
         agrees(data, salt, min(start, len(data)))
 
     @FEW
-    @given(JOURNALS)
-    def test_whole_journals(self, frames):
-        """All frames are found, whatever they hold: marks and whole frames inside others too."""
-        data = b"".join(frames)
-        found, stop, bad = agrees(data)
-        assert len(found.place) == len(frames)
-        assert (stop, bad) == (len(data), False)
+    @given(JOURNALS, st.binary(max_size=11), st.data())
+    def test_journals_from_a_place_within_or_cut_short(self, frames, before, data):
+        """All frames are found, whatever they hold: marks and whole frames inside others too.
+
+        From any frame on, also where that is no multiple of 8; from anywhere else nothing. Cut at
+        any byte, there are too few bytes, not bad ones.
+        """
+        journal = before + b"".join(frames)
+        starts = [len(before) + end for end in accumulate(map(len, frames), initial=0)]
+        number = data.draw(st.integers(0, len(frames)))
+        found, stop, bad = agrees(journal, start=starts[number])
+        assert (found.place.tolist(), stop, bad) == (starts[number:-1], len(journal), False)
+        agrees(journal, start=data.draw(st.integers(0, len(journal))))
+        cut = data.draw(st.integers(starts[number], len(journal)))
+        _, stop, bad = agrees(journal[:cut], start=starts[number])
+        assert (stop, bad) == (max(start for start in starts if start <= cut), False)
 
     @FEW
     @given(JOURNALS, ILLEGAL, JOURNALS)
     @pytest.mark.once
-    def test_a_frame_that_may_not_be(self, before, wrong, after):
-        """Kind 0, no payload, too much of it, another salt, zeros: the frames before it count."""
+    def test_frames_before_one_that_is_not_valid_count(self, before, wrong, after):
         found, stop, _ = agrees(b"".join([*before, wrong, *after]))
         assert len(found.place) == len(before)
         assert stop == sum(map(len, before))
-
-    @FEW
-    @given(JOURNALS, st.data())
-    def test_a_journal_that_is_cut_short(self, frames, data):
-        """At any byte: the whole frames before it, and there are too few bytes, not bad ones."""
-        journal = b"".join(frames)
-        cut = data.draw(st.integers(0, len(journal)))
-        _, stop, bad = agrees(journal[:cut])
-        assert not bad
-        assert stop == max(end for end in accumulate(map(len, frames), initial=0) if end <= cut)
 
     @FEW
     @given(JOURNALS.filter(bool), st.data())
@@ -170,18 +168,6 @@ class TestAnyBytes:
             journal[bit // 8] ^= 1 << bit % 8
         agrees(bytes(journal))
 
-    @FEW
-    @given(JOURNALS.filter(bool), st.binary(max_size=11), st.data())
-    def test_from_a_place_within(self, frames, before, data):
-        """From any frame on, also where that is no multiple of 8; from anywhere else nothing."""
-        journal = before + b"".join(frames)
-        starts = [len(before) + end for end in accumulate(map(len, frames), initial=0)]
-        number = data.draw(st.integers(0, len(frames)))
-        found, stop, _ = agrees(journal, start=starts[number])
-        assert found.place.tolist() == starts[number:-1]
-        assert stop == len(journal)
-        agrees(journal, start=data.draw(st.integers(0, len(journal))))
-
     def test_a_journal_of_heartbeats(self):
         beats = [frame_bytes(SALT, Kind.HEARTBEAT, t, b"") for t in range(300)]
         assert len(agrees(b"".join(beats))[0].place) == 300
@@ -189,7 +175,7 @@ class TestAnyBytes:
         assert agrees(b"".join(beats))[1:] == (200 * FRAME_HEADER_BYTES, True)
 
     @pytest.mark.parametrize("tail", [b"", bytes(8), bytes(24), b"\1" * 23, MARK_BYTES * 16])
-    def test_what_follows_the_last_frame(self, tail):
+    def test_bytes_after_the_last_frame_are_bad_if_they_are_enough_for_one(self, tail):
         data = b"".join(rows(300))
         assert agrees(data + tail)[1:] == (len(data), len(tail) >= FRAME_HEADER_BYTES)
 

@@ -10,49 +10,36 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from journals import points_in
+from journal_frames import header, kinds, points, told
+from journals import Kind
 from own_calls import own
 
 from seamark.errors import ArgumentError, FamilyError
 from seamark.journal import rows as rows_module
 from seamark.journal import writer as writer_module
-from seamark.journal.format import MAX_PAYLOAD_BYTES, USER_TIME, ZLIB, Kind
+from seamark.journal.folder import RunFolder
+from seamark.journal.format import MAX_PAYLOAD_BYTES, USER_TIME, ZLIB
 from seamark.journal.reader import decode_json
 from seamark.journal.writer import wall_clock
 
 START_NS = 1_700_000_000_000_000_000
 
 
-def kinds(frames):
-    return " ".join(Kind(frame.kind).name.lower() for frame in frames)
-
-
-def points(frames):
-    return [(path, point.step, point.value) for path, point in points_in(frames)]
-
-
-def dropped(frames):
-    told = [decode_json(f.payload) for f in frames if f.kind in (10, 11) and f.payload]
-    return told[-1]["dropped"] if told else {}
-
-
 # -------------------------------------------------------------------- files
 
 
-def test_nothing_on_disk_before_the_first_record(open_writer, folder):
-    writer = open_writer()
+def test_nothing_on_disk_before_the_first_record(writer, folder):
     assert writer.positions() == {}
     assert writer.writer is None
     assert writer.close()
     assert not folder.root.exists()
 
 
-def test_header_is_the_first_frame(open_writer, journals, folder):
-    """HEADER holds what the run says of itself and the names that others find the journal by."""
+def test_the_header_is_the_first_frame_and_names_the_journal(open_writer, journals, folder):
     writer = open_writer(header={"owner": True, "pid": 7})
     writer.append_op({"op": "state", "state": "running"})
-    header = decode_json(journals()[0][0].payload)
-    assert header == {
+    found = header(journals()[0])
+    assert found == {
         "format": 1,
         "run": "run0",
         "project": "team/mnist",
@@ -62,11 +49,10 @@ def test_header_is_the_first_frame(open_writer, journals, folder):
         "owner": True,
         "pid": 7,
     }
-    assert writer.writer == header["writer"]
+    assert writer.writer == found["writer"]
 
 
-def test_close_is_the_last_frame_and_ends_the_file(open_writer, journals, warnings_said):
-    writer = open_writer()
+def test_close_is_the_last_frame_and_ends_the_file(writer, journals, warnings_said):
     writer.append_row({"a": 1.0}, 0)
     assert writer.close()
     assert writer.close()
@@ -81,24 +67,10 @@ def test_close_is_the_last_frame_and_ends_the_file(open_writer, journals, warnin
     assert "stopped" in warning
 
 
-def test_positions_are_where_the_next_frame_goes(open_writer, journals):
-    writer = open_writer()
-    writer.append_row({"a": 1.0}, 0)
-    before = writer.positions()
-    writer.append_row({"a": 1.0}, 1)
-    (frames,) = journals()
-    assert before == {writer.writer: frames[-2].offset}
-    assert writer.positions() == {writer.writer: frames[-1].end}
-    name = writer.writer
-    writer.close()
-    assert list(writer.positions()) == [name]
-
-
 # -------------------------------------------------------------------- rows
 
 
-def test_schema_the_second_time(open_writer, journals):
-    writer = open_writer()
+def test_schema_the_second_time(writer, journals):
     for step in range(4):
         writer.append_row({"a": 1.0 * step, "b": 2.0}, step)
     (frames,) = journals()
@@ -109,9 +81,7 @@ def test_schema_the_second_time(open_writer, journals):
     assert points(frames) == [(p, s, v) for s in range(4) for p, v in (("a", s), ("b", 2.0))]
 
 
-def test_one_write_for_each_row(open_writer, monkeypatch):
-    """1,000 rows are 1,000 calls of write(2), and none of them is more than a row."""
-    writer = open_writer()
+def test_one_write_for_each_row(writer, monkeypatch):
     for step in range(2):
         writer.append_row({"a": 1.0, "b": 2.0}, step)
     sizes = []
@@ -123,54 +93,38 @@ def test_one_write_for_each_row(open_writer, monkeypatch):
     assert sizes == [48] * 1000
 
 
-def test_varying_key_sets_stay_sparse(open_writer, journals):
-    writer = open_writer()
-    names = [f"s{number:02}" for number in range(20)]
-    expected = []
-    for step in range(19):
-        values = dict.fromkeys(names[step:], 0.5)
-        writer.append_row(values, step)
-        expected += [(name, step, 0.5) for name in values]
-    (frames,) = journals()
-    assert Kind.SCHEMA not in {frame.kind for frame in frames}
-    assert points(frames) == expected
-
-
-def test_order_of_keys_is_part_of_a_key_set(open_writer, journals):
-    writer = open_writer()
-    for step in range(3):
-        writer.append_row({"a": 1.0, "b": 2.0}, step)
-        writer.append_row({"b": 2.0, "a": 1.0}, step)
-    assert {(path, value) for path, _, value in points(journals()[0])} == {("a", 1), ("b", 2)}
-
-
-def test_at_most_256_schemas(open_writer, journals):
+@pytest.mark.parametrize(
+    ("rows", "schemas"),
+    [
+        ([{f"s{number:02}": 0.5 for number in range(step, 20)} for step in range(19)], 0),
+        ([{"a": 1.0, "b": 2.0}, {"b": 2.0, "a": 1.0}] * 3, 2),
+        ([{f"s{number}": 0.5} for number in range(300)] * 3, 256),
+    ],
+    ids=["varying", "other order", "too many"],
+)
+def test_key_sets_that_come_again_have_schemas_up_to_a_limit(writer, journals, rows, schemas):
     """The 257th key set that comes again stays sparse; nothing is lost by that."""
-    writer = open_writer()
-    expected = []
-    for step in range(3):
-        for number in range(300):
-            writer.append_row({f"s{number}": 0.5}, step)
-            expected.append((f"s{number}", step, 0.5))
+    assert rows_module.MAX_SCHEMAS == 256
+    for step, row in enumerate(rows):
+        writer.append_row(row, step)
     (frames,) = journals()
-    assert sum(frame.kind == Kind.SCHEMA for frame in frames) == rows_module.MAX_SCHEMAS == 256
-    assert points(frames) == expected
+    assert kinds(frames).split().count("schema") == schemas
+    assert points(frames) == [
+        (path, step, value) for step, row in enumerate(rows) for path, value in row.items()
+    ]
 
 
-def test_clearing_does_not_use_up_schemas(open_writer, journals):
-    """A key set that is cleared and logged again 1,000 times keeps its one schema."""
-    writer = open_writer()
+def test_clearing_does_not_use_up_schemas(writer, journals):
     for _ in range(1000):
         writer.append_row({"a": 1.0, "b": 2.0})
         writer.append_row({"a": 1.0, "b": 2.0})
         writer.forget_steps(["a", "b"])
     (frames,) = journals()
-    assert sum(frame.kind == Kind.SCHEMA for frame in frames) == 1
+    assert kinds(frames).split().count("schema") == 1
     assert {step for _, step, _ in points(frames)} == {0, 1}
 
 
-def test_what_was_seen_is_bounded(open_writer):
-    writer = open_writer()
+def test_memory_of_key_sets_is_bounded(writer):
     for number in range(5000):
         keys = [f"p{bit}" for bit in range(13) if number >> bit & 1]
         writer.append_row(dict.fromkeys(keys, 0.0), 0)
@@ -184,19 +138,21 @@ def test_what_was_seen_is_bounded(open_writer):
     ids=lambda odd: type(odd).__name__,
 )
 @pytest.mark.parametrize("before", [0, 3])
-def test_what_is_no_number_is_left_out(open_writer, journals, warnings_said, odd, before):
-    writer = open_writer()
+def test_a_value_that_is_no_number_is_left_out(writer, journals, warnings_said, odd, before):
     for step in range(before):
         writer.append_row({"good": 1.5, "odd": 0.0}, step)
     for step in range(3):
         writer.append_row({"good": 1.5, "odd": odd}, step)
+    writer.append_row({"good": 2.5, "odd": 0.5}, 3)
+    assert journals()[0][-1].kind == (Kind.ROW if before else Kind.SPARSE)
     writer.close()
     (frames,) = journals()
-    assert [path for path, _, _ in points(frames)].count("good") == before + 3
-    assert [path for path, _, _ in points(frames)].count("odd") == before
-    assert dropped(frames) == {"value": 3}
-    assert len(warnings_said()) == 1
-    assert "'odd'" in warnings_said()[0]
+    paths = [path for path, _, _ in points(frames)]
+    assert (paths.count("good"), paths.count("odd")) == (before + 4, before + 1)
+    assert points(frames)[-2:] == [("good", 3, 2.5), ("odd", 3, 0.5)]
+    assert told(frames)[-1] == {"value": 3}
+    (warning,) = warnings_said()
+    assert "'odd'" in warning
 
 
 class Liar:
@@ -220,25 +176,14 @@ class Unruly(dict):
     "metrics",
     [
         {"a": Liar()},
-        {1: 0.5},
-        {"": 0.5},
-        {"/a": 0.5},
-        {"a//b": 0.5},
-        {"a\x00": 0.5},
-        {"\udc80": 0.5},
-        {"x" * 1025: 0.5},
+        *({path: 0.5} for path in (1, None, "", "/a", "a//b", "a\x00", "\udc80", "x" * 1025)),
         {"sys/id": None},
-        {None: 0.5},
         Unruly(a=1.0),
-        None,
-        3,
-        ["a"],
-        "text",
+        *(None, 3, ["a"], "text"),
     ],
     ids=lambda metrics: f"{metrics!r:.20}",
 )
-def test_append_row_never_raises(open_writer, metrics):
-    writer = open_writer()
+def test_append_row_never_raises(writer, metrics):
     writer.append_row(metrics, 0)
     writer.append_row(metrics, 1)
     assert sum(writer.dropped.values()) == 2
@@ -248,8 +193,7 @@ def test_append_row_never_raises(open_writer, metrics):
     "step", [math.nan, math.inf, "3", None.__class__, [1], 10**400, np.zeros(2), 1j], ids=repr
 )
 @pytest.mark.parametrize("before", [0, 3])
-def test_a_step_that_is_no_finite_number(open_writer, journals, step, before):
-    writer = open_writer()
+def test_a_step_that_is_no_finite_number(writer, journals, step, before):
     for number in range(before):
         writer.append_row({"a": 1.0, "b": 1.0}, number)
     writer.append_row({"a": 1.0, "b": 1.0}, step)
@@ -258,8 +202,7 @@ def test_a_step_that_is_no_finite_number(open_writer, journals, step, before):
     assert [step for _, step, _ in points(journals()[0])][-2:] == [7, 7]
 
 
-def test_a_step_is_taken_when_it_is_given(open_writer, journals):
-    writer = open_writer()
+def test_a_step_is_taken_when_it_is_given(writer, journals):
     counter = np.array(255, dtype=np.uint8)
     for _ in range(3):
         writer.append_row({"a": 1.0}, counter)
@@ -268,9 +211,8 @@ def test_a_step_is_taken_when_it_is_given(open_writer, journals):
     assert [step for _, step, _ in points(journals()[0])] == [255, 255, 255, 256]
 
 
-def test_a_very_long_row_is_split(open_writer, journals, monkeypatch):
+def test_a_very_long_row_is_split(writer, journals, monkeypatch):
     monkeypatch.setattr(writer_module, "_ROW_VALUES", 10)
-    writer = open_writer()
     writer.append_row({"p5": 0.0}, 41)
     writer.append_row({f"p{number}": 1.0 for number in range(25)})
     found = points(journals()[0])[1:]
@@ -278,9 +220,8 @@ def test_a_very_long_row_is_split(open_writer, journals, monkeypatch):
     assert {step for _, step, _ in found} == {42}
 
 
-def test_user_time_stands_beside_the_frames_own(open_writer, journals):
+def test_user_time_stands_beside_the_frames_own(writer, journals):
     """A time of the caller's own is data: rows and columns hold it, order ignores it."""
-    writer = open_writer()
     for step in range(3):
         writer.append_row({"a": 1.0, "b": 2.0}, step, 5 - step)
     writer.append_column("c", [1.0, 2.0], [0, 1], [-7, 2**62])
@@ -299,112 +240,83 @@ def numbered(writer, journals, path):
     return [step for at, step, _ in points(journals()[0]) if at == path]
 
 
-def test_steps_are_kept_as_given(open_writer, journals):
-    given = [5, 5, 3, -2, 0.25, 1e300, 2**53 + 1, 0]
-    writer = open_writer()
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ([5, 5, 3, -2, 0.25, 1e300, 2**53, 0], [5, 5, 3, -2, 0.25, 1e300, 2**53, 0]),
+        ([2**53 + 1], [float(2**53 + 1)]),
+        ([10, 5, None, -7, None, None], [10, 5, 6, -7, -6, -5]),
+    ],
+    ids=["given", "too large", "left out"],
+)
+def test_steps_are_kept_as_given_and_those_left_out_follow(writer, journals, given, kept):
     for step in given:
         writer.append_row({"a": 1.0}, step)
-    assert numbered(writer, journals, "a") == list(map(float, given))
+    assert numbered(writer, journals, "a") == kept
 
 
-def test_a_step_left_out_follows_the_last_one(open_writer, journals):
-    writer = open_writer()
-    for step in (10, 5, None, -7, None, None):
-        writer.append_row({"a": 1.0}, step)
-    assert numbered(writer, journals, "a") == [10, 5, 6, -7, -6, -5]
-
-
-def test_a_row_without_step_goes_above_all_its_series(open_writer, journals):
+def test_a_row_without_step_goes_above_all_its_series(writer, journals):
     """One row has one step: 1 above the largest last step of its paths, whichever way they came."""
-    writer = open_writer()
     writer.append_row({"a": 1.0}, 10)
     writer.append_column("b", [1.0], [20])
     writer.append_row({"c": 1.0, "a": 1.0})
     writer.append_row({"a": 1.0, "b": 1.0})
     writer.append_row({"a": 1.0, "b": 1.0})
     writer.append_row({"new": 1.0})
-    assert numbered(writer, journals, "c") == [11]
-    assert numbered(writer, journals, "a") == [10, 11, 21, 22]
-    assert numbered(writer, journals, "b") == [20, 21, 22]
-    assert numbered(writer, journals, "new") == [0]
+    found = {path: numbered(writer, journals, path) for path in ("a", "b", "c", "new")}
+    assert found == {"a": [10, 11, 21, 22], "b": [20, 21, 22], "c": [11], "new": [0]}
 
 
-def test_columns_count_on(open_writer, journals):
+def test_columns_and_rows_count_on(writer, journals):
     """`extend` without steps goes on from the last step, and rows go on from there."""
-    writer = open_writer()
     writer.append_column("a", [1.0, 2.0])
     writer.append_row({"a": 3.0})
     writer.append_column("a", [4.0], [10])
     writer.append_column("a", [5.0, 6.0])
     writer.append_row({"a": 7.0})
     assert numbered(writer, journals, "a") == [0, 1, 2, 10, 11, 12, 13]
+    steps = [writer.take_step("log", step) for step in (None, None, 7, None, -3, None)]
+    assert steps == [0, 1, 7, 8, -3, -2]
 
 
-def test_forgotten_series_count_from_zero(open_writer, journals):
-    writer = open_writer()
+def test_forgotten_series_count_from_zero_and_remembered_ones_count_on(writer, journals):
     for _ in range(3):
         writer.append_row({"a/b": 1.0, "ab": 1.0})
     writer.forget("a")
     writer.append_row({"a/b": 1.0})
     writer.append_row({"ab": 1.0})
-    assert numbered(writer, journals, "a/b") == [0, 1, 2, 0]
-    assert numbered(writer, journals, "ab") == [0, 1, 2, 3]
-
-
-def test_steps_of_other_series(open_writer):
-    writer = open_writer()
-    assert [writer.take_step("log", step) for step in (None, None, 7, None, -3, None)] == [
-        *(0, 1, 7, 8, -3, -2)
-    ]
-
-
-def test_what_the_run_held_counts_unless_written_to(open_writer, journals):
-    writer = open_writer()
-    writer.append_row({"b": 1.0}, 3)
-    writer.remember_step("a", 41)
-    writer.remember_step("b", 41)
-    writer.append_row({"a": 1.0})
-    writer.append_row({"b": 1.0})
-    assert numbered(writer, journals, "a") == [42]
-    assert numbered(writer, journals, "b") == [3, 4]
+    for path in ("old", "ab"):
+        writer.remember_step(path, 41)  # of what the run held; `ab` was written to since
+    writer.append_row({"old": 1.0})
+    writer.append_row({"ab": 1.0})
+    found = {path: numbered(writer, journals, path) for path in ("a/b", "ab", "old")}
+    assert found == {"a/b": [0, 1, 2, 0], "ab": [0, 1, 2, 3, 4], "old": [42]}
 
 
 # -------------------------------------------------------------------- columns and ops
 
 
-def test_long_columns_are_split(open_writer, journals, monkeypatch):
+def test_long_columns_are_split(writer, journals, monkeypatch):
     monkeypatch.setattr(writer_module, "_COLUMN_POINTS", 1000)
-    writer = open_writer()
     writer.append_column("a", list(range(2500)))
     writer.append_column("b", np.arange(2500.0), np.arange(2500.0), np.arange(2500))
     (frames,) = journals()
     assert kinds(frames) == "header path column column column path column column column"
     assert points(frames) == [(p, s, s) for p in "ab" for s in range(2500)]
-    limit = 500_000 * 24
-    assert limit < MAX_PAYLOAD_BYTES
 
 
-def test_long_records_are_compressed(open_writer, journals):
-    """A record over 64 KiB is deflated and read back whole."""
-    writer = open_writer()
+def test_long_records_are_compressed_and_refused_beyond_the_limit(writer, journals):
     op = {"op": "add", "path": "sys/tags", "values": ["tag"] * 50_000}
     writer.append_op(op)
-    last = journals()[0][-1]
+    with pytest.raises(ArgumentError, match=str(MAX_PAYLOAD_BYTES)):
+        writer.append_op({"op": "add", "path": "a", "values": ["x" * MAX_PAYLOAD_BYTES]})
+    _, last = journals()[0]
     assert last.flags == ZLIB
     assert decode_json(last.payload) == op
     assert last.end - last.offset < 10_000
 
 
-def test_a_record_over_the_limit_is_a_persons_mistake(open_writer, journals):
-    writer = open_writer()
-    writer.append_op({"op": "clear", "path": "a"})
-    with pytest.raises(ArgumentError, match=str(MAX_PAYLOAD_BYTES)):
-        writer.append_op({"op": "add", "path": "a", "values": ["x" * MAX_PAYLOAD_BYTES]})
-    assert kinds(journals()[0]) == "header op"
-
-
-def test_a_path_keeps_its_family(open_writer):
-    writer = open_writer()
+def test_a_path_keeps_its_family(writer):
     writer.append_row({"a/b": 1.0}, 0)
     with pytest.raises(FamilyError, match=r"'a/b'.*a float series.*a string set.*del run\['a/b'\]"):
         writer.claim("a/b", "string_set")
@@ -412,9 +324,8 @@ def test_a_path_keeps_its_family(open_writer):
     writer.claim("a/b", "atom")
 
 
-def test_a_row_leaves_out_paths_of_other_families(open_writer, journals):
+def test_a_row_leaves_out_paths_of_other_families(writer, journals):
     """`log_metrics` counts them and keeps the rest, also on the quick way's second row."""
-    writer = open_writer()
     writer.claim("b", "atom")
     for step in range(3):
         writer.append_row({"a": 1.0, "b": 1.0}, step)
@@ -426,9 +337,8 @@ def test_a_row_leaves_out_paths_of_other_families(open_writer, journals):
 # -------------------------------------------------------------------- time
 
 
-def test_time_rises_strictly(open_writer, journals, clock):
+def test_time_rises_strictly(writer, journals, clock):
     """A clock that stands still or falls gives times 1 ns apart, rows of the quick way included."""
-    writer = open_writer()
     for step in range(10):
         clock.now -= step
         writer.append_row({"a": 1.0}, step)
@@ -437,7 +347,7 @@ def test_time_rises_strictly(open_writer, journals, clock):
     assert times == list(range(START_NS, START_NS + len(times)))
 
 
-def test_a_process_that_is_stopped_between_both_looks_is_not_late(monkeypatch):
+def test_a_process_that_is_stopped_between_two_looks_at_the_clock_is_not_late(monkeypatch):
     time = writer_module.time
     looks = iter(range(100))
     steady = time.clock_gettime_ns
@@ -455,26 +365,25 @@ def test_a_process_that_is_stopped_between_both_looks_is_not_late(monkeypatch):
     assert abs(late) < 5 * 10**8
 
 
-def test_wall_clock_does_not_step(monkeypatch):
-    """NTP that steps the wall clock after the start moves no time of ours."""
+def test_the_wall_clock_does_not_step_with_ntp(monkeypatch):
     clock = wall_clock()
     monkeypatch.setattr(writer_module.time, "time_ns", lambda: 0)
     first = clock()
     assert clock() >= first > 1_600_000_000 * 10**9
 
 
-def test_a_new_writer_starts_above_what_the_run_holds(open_writer, journals, clock):
-    """Its clock may be behind: its records still come after those that it found."""
+def test_a_new_writer_whose_clock_is_behind_starts_above_the_latest_record(
+    open_writer, journals, clock
+):
     first = open_writer()
     first.append_row({"a": 1.0}, 0)
     latest = journals()[0][-1].t
     clock.now -= 600 * 10**9
     second = open_writer()
     second.append_row({"a": 2.0}, 1)
-    header = journals()[1][0]
-    assert header.t == latest + 1
-    assert decode_json(header.payload)["prior_t"] == latest
-    assert decode_json(header.payload)["continues"] is None
+    found = journals()[1]
+    assert found[0].t == latest + 1
+    assert (header(found)["prior_t"], header(found)["continues"]) == (latest, None)
 
 
 def test_a_host_in_the_year_2099_poisons_nothing(open_writer, journals, clock, warnings_said):
@@ -496,12 +405,11 @@ def test_a_host_in_the_year_2099_poisons_nothing(open_writer, journals, clock, w
     assert after[0].t > latest[-1].t > START_NS + 3500 * 10**9
 
 
-def test_damaged_journals_do_not_stop_a_new_one(open_writer, folder, clock):
+def test_damaged_journals_do_not_stop_a_new_one(writer, folder, clock):
     folder.journal_dir.mkdir(parents=True)
     (folder.journal_dir / "garbage").write_bytes(os.urandom(5000))
     (folder.journal_dir / "empty").touch()
     (folder.journal_dir / "folder").mkdir()
-    writer = open_writer()
     writer.append_row({"a": 1.0}, 0)
     assert writer.dropped == {}
 
@@ -509,8 +417,7 @@ def test_damaged_journals_do_not_stop_a_new_one(open_writer, folder, clock):
 # -------------------------------------------------------------------- the sync thread's round
 
 
-def test_heartbeats(open_writer, journals):
-    writer = open_writer()
+def test_heartbeats(writer, journals):
     writer.keep(heartbeat=True)
     writer.append_row({"a": 1.0}, 0)
     writer.keep()
@@ -523,8 +430,7 @@ def test_heartbeats(open_writer, journals):
     assert beats == [b"", b'{"dropped":{"value":1}}', b'{"dropped":{"value":3}}']
 
 
-def test_the_thread_syncs_beats_and_ends(open_writer, journals):
-    """The thread runs by itself, writes heartbeats, and is gone after `close`."""
+def test_the_thread_beats_by_itself_and_is_gone_after_close(open_writer, journals):
     writer = open_writer(sync_s=0.001, heartbeat_s=0.001)
     writer.append_row({"a": 1.0}, 0)
     thread = writer._upkeep.thread
@@ -535,8 +441,7 @@ def test_the_thread_syncs_beats_and_ends(open_writer, journals):
     assert not thread.is_alive()
 
 
-def test_sync_forces_what_is_new(open_writer, monkeypatch, folder):
-    writer = open_writer()
+def test_sync_forces_what_is_new(writer, monkeypatch, folder):
     synced = []
     data = own(lambda fd: synced.append("data"), os.fdatasync)
     monkeypatch.setattr("seamark.journal.segment._sync_data", data)
@@ -557,7 +462,7 @@ def test_sync_forces_what_is_new(open_writer, monkeypatch, folder):
     assert synced == ["data"]
 
 
-def test_rotation(open_writer, journals, monkeypatch):
+def test_rotation(open_writer, journals, tmp_path, monkeypatch):
     monkeypatch.setattr(writer_module, "ROTATE_BYTES", 600)
     writer = open_writer()
     expected = []
@@ -570,16 +475,12 @@ def test_rotation(open_writer, journals, monkeypatch):
     assert [point for frames in found for point in points(frames)] == expected
     for before, after in pairwise(found):
         assert decode_json(before[-1].payload)["reason"] == "rotate"
-        header = decode_json(after[0].payload)
-        assert header["continues"] == decode_json(before[0].payload)["writer"]
-        assert header["prior_t"] == before[-1].t < after[0].t
-    assert set(writer.positions()) == {decode_json(frames[0].payload)["writer"] for frames in found}
-
-
-def test_no_journal_after_rotation_unless_needed(open_writer, journals, monkeypatch):
-    monkeypatch.setattr(writer_module, "ROTATE_BYTES", 10)
-    writer = open_writer()
-    writer.append_row({"a": 0.5}, 0)
-    writer.keep()
-    writer.close()
-    assert [kinds(frames) for frames in journals()] == ["header path sparse close"]
+        assert header(after)["continues"] == header(before)["writer"]
+        assert header(after)["prior_t"] == before[-1].t < after[0].t
+    assert set(writer.positions()) == {header(frames)["writer"] for frames in found}
+    idle = open_writer(folder=RunFolder(tmp_path / "idle", "p", "r"))
+    for step in range(20):
+        idle.append_row({"a": 0.5}, step)
+    idle.keep()
+    idle.close()
+    assert len(idle.positions()) == 1  # no journal after the last rotation

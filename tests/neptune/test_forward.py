@@ -1,4 +1,4 @@
-"""Runs on their way to what speaks Neptune's protocol, which stands here in memory."""
+"""Runs that are sent on to Neptune's protocol, here to a fake in memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import io
 import json
 import math
 import os
-import subprocess
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
 from click.testing import CliRunner
 from command import app
+from scripts import start_script
 
 import seamark
 from seamark.journal.folder import RunFolder
@@ -40,14 +39,8 @@ if TYPE_CHECKING:
 
 PLACE = "neptune://team/digits"
 KINDS = {
-    "assignFloat": "float",
-    "assignInt": "int",
-    "assignBool": "bool",
-    "assignString": "string",
-    "assignDatetime": "datetime",
-    "logFloats": "floatSeries",
-    "logStrings": "stringSeries",
-    "logImages": "imageSeries",
+    **{f"assign{name}": name.lower() for name in ("Float", "Int", "Bool", "String", "Datetime")},
+    **{f"log{name}s": f"{name.lower()}Series" for name in ("Float", "String", "Image")},
     "insertStrings": "stringSet",
 }
 
@@ -136,28 +129,40 @@ class Place:
         return self.held[path][1]
 
 
-@pytest.fixture
-def forwarded(tmp_path):
-    """Return what makes the one that sends a run, as a new process would."""
-
-    def make(place, folder):
-        client: Any = place
-        return ForwardedRun(client, PLACE, folder, Locks(PLACE))
-
-    return make
+def file(content, extension="txt"):
+    return seamark.types.File.from_content(content, extension)
 
 
-def send_all(run, folder):
-    """Send a run as it lies there, as often as it takes."""
-    for journal in sorted(folder.journals(), key=lambda one: one.path.stat().st_mtime_ns):
+def sender_of(place, run):
+    """Return what sends a run, as a new process would."""
+    return ForwardedRun(place, PLACE, run.folder, Locks(PLACE))
+
+
+def send_all(place, run, sender=None):
+    """Send a run as it is on disk, as often as it takes; return what sent it."""
+    sender = sender or sender_of(place, run)
+    for journal in sorted(run.folder.journals(), key=lambda one: one.path.stat().st_mtime_ns):
         size = journal.path.stat().st_size
-        while run.send(journal.path.name, size) < size:
+        while sender.send(journal.path.name, size) < size:
             pass
-    run.note(last=True)
+    sender.note(last=True)
+    return sender
 
 
-def test_what_the_protocol_holds_is_there_as_it_was(forwarded):
-    """Values, points and steps, tags, texts and files arrive; sent again, nothing changes."""
+def name_and_size(run):
+    (journal,) = run.folder.journals()
+    return journal.path.name, journal.path.stat().st_size
+
+
+def fail(error):
+    def failing(*_):
+        raise error
+
+    return failing
+
+
+def test_all_that_the_protocol_supports_arrives_once():
+    """Values, points, tags, texts, images and files; sent again, nothing changes."""
     with seamark.init_run("demo", name="hello", tags=["a", "b"]) as run:
         run["lr"] = 1
         run["lr"] = 0.5
@@ -168,11 +173,16 @@ def test_what_the_protocol_holds_is_there_as_it_was(forwarded):
         run["text"].append("done", step=7)
         run["moved"] = 1
         del run["moved"]
-        run["notes"].upload(seamark.types.File.from_content("hello", extension="txt"))
+        run["notes"].upload(file("hello"))
         run["twice"].extend([1.0, 2.0], steps=[3, 3])
+        run["img"].append(file(b"one", "png"), step=0)
+        run["img"].clear()
+        run["img"].append(file(b"two", "png"), step=1)
+        run["gone"].append(file(b"three", "png"), step=0)
+        del run["gone"]
     place = Place()
     for _ in range(2):
-        send_all(forwarded(place, run.folder), run.folder)
+        send_all(place, run)
         assert place.value("sys/name") == "hello"
         assert sorted(set(place.value("sys/tags"))) == ["a", "b"]
         assert place.held["lr"] == ("float", 0.5)
@@ -180,18 +190,21 @@ def test_what_the_protocol_holds_is_there_as_it_was(forwarded):
         assert place.points("train/loss") == [(step, 1 / (step + 1)) for step in range(50)]
         assert place.points("text") == [(0.5, "halfway"), (7, "done")]
         assert place.points("twice") == [(3, 1.0), (3, 2.0)]
-        assert "moved" not in place.held
-        assert place.value("notes") == "hello"
-        assert place.files["notes", "txt"] == 1
+        assert [step for step, _ in place.points("img")] == [1]
+        assert not place.held.keys() & {"moved", "gone"}
+        assert (place.value("notes"), place.files["notes", "txt"]) == ("hello", 1)
+    place.gone = True  # a run that was deleted there is not created again
+    with pytest.raises(Purged):
+        send_all(place, run)
 
 
-def test_what_the_protocol_cannot_hold_is_counted_on_the_run(forwarded):
-    """Each kind is sent in another form or left out, and counted on the run of this disk."""
+def test_unsupported_values_are_counted_in_the_run():
+    """Each kind is sent in another form or left out; the counts are recorded here, once."""
     with seamark.init_run("demo") as run:
         run["big"] = 1 << 40
         run["none"] = None
         run["list"] = [1, {"a": None}]
-        run["source_code/arguments"] = []  # what comes unasked is sent and not told
+        run["source_code/arguments"] = []  # what is recorded by default is sent, but not counted
         run["nan"] = math.nan
         run["labels"] = seamark.types.StringSet(["x", "y"])
         run["a"] = 1
@@ -202,30 +215,23 @@ def test_what_the_protocol_cannot_hold_is_counted_on_the_run(forwarded):
         for _ in range(10):
             run["gpu"].append(1.5)
     place = Place()
-    send_all(forwarded(place, run.folder), run.folder)
-    assert place.value("big") == float(1 << 40)
-    assert place.value("none") == "None"
-    assert place.value("list") == '[1,{"a":null}]'
-    assert place.value("nan") == "nan"
-    assert place.value("labels") == "x, y"
-    assert (place.value("a"), place.value("a_/b")) == (1, 2)
+    send_all(place, run)
+    wanted = {"big": float(1 << 40), "none": "None", "list": '[1,{"a":null}]', "nan": "nan"}
+    wanted |= {"labels": "x, y", "a": 1, "a_/b": 2}
+    assert {path: place.value(path) for path in wanted} == wanted
     assert place.points("loss") == [(0, 1.0)]
-    lacking = {
-        "histograms": 1,
-        "large_integers": 1,
-        "lists": 1,
-        "not_finite": 2,
-        "not_finite_values": 1,
-        "nulls": 1,
-        "renamed": 1,
-        "sets": 1,
-        "statistics": 1,
-    }
+    once = ("histograms", "large_integers", "lists", "not_finite_values", "nulls", "renamed")
+    lacking = {**dict.fromkeys((*once, "sets", "statistics"), 1), "not_finite": 2}
     read = seamark.init_run("demo", with_id=run.id, mode="read-only")
     counted = read["monitoring/seamark/forward/team-digits"].fetch()
     assert counted == {"to": PLACE, **lacking}
-    send_all(again := forwarded(place, run.folder), run.folder)
-    assert again.unsupported() == (lacking, "")
+    assert send_all(place, run).unsupported() == (lacking, "")
+    before = list(run.folder.journals())
+    sender = sender_of(Place(lambda: True), run)
+    with pytest.raises(Unreachable):
+        sender.known()
+    sender.note(last=True)
+    assert list(run.folder.journals()) == before
     shown = CliRunner().invoke(app, ["show", run.id]).stdout
     assert "! not all of it has a form at neptune://team/digits; it is whole here" in shown
     assert "  2  points that are NaN or infinite: left out\n" in shown
@@ -233,8 +239,8 @@ def test_what_the_protocol_cannot_hold_is_counted_on_the_run(forwarded):
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_a_lost_request_or_answer_loses_and_doubles_nothing(forwarded, torn):
-    """Whichever one is lost, before it is done, after or (of points) half, each is there once."""
+def test_a_lost_request_or_answer_loses_and_duplicates_nothing(torn):
+    """Each in turn is lost: before it is done, after, or (of points) halfway."""
     with seamark.init_run("demo") as run:
         for step in range(40):
             run.log_metrics({"loss": step / 7}, step=step)
@@ -242,18 +248,18 @@ def test_a_lost_request_or_answer_loses_and_doubles_nothing(forwarded, torn):
             if step == 20:
                 run["text"].clear()
         for step in range(0 if torn else 3):
-            run["img"].append(seamark.types.File.from_content(b"\x89PNG", "png"), step=step)
+            run["img"].append(file(b"\x89PNG", "png"), step=step)
     for lost in range(20):
         asked = iter(range(1000))
         place = Place(lambda asked=asked, lost=lost: next(asked) == lost, torn=torn)
-        sender = forwarded(place, run.folder)
+        sender = sender_of(place, run)
         while True:
             try:
-                send_all(sender, run.folder)
+                send_all(place, run, sender)
                 break
             except Unreachable:
-                if lost % 4 < 2:  # its process is killed, and another one goes on
-                    sender = forwarded(place, run.folder)
+                if lost % 4 < 2:  # its process is killed, and another one continues
+                    sender = sender_of(place, run)
         assert place.points("loss") == [(step, step / 7) for step in range(40)], lost
         assert place.points("text") == [(step, f"line {step}") for step in range(21, 40)], lost
         assert torn or [step for step, _ in place.points("img")] == [0, 1, 2], lost
@@ -263,32 +269,8 @@ def test_a_lost_request_or_answer_loses_and_doubles_nothing(forwarded, torn):
         pytest.fail("not every request was lost once")
 
 
-def test_counts_are_noted_once_where_nobody_answers_later(forwarded):
-    """No record is added to the run for each process that reaches no server."""
-    with seamark.init_run("demo") as run:
-        run["loss"].append(float("nan"), step=0)
-    send_all(forwarded(Place(), run.folder), run.folder)
-    before = list(run.folder.journals())
-    sender = forwarded(Place(lambda: True), run.folder)
-    with pytest.raises(Unreachable):
-        sender.known()
-    sender.note(last=True)
-    assert list(run.folder.journals()) == before
-
-
-def test_a_run_that_was_deleted_there_is_not_made_again(forwarded):
-    """Whoever deletes it there means it; what is on this disk stays."""
-    with seamark.init_run("demo") as run:
-        run["a"] = 1
-    place = Place()
-    send_all(forwarded(place, run.folder), run.folder)
-    place.gone = True
-    with pytest.raises(Purged):
-        send_all(forwarded(place, run.folder), run.folder)
-
-
-def test_what_an_earlier_attempt_could_not_send_changes_nothing_newer(forwarded):
-    """Its points come late, and its values not at all where a later attempt has given others."""
+def test_late_data_of_an_earlier_attempt_changes_nothing_newer():
+    """Its points come late, and its values only where a later attempt has given no others."""
     place = Place()
     with seamark.init_run("demo", custom_run_id="one") as run:
         run["lr"] = 0.1
@@ -299,62 +281,48 @@ def test_what_an_earlier_attempt_could_not_send_changes_nothing_newer(forwarded)
         run["lr"] = 0.01
         run["loss"].append(0.5, step=1)
     second = next(one for one in run.folder.journals() if one not in first)
-    sender = forwarded(place, run.folder)
-    sender.send(second.path.name, second.path.stat().st_size)
-    send_all(forwarded(place, run.folder), run.folder)
-    assert place.value("lr") == 0.01
-    assert place.value("first") is True
+    sender_of(place, run).send(second.path.name, second.path.stat().st_size)
+    send_all(place, run)
+    assert (place.value("lr"), place.value("first")) == (0.01, True)
     assert sorted(place.points("loss")) == [(0, 1.0), (1, 0.5)]
 
 
-def test_what_takes_the_place_of_something_else_there_is_put_there(forwarded):
-    """A path that held a value, was freed and holds points then does so there; so do attempts."""
-    with seamark.init_run("demo", custom_run_id="one") as run:
-        run["x"] = 1
-        run["was/a"] = 1
-        del run["was"]
-        run["was"] = 2
-    place = Place()
-    send_all(forwarded(place, run.folder), run.folder)
-    with seamark.init_run("demo", custom_run_id="one") as run:
-        del run["x"]
-        run["x"].append(1.5, step=4)
-    send_all(forwarded(place, run.folder), run.folder)
-    assert place.points("x") == [(4, 1.5)]
-    assert place.value("was") == 2
-    assert not [path for path in place.held if path.startswith("was/")]
-
-
-def test_the_file_of_the_last_attempt_stays(forwarded):
-    """Whatever the journals are called."""
-    for at in range(4):
-        for text in ("first", "second"):
-            with seamark.init_run("demo", custom_run_id=f"run {at}") as run:
-                run["model"].upload(seamark.types.File.from_content(text, "txt"))
+def test_a_path_changes_its_kind_there_as_here():
+    """In one attempt, and from one to the next; the file of the last attempt stays."""
+    for at in range(4):  # names of journals, by which they might be sorted, are random
+        given = {"project": "demo", "custom_run_id": f"run {at}"}
+        with seamark.init_run(**given) as run:
+            run["x"] = 1
+            run["was/a"] = 1
+            del run["was"]
+            run["was"] = 2
+            run["model"].upload(file("first"))
         place = Place()
-        send_all(forwarded(place, run.folder), run.folder)
-        assert place.value("model") == "second", at
+        if at % 2:
+            send_all(place, run)
+        with seamark.init_run(**given) as run:
+            del run["x"]
+            run["x"].append(1.5, step=4)
+            run["model"].upload(file("second"))
+        send_all(place, run)
+        assert place.points("x") == [(4, 1.5)], at
+        assert (place.value("was"), place.value("model")) == (2, "second"), at
+        assert not [path for path in place.held if path.startswith("was/")]
 
 
-def test_a_file_whose_upload_failed_is_sent_by_the_next_process(forwarded):
-    """Its journal counts as sent up to the record that names the file, and no point twice."""
+def test_a_file_whose_upload_failed_is_sent_by_the_next_process():
+    """The journal counts as sent up to the record that names the file; no point comes twice."""
     with seamark.init_run("demo") as run:
         run["loss"].append(1.0, step=0)
-        run["model"].upload(seamark.types.File.from_content("weights", "txt"))
+        run["model"].upload(file("weights"))
         run["loss"].append(0.5, step=1)
-    (journal,) = run.folder.journals()
-    name, size = journal.path.name, journal.path.stat().st_size
+    name, size = name_and_size(run)
     place = Place()
-    upload = place.upload
-
-    def fail(*_):
-        raise Unreachable(PLACE)
-
-    place.upload = fail
+    upload, place.upload = place.upload, fail(Unreachable(PLACE))
     with pytest.raises(Unreachable):
-        forwarded(place, run.folder).send(name, size)
+        sender_of(place, run).send(name, size)
     place.upload = upload
-    sender = forwarded(place, run.folder)
+    sender = sender_of(place, run)
     assert 0 < sender.known()[name] < size
     assert sender.send(name, size) == size
     assert sender.known()[name] == size
@@ -362,14 +330,13 @@ def test_a_file_whose_upload_failed_is_sent_by_the_next_process(forwarded):
     assert place.points("loss") == [(0, 1.0), (1, 0.5)]
 
 
-def test_a_file_that_is_refused_holds_up_nothing_else(forwarded):
-    """It counts as missing, and is asked for again by a later process, not all the time."""
+def test_a_refused_file_delays_nothing_else():
+    """It counts as missing; only a later process sends it again."""
     with seamark.init_run("demo") as run:
-        run["model"].upload(seamark.types.File.from_content("weights", "txt"))
-        run["other"].upload(seamark.types.File.from_content("more", "txt"))
+        run["model"].upload(file("weights"))
+        run["other"].upload(file("more"))
         run["loss"].append(0.5, step=1)
-    (journal,) = run.folder.journals()
-    name, size = journal.path.name, journal.path.stat().st_size
+    name, size = name_and_size(run)
     place = Place()
     upload, tried = place.upload, []
 
@@ -381,102 +348,53 @@ def test_a_file_that_is_refused_holds_up_nothing_else(forwarded):
         raise Refused(msg)
 
     place.upload = refuse
-    sender = forwarded(place, run.folder)
+    sender = sender_of(place, run)
     for _ in range(3):
         assert sender.send(name, size) == size
-    assert tried == ["model"]
-    assert sender.held == "the project is full"
+    assert (tried, sender.held) == (["model"], "the project is full")
     assert place.points("loss") == [(1, 0.5)]
     assert place.value("other") == "more"
     assert sender.known()[name] < size
     place.upload = upload
-    assert forwarded(place, run.folder).send(name, size) == size
+    assert sender_of(place, run).send(name, size) == size
     assert place.value("model") == "weights"
 
 
-def test_a_file_that_comes_late_takes_the_place_of_nothing_newer(forwarded):
-    """Whether a later attempt has put a file or a value there, or a member of a set."""
-    content = seamark.types.File.from_content
-    place, upload = Place(), Place.upload
-
-    def refuse(*_):
-        raise Refused(PLACE)
-
+def test_a_late_file_replaces_nothing_newer():
+    """A later attempt has uploaded a file or assigned a value at its path."""
+    place = Place()
     with seamark.init_run("demo", custom_run_id="one") as run:
-        run["model"].upload(content("first", "txt"))
-        run["value"].upload(content("first", "txt"))
+        run["model"].upload(file("first"))
+        run["value"].upload(file("first"))
     (first,) = run.folder.journals()
-    place.upload = refuse
-    forwarded(place, run.folder).send(first.path.name, first.path.stat().st_size)
+    upload, place.upload = place.upload, fail(Refused(PLACE))
+    sender_of(place, run).send(first.path.name, first.path.stat().st_size)
     with seamark.init_run("demo", custom_run_id="one") as run:
-        run["model"].upload(content("second", "txt"))
+        run["model"].upload(file("second"))
         del run["value"]
         run["value"] = 2
-    place.upload = upload.__get__(place)
-    files = [one for one in run.folder.journals() if one.path != first.path]
-    sender = forwarded(place, run.folder)
-    for one in [*files, first]:
+    place.upload = upload
+    newer = [one for one in run.folder.journals() if one.path != first.path]
+    sender = sender_of(place, run)
+    for one in [*newer, first]:
         sender.send(one.path.name, one.path.stat().st_size)
-    assert place.value("model") == "second"
-    assert place.value("value") == 2
+    assert (place.value("model"), place.value("value")) == ("second", 2)
     assert sender.known()[first.path.name] == first.path.stat().st_size
 
 
-def test_images_keep_their_order_with_what_empties_their_series(forwarded):
-    """An image of before is not there afterwards, and each later one is there once."""
-    with seamark.init_run("demo") as run:
-        run["img"].append(seamark.types.File.from_content(b"one", "png"), step=0)
-        run["img"].clear()
-        run["img"].append(seamark.types.File.from_content(b"two", "png"), step=1)
-        run["gone"].append(seamark.types.File.from_content(b"three", "png"), step=0)
-        del run["gone"]
-    place = Place()
-    for _ in range(2):
-        send_all(forwarded(place, run.folder), run.folder)
-        assert [step for step, _ in place.points("img")] == [1]
-        assert "gone" not in place.held
-
-
-def test_what_another_process_has_sent_meanwhile_is_not_sent_again(forwarded):
-    """One that was asked before, and sends only now, looks at what is there once more."""
+def test_data_that_another_process_has_sent_is_not_sent_again():
     with seamark.init_run("demo") as run:
         for step in range(20):
             run.log_metrics({"loss": step / 7}, step=step)
     place, (journal,) = Place(), run.folder.journals()
-    late, first = forwarded(place, run.folder), forwarded(place, run.folder)
+    late, first = sender_of(place, run), sender_of(place, run)
     with JournalReader(journal.path) as reader:
         ends = [frame.end for frame in reader.frames()]
     first.send(journal.path.name, ends[len(ends) // 2])
     assert late.known()[journal.path.name] == ends[len(ends) // 2]
-    send_all(first, run.folder)
-    send_all(late, run.folder)
+    send_all(place, run, first)
+    send_all(place, run, late)
     assert place.points("loss") == [(step, step / 7) for step in range(20)]
-
-
-def test_a_journal_that_is_sent_by_another_process_is_left_to_it(forwarded, tmp_path):
-    """As long as that process lives; then it is sent from where the other one has stopped."""
-    with seamark.init_run("demo") as run:
-        run["a"] = 1
-    (journal,) = run.folder.journals()
-    script = f"""
-from seamark.neptune.forward.run import Locks
-assert Locks({PLACE!r}).take({journal.path.name!r})
-print("taken", flush=True)
-input()
-"""
-    other = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    place = Place()
-    try:
-        assert other.stdout.readline() == "taken\n"
-        sender = forwarded(place, run.folder)
-        with pytest.raises(Busy, match="another process of this machine"):
-            send_all(sender, run.folder)
-    finally:
-        other.communicate("\n")
-    send_all(sender, run.folder)
-    assert place.value("a") == 1
 
 
 def token_of_nobody():
@@ -485,21 +403,25 @@ def token_of_nobody():
     return base64.b64encode(told).decode()
 
 
-def test_nothing_is_asked_about_a_run_that_was_never_sent(tmp_path):
-    key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
-    remote.meet(key, RunFolder(tmp_path, "demo", "one"))
-    assert remote.journals(key) == {}
-    remote.close()
-    remote.close()
+TAKES = """
+import sys
+from seamark.neptune.forward.run import Locks
+from seamark.remote.protocol import Busy
+try:
+    Locks(sys.argv[1]).take(sys.argv[2])
+    print("taken", flush=True)
+    input()
+except Busy:
+    print("busy", flush=True)
+"""
 
 
-def test_a_remote_that_is_closed_leaves_a_run_to_others(tmp_path):
-    """A process may live for days after its run; other remotes and processes are kept off until."""
+def test_a_journal_is_sent_by_one_remote_until_that_is_closed():
+    """Other remotes and processes are refused; a process may live for days after its run."""
     uri = "neptune://team/left"
     with seamark.init_run("demo") as run:
         run["a"] = 1
-    key, (journal,) = RunKey("demo", run.id), run.folder.journals()
-    name, size = journal.path.name, journal.path.stat().st_size
+    key, (name, size) = RunKey("demo", run.id), name_and_size(run)
     first, other = (open_remote(uri, token_of_nobody()) for _ in range(2))
     place: Any = Place()
     for remote in (first, other):
@@ -507,17 +429,10 @@ def test_a_remote_that_is_closed_leaves_a_run_to_others(tmp_path):
         remote.meet(key, run.folder)
         remote._runs[key]._client = place
     first.send(key, name, 0, bytes(size))
-    take = f"""
-from seamark.neptune.forward.run import Locks
-from seamark.remote.protocol import Busy
-try:
-    Locks({uri!r}).take({name!r})
-except Busy:
-    raise SystemExit(7)
-"""
     with pytest.raises(Busy, match="another remote of this process"):
         other.send(key, name, 0, bytes(size))
-    codes = [subprocess.run([sys.executable, "-c", take], check=False).returncode]
+    with start_script(TAKES, uri, name) as process:
+        assert process.communicate()[0] == "busy\n"
     forked = os.fork()
     if not forked:
         child = open_remote(uri, token_of_nobody())
@@ -529,25 +444,31 @@ except Busy:
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 1
     first.close()
-    codes.append(subprocess.run([sys.executable, "-c", take], check=False).returncode)
-    assert codes == [7, 0]
+    with start_script(TAKES, uri, name) as process:
+        assert process.stdout.readline() == "taken\n"
+        with pytest.raises(Busy, match="another process of this machine"):
+            other.send(key, name, 0, bytes(size))
+        process.communicate("\n")
     assert other.send(key, name, 0, bytes(size)).offset == size
+    assert place.value("a") == 1
     other.close()
 
 
-def test_folders_with_the_same_names_are_kept_apart(tmp_path):
-    """Two roots may hold a run of one project and id, and one process may send both."""
+def test_folders_of_two_roots_with_the_same_names_are_kept_apart(tmp_path):
+    """Nothing is asked about a run that was never sent."""
     key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
+    remote.meet(key, RunFolder(tmp_path, "demo", "one"))
+    assert remote.journals(key) == {}
     for root in ("first", "second"):
         with seamark.init_run("demo", custom_run_id="one", root=tmp_path / root) as run:
             run["root"] = root
         remote.meet(key, run.folder)
         place: Any = Place()
         remote._runs[key]._client = place
-        (journal,) = run.folder.journals()
-        size = journal.path.stat().st_size
-        assert remote.send(key, journal.path.name, 0, bytes(size)).offset == size
+        name, size = name_and_size(run)
+        assert remote.send(key, name, 0, bytes(size)).offset == size
         assert place.value("root") == root
+    remote.close()
     remote.close()
 
 
@@ -580,13 +501,9 @@ def described(*verbs: str, place: str = "query") -> dict[str, Any]:
 DOCUMENTS = {
     "backend": {"paths": described("getClientConfig", "exchangeApiToken")},
     "leaderboard": {
-        "paths": {
-            **described("getFloatSeriesValues", "ping", place="path"),
-            **described("fileAtomUpload"),
-            **described("fileAtomMultipartUploadStart"),
-            **described("fileAtomMultipartUploadPart"),
-            **described("fileAtomMultipartUploadFinish"),
-        }
+        "paths": described("getFloatSeriesValues", "ping", place="path")
+        | described("fileAtomUpload", "fileAtomMultipartUploadStart")
+        | described("fileAtomMultipartUploadPart", "fileAtomMultipartUploadFinish")
     },
 }
 SIGNED_IN = [{"multiPartUpload": {"maxSinglePartSize": 4, "minChunkSize": 3}}, {"accessToken": "x"}]
@@ -605,7 +522,7 @@ def refusal(status: int) -> Refused:
 
 
 def test_all_last_points_are_asked_for():
-    """Though a server gives 1000 at once, those that are there already are all known."""
+    """A server gives at most 1000 points at once."""
     for count in (0, 7, 2600):
         client, _ = client_of()
 
@@ -619,7 +536,7 @@ def test_all_last_points_are_asked_for():
         assert [step for step, _, _ in found] == list(range(max(0, count - 2500), count))
 
 
-def test_requests_are_what_the_documents_of_the_server_describe():
+def test_requests_follow_the_documents_of_the_server():
     """Address, place of each argument and tokens; an expired token is replaced once."""
     client, server = client_of(*SIGNED_IN, refusal(401), *SIGNED_IN, None)
     assert client.ask("ping", "a/b") is None
@@ -637,14 +554,14 @@ def test_requests_are_what_the_documents_of_the_server_describe():
     assert asked == signs_in * 2
 
 
-def test_documents_may_leave_out_and_add_what_swagger_allows():
-    """Parameters are optional, references are no names, and a base may stand before addresses."""
-    own = {"name": "experimentId", "in": "path"}
-    reference = {"$ref": "#/parameters/Timeout"}
-    version = {"name": "X-Neptune-CliVersion", "in": "header"}
+def test_documents_may_have_any_form_that_swagger_allows():
+    """Parameters are optional, references are no names, and addresses may have a base."""
     ping = {
-        "parameters": [own, reference],
-        "put": {"operationId": "ping", "parameters": [version]},
+        "parameters": [{"name": "experimentId", "in": "path"}, {"$ref": "#/parameters/Timeout"}],
+        "put": {
+            "operationId": "ping",
+            "parameters": [{"name": "X-Neptune-CliVersion", "in": "header"}],
+        },
         "x-note": {"operationId": "note"},
     }
     client, server = client_of(None)
@@ -659,19 +576,15 @@ def test_documents_may_leave_out_and_add_what_swagger_allows():
     assert given["headers"]["X-Neptune-CliVersion"] == "1.14.0"
 
 
-def test_limits_of_a_server_keep_parts_small_enough_for_memory():
-    """Whatever it names, also what is no number."""
+def test_parts_are_small_enough_for_memory_with_any_limits_of_a_server():
     file = io.BytesIO(b"01234")
-    client, server = client_of(
-        {"multiPartUpload": {"maxSinglePartSize": None, "maxChunkCount": 0}}, SIGNED_IN[1], None
-    )
+    limits = {"maxSinglePartSize": None, "maxChunkCount": 0}
+    client, server = client_of({"multiPartUpload": limits}, SIGNED_IN[1], None)
     assert client.upload("one", "model", "", "bin", file) == []
     assert server.asked[-1][2]["headers"]["Content-Type"] == "application/octet-stream"
+    limits = dict.fromkeys(("maxSinglePartSize", "minChunkSize"), 1 << 50)
     client, server = client_of(
-        {"multiPartUpload": dict.fromkeys(("maxSinglePartSize", "minChunkSize"), 1 << 50)},
-        SIGNED_IN[1],
-        {"uploadId": "u"},
-        *[None] * 3,
+        {"multiPartUpload": limits}, SIGNED_IN[1], {"uploadId": "u"}, *[None] * 3
     )
 
     class Large(io.BytesIO):
@@ -688,19 +601,11 @@ def test_limits_of_a_server_keep_parts_small_enough_for_memory():
     ]
 
 
-def test_an_upload_that_was_forgotten_there_is_no_run_that_was_deleted():
-    """It is begun again."""
-    client, _ = client_of(*SIGNED_IN, {"uploadId": "u"}, refusal(404))
-    with pytest.raises(Unreachable):
-        client.upload("one", "model", "", "bin", io.BytesIO(b"012345"))
-
-
 def test_a_large_file_is_sent_in_parts():
-    """Of the size that the server asks for; an error of a part ends the upload."""
+    """Their size is that of the server; an error of a part ends the upload."""
     done: dict[str, Any] = {"errors": []}
     file = io.BytesIO(b"0123456")
-    answers = [{"uploadId": "u", "errors": []}, done, done, done, done]
-    client, server = client_of(*SIGNED_IN, *answers)
+    client, server = client_of(*SIGNED_IN, {"uploadId": "u", "errors": []}, *[done] * 4)
     assert client.upload("one", "model", "", "bin", file) == []
     ranges = [given["headers"].get("X-Range") for _, path, given in server.asked if "Part" in path]
     assert ranges == ["bytes=0-2/7", "bytes=3-5/7", "bytes=6-6/7"]
@@ -711,9 +616,13 @@ def test_a_large_file_is_sent_in_parts():
     client, server = client_of(*SIGNED_IN, {"errorDescription": "full"})
     assert client.upload("one", "model", "", "bin", io.BytesIO(b"0123")) == ["full"]
     assert server.asked[-1][2]["body"] == b"0123"
+    # An upload that the server has forgotten is no deleted run: it is begun again.
+    client, _ = client_of(*SIGNED_IN, {"uploadId": "u"}, refusal(404))
+    with pytest.raises(Unreachable):
+        client.upload("one", "model", "", "bin", file)
 
 
-def test_refusals_say_what_is_wrong():
+def test_refusals_become_errors_with_their_reason():
     """A run that is not there was deleted; a journal is set aside for no limit or offset."""
     for error, kind, words in [
         (refusal(404), Purged, "it is not there"),
@@ -726,9 +635,13 @@ def test_refusals_say_what_is_wrong():
         with pytest.raises(kind, match=words) as raised:
             client.ask("ping", "one")
         assert type(raised.value) is kind
+    for ask in (lambda one: one.create("x"), lambda one: one.ask("ping", "x")):
+        client, _ = client_of(refusal(404))  # a wrong address: the project is not there
+        with pytest.raises(Missing):
+            ask(client)
 
 
-def test_words_of_a_server_control_no_terminal():
+def test_text_of_a_server_controls_no_terminal():
     """Neither why it refuses a request, nor why an operation."""
     refused = refusal(422)
     refused.said["title"] = "\x1b[31mred\n" + "a" * 1000
@@ -749,22 +662,12 @@ def test_an_answer_that_is_no_json_is_asked_for_again():
             one.ask("ping", "one")
 
 
-def test_a_server_without_the_project_has_not_deleted_a_run():
-    """A wrong address is no reason to send nothing of a run ever again."""
-    for ask in (lambda one: one.create("x"), lambda one: one.ask("ping", "x")):
-        client, _ = client_of(refusal(404))
-        with pytest.raises(Missing):
-            ask(client)
-
-
-def test_an_answer_of_another_form_is_no_error_of_the_training(tmp_path):
-    """It is said as any failure of the server is."""
+def test_an_unexpected_answer_is_reported_as_a_failure_of_the_server():
     key, remote = RunKey("demo", "one"), open_remote(PLACE, token_of_nobody())
     with seamark.init_run("demo", custom_run_id="one") as run:
         run["a"] = 1
     remote.meet(key, run.folder)
-    (journal,) = run.folder.journals()
     remote._runs[key]._client = client_of({"multiPartUpload": []}, {"no": "token"})[0]
     with pytest.raises(Unreachable, match=f"^{PLACE}: failed: KeyError"):
-        remote.send(key, journal.path.name, 0, b"12")
+        remote.send(key, name_and_size(run)[0], 0, b"12")
     remote.close()

@@ -1,7 +1,7 @@
-"""What Neptune's routes let nobody do who may not: every operation, with a request that is good.
+"""Permissions of Neptune's routes: every operation, with a valid request.
 
-The operations come from the routes that a server has: one that is new, and of which nothing is said
-in `neptune_requests` or below, fails here until it is said what a good request is and who may.
+The operations come from the routes of a server: a new one fails here until `neptune_requests` has a
+valid request and the sets below say who may use it.
 """
 
 from __future__ import annotations
@@ -25,70 +25,57 @@ from seamark.server.accounts.logins import Logins
 
 PROJECT, GONE = "hushed/secret", "hushed/nowhere"
 WORDS = ("secret", "sec-1", "hushed")
-"""What nobody may learn who may not see the project."""
+"""Words that no answer to a user without access to the project may contain."""
 BESIDE = {
     ("GET", "/api/{name}/swagger.json"),
     ("POST", "/api/auth/protocol/openid-connect/token"),
     ("GET", "/api/leaderboard/v1/download/zip"),
 }
-"""What the client is led to by answers, and no operation of the documents."""
+"""Addresses that answers name, and that are no operations of the documents."""
 
 OPEN = {"getClientConfig"}
-"""For everybody who shows no token that is wrong."""
+"""For everybody without a wrong token."""
 OWN = {"exchangeApiToken", "listProjects", "listOrganizations", "getDownloadPrepareRequest"}
-"""For everybody with a token: about what is theirs, or what they said."""
-WORKSPACE = {
-    "createProject",
-    "createOrganizationInvitations",
-    "listOrganizationMembers",
-    "listServiceAccounts",
-    "workspaceStatus",
-}
+"""For everybody with a token: about their own data, or the request itself."""
+WORKSPACE = {"createProject", "createOrganizationInvitations", "listOrganizationMembers"}
+WORKSPACE |= {"listServiceAccounts", "workspaceStatus"}
 OWNERS = {"addProjectMember", "addProjectServiceAccount", "deleteAllExperiments", "deleteProject"}
 OWNERS |= {"deleteProjectMember", "deleteProjectServiceAccount"}
 CONTRIBUTORS = {"listProjectMembers", "listProjectServiceAccounts"}
 READING = {"prepareForDownloadFileSetAttributeZip", "searchLeaderboardEntries"}
 READING |= {"searchLeaderboardAttributes"}
-EACH = {"trashExperiments": "contributor", "deleteExperiments": "owner"}
-"""Answered for each run: who may not is told so of each."""
+EACH = {"trashExperiments", "deleteExperiments"}
+"""Answered for each run, also with an error of each."""
 NEVER = {"createEmptyCheckpoint": 404, "deleteProject": 400}
-"""What is not done here for anybody: there are no notebooks, and no project goes that has runs."""
+"""Refused to everybody: there are no notebooks, and a project that has runs is not deleted."""
 BEFORE = {
-    "fileAtomMultipartUploadFinish": ["fileAtomMultipartUploadPart"],
-    "fileSetFileMultipartUploadFinish": ["fileSetFileMultipartUploadPart"],
-    "deleteProjectMember": ["addProjectMember"],
-    "deleteProjectServiceAccount": ["addProjectServiceAccount"],
-    "deleteExperiments": ["trashExperiments"],
-    "deleteAllExperiments": ["trashExperiments"],
+    "fileAtomMultipartUploadFinish": "fileAtomMultipartUploadPart",
+    "fileSetFileMultipartUploadFinish": "fileSetFileMultipartUploadPart",
+    "deleteProjectMember": "addProjectMember",
+    "deleteProjectServiceAccount": "addProjectServiceAccount",
+    "deleteExperiments": "trashExperiments",
+    "deleteAllExperiments": "trashExperiments",
 }
-"""What has to be done before the request can be."""
+"""Operations that have to come first."""
 AFTER = {
-    "addProjectMember": ["deleteProjectMember"],
-    "addProjectServiceAccount": ["deleteProjectServiceAccount"],
+    "addProjectMember": "deleteProjectMember",
+    "addProjectServiceAccount": "deleteProjectServiceAccount",
 }
-"""What brings back what was there."""
-DELETING = {"trashExperiments", "deleteExperiments", "deleteAllExperiments"}
+"""Operations that restore what was there."""
+DELETING = {*EACH, "deleteAllExperiments"}
 STRANGERS = ("stranger", "sibling", "namesake", "elsewhere")
 ROLES = ("viewer", "contributor", "owner")
 
 
 @pytest.fixture(scope="module")
-def admin(here):
-    """The admin of the server in this process."""
-    return Client(here.url, here.token)
-
-
-@pytest.fixture(scope="module")
 def there(admin):
-    """A project with a run that has something of all kinds."""
+    """A project with a run that has values of all kinds."""
     admin.ok("createProject", {"organizationId": "hushed", "name": "secret", "projectKey": "SEC"})
     return make(admin, PROJECT)
 
 
 def token_of(here, user, project="", role="", **more):
-    given = {"user": user, **more}
-    if project:
-        given |= {"project": project, "role": role}
+    given = {"user": user, **more} | ({"project": project, "role": role} if project else {})
     made = ask(here.url, "POST", "accounts/tokens", here.token, given)
     assert made.status == 201, made.body
     return made.json()
@@ -96,13 +83,13 @@ def token_of(here, user, project="", role="", **more):
 
 @pytest.fixture(scope="module")
 def others(admin, here, there):
-    """Clients of those who may not, or not everything."""
+    """Clients of users with no or few permissions."""
     del there
     given = {
         "stranger": ("other/project", "owner"),
         "sibling": ("hushed/sibling", "owner"),
         "namesake": (f"{PROJECT}-too", "owner"),  # another project, whose name begins the same
-        "elsewhere": ("other/project", "owner"),  # may, but not with this token
+        "elsewhere": ("other/project", "owner"),  # a member, but not with this token
         **{role: (PROJECT, role) for role in ROLES},
     }
     clients = {
@@ -119,14 +106,14 @@ def others(admin, here, there):
 
 
 def state(admin, here, there):
-    """Return all that somebody could have changed."""
+    """Return everything that a request could have changed."""
     run = admin.ok("getExperiment", experimentId=there.run)
     at = {"projectIdentifier": PROJECT}
-    # Also of themselves: a run that has been silent for long counts as crashed.
+    # Also without a request: a run that has been silent for long counts as crashed.
     changing = {"ping_time", "running_time", "monitoring_time", "modification_time", "state"}
     changing |= {"end_time", "failed", "crash_reason"}
     uploads = here.server.settings.folder / "neptune-uploads"
-    runs = sorted(_all_runs(here))
+    runs = sorted((one.project, one.run) for one in here.server.kept.runs())
     return {
         "run": run,
         "shown": {
@@ -144,12 +131,8 @@ def state(admin, here, there):
     }
 
 
-def _all_runs(here):
-    return [(one.project, one.run) for one in here.server.kept.runs()]
-
-
 def expected(who, name):
-    """Return what somebody is answered, see `ROLES` and `STRANGERS`."""
+    """Return the status that a user of `ROLES` or `STRANGERS` gets."""
     if name in OPEN:
         return 200
     if who == "nobody":
@@ -171,14 +154,13 @@ def expected(who, name):
 
 
 class _App(FastAPI):
-    """Notes which routers are added to it: how it keeps them is FastAPI's own affair."""
+    """An application that lists its routes, whatever FastAPI does with routers."""
 
     def include_router(self, router: APIRouter, **_: Any) -> None:
         self.router.routes.extend(router.routes)
 
 
-def test_all_routes_are_operations_or_named(here):
-    """What is walked below is all that there is beside Seamark's own routes."""
+def test_all_routes_are_tested_operations_or_exceptions(here):
     app = _App(openapi_url=None)
     app.state.server = here.server
     mount(app)
@@ -186,8 +168,8 @@ def test_all_routes_are_operations_or_named(here):
     assert found == BESIDE | {(one.method, one.path) for one in BY_NAME.values()}
 
 
-def test_every_operation_refuses_who_may_not(admin, here, there, others):
-    """Good requests of all others: refused as they have to be, nothing learnt, nothing changed."""
+def test_every_operation_refuses_users_without_permission(admin, here, there, others):
+    """With the right status, without information about the project, and without a change."""
     nowhere = there._replace(
         project=GONE, run=container_id(Container(GONE, "0123456789abcdef")), model="x"
     )
@@ -215,18 +197,16 @@ def test_every_operation_refuses_who_may_not(admin, here, there, others):
 
 
 def _tells_nothing(who, found, asked, case):
-    """Look for what nobody may learn in an answer, but for what they have said themselves."""
+    """Check that an answer has no secret word, except what the request itself has."""
     text = found.decode("utf-8", "replace") if isinstance(found, bytes) else str(found)
-    said = str(asked)
+    knows = {"sibling": "hushed", "namesake": "hushed secret"}.get(who, "")
     for word in WORDS:
-        knows = {"sibling": "hushed", "namesake": "hushed secret"}.get(who, "")
-        if word not in knows:
-            assert word not in text.lower() or word in said, case
+        assert word in knows or word not in text.lower() or word in str(asked), case
 
 
-def test_tokens_that_are_none_or_no_longer_open_nothing(admin, here, there, monkeypatch):
-    """In all places where the client shows them; nor do they lead to another one."""
-    # Who is wrong that often waits: the clock of this test goes on by an hour at each look.
+def test_invalid_and_revoked_tokens_are_refused(admin, here, there, monkeypatch):
+    """In all places where the client sends them, also when they are refreshed."""
+    # So many wrong tokens slow down logins: the clock moves by an hour at each look.
     clock = itertools.count(step=3600 * 10**9)
     logins = Logins(here.server.accounts, steady_ns=lambda: next(clock))
     monkeypatch.setattr(here.server, "logins", logins)
@@ -245,29 +225,21 @@ def test_tokens_that_are_none_or_no_longer_open_nothing(admin, here, there, monk
             assert status == 401, (headers, name, status, found)
             _tells_nothing("", found, good(name, there), (headers, name))
     refresh = former.headers["Authorization"].removeprefix("Bearer ")
+    address = "../auth/protocol/openid-connect/token"
     for secret in (refresh, "", "x.y.z", "x"):
-        told = ask(
-            here.url,
-            "POST",
-            "../auth/protocol/openid-connect/token",
-            body=f"grant_type=refresh_token&refresh_token={secret}".encode(),
-        )
+        form = f"grant_type=refresh_token&refresh_token={secret}".encode()
+        told = ask(here.url, "POST", address, body=form)
         assert (told.status, told.json()) == (400, {"error": "invalid_grant"})
     assert state(admin, here, there) == before
 
 
-def test_archives_are_for_who_may_read(there, others, here):
-    """Their address says what they are of; knowing it opens nothing."""
+def test_the_address_of_an_archive_gives_no_permission(there, others, here):
     address = others["viewer"].ok(
         "prepareForDownloadFileSetAttributeZip", experimentId=there.run, attribute="v/files"
     )["id"]
     for who, client in others.items():
-        told = ask(
-            here.url,
-            "GET",
-            f"../leaderboard/v1/download/zip?id={address}",
-            headers=dict(client.headers),
-        )
+        path = f"../leaderboard/v1/download/zip?id={address}"
+        told = ask(here.url, "GET", path, headers=dict(client.headers))
         wanted = 401 if who == "nobody" else 404 if who in STRANGERS else 200
         assert told.status == wanted, (who, told.body)
         assert (b"PK" in told.body) == (wanted == 200)
@@ -276,8 +248,8 @@ def test_archives_are_for_who_may_read(there, others, here):
     assert ask(here.url, "GET", "../nothing/swagger.json").status == 404
 
 
-def test_runs_of_others_are_not_reached_through_a_project_of_ones_own(admin, here, there, others):
-    """The project in the address is another than that of what the body or the path means."""
+def test_an_own_project_gives_no_access_to_runs_of_others(admin, here, there, others):
+    """The address names another project than the runs in the body or the path."""
     before = state(admin, here, there)
     inside = [f"{PROJECT}/SEC-1", f"{PROJECT}/{named(there.run).run}", there.run, there.model]
     for who, project in [("stranger", "other/project"), ("sibling", "hushed/sibling")]:
@@ -310,19 +282,19 @@ def test_runs_of_others_are_not_reached_through_a_project_of_ones_own(admin, her
     ]
 
 
-def test_the_requests_are_good(admin, others, there):
-    """Who may is answered: what was refused above was refused for who asked, not for what."""
-    del there
+@pytest.mark.usefixtures("there")
+def test_users_with_permission_are_answered(admin, others):
+    """So the requests above were refused for their user, not for what they are."""
     at = make(admin, PROJECT)
     for name in BY_NAME:
-        for before in BEFORE.get(name, ()):
-            call(admin, before, at)
-        # Who owns a project owns not its workspace.
+        if name in BEFORE:
+            call(admin, BEFORE[name], at)
+        # The owner of a project does not own its workspace.
         status, found = call(admin if name in WORKSPACE else others["owner"], name, at)
         assert status == NEVER.get(name, 200), (name, status, found)
         if name in EACH:
             assert found["updatedExperimentIdentifiers"] == [at.run], (name, found)
-        for after in AFTER.get(name, ()):
-            call(admin, after, at)
+        if name in AFTER:
+            call(admin, AFTER[name], at)
         if name in DELETING:
             at = make(admin, PROJECT)

@@ -58,6 +58,10 @@ def by_custom_id(name):
     return hashed_run_id("p", name)
 
 
+def table(names, rows):
+    return pytest.mark.parametrize(names, [pytest.param(*row[1:], id=row[0]) for row in rows])
+
+
 @dataclass
 class Answers:
     """A world of plain values; it notes what it was asked."""
@@ -95,7 +99,7 @@ class Answers:
 
     def restarted(self, folder: RunFolder, job_run: JobRun | None) -> Restart:
         self.asked.append("job")
-        return replace_run(self.job, folder) if job_run is None else self.job
+        return Restart(folder, self.job.attempt) if job_run is None else self.job
 
     def find_duplicate(self, folder: RunFolder) -> str | None:
         self.asked.append("duplicate")
@@ -112,136 +116,98 @@ def returned(answer):
     return answer
 
 
-def replace_run(job, run):
-    return Restart(run, job.attempt)
-
-
 NEW = "a new id"
+FOUND = {"found": folder(ID), "here": {ID: HERE}}
+AWAY = {"remote": RemoteAnswer(failure="away")}
+THERE = {"remote": RemoteAnswer(folder(ID), KNOWN)}
+LEFT = {"job": Restart(folder(OTHER), 1)}
+NOWHERE = (RunNotFoundError, "no such run")
+PARAMS = {"params": {"lr": 1}}
 Row = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
 
 # fmt: off
 ROWS: tuple[Row, ...] = (
     # What is recorded where
-    ("a run without a name gets an id of its own",
-        {}, {}, {"run": NEW, "project": "p", "refusal": None, "asked": [], "seen": []}),
-    ("it knows which run of its job it is, to be found after a restart",
-        {}, {}, {"job_run": JOB, "continues": False}),
-    ("processes with one custom_run_id record one run",
-        {"custom_run_id": "nightly"}, {}, {"run": by_custom_id("nightly"), "refusal": None}),
-    ("a run that was named belongs to no place in the job",
-        {"custom_run_id": "nightly"}, {}, {"job_run": None, "continues": False}),
-    ("with_id finds a run by its id",
-        {"with_id": ID}, {"found": folder(ID), "here": {ID: HERE}}, {"run": ID, "refusal": None}),
-    ("with_id finds a run by its name",
-        {"with_id": "quick-otter"}, {"found": folder(ID), "here": {ID: HERE}}, {"run": ID, "refusal": None}),
-    ("with_id finds a run of another project",
-        {"with_id": f"q/{ID}"}, {"found": folder(ID, "q"), "here": {ID: HERE}}, {"project": "q", "refusal": None}),
-    ("with_id of a run that is nowhere is an error",
-        {"with_id": ID}, {}, {"run": ID, "refusal": (RunNotFoundError, "no such run")}),
-    ("a name that is no id and is nowhere is an error, too",
-        {"with_id": "quick otter/"}, {}, {"refusal": (RunNotFoundError, "no such run")}),
-    ("'latest' is nobody's id",
-        {"with_id": "latest"}, {}, {"run": hashed_run_id("p", "with_id\0latest"), "refusal": (RunNotFoundError, "no such run")}),
-    ("a name that may mean several runs is an error",
-        {"with_id": "otter"}, {"found": ArgumentError("any of 2")}, {"refusal": (ArgumentError, "any of 2")}),
-    ("a run whose folder is a link is not followed",
-        {"with_id": ID}, {"found": folder(ID), "here": {ID: LINKED}}, {"refusal": (RunNotFoundError, "is a link, not followed")}),
-    ("a run that went away meanwhile is an error",
-        {"with_id": ID}, {"found": folder(ID)}, {"refusal": (RunNotFoundError, "seamark ls lists the runs")}),
-    ("a purged run cannot be recorded again",
-        {"custom_run_id": "nightly"}, {"here": {by_custom_id("nightly"): PURGED}}, {"refusal": (ArgumentError, "was purged")}),
-    ("a run that is there goes on, by its custom_run_id",
-        {"custom_run_id": "nightly"}, {"here": {by_custom_id("nightly"): HERE}}, {"refusal": None}),
+    ("a run without a name gets an id of its own, and knows which run of its job it is",
+        {}, {}, {"run": NEW, "project": "p", "refusal": None, "asked": [], "seen": [], "job_run": JOB, "continues": False}),
+    ("processes with one custom_run_id record one run, which belongs to no place in the job",
+        {"custom_run_id": "nightly"}, {}, {"run": by_custom_id("nightly"), "refusal": None, "job_run": None, "continues": False}),
+    ("with_id finds a run by its id", {"with_id": ID}, FOUND, {"run": ID, "refusal": None}),
+    ("with_id finds a run by its name", {"with_id": "quick-otter"}, FOUND, {"run": ID, "refusal": None}),
+    ("with_id finds a run of another project", {"with_id": f"q/{ID}"}, {"found": folder(ID, "q"), "here": {ID: HERE}}, {"project": "q", "refusal": None}),
+    ("with_id of a run that is nowhere is an error", {"with_id": ID}, {}, {"run": ID, "refusal": NOWHERE}),
+    ("'latest' is nobody's id", {"with_id": "latest"}, {}, {"run": hashed_run_id("p", "with_id\0latest"), "refusal": NOWHERE}),
+    ("a name that may mean several runs is an error", {"with_id": "otter"}, {"found": ArgumentError("any of 2")}, {"refusal": (ArgumentError, "any of 2")}),
+    ("a run whose folder is a link is not followed", {"with_id": ID}, {"found": folder(ID), "here": {ID: LINKED}}, {"refusal": (RunNotFoundError, "is a link, not followed")}),
+    ("a run that went away meanwhile is an error", {"with_id": ID}, {"found": folder(ID)}, {"refusal": (RunNotFoundError, "seamark ls lists the runs")}),
+    ("a purged run cannot be recorded again", {"custom_run_id": "nightly"}, {"here": {by_custom_id("nightly"): PURGED}}, {"refusal": (ArgumentError, "was purged")}),
+    ("a run that is there goes on, by its custom_run_id", {"custom_run_id": "nightly"}, {"here": {by_custom_id("nightly"): HERE}}, {"refusal": None}),
     # mode
-    ("mode='read-only' reads a run that exists",
-        {"with_id": ID, "mode": "read-only"}, {"found": folder(ID), "here": {ID: HERE}}, {"run": ID, "refusal": None, "job_run": None}),
+    ("mode='read-only' reads a run that exists", {"with_id": ID, "mode": "read-only"}, FOUND, {"run": ID, "refusal": None, "job_run": None}),
     ("mode='read-only' of a run that does not exist is an error",
         {"custom_run_id": "x", "mode": "read-only"}, {"found": folder(by_custom_id("x"))}, {"refusal": (RunNotFoundError, "no run")}),
     ("mode='read-only' with a custom_run_id asks the place that is read",
         {"custom_run_id": "x", "mode": "read-only"}, {"found": RunNotFoundError("not there")}, {"asked": ["find"], "refusal": (RunNotFoundError, "not there")}),
-    ("a restarted job that only reads begins no attempt",
-        {"with_id": ID, "mode": "read-only"}, {"found": folder(ID), "here": {ID: HERE}, "restarts": 1, "job": Restart(attempt=1)}, {"begun": None}),
-    ("mode='disabled' looks for no run that is the same",
-        {"mode": "disabled", "on_duplicate": "error", "params": {"lr": 1}}, {"duplicate": OTHER}, {"run": NEW, "asked": []}),
-    ("mode='disabled' looks for nothing",
-        {"mode": "disabled", "on_duplicate": "reuse", "params": {"lr": 1}}, {"duplicate": OTHER, "restarts": 1}, {"run": NEW, "asked": [], "job_run": None}),
-    ("mode='disabled' with resume='must' does not ask for the run",
-        {"mode": "disabled", "resume": "must", "custom_run_id": "x"}, {}, {"refusal": None}),
+    ("a restarted job that only reads begins no attempt", {"with_id": ID, "mode": "read-only"}, {**FOUND, "restarts": 1, "job": Restart(attempt=1)}, {"begun": None}),
+    ("mode='disabled' looks for nothing", {"mode": "disabled", "on_duplicate": "error", **PARAMS}, {"duplicate": OTHER, "restarts": 1}, {"run": NEW, "asked": [], "job_run": None}),
+    ("mode='disabled' with resume='must' does not ask for the run", {"mode": "disabled", "resume": "must", "custom_run_id": "x"}, {}, {"refusal": None}),
     ("mode='offline' sends nothing and asks no remote",
         {"mode": "offline", "custom_run_id": "x", **SENT}, {"remote": RemoteAnswer(folder("x"), KNOWN)}, {"remote": None, "asked": []}),
     # resume
-    ("resume='must' of a named run that is nowhere is an error",
-        {"resume": "must", "custom_run_id": "x"}, {}, {"refusal": (RunNotFoundError, "no run")}),
-    ("resume='must' of a named run that is there goes on",
-        {"resume": "must", "custom_run_id": "x"}, {"here": {by_custom_id("x"): HERE}}, {"refusal": None}),
-    ("resume='must' waits for a checkpoint where no run is named",
-        {"resume": "must"}, {}, {"refusal": None}),
+    ("resume='must' of a named run that is nowhere is an error", {"resume": "must", "custom_run_id": "x"}, {}, {"refusal": (RunNotFoundError, "no run")}),
+    ("resume='must' of a named run that is there goes on", {"resume": "must", "custom_run_id": "x"}, {"here": {by_custom_id("x"): HERE}}, {"refusal": None}),
+    ("resume='must' waits for a checkpoint where no run is named", {"resume": "must"}, {}, {"refusal": None}),
     ("resume='never' asks no remote for what went before",
         {"resume": "never", "custom_run_id": "x", **SENT}, {"remote": RemoteAnswer(folder("x"), KNOWN)}, {"remote": None, "asked": []}),
     # a launcher's restart
     ("a restarted job goes on with the run that it recorded, in a new attempt",
-        {}, {"restarts": 1, "job": Restart(folder(OTHER), 1)}, {"run": OTHER, "continues": True, "begun": Attempt(1, None), "job_run": JOB}),
-    ("a restarted job that recorded nothing begins a run",
-        {}, {"restarts": 1}, {"run": NEW, "continues": False, "begun": None, "job_run": JOB}),
+        {}, {"restarts": 1, **LEFT}, {"run": OTHER, "continues": True, "begun": Attempt(1, None), "job_run": JOB}),
+    ("a restarted job that recorded nothing begins a run", {}, {"restarts": 1}, {"run": NEW, "continues": False, "begun": None, "job_run": JOB}),
     ("a run that is named begins an attempt after a restart",
         {"custom_run_id": "x"}, {"restarts": 2, "job": Restart(attempt=2)}, {"run": by_custom_id("x"), "begun": Attempt(2, None), "continues": False}),
-    ("a run that another job recorded stays in its attempt",
-        {"custom_run_id": "x"}, {"restarts": 2, "job": Restart()}, {"begun": None}),
-    ("resume='never' begins a run also after a restart",
-        {"resume": "never"}, {"restarts": 1, "job": Restart(folder(OTHER), 1)}, {"run": NEW, "asked": []}),
-    ("owner=False takes part in the run and begins no attempt",
-        {"owner": False}, {"restarts": 1, "job": Restart(folder(OTHER), 1)}, {"run": NEW, "asked": []}),
-    ("a job that was not restarted does not look for a run",
-        {}, {"job": Restart(folder(OTHER), 1)}, {"run": NEW, "asked": []}),
+    ("a run that another job recorded stays in its attempt", {"custom_run_id": "x"}, {"restarts": 2, "job": Restart()}, {"begun": None}),
+    ("resume='never' begins a run also after a restart", {"resume": "never"}, {"restarts": 1, **LEFT}, {"run": NEW, "asked": []}),
+    ("owner=False takes part in the run and begins no attempt", {"owner": False}, {"restarts": 1, **LEFT}, {"run": NEW, "asked": []}),
+    ("a job that was not restarted does not look for a run", {}, LEFT, {"run": NEW, "asked": []}),
     ("a run that was opened by with_id begins an attempt after a restart, too",
-        {"with_id": ID}, {"found": folder(ID), "here": {ID: HERE}, "restarts": 1, "job": Restart(attempt=1)}, {"run": ID, "begun": Attempt(1, None), "job_run": None}),
-    ("resume='must' is content with a restart of a job that recorded a run",
-        {"resume": "must"}, {"restarts": 1, "job": Restart(folder(OTHER), 1)}, {"run": OTHER, "refusal": None, "continues": True}),
-    ("each rank goes on with the run that it finds on its own disk",
-        {}, {"rank": 1, "restarts": 1, "job": Restart(folder(OTHER), 1)}, {"run": OTHER, "begun": Attempt(1, None)}),
+        {"with_id": ID}, {**FOUND, "restarts": 1, "job": Restart(attempt=1)}, {"run": ID, "begun": Attempt(1, None), "job_run": None}),
+    ("resume='must' is content with a restart of a job that recorded a run", {"resume": "must"}, {"restarts": 1, **LEFT}, {"run": OTHER, "refusal": None, "continues": True}),
+    ("each rank goes on with the run that it finds on its own disk", {}, {"rank": 1, "restarts": 1, **LEFT}, {"run": OTHER, "begun": Attempt(1, None)}),
     # runs at a remote
     ("a run that is only at its server is resumed from there",
-        {"with_id": ID, **SENT}, {"remote": RemoteAnswer(folder(ID), KNOWN)}, {"run": ID, "remote": KNOWN, "refusal": None, "asked": ["find", f"remotes for {ID}"]}),
+        {"with_id": ID, **SENT}, THERE, {"run": ID, "remote": KNOWN, "refusal": None, "asked": ["find", f"remotes for {ID}"]}),
     ("a run at a server is found by its name",
         {"with_id": "quick-otter", **SENT}, {"remote": RemoteAnswer(folder(ID, "q"), KNOWN)}, {"run": ID, "project": "q", "asked": ["find", "remotes by name"]}),
-    ("a whole id names the project, too",
-        {"with_id": f"q/{ID}", **SENT}, {"remote": RemoteAnswer(failure="away")}, {"run": ID, "project": "q", "is_unanswered": True, "warns": "as if it were new"}),
-    ("a name that may mean several runs at a server is an error",
-        {"with_id": "otter", **SENT}, {"remote": ArgumentError("any of 2")}, {"raises": (ArgumentError, "any of 2")}),
-    ("a project that breaks the grammar is asked for by its name",
-        {"with_id": f"../{ID}", **SENT}, {}, {"asked": ["find", "remotes by name"], "refusal": (RunNotFoundError, "no such run")}),
-    ("a run that no remote has is an error",
-        {"with_id": ID, **SENT}, {}, {"remote": None, "refusal": (RunNotFoundError, "no such run")}),
+    ("a whole id names the project, too", {"with_id": f"q/{ID}", **SENT}, AWAY, {"run": ID, "project": "q", "is_unanswered": True, "warns": "as if it were new"}),
+    ("a name that may mean several runs at a server is an error", {"with_id": "otter", **SENT}, {"remote": ArgumentError("any of 2")}, {"raises": (ArgumentError, "any of 2")}),
+    ("a project that breaks the grammar is asked for by its name", {"with_id": f"../{ID}", **SENT}, {}, {"asked": ["find", "remotes by name"], "refusal": NOWHERE}),
+    ("a run that no remote has is an error", {"with_id": ID, **SENT}, {}, {"remote": None, "refusal": NOWHERE}),
     ("a server that is away: a whole id is recorded as if it were new",
-        {"with_id": ID, **SENT}, {"remote": RemoteAnswer(failure="away")}, {"run": ID, "is_unanswered": True, "refusal": None, "warns": "as if it were new"}),
+        {"with_id": ID, **SENT}, AWAY, {"run": ID, "is_unanswered": True, "refusal": None, "warns": "as if it were new"}),
     ("a server that is away: a custom_run_id is recorded as if it were new",
-        {"custom_run_id": "x", **SENT}, {"remote": RemoteAnswer(failure="away")}, {"run": by_custom_id("x"), "is_unanswered": True, "warns": "as if it were new"}),
+        {"custom_run_id": "x", **SENT}, AWAY, {"run": by_custom_id("x"), "is_unanswered": True, "warns": "as if it were new"}),
     ("a server that is away: a name alone is an error",
-        {"with_id": "otter", **SENT}, {"remote": RemoteAnswer(failure="away")}, {"is_unanswered": False, "refusal": (RunNotFoundError, "no such run"), "warns": "cannot determine whether run otter exists elsewhere: away"}),
-    ("a run on this disk asks for what other machines recorded since",
-        {"with_id": ID, **SENT}, {"found": folder(ID), "here": {ID: HERE}, "remote": RemoteAnswer(folder(ID), KNOWN)}, {"remote": KNOWN, "asked": ["find", f"remotes for {ID}"]}),
+        {"with_id": "otter", **SENT}, AWAY, {"is_unanswered": False, "refusal": NOWHERE, "warns": "cannot determine whether run otter exists elsewhere: away"}),
+    ("a run on this disk asks for what other machines recorded since", {"with_id": ID, **SENT}, {**FOUND, **THERE}, {"remote": KNOWN, "asked": ["find", f"remotes for {ID}"]}),
     ("a run on this disk goes on without an answer, with a line",
-        {"with_id": "otter", **SENT}, {"found": folder(ID), "here": {ID: HERE}, "remote": RemoteAnswer(failure="away")}, {"run": ID, "is_unanswered": True, "refusal": None, "asked": ["find", f"remotes for {ID}"], "warns": "has records elsewhere"}),
+        {"with_id": "otter", **SENT}, {**FOUND, **AWAY}, {"run": ID, "is_unanswered": True, "refusal": None, "asked": ["find", f"remotes for {ID}"], "warns": "has records elsewhere"}),
     ("owner=False asks for what other machines recorded since, too",
-        {"with_id": ID, "owner": False, **SENT}, {"found": folder(ID), "here": {ID: HERE}, "remote": RemoteAnswer(folder(ID), KNOWN)}, {"remote": KNOWN, "asked": ["find", f"remotes for {ID}"]}),
+        {"with_id": ID, "owner": False, **SENT}, {**FOUND, **THERE}, {"remote": KNOWN, "asked": ["find", f"remotes for {ID}"]}),
     ("a link in the place of a run is not followed, whether a server answers or not",
-        {"with_id": ID, **SENT}, {"found": folder(ID), "here": {ID: LINKED}, "remote": RemoteAnswer(failure="away")}, {"refusal": (RunNotFoundError, "is a link, not followed"), "warns": "has records elsewhere"}),
+        {"with_id": ID, **SENT}, {"found": folder(ID), "here": {ID: LINKED}, **AWAY}, {"refusal": (RunNotFoundError, "is a link, not followed"), "warns": "has records elsewhere"}),
     ("a purged run does not come back from a server",
         {"custom_run_id": "x", **SENT}, {"here": {by_custom_id("x"): PURGED}, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"asked": [], "refusal": (ArgumentError, "was purged")}),
     ("ranks above 0 ask no remote: rank 0 answers for them",
         {"custom_run_id": "x", **SENT}, {"rank": 1, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"remote": None, "asked": []}),
-    ("'latest' at a server is the newest run there",
-        {"with_id": "latest", **SENT}, {"remote": RemoteAnswer(folder(ID), KNOWN)}, {"run": ID, "asked": ["find", "remotes by name"]}),
+    ("'latest' at a server is the newest run there", {"with_id": "latest", **SENT}, THERE, {"run": ID, "asked": ["find", "remotes by name"]}),
     ("a restarted job without a named run asks no remote for one",
         SENT, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, 1)}, {"run": NEW, "remote": None, "asked": ["job"]}),
-    ("a new run asks no remote",
-        SENT, {}, {"run": NEW, "asked": []}),
+    ("a new run asks no remote", SENT, {}, {"run": NEW, "asked": []}),
     ("a restarted job asks for the rest of the run that it goes on with",
-        SENT, {"restarts": 1, "job": Restart(folder(OTHER), 1), "here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "begun": Attempt(1, None)}),
+        SENT, {"restarts": 1, **LEFT, "here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "begun": Attempt(1, None)}),
     ("a job restarted on another machine begins an attempt of its run at the server",
         {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": Attempt(4, None)}),
-    ("another job's run at the server stays in its attempt",
-        {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"begun": None}),
+    ("another job's run at the server stays in its attempt", {"custom_run_id": "x", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN)}, {"begun": None}),
     ("the newest attempt counts, whether this disk knows it or the server",
         {"custom_run_id": "x", **SENT}, {"restarts": 1, "job": Restart(attempt=9), "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": Attempt(9, None)}),
     ("an attempt that another machine began since is not begun again",
@@ -249,54 +215,38 @@ ROWS: tuple[Row, ...] = (
     ("owner=False begins no attempt of a run at a server",
         {"custom_run_id": "x", "owner": False, **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder("x"), KNOWN, 4)}, {"begun": None}),
     # on_duplicate
-    ("on_duplicate='new' does not look for the same run",
-        {"params": {"lr": 1}}, {"duplicate": OTHER}, {"run": NEW, "asked": []}),
+    ("on_duplicate='new' does not look for the same run", {**PARAMS}, {"duplicate": OTHER}, {"run": NEW, "asked": []}),
     ("on_duplicate='reuse' goes on with the same run, and owns it",
-        {"params": {"lr": 1}, "on_duplicate": "reuse"}, {"duplicate": OTHER, "here": {OTHER: HERE}}, {"run": OTHER, "owner": True, "refusal": None}),
-    ("a run that is reused is found again when the job is restarted",
-        {"params": {"lr": 1}, "on_duplicate": "reuse"}, {"duplicate": OTHER, "here": {OTHER: HERE}}, {"job_run": JOB}),
+        {**PARAMS, "on_duplicate": "reuse"}, {"duplicate": OTHER, "here": {OTHER: HERE}}, {"run": OTHER, "owner": True, "refusal": None, "job_run": JOB}),
     ("on_duplicate='reuse' with owner=False does not own it",
-        {"params": {"lr": 1}, "on_duplicate": "reuse", "owner": False}, {"duplicate": OTHER, "here": {OTHER: HERE}}, {"run": OTHER, "owner": False}),
-    ("on_duplicate='reuse' without one begins a run",
-        {"params": {"lr": 1}, "on_duplicate": "reuse"}, {}, {"run": NEW, "owner": None, "asked": ["duplicate"]}),
-    ("on_duplicate='error' names the run that is the same",
-        {"params": {"lr": 1}, "on_duplicate": "error"}, {"duplicate": OTHER}, {"raises": (DuplicateRunError, OTHER)}),
+        {**PARAMS, "on_duplicate": "reuse", "owner": False}, {"duplicate": OTHER, "here": {OTHER: HERE}}, {"run": OTHER, "owner": False}),
+    ("on_duplicate='reuse' without one begins a run", {**PARAMS, "on_duplicate": "reuse"}, {}, {"run": NEW, "owner": None, "asked": ["duplicate"]}),
+    ("on_duplicate='error' names the run that is the same", {**PARAMS, "on_duplicate": "error"}, {"duplicate": OTHER}, {"raises": (DuplicateRunError, OTHER)}),
     ("on_duplicate='reuse' resumes the same run from its server",
-        {"params": {"lr": 1}, "on_duplicate": "reuse", **SENT}, {"duplicate": OTHER, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "asked": ["duplicate", f"remotes for {OTHER}"]}),
-    ("ranks above 0 look for no duplicate",
-        {"params": {"lr": 1}, "on_duplicate": "error"}, {"rank": 1, "duplicate": OTHER}, {"run": NEW, "asked": []}),
+        {**PARAMS, "on_duplicate": "reuse", **SENT}, {"duplicate": OTHER, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"run": OTHER, "remote": KNOWN, "asked": ["duplicate", f"remotes for {OTHER}"]}),
+    ("ranks above 0 look for no duplicate", {**PARAMS, "on_duplicate": "error"}, {"rank": 1, "duplicate": OTHER}, {"run": NEW, "asked": []}),
     ("a restarted job goes on with its own run, not with a duplicate",
-        {"params": {"lr": 1}, "on_duplicate": "error"}, {"restarts": 1, "duplicate": OTHER, "job": Restart(folder(ID), 1)}, {"run": ID}),
+        {**PARAMS, "on_duplicate": "error"}, {"restarts": 1, "duplicate": OTHER, "job": Restart(folder(ID), 1)}, {"run": ID}),
     # conflict and make_project
     ("conflict= gives a run the name that is free at its remotes",
         {"name": "a", "conflict": "new", **SENT}, {"name": ("a-2", (URL,))}, {"name": "a-2", "remotes": (URL,), "asked": ["name"]}),
-    ("conflict='skip' sends nothing to a remote that has the name",
-        {"name": "a", "conflict": "skip", **SENT}, {"name": ("a", ())}, {"name": "a", "remotes": ()}),
-    ("conflict='error' is an error",
-        {"name": "a", "conflict": "error", **SENT}, {"name": RunExistsError("has the name")}, {"raises": (RunExistsError, "has the name")}),
-    ("conflict='replace' is settled with the remotes",
-        {"name": "a", "conflict": "replace", **SENT}, {"name": ("a", (URL,))}, {"asked": ["name"]}),
-    ("make_project=False asks for the project",
-        {"make_project": False, **SENT}, {"name": ArgumentError("no project")}, {"raises": (ArgumentError, "no project")}),
-    ("make_project=True asks nobody",
-        {"make_project": True, **SENT}, {}, {"asked": []}),
-    ("without remotes there is no conflict",
-        {"name": "a", "conflict": "error"}, {"name": RunExistsError("has the name")}, {"asked": []}),
-    ("ranks above 0 ask for no name",
-        {"name": "a", "conflict": "error", **SENT}, {"rank": 1, "name": RunExistsError("has the name")}, {"asked": []}),
+    ("conflict='skip' sends nothing to a remote that has the name", {"name": "a", "conflict": "skip", **SENT}, {"name": ("a", ())}, {"name": "a", "remotes": ()}),
+    ("conflict='error' is an error", {"name": "a", "conflict": "error", **SENT}, {"name": RunExistsError("has the name")}, {"raises": (RunExistsError, "has the name")}),
+    ("conflict='replace' is settled with the remotes", {"name": "a", "conflict": "replace", **SENT}, {"name": ("a", (URL,))}, {"asked": ["name"]}),
+    ("make_project=False asks for the project", {"make_project": False, **SENT}, {"name": ArgumentError("no project")}, {"raises": (ArgumentError, "no project")}),
+    ("make_project=True asks nobody", {"make_project": True, **SENT}, {}, {"asked": []}),
+    ("without remotes there is no conflict", {"name": "a", "conflict": "error"}, {"name": RunExistsError("has the name")}, {"asked": []}),
+    ("ranks above 0 ask for no name", {"name": "a", "conflict": "error", **SENT}, {"rank": 1, "name": RunExistsError("has the name")}, {"asked": []}),
     ("a run that goes on keeps its name",
         {"custom_run_id": "x", "conflict": "error", **SENT}, {"here": {by_custom_id("x"): HERE}, "name": RunExistsError("has the name")}, {"asked": [f"remotes for {by_custom_id('x')}"]}),
     ("a run that goes on from its server keeps its name",
         {"custom_run_id": "x", "conflict": "error", **SENT}, {"remote": RemoteAnswer(folder("x"), KNOWN), "name": RunExistsError("has the name")}, {"remote": KNOWN}),
-    ("a run that cannot be opened claims no name",
-        {"with_id": ID, "conflict": "error", **SENT}, {"name": RunExistsError("has the name")}, {"refusal": (RunNotFoundError, "no such run")}),
+    ("a run that cannot be opened claims no name", {"with_id": ID, "conflict": "error", **SENT}, {"name": RunExistsError("has the name")}, {"refusal": NOWHERE}),
 )
 # fmt: on
 
 
-@pytest.mark.parametrize(
-    ("given", "answers", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
-)
+@table(("given", "answers", "expected"), ROWS)
 def test_opening(given, answers, expected, caplog):
     """The decision is the one that the sentence of its row promises."""
     options, world = Settings.of(project="p", **given), Answers(**answers)
@@ -345,42 +295,31 @@ SAVED = Saved(OTHER, "p", {"w": 10})
 
 # fmt: off
 CHECKPOINTS: tuple[Row, ...] = (
-    ("a checkpoint of the run itself begins an attempt",
-        {"run": OTHER}, {}, {"switch": None, "begins": True, "notes_origin": False}),
-    ("a checkpoint of the run itself that is only evaluated begins no attempt",
-        {"run": OTHER, "training": False}, {}, {"switch": None, "begins": False, "notes_origin": False}),
-    ("a run of the same id in another project is another run",
-        {"run": OTHER, "project": "q"}, {"here": {OTHER: HERE}}, {"switch": OTHER}),
-    ("resume='never' begins no attempt",
-        {"run": OTHER, "resume": "never"}, {}, {"switch": None, "begins": False}),
-    ("a run that holds nothing yet switches to the run of the checkpoint",
-        {}, {"here": {OTHER: HERE}}, {"switch": OTHER, "begins": True, "notes_origin": False, "warns": None}),
+    ("a checkpoint of the run itself begins an attempt", {"run": OTHER}, {}, {"switch": None, "begins": True, "notes_origin": False}),
+    ("a checkpoint of the run itself that is only evaluated begins no attempt", {"run": OTHER, "training": False}, {}, {"switch": None, "begins": False, "notes_origin": False}),
+    ("a run of the same id in another project is another run", {"run": OTHER, "project": "q"}, {"here": {OTHER: HERE}}, {"switch": OTHER}),
+    ("resume='never' begins no attempt", {"run": OTHER, "resume": "never"}, {}, {"switch": None, "begins": False}),
+    ("a run that holds nothing yet switches to the run of the checkpoint", {}, {"here": {OTHER: HERE}}, {"switch": OTHER, "begins": True, "notes_origin": False, "warns": None}),
     ("a run that has recorded something goes on, and names where its weights come from",
         {"is_new": False}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": True, "warns": f"continuing with run {ID!r}"}),
-    ("a run that is handed to a logger goes on",
-        {"stay": True}, {"here": {OTHER: HERE}}, {"switch": None, "notes_origin": True, "warns": f"continuing with run {ID!r}"}),
-    ("a run that was named goes on",
-        {"custom_run_id": "x"}, {"here": {OTHER: HERE}}, {"switch": None, "notes_origin": True, "warns": "continuing with run"}),
+    ("a run that is handed to a logger goes on", {"stay": True}, {"here": {OTHER: HERE}}, {"switch": None, "notes_origin": True, "warns": f"continuing with run {ID!r}"}),
+    ("a run that was named goes on", {"custom_run_id": "x"}, {"here": {OTHER: HERE}}, {"switch": None, "notes_origin": True, "warns": "continuing with run"}),
     ("resume='never' goes on with a new run, and names where its weights come from",
         {"resume": "never"}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": True, "warns": None}),
-    ("a checkpoint that is only evaluated switches nothing",
-        {"training": False}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": True, "warns": None}),
+    ("a checkpoint that is only evaluated switches nothing", {"training": False}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": True, "warns": None}),
     ("resume='must' evaluates in the run of the checkpoint, without an attempt",
         {"training": False, "resume": "must"}, {"here": {OTHER: HERE}}, {"switch": OTHER, "begins": False}),
-    ("a checkpoint of a run that is nowhere is warned of",
-        {}, {}, {"switch": None, "begins": False, "notes_origin": True, "warns": "recording a new run"}),
+    ("a checkpoint of a run that is nowhere is warned of", {}, {}, {"switch": None, "begins": False, "notes_origin": True, "warns": "recording a new run"}),
     ("resume='must' goes on with the run of the checkpoint, as 'auto' does",
         {"resume": "must"}, {"here": {OTHER: HERE}}, {"switch": OTHER, "begins": True, "notes_origin": False, "warns": None}),
-    ("resume='must' of a checkpoint whose run is nowhere is an error",
-        {"resume": "must"}, {}, {"raises": (RunNotFoundError, "the checkpoint is of run")}),
-    ("the run of a checkpoint is resumed from its server",
-        SENT, {"remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": KNOWN, "begins": True}),
+    ("resume='must' of a checkpoint whose run is nowhere is an error", {"resume": "must"}, {}, {"raises": (RunNotFoundError, "the checkpoint is of run")}),
+    ("the run of a checkpoint is resumed from its server", SENT, {"remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": KNOWN, "begins": True}),
     ("the run of a checkpoint that is on this disk asks for what other machines recorded since",
         SENT, {"here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": KNOWN}),
     ("a server that is away: the run of a checkpoint is recorded as a new one",
-        SENT, {"remote": RemoteAnswer(failure="away")}, {"switch": None, "notes_origin": True, "warns": "recording a new run", "logs": "exists elsewhere: away"}),
+        SENT, AWAY, {"switch": None, "notes_origin": True, "warns": "recording a new run", "logs": "exists elsewhere: away"}),
     ("the run of a checkpoint goes on without an answer, with a line",
-        SENT, {"here": {OTHER: HERE}, "remote": RemoteAnswer(failure="away")}, {"switch": OTHER, "remote": None, "is_unanswered": True, "logs": "has records elsewhere"}),
+        SENT, {"here": {OTHER: HERE}, **AWAY}, {"switch": OTHER, "remote": None, "is_unanswered": True, "logs": "has records elsewhere"}),
     ("ranks above 0 ask no remote for the run of a checkpoint",
         SENT, {"rank": 1, "here": {OTHER: HERE}, "remote": RemoteAnswer(folder(OTHER), KNOWN)}, {"switch": OTHER, "remote": None, "asked": []}),
     ("a restarted job joins the attempt that another rank began at the server",
@@ -389,19 +328,13 @@ CHECKPOINTS: tuple[Row, ...] = (
         {"training": False, "resume": "must", **SENT}, {"restarts": 1, "remote": RemoteAnswer(folder(OTHER), KNOWN, 4)}, {"switch": OTHER, "begins": False, "begun": None}),
     ("resume='must' goes on with a run that has recorded something",
         {"is_new": False, "resume": "must"}, {"here": {OTHER: HERE}}, {"switch": None, "notes_origin": True, "warns": "continuing with run"}),
-    ("mode='read-only' leaves everything as it is",
-        {"mode": "read-only", "custom_run_id": "x"}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": False}),
-    ("mode='disabled' leaves everything as it is",
-        {"mode": "disabled"}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": False}),
+    ("mode='read-only' leaves everything as it is", {"mode": "read-only", "custom_run_id": "x"}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": False}),
+    ("mode='disabled' leaves everything as it is", {"mode": "disabled"}, {"here": {OTHER: HERE}}, {"switch": None, "begins": False, "notes_origin": False}),
 )
 # fmt: on
 
 
-@pytest.mark.parametrize(
-    ("given", "answers", "expected"),
-    [row[1:] for row in CHECKPOINTS],
-    ids=[row[0] for row in CHECKPOINTS],
-)
+@table(("given", "answers", "expected"), CHECKPOINTS)
 def test_checkpoint(given, answers, expected, caplog):
     """The decision where a checkpoint is loaded is the one that the sentence of its row promises."""
     how = {"stay": False, "training": True, "is_new": True}
@@ -460,14 +393,8 @@ OWNERS: tuple[tuple[str, dict[str, Any], dict[str, Any], bool], ...] = (
 # fmt: on
 
 
-@pytest.mark.parametrize(
-    ("given", "facts", "expected"), [row[1:] for row in OWNERS], ids=[row[0] for row in OWNERS]
-)
-def test_who_may_own_a_run_at_a_remote(
-    given,
-    facts,
-    expected,
-):
+@table(("given", "facts", "expected"), OWNERS)
+def test_who_may_own_a_run_at_a_remote(given, facts, expected):
     """The journals of a run are copied to the disk of a process that may own it."""
     how = {key: value for key, value in facts.items() if key != "trains"}
     opening = Opening(Settings.of(project="p", **given), folder(ID), **how)

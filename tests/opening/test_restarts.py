@@ -36,46 +36,30 @@ def left(run, **facts):
 
 # fmt: off
 ROWS: tuple[tuple[str, dict[str, str], JobRun, list[Left], tuple[str | None, int | None]], ...] = (
-    ("a restarted job goes on with the run that it recorded",
-        AGAIN, MINE, [left("a")], ("a", 1)),
-    ("a job that is restarted once more begins the attempt after the newest",
-        TWICE, MINE, [left("a"), left("a", **NEXT)], ("a", 2)),
-    ("a job that was not restarted begins a run",
-        {"SLURM_JOB_ID": "17"}, MINE, [left("a")], NOTHING),
-    ("another job begins a run",
-        AGAIN, MINE, [left("a", job="slurm:18")], NOTHING),
-    ("a task of an array goes on with its own run",
-        TASK, MINE, [left("a", job="slurm:17_3"), left("b", job="slurm:17_4")], ("a", 1)),
+    ("a restarted job goes on with the run that it recorded", AGAIN, MINE, [left("a")], ("a", 1)),
+    ("a job that is restarted once more begins the attempt after the newest", TWICE, MINE, [left("a"), left("a", **NEXT)], ("a", 2)),
+    ("a job that was not restarted begins a run", {"SLURM_JOB_ID": "17"}, MINE, [left("a")], NOTHING),
+    ("another job begins a run", AGAIN, MINE, [left("a", job="slurm:18")], NOTHING),
+    ("a task of an array goes on with its own run", TASK, MINE, [left("a", job="slurm:17_3"), left("b", job="slurm:17_4")], ("a", 1)),
     ("another task of the array, another array and the job itself are left alone",
         TASK, MINE, [left("a", job="slurm:17_4"), left("b", job="slurm:19_3"), left("c")], NOTHING),
-    ("runs of one process are told apart by their order",
-        AGAIN, MINE._replace(ordinal=1), [left("a"), left("b", ordinal=1), left("c", ordinal=2)], ("b", 1)),
-    ("runs of a process and of its children are told apart",
-        AGAIN, MINE._replace(process="Process-1"), [left("a"), left("b", process="Process-1")], ("b", 1)),
-    ("scripts of one job are told apart by their command lines",
-        AGAIN, MINE, [left("a"), left("b", argv=OTHER_FOLD)], ("a", 1)),
-    ("another command line begins a run",
-        AGAIN, MINE, [left("a", argv=OTHER_FOLD)], NOTHING),
-    ("a command line that changed goes on with its own run from then on",
-        TWICE, MINE, [left("a", argv=OTHER_FOLD), left("b", restarts=1)], ("b", 1)),
-    ("the newest run is the one that began last, whatever its id",
-        AGAIN, MINE, [left("v"), left("a"), left("k")], ("k", 1)),
-    ("a run that this restart goes on with already is not taken a second time",
-        AGAIN, MINE, [left("a"), left("b"), left("b", **NEXT)], ("a", 1)),
-    ("a run that this process itself goes on with already is found again",
-        AGAIN, MINE, [left("a"), left("a", **NEXT, **ME)], ("a", 1)),
-    ("once all are taken, another run begins",
-        AGAIN, MINE, [left("a"), left("a", **NEXT)], NOTHING),
-    ("a rank joins the attempt that another rank has begun",
-        AGAIN, MINE, [left("a"), left("a", rank=1, **NEXT)], ("a", 1)),
+    ("runs of one process are told apart by their order", AGAIN, MINE._replace(ordinal=1), [left("a"), left("b", ordinal=1), left("c", ordinal=2)], ("b", 1)),
+    ("runs of a process and of its children are told apart", AGAIN, MINE._replace(process="Process-1"), [left("a"), left("b", process="Process-1")], ("b", 1)),
+    ("scripts of one job are told apart by their command lines", AGAIN, MINE, [left("a"), left("b", argv=OTHER_FOLD)], ("a", 1)),
+    ("another command line begins a run", AGAIN, MINE, [left("a", argv=OTHER_FOLD)], NOTHING),
+    ("a command line that changed goes on with its own run from then on", TWICE, MINE, [left("a", argv=OTHER_FOLD), left("b", restarts=1)], ("b", 1)),
+    ("the newest run is the one that began last, whatever its id", AGAIN, MINE, [left("v"), left("a"), left("k")], ("k", 1)),
+    ("a run that this restart goes on with already is not taken a second time", AGAIN, MINE, [left("a"), left("b"), left("b", **NEXT)], ("a", 1)),
+    ("a run that this process itself goes on with already is found again", AGAIN, MINE, [left("a"), left("a", **NEXT, **ME)], ("a", 1)),
+    ("once all are taken, another run begins", AGAIN, MINE, [left("a"), left("a", **NEXT)], NOTHING),
+    ("a rank joins the attempt that another rank has begun", AGAIN, MINE, [left("a"), left("a", rank=1, **NEXT)], ("a", 1)),
 )
 # fmt: on
 
 
 @pytest.mark.parametrize(
     ("environment", "job_run", "journals", "expected"),
-    [row[1:] for row in ROWS],
-    ids=[row[0] for row in ROWS],
+    [pytest.param(*row[1:], id=row[0]) for row in ROWS],
 )
 def test_restart(environment, job_run, journals, expected, tmp_path, monkeypatch):
     """What is gone on with is what the sentence of its row promises."""
@@ -91,11 +75,12 @@ def test_restart(environment, job_run, journals, expected, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("journals", "attempt"),
     [
-        ([left("a", argv=OTHER_FOLD)], 1),
-        ([left("a", job="slurm:18"), left("a", job="slurm:18", attempt=1)], None),
-        ([left("a", job="slurm:18", attempt=4), left("a")], 5),
+        pytest.param([left("a", argv=OTHER_FOLD)], 1, id="of the job"),
+        pytest.param(
+            [left("a", job="another"), left("a", job="another", attempt=1)], None, id="no"
+        ),
+        pytest.param([left("a", job="another", attempt=4), left("a")], 5, id="of both"),
     ],
-    ids=["of the job", "of another job", "of both"],
 )
 def test_a_run_that_was_named_begins_an_attempt_if_the_job_recorded_it(
     journals, attempt, tmp_path, monkeypatch

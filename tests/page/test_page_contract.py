@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from http.client import HTTPConnection
 from types import SimpleNamespace
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-import httpx
 from databases import fresh_database
 from page_process import until
-from page_served import PROJECT, page, read, record
+from page_served import PROJECT, client_of, page, read, record
 from served import folding, served
 
 from seamark.journal.folder import RunFolder
@@ -44,9 +41,8 @@ def both(request, postgresql, tmp_path_factory):
         # What is sent whole is compared; a run that failed is sent after it has ended here.
         until(lambda: all(there.server.intake.known(*ref)[1] == sent[ref] for ref in sent))
         wanted = ", ".join(f"{project}/{run}={size}" for (project, run), size in sent.items())
-        bearer = {"Authorization": f"Bearer {there.token}", "Seamark-Position": wanted}
-        with page(root) as own, httpx.Client(headers=bearer, timeout=60, verify=False) as client:
-            client.base_url = f"{there.url}/api/v1/"
+        seen, api = {"Seamark-Position": wanted}, f"{there.url}/api/v1/"
+        with page(root) as own, client_of(api, there.token, **seen) as client:
             while "seamark-behind" in client.post("read/projects").headers:
                 pass
             yield SimpleNamespace(
@@ -54,9 +50,8 @@ def both(request, postgresql, tmp_path_factory):
             )
 
 
-Questions = list[tuple[str, dict[str, Any]]]
-LOSS = {"path": "train/loss"}
-OF_RUN: Questions = [
+LOSS, CURVES = {"path": "train/loss"}, {"paths": ["train/loss"]}
+OF_RUN = [
     ("facts", {}),
     ("overview", {}),
     ("attributes", {}),
@@ -65,7 +60,7 @@ OF_RUN: Questions = [
     ("has", {"path": "train"}),
     ("families", {}),
     ("points", {"paths": ["train/loss", "train/acc"]}),
-    ("points", {"paths": ["train/loss"], "limit": 5}),
+    ("points", CURVES | {"limit": 5}),
     ("curve", LOSS | {"points": 20}),
     ("drawing", LOSS | {"look": {"points": 40, "x": "train/acc", "log_x": True}}),
     ("texts", {"path": "log"}),
@@ -75,7 +70,7 @@ OF_RUN: Questions = [
     ("ranks", {}),
 ]
 SHOWN = ["sys/name", "parameters/*", "train/loss:min"]
-OF_ALL: Questions = [
+OF_ALL = [
     ("projects", {}),
     ("table", {"columns": SHOWN, "sort_by": "train/loss:min"}),
     ("table", {"query": "no such grammar"}),
@@ -89,24 +84,18 @@ OF_ALL: Questions = [
     ("groups", {"by": ["parameters/optimizer"], "columns": ["train/loss:min"]}),
     ("losses", {"refs": "all"}),
     ("attempts", {"refs": "all", "paths": ["train/loss", "never/was", "log"]}),
-    ("attempts", {"refs": "all", "paths": ["train/loss"], "x": "order"}),
-    ("attempts", {"refs": [["../..", "etc"]], "paths": ["train/loss"]}),
+    ("attempts", CURVES | {"refs": "all", "x": "order"}),
+    ("attempts", CURVES | {"refs": [["../..", "etc"]]}),
     ("crash_reasons", {"refs": "all"}),
     ("series_paths", {"refs": "all"}),
     ("series", {"refs": "all", "paths": ["train/*"]}),
     ("curves", {"refs": "all", "paths": ["train/loss", "train/acc"], "px": 50, "window": 11}),
-    ("group_curves", {"groups": "all", "paths": ["train/loss"], "px": 50}),
-    ("curves", {"refs": [[PROJECT, "never-was"]], "paths": ["train/loss"]}),
-    ("curves", {"refs": [["../..", "etc"]], "paths": ["train/loss"]}),
+    ("group_curves", CURVES | {"groups": "all", "px": 50}),
+    ("curves", CURVES | {"refs": [[PROJECT, "never-was"]]}),
+    ("curves", CURVES | {"refs": [["../..", "etc"]]}),
 ]
 _ITS_OWN = {"seen", "cursor", "looked_ns", "left", "last_record_ns", "last_t", "row_t", "end_t"}
-"""What each says of itself, and when it heard of a rank, which a server knows by its own clock."""
-
-
-def answered(client, base, verb, question):
-    """Return status and what an answer says, without what each says of itself."""
-    answer = client.post(f"{base}read/{verb}", json=question)
-    return answer.status_code, _same(json.loads(answer.content))
+"""Facts about the answering side; the last ones a server knows by its own clock."""
 
 
 def _same(told):
@@ -119,31 +108,23 @@ def of_run(both):
     return {"project": PROJECT, "run": both.ids["run-1"]}
 
 
-@pytest.mark.parametrize("case", range(len(OF_RUN)))
-def test_a_folder_answers_of_a_run_as_a_server_does(both, case):
-    """Status and content are the same, refusals included."""
-    verb, question = OF_RUN[case]
-    own = answered(both.page.client, both.page.base, verb, of_run(both) | question)
-    assert own == answered(both.server, "", verb, of_run(both) | question)
-    assert own[0] in {200, 404, 422}
-
-
-@pytest.mark.parametrize("case", range(len(OF_ALL)))
-def test_a_folder_answers_of_many_runs_as_a_server_does(both, case):
-    """As above."""
-    verb, question = OF_ALL[case]
+def test_a_folder_answers_as_a_server_does(both):
     refs = [[PROJECT, run] for run in both.ids.values()]
-    given: dict[str, Any] = {"refs": refs, "groups": [{"by": {"x": 1}, "refs": refs}]}
-    question = {key: given[key] if value == "all" else value for key, value in question.items()}
-    own = answered(both.page.client, both.page.base, verb, question)
-    assert own == answered(both.server, "", verb, question)
-    assert own[0] in {200, 422}
+    given = {"refs": refs, "groups": [{"by": {"x": 1}, "refs": refs}]}
+    for verb, question in [
+        *((verb, of_run(both) | question) for verb, question in OF_RUN),
+        *((verb, {k: given[k] if v == "all" else v for k, v in q.items()}) for verb, q in OF_ALL),
+    ]:
+        own = both.page.client.post(f"{both.page.base}read/{verb}", json=question)
+        other = both.server.post(f"read/{verb}", json=question)
+        assert own.status_code == other.status_code, (verb, question)
+        assert own.status_code in {200, 404, 422}, (verb, question)
+        assert _same(own.json()) == _same(other.json()), (verb, question)
 
 
-def test_a_drawing_that_is_asked_for_again_has_only_what_changed(both):
-    """Its cursor names the whole of it, also where parts were left out."""
+def test_a_second_answer_with_curves_has_only_what_changed(both):
     ref = [PROJECT, both.ids["run-0"]]
-    body: dict[str, Any] = {"refs": [ref], "paths": ["train/loss"], "px": 50}
+    body = {"refs": [ref], "paths": ["train/loss"], "px": 50}
     asking = (both.page.client, both.page.base)
     (whole,) = read(*asking, "curves", of=Curves, **body).curves
     body["since"] = [[*ref, "train/loss", whole.cursor]]
@@ -152,8 +133,7 @@ def test_a_drawing_that_is_asked_for_again_has_only_what_changed(both):
     assert rest.cursor == whole.cursor
 
 
-def test_nothing_new_is_no_body(both):
-    """A page that asks again is told that nothing changed, and how old that is."""
+def test_an_answer_that_did_not_change_has_no_body(both):
     run = of_run(both)
     for verb, question in (("table", {}), ("projects", {}), ("overview", run), ("attributes", run)):
         at = f"{both.page.base}read/{verb}"
@@ -163,8 +143,7 @@ def test_nothing_new_is_no_body(both):
         assert again.headers["seamark-looked"] == "12345"
 
 
-def test_the_same_page_is_on_the_server(both):
-    """At its root, for browsers alone; a run of Neptune's client leads to the view of it."""
+def test_a_server_serves_the_same_page(both):
     url, get = both.there.url, both.stranger.get
     html = {"Accept": "text/html,*/*"}
     page_of_server = get(f"{url}/", headers=html)
@@ -183,8 +162,8 @@ def test_the_same_page_is_on_the_server(both):
     assert (greeting["login"], greeting["roots"][0]["api"]) == ("account", "api/v1/")
 
 
-def test_refusals_at_the_gate_name_the_version_too(both):
-    """So that a page that is older than what answers says so, whatever it is refused."""
+def test_refusals_before_routing_name_the_version(both):
+    """A page that is older than the server can say so."""
     limits = Limits()
     for url in (both.page.url, f"{both.there.url}/"):
         version = both.stranger.get(url, headers={"Accept": "text/html"}).headers["seamark-version"]
@@ -203,8 +182,7 @@ def test_refusals_at_the_gate_name_the_version_too(both):
                 assert int(answer.headers["seamark-now"])
 
 
-def test_what_is_not_there_is_known_before_it_is_asked_for(both):
-    """Of many contents at once; only for who may read the run, and only of what can be one."""
+def test_missing_contents_of_files_are_known_before_they_are_fetched(both):
     run, none = both.ids["run-0"], "0" * 64
     for client, base, url in (
         (both.page.client, both.page.base, both.page.url),
@@ -223,14 +201,17 @@ def test_what_is_not_there_is_known_before_it_is_asked_for(both):
         assert both.stranger.post(url + whole, json=asked).status_code == 401
 
 
-def test_who_looks_at_a_folder_is_told_whose_curves_are_asked_for(both):
-    """Whether by themselves or as a group, so that what trains is looked at first."""
+def test_runs_whose_curves_are_asked_for_are_passed_to_the_watcher(both):
+    """The index reads them first."""
     refs = [[PROJECT, run] for run in both.ids.values()]
-    look = {"paths": ["train/loss"], "px": 100}
-    drawn, post = both.page.watch.drawn, both.page.client.post
-    drawn.clear()
-    assert post(f"{both.page.base}read/curves", json={"refs": refs[:1], **look}).status_code == 200
-    assert [list(ref) for ref in drawn] == refs[:1]
-    body = {"groups": [{"by": {}, "refs": refs[1:]}], **look}
-    assert post(f"{both.page.base}read/group_curves", json=body).status_code == 200
-    assert [list(ref) for ref in drawn] == refs
+    drawn = both.page.watch.drawn
+    for verb, body, wanted in (
+        ("curves", {"refs": refs[:1]}, refs[:1]),
+        ("group_curves", {"groups": [{"by": {}, "refs": refs[1:]}]}, refs[1:]),
+    ):
+        drawn.clear()
+        answer = both.page.client.post(
+            f"{both.page.base}read/{verb}", json={**CURVES, **body, "px": 100}
+        )
+        assert answer.status_code == 200
+        assert [list(ref) for ref in drawn] == wanted

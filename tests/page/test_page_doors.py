@@ -1,4 +1,4 @@
-"""Who may ask a page, and what its answers let a browser do."""
+"""Access to a page, and what its answers let a browser do."""
 
 from __future__ import annotations
 
@@ -20,31 +20,24 @@ def here(tmp_path_factory):
         yield served
 
 
-def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(here):
-    """Neither without one nor with another one, whatever is asked for; and none is told apart."""
+def test_strangers_get_the_greeting_and_the_files_alone(here):
     stranger = here.stranger
-    for path in ("", "api/v1/"):
-        assert stranger.get(path).status_code == 200
+    assert stranger.get("").status_code == 200
     greeting = stranger.get("api/v1/").json()
-    assert [root["api"] for root in greeting["roots"]] == ["r0/api/v1/", "r1/api/v1/"]
-    assert {root["path"] for root in greeting["roots"]} == {""}
-    assert (greeting["product"], greeting["login"], greeting["page"]) == (
-        "seamark",
-        "token",
-        True,
-    )
-    asked = [
-        ("POST", "r0/api/v1/read/table"),
-        ("POST", "r0/api/v1/read/projects"),
-        ("GET", "r0/api/v1/openapi.json"),
-        ("POST", "r0/api/v1/read/curves"),
-        ("PATCH", "r0/api/v1/runs"),
-        ("POST", "r0/api/v1/link"),
-        ("POST", "r9/api/v1/read/table"),
-        ("POST", "api/v1/read/table"),
-        ("GET", "nowhere"),
+    assert [(root["api"], root["path"]) for root in greeting["roots"]] == [
+        ("r0/api/v1/", ""),
+        ("r1/api/v1/", ""),
     ]
-    for method, path in asked:
+    told = (greeting["product"], greeting["login"], greeting["page"])
+    assert told == ("seamark", "token", True)
+    table = "r0/api/v1/read/table"
+    for method, path in [
+        *(("POST", f"r0/api/v1/{path}") for path in ("read/table", "read/curves", "link")),
+        *(("POST", f"{root}api/v1/read/table") for root in ("r9/", "")),
+        ("GET", "r0/api/v1/openapi.json"),
+        ("PATCH", "r0/api/v1/runs"),
+        ("GET", "nowhere"),
+    ]:
         for headers in (
             {},
             {"X-Seamark-Token": TOKEN[:-1]},
@@ -55,21 +48,27 @@ def test_nothing_but_the_greeting_and_the_files_is_answered_without_the_token(he
             answer = stranger.request(method, path, headers=headers)
             assert answer.status_code == 401, (method, path, headers)
             assert set(answer.json()) == {"error", "hint"}
-    assert here.client.post("r0/api/v1/read/table").status_code == 200
-    assert here.client.post("r1/api/v1/read/table").status_code == 200
+    # A proxy of a notebook server passes on the name that the browser knows it by.
+    shown = {**SECRET, "Host": "hub.lab.example:8443"}
+    assert stranger.post(table, headers=shown).status_code == 200
     known = here.client.get("api/v1/").json()["roots"][0]
     assert known["path"] == str(here.watch.roots[0])
 
 
-def test_a_signed_address_is_the_only_one_that_needs_no_token(here):
-    """Whoever makes one up is told that it is none."""
+def test_roots_are_those_of_the_greeting_alone(here):
+    statuses = {"r0/": 200, "r1/": 200, "r2/": 404, "r00/": 404, "r-1/": 404, "": 404}
+    for root, status in statuses.items():
+        assert here.client.post(f"{root}api/v1/read/table").status_code == status, root
+    assert here.client.get("r0/").status_code == 404
+
+
+def test_made_up_signed_addresses_are_refused(here):
     for signed in ("x", "a.b", f"{'a' * 20000}.b", "e30.AAAA"):
         answer = here.stranger.get(f"r0/api/v1/linked/{signed}/f")
         assert (answer.status_code, answer.json()["error"]) == (404, "no-link")
 
 
 def test_answers_say_what_a_browser_may_do(here):
-    """The page runs its own files alone; an answer of the API is nothing to be shown at all."""
     index = here.client.get("")
     assert index.headers["content-security-policy"] == policy()
     assert index.headers["cache-control"] == "no-store"
@@ -98,29 +97,19 @@ def test_answers_say_what_a_browser_may_do(here):
     assert asked.status_code == 405
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "static/v/../app.py",
-        "static/v/%2e%2e/app.py",
-        "static/v/..%2f..%2fapp.py",
-        "static/v//etc/passwd",
-        "static/v/%2fetc%2fpasswd",
-        "static/v/js",
-        "static/v/",
-        "static/v/js%00/main.js",
-        "static/v/js\\main.js",
-    ],
-)
-def test_no_other_file_can_be_asked_for(here, path):
-    """Names are looked up among those of the page, and lead nowhere else."""
-    request = here.stranger.build_request("GET", here.url)
-    request.url = request.url.copy_with(raw_path=f"/{path}".encode())
-    assert here.stranger.send(request, follow_redirects=False).status_code in {401, 404}
+def test_no_other_file_can_be_asked_for(here):
+    for path in (
+        *("../app.py", "%2e%2e/app.py", "..%2f..%2fapp.py", "/etc/passwd", "%2fetc%2fpasswd"),
+        *("js", "", "js%00/main.js", "js\\main.js"),
+    ):
+        request = here.stranger.build_request("GET", here.url)
+        request.url = request.url.copy_with(raw_path=f"/static/v/{path}".encode())
+        answer = here.stranger.send(request, follow_redirects=False)
+        assert answer.status_code in {401, 404}, path
 
 
 def test_a_file_that_is_edited_is_another_version(tmp_path):
-    """So that nobody is shown an old one from a cache."""
+    """Browsers keep files by their version."""
     (tmp_path / "index.html").write_text("<p>static/@VERSION@/a.js")
     (tmp_path / "a.js").write_text("1")
     before = PageFiles(tmp_path).version
@@ -133,8 +122,8 @@ def test_a_file_that_is_edited_is_another_version(tmp_path):
     assert answer.body == b"22"
 
 
-def test_folders_are_looked_at_for_who_has_the_token(tmp_path) -> None:
-    """What strangers ask, as a page of another site that shows a picture, costs no look."""
+def test_requests_of_strangers_cost_no_look_at_the_folders(tmp_path) -> None:
+    """A page of another site can send some, for a picture."""
     asked = "r0/api/v1/read/changes"
     for token, heard in ((TOKEN, 2), (None, 4)):
         with page(tmp_path, token=token) as here:
@@ -146,51 +135,23 @@ def test_folders_are_looked_at_for_who_has_the_token(tmp_path) -> None:
             assert here.watch.asks == heard
 
 
-HOSTS = {
-    "localhost": 200,
-    "localhost:8765": 200,
-    "127.0.0.1:8765": 200,
-    "127.3.2.1": 200,
-    "[::1]:8765": 200,
-    "[::1]": 200,
-    "LOCALHOST.": 200,
-    "lab.example": 200,
-    "evil.example": 400,
-    "localhost.evil.example": 400,
-    "127.0.0.1.evil.example": 400,
-    "10.0.0.1": 400,
-    "[2001:db8::1]": 400,
-    "user@localhost": 400,
-    "": 400,
-}
+OWN_HOSTS = ["localhost", "localhost:8765", "127.0.0.1:8765", "127.3.2.1", "[::1]:8765", "[::1]"]
+OWN_HOSTS += ["LOCALHOST.", "lab.example"]
+OTHER_HOSTS = ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1"]
+OTHER_HOSTS += ["[2001:db8::1]", "user@localhost", ""]
 
 
 def test_without_a_token_only_names_of_this_machine_are_answered(tmp_path):
     """A page of somebody else cannot have its own name lead here and read what is answered."""
+    sites = {"cross-site": 403, "same-site": 200, "same-origin": 200, "none": 200}
+    cases = [("Host", host, 200) for host in OWN_HOSTS]
+    cases += [("Host", host, 400) for host in OTHER_HOSTS]
+    cases += [("Sec-Fetch-Site", *site) for site in sites.items()]
     (tmp_path / "a").mkdir()
     with page(tmp_path / "a", token=None, hosts=("lab.example",)) as here:
-        client = here.stranger
-        for host, status in HOSTS.items():
+        assert here.stranger.get("api/v1/").json()["login"] == "none"
+        for name, value, status in cases:
             for method, path in (("GET", ""), ("GET", "api/v1/"), ("POST", "r0/api/v1/read/table")):
-                answer = client.request(method, path, headers={"Host": host})
-                assert answer.status_code == status, (host, path)
-        assert client.get("api/v1/").json()["login"] == "none"
-        sites = {"cross-site": 403, "same-site": 200, "same-origin": 200, "none": 200}
-        for site, status in sites.items():
-            for method, path in (("GET", "api/v1/"), ("POST", "r0/api/v1/read/table")):
-                answer = client.request(method, path, headers={"Sec-Fetch-Site": site})
-                assert answer.status_code == status, (site, path)
-
-
-def test_with_a_token_the_name_does_not_matter(here):
-    """A proxy of a notebook server passes on the name that the browser knows it by."""
-    shown = {**SECRET, "Host": "hub.lab.example:8443"}
-    answer = here.stranger.post("r0/api/v1/read/table", headers=shown)
-    assert answer.status_code == 200
-
-
-def test_there_is_no_third_root_and_none_by_another_name(here):
-    """Roots are numbered as the greeting says."""
-    for root in ("r2/", "r00/", "r-1/", ""):
-        assert here.client.post(f"{root}api/v1/read/table").status_code == 404, root
-    assert here.client.get("r0/").status_code == 404
+                if path or name == "Host":
+                    answer = here.stranger.request(method, path, headers={name: value})
+                    assert answer.status_code == status, (value, path)

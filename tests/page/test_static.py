@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import gzip
 import json
 import re
@@ -19,17 +20,16 @@ STATIC = Path(__file__).parents[2] / "src" / "seamark" / "page" / "static"
 OWN = sorted(path for path in STATIC.rglob("*.js") if path.parent.name != "vendor")
 NAMES = [path.relative_to(STATIC).as_posix() for path in OWN]
 FORBIDDEN = {
-    r"\b(?:inner|outer)HTML\b": "makes elements of text",
-    r"insertAdjacentHTML|document\.write|DOMParser|createContextualFragment": "the same",
+    r"\b(?:inner|outer)HTML\b|insertAdjacentHTML|document\.write": "makes elements of text",
+    r"DOMParser|createContextualFragment|dangerouslySetInnerHTML|\bsrcdoc\b": "the same",
     r"\beval\s*\(|\bnew Function\b|set(?:Timeout|Interval)\(\s*['\"`]": "makes code of text",
-    r"dangerouslySetInnerHTML|\bsrcdoc\b": "makes elements of text",
     r"javascript:": "makes code of text",
     r"\bdocument\.cookie\b": "the page has none",
     r"(?:https?:)?//[a-z0-9-]+\.[a-z]{2,}": "names another place",
 }
 INDEX = STATIC / "index.html"
 OPENING = re.findall(r'"static/@VERSION@/([\w./]+)"', INDEX.read_text(encoding="utf-8"))
-"""What opens the table and its charts; `browser/test_opening.py` sees that nothing else is."""
+"""The files of the table and its charts; `browser/test_opening.py` checks that no others load."""
 MODULE = re.compile(r"""["']\./(\w+\.js)["']""")
 LONGEST_MODULE = 500
 LONGEST_COMPONENT = 150
@@ -42,10 +42,6 @@ def without_comments(text):
 
 
 def test_the_page_is_small():
-    """At most 48 files, two folders deep, 170 kB of scripts and styles, compressed.
-
-    What opens the table and its charts is 100 kB as it is served, without its comments.
-    """
     files = [path for path in STATIC.rglob("*") if path.is_file()]
     assert OWN
     assert len(files) <= 48
@@ -59,56 +55,45 @@ def test_the_page_is_small():
 def uses(name, pattern=MODULE):
     """Return the modules that one names: imports of code and of types, at once and later."""
     text = (STATIC / name).read_text(encoding="utf-8")
-    return {STATIC / "js" / each for each in pattern.findall(text)}
-
-
-def cycle(graph):
-    """Return nodes that lead back to the first of them; an empty list if there are none."""
-    done = set()
-
-    def follow(node, path):
-        if node in path:
-            return [*path[path.index(node) :], node]
-        found = []
-        if node not in done:
-            found = next(filter(None, (follow(each, [*path, node]) for each in graph[node])), [])
-            done.add(node)
-        return found
-
-    return next(filter(None, (follow(node, []) for node in graph)), [])
+    return {f"js/{each}" for each in pattern.findall(text)}
 
 
 def test_modules_do_not_import_each_other():
-    """Nor do their types, nor modules that one fetches when it needs them."""
-    assert cycle({"a": "b", "b": "c", "c": "b", "d": ""}) == ["b", "c", "b"]
-    graph = {path.name: sorted(each.name for each in uses(f"js/{path.name}")) for path in OWN}
+    graph = {name: uses(name) for name in NAMES}
     assert set().union(*graph.values()) <= set(graph)
     assert sum(map(len, graph.values())) > len(graph)
-    assert cycle(graph) == []
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError
 
 
-def test_modules_are_fetched_before_they_are_asked_for():
-    """The page names what opening needs, and nothing else: each import in turn costs an answer."""
+def test_the_page_names_the_modules_that_opening_needs():
+    """Modules that are found one after another cost a request each."""
     at_once = re.compile(r"""^(?:import|export) .*from "\./(\w+\.js)";$""", re.MULTILINE)
-    begun = ("main", "runs", "charts", "views")
-    needed, new = set(), {STATIC / "js" / f"{name}.js" for name in begun}
+    needed, new = set(), {f"js/{name}.js" for name in ("main", "runs", "charts", "views")}
     while new:
         needed |= new
         new = {each for one in new for each in uses(one, at_once)} - needed
-    assert {STATIC / name for name in OPENING if name.startswith("js/")} == needed
+    assert {name for name in OPENING if name.startswith("js/")} == needed
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
-def test_modules_and_components_are_short(path):
-    """A module has at most 500 lines, a function that returns a template 150."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+def test_modules_are_short_checked_and_well_formed(path):
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
     assert len(lines) <= LONGEST_MODULE
     for begin, line in enumerate(lines):
         if re.match(r"(?:export )?(?:async )?function", line):
             assert lines.index("}", begin) - begin < LONGEST_COMPONENT, line
+    assert lines[0] == "// @ts-check"
+    found = re.findall(
+        r"""\bfrom\s+["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\)""", without_comments(text)
+    )
+    imported = [one or other for one, other in found]
+    assert [each for each in imported if not (path.parent / each).is_file()] == []
+    html = [each for each in templates(text) if each.tag == "html"]
+    assert [told for each in html for told in mistakes(each)] == []
 
 
-def test_nothing_moves_while_trainings_are_watched():
+def test_styles_have_no_lasting_animations():
     """An animation paints all that is seen sixty times a second, beside a training."""
     waited_for = (".starting", ".chart-loading", "*, ::before, ::after { animation: none")
     for path in STATIC.glob("*.css"):
@@ -128,8 +113,7 @@ def served(path):
 
 
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
-def test_what_is_served_lacks_comments_and_nothing_else(path):
-    """What is left is the same, on the same lines, without indentation."""
+def test_what_is_served_lacks_comments_and_indentation_alone(path):
     text, code = path.read_text(encoding="utf-8"), served(path).decode()
     assert "/**" not in code
     assert text.count("\n") == code.count("\n")
@@ -142,75 +126,43 @@ def test_what_is_served_lacks_comments_and_nothing_else(path):
     assert "".join(without_comments(text).split()) == "".join(without_comments(code).split())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_that_is_shown_becomes_code(name):
-    """No module makes elements or code of text, or names a place outside."""
-    code = without_comments((STATIC / name).read_text(encoding="utf-8"))
-    found = [
-        f"{hit[0]}: {why}"
-        for pattern, why in FORBIDDEN.items()
-        if (hit := re.search(pattern, code))
-    ]
-    assert found == []
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+def test_modules_make_neither_elements_nor_code_of_text(path):
+    code = without_comments(path.read_text(encoding="utf-8"))
+    assert [why for pattern, why in FORBIDDEN.items() if re.search(pattern, code)] == []
 
 
-@pytest.mark.parametrize("path", sorted(STATIC.glob("*.*")), ids=lambda path: path.name)
-def test_pages_and_styles_load_nothing_from_elsewhere(path):
-    """Nor have they a script or a style of their own, which the page's policy refuses."""
-    text = path.read_text(encoding="utf-8")
-    assert re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z]{2,}|@import", text) == []
-    if path.suffix == ".html":
-        assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>|<style|\sstyle=|\son\w+=", text) == []
-        assert re.findall(r'(?:src|href)="/', text) == []
+def test_pages_and_styles_load_nothing_from_elsewhere():
+    for path in STATIC.glob("*.*"):
+        text = path.read_text(encoding="utf-8")
+        assert re.findall(r"(?:https?:)?//[a-z0-9-]+\.[a-z]{2,}|@import", text) == [], path
+        if path.suffix == ".html":
+            inline = r"<script(?![^>]*\bsrc=)[^>]*>|<style|\sstyle=|\son\w+=|(?:src|href)=\"/"
+            assert re.findall(inline, text) == [], path
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_modules_are_checked_and_well_formed(name):
-    """Every module asks for its types to be checked, and its imports name files.
-
-    Every tag of a template is closed, by its own name; no attribute stands twice or is half there.
-    """
-    path = STATIC / name
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith("// @ts-check")
-    found = re.findall(
-        r"""\bfrom\s+["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']\)""", without_comments(text)
-    )
-    imported = [one or other for one, other in found]
-    assert [each for each in imported if not (path.parent / each).is_file()] == []
-    html = [each for each in templates(text) if each.tag == "html"]
-    assert [told for each in html for told in mistakes(each)] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("<p>a</p>", []),
-        ("<input type='a b' checked />", []),
-        ("<\0 a=\0 ...\0>\0<//>", []),
-        ("<\0 />", []),
-        ("<a href=x/y>b</a><b/>", []),
-        ('<p class="a \0">a -> b</p>', ["line 1: > stands alone"]),
-        ("<br>", ["line 1: <br> is not closed"]),
-        ("<p>\n<b></p>", ["line 2: </p> closes <b> of line 2", "line 1: <p> is not closed"]),
-        ("</p>", ["line 1: </p> closes nothing"]),
-        ("<p a=1 a=2 />", ["line 1: <p> has a twice"]),
-        ("<p a= />", ["line 1: a of <p> has no value"]),
-        ("<p a='1>", ["line 1: a of <p> is not ended"]),
-        ("a < b", ["line 1: < begins no tag"]),
-        ("a&nbsp;b", ["line 1: htm knows no entities: write the character itself"]),
-        ("<p style='color: red' />", ["line 1: a style as text is refused by the page's policy"]),
-        ("<p style=\0 />", []),
-    ],
-)
-def test_mistakes_of_templates_are_told(text, told):
-    """So that the test above can fail."""
-    template = Template(1, "html", text, ["x"] * text.count("\0"))
-    assert list(mistakes(template)) == told
+def test_mistakes_of_templates_are_found():
+    for text, told in {
+        "<input type='a b' checked />": [],
+        "<\0 a=\0 ...\0>\0<//>": [],
+        "<a href=x/y>b</a><b/>": [],
+        '<p class="a \0">a -> b</p>': ["line 1: > stands alone"],
+        "<br>": ["line 1: <br> is not closed"],
+        "<p>\n<b></p>": ["line 2: </p> closes <b> of line 2", "line 1: <p> is not closed"],
+        "</p>": ["line 1: </p> closes nothing"],
+        "<p a=1 a=2 />": ["line 1: <p> has a twice"],
+        "<p a= />": ["line 1: a of <p> has no value"],
+        "<p a='1>": ["line 1: a of <p> is not ended"],
+        "a < b": ["line 1: < begins no tag"],
+        "a&nbsp;b": ["line 1: htm knows no entities: write the character itself"],
+        "<p style='color: red' />": ["line 1: a style as text is refused by the page's policy"],
+        "<p style=\0 />": [],
+    }.items():
+        template = Template(1, "html", text, ["x"] * text.count("\0"))
+        assert list(mistakes(template)) == told, text
 
 
 def test_templates_are_found():
-    """In one another, beside strings, comments and expressions that look like one."""
     code = r"""
     // html`<p`
     const a = "`", b = /`[/]/.test(c) / 2, d = `plain ${1}`;
@@ -241,11 +193,10 @@ def told_by_node(folder, module, code, *given):
 
 
 def test_units_are_those_of_commands(tmp_path):
-    """What is measured of machines has the unit that `seamark.reading.words` names."""
     names = {*units.UNITS, *units.FACT_UNITS, "other", "constructor"}
-    numbered = {each for name in names for each in (name, f"{name}_1", f"{name}_limit")}
     spaces = ("monitoring/a", "monitoring/a/environment", "monitoring", "train", "monitoring_2")
-    paths = sorted(f"{space}/{name}" for space in spaces for name in numbered)
+    ends = ("", "_1", "_limit")
+    paths = sorted({f"{space}/{name}{end}" for space in spaces for name in names for end in ends})
     sizes = [0, 1, 999, 1000, 1234, 99_949, 999_499, 10**6, 123 * 10**7, 5 * 10**12]
     told = told_by_node(tmp_path, "format", _FORMATS, [paths, sizes])
     assert told == [list(map(units.unit_of, paths)), list(map(human_bytes, sizes))]
@@ -268,7 +219,7 @@ console.log(JSON.stringify({ drawn, text, names: Object.keys(said), said, asked 
 """
 
 
-def test_what_a_run_holds_is_neither_an_element_nor_an_address(tmp_path):
+def test_recorded_values_become_neither_elements_nor_addresses(tmp_path):
     """Preact draws every object without a ``constructor``; a project may be called ``../..``."""
     element = {"type": "iframe", "props": {"srcdoc": "<p>"}}
     given = {"rank": element, "__proto__": {"a": 1}, "gone": {"constructor": None}, "toString": 2}
@@ -306,8 +257,7 @@ console.log(JSON.stringify({ list, same: kept, asked }));
 """
 
 
-def test_what_has_not_changed_is_the_same_object(tmp_path):
-    """A list that comes in parts is whole; after an edit nothing is taken for seen."""
+def test_an_unchanged_answer_is_the_same_object(tmp_path):
     told = told_by_node(tmp_path, "api", _READS)
     assert told["list"] == [{"a": 1}, {"a": 2}, 3]
     assert told["same"] == [True, True, False]

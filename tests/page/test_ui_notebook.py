@@ -26,10 +26,10 @@ FRAME = re.compile(r'<iframe src="http://127\.0\.0\.1:(\d+)/(open/[\w-]{40,})" '
 @pytest.fixture(autouse=True)
 def _places(tmp_path_factory, tmp_path, monkeypatch):
     """Jupyter writes into folders of its own; short names, as sockets in them want it."""
-    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
-        monkeypatch.setenv(name, str(tmp_path_factory.mktemp(name.lower()[:3])))
     for name, value in page_environment(XDG_STATE_HOME=str(tmp_path / "state")).items():
         monkeypatch.setenv(name, value)
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path_factory.mktemp(name.lower()[:3])))
     for name in ("BROWSER", "DISPLAY", "JUPYTERHUB_SERVICE_PREFIX"):
         monkeypatch.delenv(name, raising=False)
 
@@ -61,7 +61,6 @@ for _ in range(2):
 
 @pytest.mark.once
 def test_a_notebook_shows_the_page_and_holds_no_token(tmp_path):
-    """What is saved has an address that was used up; the page ends with the kernel."""
     root = tmp_path / ".seamark"
     init_run("demo", root=root, **QUIET).stop()
     cells = [nbformat.v4.new_code_cell(one.format(root=str(root))) for one in (SHOW, USE)]
@@ -82,24 +81,18 @@ def test_a_notebook_shows_the_page_and_holds_no_token(tmp_path):
     until(lambda: refuses(int(found[1])))
 
 
-def test_a_mistake_is_an_error_at_the_line(tmp_path):
-    """Before anything is started."""
+def test_mistakes_are_errors_before_anything_is_started(tmp_path):
     with pytest.raises(ArgumentError, match="does not exist"):
         seamark.ui(tmp_path / "nowhere")
     with pytest.raises(ArgumentError, match="height"):
         seamark.ui(height=3)
 
 
-def test_a_page_that_has_ended_says_so(tmp_path):
-    """Where a frame is shown again later."""
-    gone = Started("http://127.0.0.1:9/", "seamark_secret", "127.0.0.1", 9)
-    frame = notebook.Frame(gone, [], 500)
+def test_a_frame_is_below_the_proxy_of_a_hub_and_says_when_the_page_has_ended(monkeypatch):
+    """A kernel need not know the address of its hub."""
+    gone = notebook.Frame(Started("http://127.0.0.1:9/", "secret", "127.0.0.1", 9), [], 500)
     with pytest.raises(SeamarkError, match="call it again"):
-        frame._repr_html_()
-
-
-def test_behind_a_hub_the_frame_is_below_its_proxy(tmp_path, monkeypatch):
-    """Relative to the hub, whose address a kernel need not know."""
+        gone._repr_html_()
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/anna/")
     frame = notebook.Frame(Started("http://127.0.0.1:9/", None, "127.0.0.1", 9), [], 500)
     assert '<iframe src="/user/anna/proxy/9/" ' in frame._repr_html_()

@@ -1,11 +1,11 @@
-"""How a person gets to a page: over ssh, through a hub, in a browser, and with which token."""
+"""Ways to a page: over ssh, through a hub, in a browser, and the token for it."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from page_process import page_environment, until
@@ -17,7 +17,7 @@ from seamark.remote.http.address import is_loopback
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
-    """Where the token of this test is kept."""
+    """The folder with the token of this test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(opening, "user_name", lambda: "anna")
     monkeypatch.setattr(opening.socket, "gethostname", lambda: "login3")
@@ -25,40 +25,33 @@ def state(tmp_path, monkeypatch):
 
 
 def test_over_ssh_the_line_for_the_other_machine_is_printed():
-    """Also from another port of sshd, and into a job of SLURM through where it was sent."""
     at = {"SSH_CONNECTION": "10.0.0.9 50000 10.0.0.1 22"}
     other = {"SSH_CONNECTION": "10.0.0.9 50000 10.0.0.1 2222"}
-    job = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu17", "SLURM_SUBMIT_HOST": "login3"}
-    line = opening.ssh_line
-    assert line("127.0.0.1", 8765, {}) is None
-    assert line("127.0.0.1", 8765, at) == "ssh -L 8765:127.0.0.1:8765 anna@login3"
-    assert line("127.0.0.1", 9, other) == "ssh -p 2222 -L 9:127.0.0.1:9 anna@login3"
-    assert line("127.0.0.1", 9, job) == "ssh -J anna@login3 -L 9:127.0.0.1:9 anna@gpu17"
-    assert line("127.0.0.1", 9, {**job, **other}) == line("127.0.0.1", 9, job)
-    assert "-J anna@LOGIN" in line("127.0.0.1", 9, {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "g"})
-    assert "'9:[::1]:9'" in line("::1", 9, at)
-    assert line("0.0.0.0", 9, at) == line("127.0.0.1", 9, at)
+    unknown = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "gpu17"}
+    job = {**unknown, "SLURM_SUBMIT_HOST": "login3"}
+    for host, given, line in (
+        ("127.0.0.1", {}, None),
+        ("127.0.0.1", at, "ssh -L 9:127.0.0.1:9 anna@login3"),
+        ("0.0.0.0", at, "ssh -L 9:127.0.0.1:9 anna@login3"),
+        ("::1", at, "ssh -L '9:[::1]:9' anna@login3"),
+        ("127.0.0.1", other, "ssh -p 2222 -L 9:127.0.0.1:9 anna@login3"),
+        ("127.0.0.1", job, "ssh -J anna@login3 -L 9:127.0.0.1:9 anna@gpu17"),
+        ("127.0.0.1", {**job, **other}, "ssh -J anna@login3 -L 9:127.0.0.1:9 anna@gpu17"),
+        ("127.0.0.1", unknown, "ssh -J anna@LOGIN -L 9:127.0.0.1:9 anna@gpu17"),
+    ):
+        assert opening.ssh_line(host, 9, given) == line, given
 
 
-def test_a_hub_has_the_page_below_its_proxy():
-    """With its whole address where the hub tells it."""
+def test_addresses_of_hosts_and_hubs():
+    for host, name in {"127.0.0.1": "127.0.0.1", "::1": "[::1]", "0.0.0.0": "login3"}.items():
+        assert opening.address(host, 1) == f"http://{name}:1/"
+    here, elsewhere = ["127.0.0.1", "127.9.9.9", "::1", "localhost"], ["0.0.0.0", "::", "lab"]
+    assert [one for one in (*here, *elsewhere) if is_loopback(one)] == here
     prefix = {"JUPYTERHUB_SERVICE_PREFIX": "/user/anna/"}
     public = {**prefix, "JUPYTERHUB_PUBLIC_URL": "https://hub.lab/user/anna/"}
     assert opening.proxied(8765, {}) is None
     assert opening.proxied(8765, prefix) == "/user/anna/proxy/8765/"
     assert opening.proxied(8765, public) == "https://hub.lab/user/anna/proxy/8765/"
-
-
-def test_addresses_of_all_kinds_of_hosts():
-    """One that listens everywhere is named by its machine."""
-    assert opening.address("127.0.0.1", 1) == "http://127.0.0.1:1/"
-    assert opening.address("::1", 1) == "http://[::1]:1/"
-    assert opening.address("0.0.0.0", 1) == "http://login3:1/"
-    here = ["127.0.0.1", "127.9.9.9", "::1", "localhost"]
-    assert [is_loopback(one) for one in [*here, "0.0.0.0", "::", "lab"]] == [
-        *(True for _ in here),
-        *(False for _ in range(3)),
-    ]
 
 
 OPEN = """
@@ -90,37 +83,26 @@ def opened(tmp_path, name="browser", **more):
     return tried, until(words.exists) and words.read_text().strip() if tried else ""
 
 
-def test_a_browser_is_given_a_file_and_no_token(tmp_path, state):
+def test_a_browser_is_given_a_file_that_has_the_token(tmp_path, state):
     """All that is in a command line can be read by everybody on the machine."""
-    tried, words = opened(tmp_path, BROWSER=True)
-    assert tried
-    assert "seamark_secret" not in words
     file = state / "open.html"
-    assert words == file.as_uri()
+    assert opened(tmp_path, BROWSER=True) == (True, file.as_uri())
     assert file.stat().st_mode & 0o777 == 0o600
     assert 'url=http://127.0.0.1:1/#token=seamark_secret"' in file.read_text()
 
 
 def test_no_browser_is_opened_that_nobody_would_see(tmp_path, state):
-    """Not one in the terminal, none without a screen; over ssh the page asks for the token."""
     assert opened(tmp_path)[0] is False
     assert opened(tmp_path, "w3m", BROWSER=True)[0] is False
     assert opened(tmp_path, DISPLAY=":0", SSH_CONNECTION="a 1 b 22")[0] is False
-    tried, words = opened(tmp_path, BROWSER=True, SSH_CONNECTION="a 1 b 22")
-    assert (tried, words) == (True, "http://127.0.0.1:1/")
+    found = opened(tmp_path, BROWSER=True, SSH_CONNECTION="a 1 b 22")
+    assert found == (True, "http://127.0.0.1:1/")
     assert not (state / "open.html").exists()
 
 
 def test_the_token_is_made_once_and_kept(state):
-    """By however many processes at once; what others could read or have made is not believed."""
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(roots.keep())) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    first = found[0]
-    assert set(found) == {first, roots.keep()}
+    with ThreadPoolExecutor(8) as pool:
+        (first,) = set(pool.map(lambda _: roots.keep(), range(8)))
     file = state / "page.json"
     assert json.loads(file.read_text()) == {"token": first}
     file.chmod(0o644)
@@ -135,8 +117,7 @@ def test_the_token_is_made_once_and_kept(state):
     assert sorted(one.name for one in state.iterdir()) == ["page.json", "page.json.lock"]
 
 
-def test_a_page_calls_itself_the_same_after_each_start(tmp_path):
-    """Other roots are another page, in whatever order they are named."""
+def test_a_page_has_the_same_identity_after_each_start(tmp_path):
     kept = roots.keep()
     one, two = Root("one", tmp_path / "one"), Root("two", tmp_path / "two")
     name = roots.instance_of(kept, [one, two])
@@ -145,8 +126,7 @@ def test_a_page_calls_itself_the_same_after_each_start(tmp_path):
     assert kept not in name
 
 
-def test_where_nothing_can_be_kept_it_is_said(tmp_path, monkeypatch):
-    """With what can be done."""
+def test_a_token_that_cannot_be_kept_is_an_error_that_names_the_setting(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(roots.StateError, match="XDG_STATE_HOME"):

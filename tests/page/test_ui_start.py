@@ -34,7 +34,7 @@ from seamark.run.run import init_run  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
-    """Where the token of this test is kept."""
+    """The folder with the token of this test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "seamark"
 
@@ -68,10 +68,9 @@ def mode(path):
     return path.stat().st_mode & 0o777
 
 
-def test_a_page_prints_its_address_and_ends_well(root, state):
-    """It is one process, and keeps its token for its user; a second one is one of its own."""
+def test_a_page_prints_its_address_and_ends_well(root, state, tmp_path):
+    other = record(tmp_path / "others" / ".seamark")
     with running_page(root) as page:
-        assert page.greeting()["instance"]
         assert str(root) in page.lines[0]
         token = page.token
         assert len(token) > 40
@@ -81,35 +80,32 @@ def test_a_page_prints_its_address_and_ends_well(root, state):
         assert process.children() == []
         assert token not in " ".join(process.cmdline())
 
-        tickets_open_it_once(page)
-        with running_page(root) as again:
-            assert (again.token, again.port == page.port) == (token, False)
-            assert again.greeting()["instance"] == page.greeting()["instance"]
+        # A notebook gets in with an address that opens the page once.
+        assert page.ask("POST", "/open")[0] == 401
+        assert page.ask("POST", "/open", **{"X-Seamark-Token": "guessed"})[0] == 401
+        status, _, body = page.ask("POST", "/open", known=True)
+        assert (status, token.encode() in body) == (200, False)
+        for leads_to in (f"../#token={token}", "../"):
+            status, headers, _ = page.ask("GET", "/" + json.loads(body)["path"])
+            assert (status, headers["location"]) == (303, leads_to)
+            assert headers["cache-control"] == "no-store"
+
+        # Of several roots, each once; folders that are named count more than a server.
+        several, remote = (root, other, root, "--no-token"), "https://seamark.lab"
+        with running_page(*several, SEAMARK_REMOTE=remote) as again:
+            assert (again.token, again.port == page.port) == ("", False)
+            assert [one["name"] for one in again.greeting()["roots"]] == ["runs", "others"]
+            assert [one for one in ("#token", "seamark.lab") if one in str(again.lines)] == []
+            assert again.stop(signal.SIGTERM) == 0
         assert command("--print-token").stdout == token + "\n"
         renewed = command("--print-token", "--new-token")
         assert "start them again" in renewed.stderr
-        assert renewed.stdout.strip() != token
-        assert roots.keep() == renewed.stdout.strip()
+        assert renewed.stdout.strip() == roots.keep() != token
         assert page.greeting()["roots"][0]["path"] == str(root)  # it goes on with its own
         assert page.stop(signal.SIGINT) == 0
 
 
-def tickets_open_it_once(page):
-    """A notebook gets in with an address that is worth nothing once it was used."""
-    assert page.ask("POST", "/open")[0] == 401
-    assert page.ask("POST", "/open", {"X-Seamark-Token": "guessed"})[0] == 401
-    status, _, body = page.ask("POST", "/open", {"X-Seamark-Token": page.token})
-    assert (status, page.token.encode() in body) == (200, False)
-    path = "/" + json.loads(body)["path"]
-    status, headers, _ = page.ask("GET", path)
-    assert (status, headers["location"]) == (303, f"../#token={page.token}")
-    assert headers["cache-control"] == "no-store"
-    status, headers, _ = page.ask("GET", path)
-    assert (status, headers["location"]) == (303, "../")
-
-
-def test_the_token_is_not_printed_into_a_file_of_others(tmp_path):
-    """What a job prints goes into a file that everybody may read; the token is asked for then."""
+def test_the_token_is_not_printed_into_a_file_that_others_may_read(tmp_path):
     printed = tmp_path / "job.out"
     started = start.Started("http://127.0.0.1:1/", "seamark_secret", "127.0.0.1", 1)
     for others in (0o644, 0o640, 0o600):
@@ -118,12 +114,13 @@ def test_the_token_is_not_printed_into_a_file_of_others(tmp_path):
         with printed.open("w") as out, contextlib.redirect_stdout(out):
             said = "\n".join(cli_ui._addresses(started))
         assert "http://127.0.0.1:1/" in said
-        assert ("seamark_secret" in said) == (others == 0o600)
-        assert ("--print-token" in said) == (others != 0o600)
+        assert ("seamark_secret" in said, "--print-token" in said) == (
+            others == 0o600,
+            others != 0o600,
+        )
 
 
 def test_a_page_ends_with_its_terminal():
-    """Who closes the terminal ends it; no folder need be there to begin."""
     outer, inner = pty.openpty()
 
     def take_terminal():
@@ -157,8 +154,7 @@ def test_a_page_ends_with_its_terminal():
         process.wait(60)
 
 
-def test_a_port_given_by_hand_is_taken_or_an_error(root, monkeypatch):
-    """Without one, the next that is free is taken."""
+def test_a_port_that_is_taken_is_an_error_if_it_was_given(root, monkeypatch):
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
         found = command(root, "--port", port)
@@ -174,8 +170,7 @@ def test_a_port_given_by_hand_is_taken_or_an_error(root, monkeypatch):
         start.bind("192.0.2.1", 0)
 
 
-def test_what_is_no_root_is_refused(root, tmp_path):
-    """As other commands do, with the root that may be meant; and no page is open to strangers."""
+def test_wrong_roots_are_refused_with_the_one_that_may_be_meant(root, tmp_path):
     run = next(one.name for one in (root / "demo").iterdir())
     cases = {
         (tmp_path / "nowhere",): "does not exist (choose",
@@ -191,8 +186,7 @@ def test_what_is_no_root_is_refused(root, tmp_path):
         assert said in found.stderr
 
 
-def test_the_token_is_kept_where_nobody_else_is(state):
-    """A folder that others could look into is closed to them; one of another user is refused."""
+def test_the_folder_of_the_token_is_closed_to_others(state):
     state.mkdir(parents=True)
     state.chmod(0o777)
     kept = roots.keep()
@@ -208,19 +202,8 @@ def test_the_token_is_kept_where_nobody_else_is(state):
     assert roots.keep() == kept
 
 
-def test_several_roots_are_one_page(root, tmp_path):
-    """Each once, with a name of its own; without a token, none is printed; SIGTERM ends it well."""
-    other = record(tmp_path / "others" / ".seamark")
-    given = {"SEAMARK_REMOTE": "https://seamark.lab"}  # folders that are named count more
-    with running_page(root, other, root, "--no-token", **given) as page:
-        assert "seamark.lab" not in "\n".join(page.lines)
-        assert [one["name"] for one in page.greeting()["roots"]] == ["runs", "others"]
-        assert "#token" not in "\n".join(page.lines)
-        assert page.stop(signal.SIGTERM) == 0
-
-
-def test_it_answers_before_the_first_fold_has_ended(root):
-    """The index is held by another process here, so that the fold cannot end."""
+def test_a_page_answers_before_it_has_read_the_runs(root):
+    """Another connection holds the index, so that it cannot."""
     with Index.open(root) as index:
         file = index.file
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as held:
@@ -234,7 +217,7 @@ def test_it_answers_before_the_first_fold_has_ended(root):
 
 
 @pytest.mark.thorough
-def test_where_no_index_can_be_written_it_lies_in_a_temporary_folder(root, tmp_path, monkeypatch):
+def test_an_index_that_cannot_be_written_is_in_a_temporary_folder(root, tmp_path, monkeypatch):
     """Several connections share it, so that it cannot be in memory; it is gone after the page."""
     target = tmp_path / "index"
     target.write_text("a file where the folder of the index should be")
@@ -250,33 +233,20 @@ def test_where_no_index_can_be_written_it_lies_in_a_temporary_folder(root, tmp_p
     until(lambda: not [*temporary.iterdir()])
 
 
-WITHOUT = """
-import runpy, sys
-for name in {names}:
-    sys.modules[name] = None
-sys.argv = ["seamark", "ui", "--port", "0"]
-runpy.run_module("seamark", run_name="__main__", alter_sys=True)
-"""
+def run_without(modules, code):
+    """Run code in a process where some modules cannot be imported."""
+    hidden = f"import sys\nfor name in {modules}:\n    sys.modules[name] = None\n"
+    given = {"env": page_environment(), "capture_output": True, "text": True, "timeout": 120}
+    return subprocess.run([sys.executable, "-c", hidden + code], check=False, **given)
 
 
-def test_what_is_missing_is_named_with_its_extra():
-    """Who has only the core is told what to install."""
-    found = subprocess.run(
-        [sys.executable, "-c", WITHOUT.format(names=["fastapi", "uvicorn"])],
-        env=page_environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def test_a_page_needs_the_extra_ui_and_no_more():
+    code = 'sys.argv = ["seamark", "ui", "--port", "0"]\nimport runpy\n'
+    code += 'runpy.run_module("seamark", run_name="__main__", alter_sys=True)\n'
+    found = run_without(["fastapi", "uvicorn"], code)
     assert found.returncode == 2
     assert "needs fastapi, uvicorn" in found.stderr
     assert 'pip install "seamark[ui]"' in found.stderr
-
-
-def test_a_page_needs_nothing_of_a_server_but_its_extra():
-    """Neither PostgreSQL nor what changes the tables of accounts is in the extra."""
     names = ["alembic", "psycopg", "torch", "pandas", "matplotlib", "PIL"]
-    code = f"import sys\nfor name in {names}:\n    sys.modules[name] = None\n"
-    code += "import seamark.page.app, seamark.page.start, seamark.page.watch\n"
-    subprocess.run([sys.executable, "-c", code], env=page_environment(), timeout=120, check=True)
+    code = "import seamark.page.app, seamark.page.start, seamark.page.watch\n"
+    assert run_without(names, code).returncode == 0

@@ -1,4 +1,4 @@
-"""What looks at the folders of a page: how often, and that it is always there."""
+"""The thread that reads the folders of a page: how often, and in which order."""
 
 from __future__ import annotations
 
@@ -23,28 +23,22 @@ from seamark.page.watch import (
 )
 
 
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 class SlowIndex:
     """An index where each look takes as long as a test says, on a clock."""
 
-    def __init__(self, index, clock):
-        self.index, self.clock = index, clock
+    def __init__(self, index):
+        self.index = index
+        self.now = 1000.0
         self.takes_s = self.one_takes_s = self.cpu_s = self.cpu = 0.0
+        self.asked = []
+        """The runs that were looked at; none for a look at all."""
 
     def __getattr__(self, name):
         return getattr(self.index, name)
 
     def refresh(self, project=None, run=None, *, progress=None):
-        self.clock.now += self.takes_s if run is None else self.one_takes_s
+        self.asked.append(run)
+        self.now += self.takes_s if run is None else self.one_takes_s
         self.cpu += self.cpu_s if run is None else 0.0
         return self.index.refresh(project, run, progress=progress)
 
@@ -55,19 +49,19 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def clock():
-    return Clock()
+def clock(root):
+    """The index of a looker, with the time that it goes by."""
+    with Index.open(root) as index:
+        yield SlowIndex(index)
 
 
 @pytest.fixture
-def looker(root, clock):
-    """A looker on a clock, the index that it asks, and what it says."""
-    with Index.open(root) as index:
-        said: list[Looked] = []
-        slow = SlowIndex(index, clock)
-        made = Looker(slow, said.append, clock, lambda: slow.cpu)
-        made.index, made.said = slow, said
-        yield made
+def looker(clock):
+    """A looker on a clock, and what it says."""
+    said: list[Looked] = []
+    made = Looker(clock, said.append, lambda: clock.now, lambda: clock.cpu)
+    made.said = said
+    return made
 
 
 def begin(root, project="demo", **given):
@@ -82,7 +76,7 @@ def record(root, **given):
 
 
 def test_polls_cost_no_looks_of_their_own(root, clock, looker):
-    """However many tabs ask, there is one look after each pause; with none, it is a rare one."""
+    """There is one look after each pause, however many tabs ask, and a rare one with none."""
     record(root)
     looker.step()
     assert (looker.looks, looker.said[-1].runs, looker.said[-1].left) == (1, 1, 0)
@@ -108,10 +102,9 @@ def test_polls_cost_no_looks_of_their_own(root, clock, looker):
 
 
 def test_looks_that_take_long_are_rare(root, clock, looker):
-    """Looking takes a twentieth of the time at most; what is running is seen meanwhile."""
     done = record(root)
     run = begin(root)
-    looker.index.takes_s = 3.0
+    clock.takes_s = 3.0
     looker.step()
     began = clock.now
     for step in range(100):
@@ -121,16 +114,14 @@ def test_looks_that_take_long_are_rare(root, clock, looker):
         looker.step()
     assert looker.looks == 1 + int((clock.now - began) / (3.0 * (SHARE + 1)))
     assert 20 <= looker.quick <= 25  # of the one that runs, every two seconds
-    view = looker.index.view("demo", run.id)
-    assert view.attribute("loss").value.count > 90
-    assert {done.id, run.id} == {name for _, name in looker.index.runs()}
+    assert clock.view("demo", run.id).attribute("loss").value.count > 90
+    assert {done.id, run.id} == {name for _, name in clock.runs()}
     run.stop()
 
 
 def test_while_nothing_runs_looks_take_a_hundredth_of_a_core(root, clock, looker):
-    """Tabs that are left open cost little, however many runs there are; a training is seen soon."""
     record(root)
-    looker.index.cpu_s = 0.07
+    clock.cpu_s = 0.07
 
     def looks_in(seconds):
         looks, end = looker.looks, clock.now + seconds
@@ -142,7 +133,7 @@ def test_while_nothing_runs_looks_take_a_hundredth_of_a_core(root, clock, looker
 
     looker.step()
     assert looks_in(70.0) == 10
-    looker.index.cpu_s = 9.0  # what is new is to be seen all the same
+    clock.cpu_s = 9.0
     assert 9 <= looks_in(10 * CALM_S) <= 10
     run = begin(root)
     assert looks_in(CALM_S) >= 1
@@ -150,52 +141,28 @@ def test_while_nothing_runs_looks_take_a_hundredth_of_a_core(root, clock, looker
     run.stop()
 
 
-def noted(looker) -> list[str | None]:
-    """Return a list to which the id of each run is added that is looked at from now on."""
-    asked: list[str | None] = []
-    refresh = looker.index.refresh
-
-    def noting(project=None, run=None, **rest):
-        asked.append(run)
-        return refresh(project, run, **rest)
-
-    looker.index.refresh = noting
-    return asked
-
-
-def test_runs_that_are_drawn_come_first_and_all_get_their_turn(root, clock, looker):
-    """Of many that run, as many are looked at as there is time for, and the next ones then."""
-    runs = [begin(root) for _ in range(6)]
-    looker.index.takes_s, looker.index.one_takes_s = 100.0, 0.6 * QUICK_S
-    looker.step()
-    asked = noted(looker)
-    drawn = runs[0].id
-    for _ in range(5):
-        looker.shown([("demo", drawn), ("demo", "gone")])
-        clock.now = looker.due()
-        looker.step()
-    assert asked[::2] == [drawn] * 5
-    assert sorted(asked[1::2]) == sorted(run.id for run in runs[1:])
+@pytest.fixture
+def many(root, clock):
+    """Thirty runs that go on, for which there is no time at once."""
+    runs = [begin(root) for _ in range(30)]
+    clock.takes_s, clock.one_takes_s = 1000.0, 0.3 * QUICK_S
+    yield [run.id for run in runs]
     for run in runs:
         run.stop()
 
 
-def test_what_several_tabs_draw_is_looked_at_until_it_is_let_go(root, clock, looker, monkeypatch):
-    """One tab's runs stay beside another's; what nobody asks for any more waits as others do."""
-    runs = [begin(root) for _ in range(30)]
-    looker.index.takes_s, looker.index.one_takes_s = 1000.0, 0.3 * QUICK_S
+def test_runs_that_are_drawn_are_looked_at_first(many, clock, looker, monkeypatch):
     looker.step()
-    asked = noted(looker)
 
     def go():
         looker.note_request()
         clock.now = looker.due()
-        asked.clear()
+        clock.asked.clear()
         looker.step()
-        return list(asked)
+        return list(clock.asked)
 
-    first, second = runs[7].id, runs[29].id
-    looker.shown([("demo", first)])
+    first, second = many[7], many[29]
+    looker.shown([("demo", first), ("demo", "gone")])
     looker.shown([("demo", second)])
     for _ in range(10):
         assert set(go()[:2]) == {first, second}
@@ -203,24 +170,22 @@ def test_what_several_tabs_draw_is_looked_at_until_it_is_let_go(root, clock, loo
     while clock.now < began + SHOWN_S:
         looker.shown([("demo", second)])
         assert second in go()[:2]
-    seen = [go()[:2] for _ in range(5)]
-    assert all(one[0] == second != one[1] for one in seen)
-    assert len({one[1] for one in seen}) == 5  # turns, which the one that was let go of has, too
+    seen = [go() for _ in range(29)]
+    assert {one[0] for one in seen} == {second}
+    assert {run for one in seen for run in one} == set(many)
+    assert len({one[1] for one in seen[:5]}) == 5
     monkeypatch.setattr("seamark.page.watch.MOST_SHOWN", 3)
-    looker.shown([("demo", run.id) for run in runs])
-    assert list(looker._shown) == [("demo", run.id) for run in runs[27:]]
-    for run in runs:
-        run.stop()
+    looker.shown([("demo", run) for run in many])
+    assert list(looker._shown) == [("demo", run) for run in many[27:]]
 
 
-def test_looking_can_be_asked_for(root, clock, looker):
-    """Who has edited something, or says so, waits for no pause."""
+def test_a_look_can_be_asked_for(root, clock, looker):
     looker.step()
     record(root)
     looker.step()
     assert looker.said[-1].runs == 0
     looker.look_now()
-    looker.index.takes_s = 7.0
+    clock.takes_s = 7.0
     looker.step()
     assert (looker.said[-1].runs, looker.looks) == (1, 2)
     looker.look_now()  # of a look that takes long, there is a pause as long
@@ -229,42 +194,42 @@ def test_looking_can_be_asked_for(root, clock, looker):
     looker.look_now([("demo", run.id), ("demo", "gone")])  # one that was edited does not wait
     looker.step()
     assert (looker.looks, looker.quick) == (2, 2)
-    assert ("demo", run.id) in looker.index.runs()
+    assert ("demo", run.id) in clock.runs()
 
 
-def test_what_cannot_be_looked_at_is_said_and_tried_again(root, clock, looker):
-    """A look that fails leaves the age of the last one, and says why."""
+def test_a_look_that_fails_says_why_and_is_tried_again(clock, looker, monkeypatch):
     looker.step()
     looked_ns = looker.said[-1].looked_ns
-    refresh = looker.index.refresh
 
     def failing(*_, **__):
         raise OSError(5, "Input/output error")
 
-    looker.index.refresh = failing
-    looker.look_now()
-    looker.step()
+    with monkeypatch.context() as patch:
+        patch.setattr(clock, "refresh", failing)
+        looker.look_now()
+        looker.step()
     assert "Input/output error" in looker.said[-1].trouble
     assert looker.said[-1].looked_ns == looked_ns > 0
-    looker.index.refresh = refresh
     looker.look_now()
     looker.step()
     assert looker.said[-1].trouble == ""
     assert looker.said[-1].looked_ns > looked_ns
 
 
-def test_how_many_runs_are_left_is_said_while_they_are_read(root, looker):
-    """Each batch of the first fold is in the index, and counted, before the next is read."""
+def test_a_first_look_says_how_many_runs_are_left(root, looker):
     for _ in range(3):
         record(root)
+    watcher = Watcher([Root("one", root)])
+    watcher._stopping = True
+    with pytest.raises(SystemExit):
+        watcher._lookers[0].step()
     looker.step()
     assert looker.said[0].looked_ns == 0
     assert next(one.left for one in looker.said if one.left) == 3
     assert (looker.said[-1].left, looker.said[-1].runs) == (0, 3)
 
 
-def test_the_thread_folds_what_is_new_and_is_told_what_is_wanted(root):
-    """It begins when it is started, does not wait where somebody asks, and ends with the page."""
+def test_the_thread_reads_what_is_new_and_ends_with_the_page(root):
     record(root)
     watcher = Watcher([Root("one", root), Root("none", root.parent / "none")])
     watcher.start()
@@ -285,18 +250,7 @@ def test_the_thread_folds_what_is_new_and_is_told_what_is_wanted(root):
     watcher.stop()
 
 
-def test_a_fold_that_takes_long_does_not_hold_up_the_end(root):
-    """What is not saved by then is folded again by the next page."""
-    for _ in range(3):
-        record(root)
-    watcher = Watcher([Root("one", root)])
-    watcher._stopping = True
-    with pytest.raises(SystemExit):
-        watcher._lookers[0].step()
-
-
 def test_roots_have_names_that_tell_them_apart(tmp_path):
-    """The folder around ``.seamark``, with as much before it as is needed; each root once."""
     places = [tmp_path / one for one in ("a/x/.seamark", "b/x/.seamark", "c", "c/../c")]
     for place in places[:3]:
         place.mkdir(parents=True)

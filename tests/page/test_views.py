@@ -6,22 +6,20 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-import httpx
 from databases import fresh_database
 from humble import humbly
-from page_served import page
+from page_served import client_of, page
 from served import served
 
 from seamark.page.editing import NotWritable
@@ -30,13 +28,12 @@ from seamark.server.views import MOST_ADDRESS, View
 
 PROJECT = "team/vision"
 ADDRESS = "?v=1&sort=train%2Floss&pinned=val/loss&unheard=of"
-Ask = Callable[..., httpx.Response]
 
 
-def asker(client: httpx.Client, base: str, project: str = PROJECT) -> Ask:
+def asker(client, base="", project=PROJECT):
     """Return a function that changes a view, or lists them."""
 
-    def ask(name: str = "", **change: Any) -> httpx.Response:
+    def ask(name="", **change):
         if not name:
             return client.post(f"{base}views", json={"project": project})
         body = {"project": project, "name": name, "was": None, **change}
@@ -45,32 +42,41 @@ def asker(client: httpx.Client, base: str, project: str = PROJECT) -> Ask:
     return ask
 
 
-@pytest.fixture(params=["folder", "sqlite", "postgresql"])
-def ask(request, postgresql, tmp_path, monkeypatch):
-    """Ask a page of a folder, or a server on either engine."""
+@pytest.fixture
+def own_state(tmp_path, monkeypatch):
+    """A folder of its own for what is saved outside of roots."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def root(tmp_path, own_state):
+    folder = tmp_path / "root"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(params=["folder", "sqlite", "postgresql"])
+def ask(request, postgresql, tmp_path, root):
+    """Ask a page of a folder, or a server on either engine."""
     with contextlib.ExitStack() as stack:
         if request.param == "folder":
-            (tmp_path / "root").mkdir()
-            here = stack.enter_context(page(tmp_path / "root", look=False))
+            here = stack.enter_context(page(root, look=False))
             yield asker(here.client, here.base)
             return
         store = None
         if request.param == "postgresql":
             store = stack.enter_context(fresh_database(postgresql()))
         there = stack.enter_context(served(tmp_path / "server", store=store))
-        bearer = {"Authorization": f"Bearer {there.token}"}
-        client = stack.enter_context(httpx.Client(headers=bearer, verify=False, timeout=60))
-        yield asker(client, f"{there.url}/api/v1/")
+        client = stack.enter_context(client_of(f"{there.url}/api/v1/", there.token))
+        yield asker(client)
 
 
-def names(answer: httpx.Response) -> list[str]:
+def names(answer):
     assert answer.status_code == 200, answer.text
     return [one["name"] for one in answer.json()["views"]]
 
 
-def test_a_view_is_saved_renamed_made_the_default_and_removed(ask):
-    """One that is there, or was changed meanwhile, is not replaced unawares."""
+def test_views_are_saved_renamed_made_the_default_and_removed(ask):
     empty = {"project": PROJECT, "views": [], "may_save": True, "apart": ""}
     assert ask().json() == empty
     assert names(ask("Löss, by lr", address=ADDRESS)) == ["Löss, by lr"]
@@ -91,37 +97,7 @@ def test_a_view_is_saved_renamed_made_the_default_and_removed(ask):
     assert names(ask()) == ["b"]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"name": "", "address": ""},
-        {"name": "x" * 101, "address": ""},
-        {"name": " x", "address": ""},
-        {"name": "x\u202ey", "address": ""},
-        {"name": "x\0", "address": ""},
-        {"name": "x", "address": "a b"},
-        {"name": "x", "address": "\u00e9"},
-        {"name": "x", "address": "a" * ((64 << 10) + 1)},
-        {"name": "x", "to": "\n"},
-        {"name": "x", "address": "", "more": 1},
-        {"name": "x"},
-    ],
-    ids=lambda one: ascii(one)[:40],
-)
-def test_what_cannot_be_a_view_is_refused(tmp_path, monkeypatch, change):
-    """Too long, with characters that nobody sees, or with members that nobody knows."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    root = tmp_path / "root"
-    root.mkdir()
-    with page(root, look=False) as here:
-        body = {"project": PROJECT, "was": None, **change}
-        assert here.client.patch(f"{here.base}views", json=body).status_code == 422
-        assert here.stranger.patch(f"{here.base}views", json=body).status_code == 401
-        assert not list(root.iterdir())
-
-
-def test_people_who_save_at_once_lose_nothing(ask):
-    """Of one view, the first is kept and the others are told; views of other names are all kept."""
+def test_views_that_are_saved_at_once_are_all_kept(ask):
     with ThreadPoolExecutor(4) as pool:
         own = [pool.submit(ask, f"v{n}", address="?1") for n in range(8)]
         same = [pool.submit(ask, "same", address=f"?{n}") for n in range(8)]
@@ -130,39 +106,45 @@ def test_people_who_save_at_once_lose_nothing(ask):
     assert names(ask()) == ["same", *(f"v{n}" for n in range(8))]
 
 
-def test_who_may_only_read_a_project_opens_its_views(tmp_path):
-    """And is told that they save none; of all projects together, only who may write to all."""
+def test_wrong_views_are_refused(root):
+    """Too long, with characters that nobody sees, or with members that nobody knows."""
+    cases = [
+        *({"name": name, "address": ""} for name in ("", "x" * 101, " x", "x\u202ey", "x\0")),
+        *({"name": "x", "address": one} for one in ("a b", "\u00e9", "a" * ((64 << 10) + 1))),
+        {"name": "x", "to": "\n"},
+        {"name": "x", "address": "", "more": 1},
+        {"name": "x"},
+    ]
+    with page(root, look=False) as here:
+        for change in cases:
+            body = {"project": PROJECT, "was": None, **change}
+            answer = here.client.patch(f"{here.base}views", json=body)
+            assert answer.status_code == 422, ascii(change)[:60]
+        assert here.stranger.patch(f"{here.base}views", json=body).status_code == 401
+    assert not list(root.iterdir())
+
+
+def test_viewers_open_views_and_save_none(tmp_path):
     with (
         served(tmp_path) as there,
-        httpx.Client(base_url=f"{there.url}/api/v1/", verify=False, timeout=60) as client,
+        client_of(f"{there.url}/api/v1/") as client,
     ):
-
-        def token(role: str) -> str:
-            body = {"user": role, "project": PROJECT, "role": role, "service": True}
-            admin = {"Authorization": f"Bearer {there.token}"}
-            made = client.post("accounts/tokens", json=body, headers=admin)
-            secret: str = made.json()["token"]
-            return secret
-
+        admin = {"Authorization": f"Bearer {there.token}"}
         for role, saves in (("contributor", True), ("viewer", False)):
-            client.headers["Authorization"] = f"Bearer {token(role)}"
-            ask = asker(client, "")
-            answer = ask(role, address="?1")
-            assert answer.status_code == (200 if saves else 403)
+            body = {"user": role, "project": PROJECT, "role": role, "service": True}
+            made = client.post("accounts/tokens", json=body, headers=admin)
+            client.headers["Authorization"] = f"Bearer {made.json()['token']}"
+            ask = asker(client)
+            assert ask(role, address="?1").status_code == (200 if saves else 403)
             assert ask().json()["may_save"] is saves
             assert names(ask()) == ["contributor"]
-            everything = asker(client, "", "")
+            everything = asker(client, project="")
             assert everything("mine", address="?1").status_code == 403
-            assert everything().json() == {
-                "project": "",
-                "views": [],
-                "may_save": False,
-                "apart": "",
-            }
+            none = {"project": "", "views": [], "may_save": False, "apart": ""}
+            assert everything().json() == none
 
 
-def test_views_go_with_their_project(tmp_path):
-    """Who makes a project of the name of a deleted one does not see what was saved in that."""
+def test_views_are_deleted_with_their_project(tmp_path):
     one = View(name="mine", address="?1")
     with served(tmp_path) as there:
         for project in (PROJECT, f"{PROJECT}-2"):
@@ -172,8 +154,7 @@ def test_views_go_with_their_project(tmp_path):
         assert there.server.views.read(f"{PROJECT}-2") == {one.name: one}
 
 
-def test_a_project_has_200_views_at_most(tmp_path):
-    """One more is refused; one that is there can still be saved, and other projects have theirs."""
+def test_a_project_has_at_most_200_views(tmp_path):
     many = {name: View(name=name, address="?1") for name in map(str, range(200))}
     FolderViews(tmp_path).change(PROJECT, lambda _: many)
     with page(tmp_path, look=False) as here:
@@ -184,15 +165,15 @@ def test_a_project_has_200_views_at_most(tmp_path):
         assert names(asker(here.client, here.base, "")("all", address="?1")) == ["all"]
 
 
-def test_a_name_that_no_index_holds_is_a_mistake_of_its_sender(tmp_path, postgresql):
-    """PostgreSQL refuses it, as it is no fault of the server."""
+def test_a_project_name_too_long_for_the_database_is_refused(tmp_path, postgresql):
+    """PostgreSQL cannot index it, which is no error of the server."""
     project = "/".join(f"a{random.Random(one).randbytes(45).hex()}" for one in range(44))
     with (
         fresh_database(postgresql()) as store,
         served(tmp_path, store=store) as there,
-        httpx.Client(headers={"Authorization": f"Bearer {there.token}"}, timeout=60) as client,
+        client_of(f"{there.url}/api/v1/", there.token) as client,
     ):
-        answer = asker(client, f"{there.url}/api/v1/", project)("v", address="?1")
+        answer = asker(client, project=project)("v", address="?1")
         assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
 
 
@@ -213,7 +194,7 @@ for number in range(20):
 
 
 def test_processes_that_save_at_once_lose_nothing(tmp_path):
-    """Each view that was saved is there, and each change of one view came after the one before."""
+    """Each change of one view begins with the one before."""
     started = [
         subprocess.Popen(
             [sys.executable, "-c", SAVING, str(tmp_path), f"w{number}"],
@@ -223,26 +204,19 @@ def test_processes_that_save_at_once_lose_nothing(tmp_path):
         for number in range(3)
     ]
     for one in started:
-        assert one.stdin is not None
         one.stdin.write("\n")
         one.stdin.flush()
     for one in started:
         one.communicate(timeout=60)
         assert one.returncode == 0
-    with page(tmp_path, look=False) as here:
-        found = asker(here.client, here.base, "p")().json()["views"]
-    wanted = {f"w{number}-{n}" for number in range(3) for n in range(20)} | {"shared"}
-    assert {one["name"] for one in found} == wanted
-    assert next(one["address"] for one in found if one["name"] == "shared") == "60"
-    left = [path.name for path in tmp_path.rglob("*") if path.is_file()]
-    assert [name for name in left if not name.endswith((".json", ".lock"))] == []
+    found = {name: one.address for name, one in FolderViews(tmp_path).read("p").items()}
+    wanted = {f"w{number}-{n}": "?1" for number in range(3) for n in range(20)}
+    assert found == {**wanted, "shared": "60"}
+    left = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {".json", ".lock"}
 
 
-def test_in_a_folder_that_is_read_only_they_are_saved_for_oneself(tmp_path, monkeypatch):
-    """And the page is told so; views that others saved in the root are there as well."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    root = tmp_path / "root"
-    root.mkdir()
+def test_views_of_a_read_only_folder_are_saved_for_oneself(root, tmp_path, monkeypatch):
     with page(root, look=False) as here:
         ask = asker(here.client, here.base)
         ask("theirs", address="?1")
@@ -266,29 +240,11 @@ def drop(views: FolderViews, name: str) -> None:
     views.change("p", lambda before: {one: before[one] for one in before if one != name})
 
 
-@pytest.fixture
-def lent(tmp_path, monkeypatch):
-    """Views of a root, and what is allowed there: to write, until it is taken away."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "root").mkdir()
+def test_own_views_and_those_of_a_read_only_root(root, tmp_path, monkeypatch):
+    """An own view hides one of the root; who may not write changes none of the root's."""
     allowed = {"write"}
     monkeypatch.setattr("seamark.page.views.os.access", lambda *_: bool(allowed))
-    return FolderViews(tmp_path / "root"), allowed
-
-
-def test_what_is_saved_in_a_root_is_seen_although_it_was_saved_for_oneself_before(lent):
-    """A root that was read-only may be written to later."""
-    views, allowed = lent
-    allowed.clear()
-    put(views, "a", "?1")
-    allowed.add("write")
-    put(views, "a", "?2")
-    assert views.read("p")["a"].address == "?2"
-
-
-def test_in_a_folder_that_is_read_only_views_of_others_stay(lent):
-    """Nothing is half done, and an own view goes, so that theirs of the same name is seen again."""
-    views, allowed = lent
+    views = FolderViews(root)
     put(views, "theirs", "?1")
     allowed.clear()
     with pytest.raises(NotWritable, match="'theirs' is in "):
@@ -299,34 +255,30 @@ def test_in_a_folder_that_is_read_only_views_of_others_stay(lent):
     put(views, "theirs", "?2")
     drop(views, "theirs")
     assert views.read("p")["theirs"].address == "?1"
-
-
-def test_where_nothing_can_be_saved_the_answer_says_so(lent, tmp_path):
-    """Neither in the root nor for oneself."""
-    views, allowed = lent
+    put(views, "a", "?1")
+    allowed.add("write")
+    put(views, "a", "?2")  # in the root: the own one is removed
+    assert views.read("p")["a"].address == "?2"
     allowed.clear()
+    shutil.rmtree(tmp_path / "state")
     (tmp_path / "state").write_text("in the way")
     with pytest.raises(NotWritable, match="XDG_STATE_HOME"):
-        put(views, "a", "?1")
+        put(views, "b", "?1")
 
 
-def test_a_folder_of_views_that_one_may_not_look_into_is_read_only(tmp_path, monkeypatch):
-    """It was made by somebody whose files are nobody else's."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "root").mkdir()
-    views = FolderViews(tmp_path / "root")
+def test_a_folder_of_views_that_cannot_be_read_is_read_only(root, monkeypatch):
+    views = FolderViews(root)
     put(views, "theirs", "?1")
-    (tmp_path / "root" / ".views").chmod(0)
+    (root / ".views").chmod(0)
     effective = partial(os.access, effective_ids=True)  # rights that a thread gave up
     monkeypatch.setattr("seamark.page.views.os.access", effective)
     assert humbly(lambda: views.apart("p")).startswith("you may not write to ")
     humbly(lambda: put(views, "mine", "?1"))
     assert list(humbly(lambda: views.read("p"))) == ["mine"]
-    (tmp_path / "root" / ".views").chmod(0o700)  # or it cannot be removed
+    (root / ".views").chmod(0o700)  # or it cannot be removed
 
 
-def test_the_lock_of_views_is_no_link_and_that_of_all_who_may_write(tmp_path):
-    """Nothing is made where a link leads, and a group that shares a root waits for each other."""
+def test_the_lock_of_views_is_shared_by_the_group_and_follows_no_link(tmp_path):
     views = FolderViews(tmp_path)
     mask = os.umask(0o002)
     try:
@@ -342,18 +294,14 @@ def test_the_lock_of_views_is_no_link_and_that_of_all_who_may_write(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_the_longest_view_of_a_folder_is_read(tmp_path):
+def test_the_longest_view_is_read(tmp_path):
     """Quotation marks take two characters in its file."""
     put(FolderViews(tmp_path), "\U0001f600" * 100, '"' * MOST_ADDRESS)
     (found,) = FolderViews(tmp_path).read("p").values()
     assert found.address == '"' * MOST_ADDRESS
 
 
-def test_what_others_put_into_a_root_is_no_view(tmp_path, monkeypatch):
-    """Links, pipes, other forms and files in the wrong place are passed over."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    root = tmp_path / "root"
-    root.mkdir()
+def test_other_files_in_a_root_are_no_views(root, tmp_path):
     with page(root, look=False) as here:
         ask = asker(here.client, here.base)
         ask("good", address="?1")
@@ -364,25 +312,17 @@ def test_what_others_put_into_a_root_is_no_view(tmp_path, monkeypatch):
         (folder / "huge.json").write_bytes(b" " * (1 << 20))
         (folder / "link.json").symlink_to(file)
         os.mkfifo(folder / "pipe.json")
+        for number in range(300):
+            (folder / f"0{number}.json").write_text("{}")
+            (folder / f"{number:032x}.json").write_text(json.dumps(good))
         assert names(ask()) == ["good"]
         file.write_text(json.dumps(good | {"address": "a b"}))
         assert names(ask()) == []
         file.write_text(json.dumps(good | {"later": "version"}))
         assert names(ask()) == ["good"]
         moved = Path(folder).rename(tmp_path / "elsewhere")
+        before = sorted(moved.iterdir())
         folder.symlink_to(moved)
         assert names(ask()) == []
         assert ask("new", address="?1").json()["error"] == "read-only"
-        assert sorted(moved.glob("*.json")) == sorted(tmp_path.glob("elsewhere/*.json"))
-        assert not (moved / "new.json").exists()
-
-
-def test_files_of_others_hide_no_view(tmp_path):
-    """However many are beside the views, and whatever they are called."""
-    views = FolderViews(tmp_path)
-    put(views, "mine", "?1")
-    (file,) = tmp_path.rglob("*.json")
-    for number in range(300):
-        (file.parent / f"0{number}.json").write_text("{}")
-        (file.parent / f"{number:032x}.json").write_text(file.read_text())
-    assert list(views.read("p")) == ["mine"]
+        assert sorted(moved.iterdir()) == before

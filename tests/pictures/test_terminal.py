@@ -1,4 +1,4 @@
-"""What a terminal makes of text, compared with pyte, which is one."""
+"""Text as a terminal shows it, compared with pyte, which is one."""
 
 from __future__ import annotations
 
@@ -43,14 +43,12 @@ def seen(text):
     pyte.Stream(screen).feed(text)
     rows = [*screen.history.top, *(screen.buffer[at] for at in range(ROWS))]
     lines = ["".join(row[at].data for at in range(max(row, default=-1) + 1)) for row in rows]
-    return without_end([line.rstrip() for line in lines])
+    return without_end(line.rstrip() for line in lines)
 
 
 def without_end(lines):
     """Return lines without empty ones at their end."""
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
+    return "\n".join(lines).rstrip("\n").split("\n")
 
 
 def shown(pieces, *, colours=False):
@@ -71,7 +69,6 @@ def cut(pieces, cuts):
 @example(["abcdef", "\r", "XY"])
 @example(["a\n"] * (ROWS + 5) + ["\x1b[999A", "top"])
 def test_a_reader_sees_what_a_terminal_shows(pieces):
-    """Text, returns, cursor movements, erasures and colours leave the lines that pyte leaves."""
     text = "".join(pieces)
     assert shown([text]) == seen(text)
 
@@ -80,7 +77,6 @@ def test_a_reader_sees_what_a_terminal_shows(pieces):
 @example(["\x1b[31mab", "\r", "c\n", "\x1b[5A", "x", "\x1b[5B", "y"], [])
 @example(["a\n"] * (ROWS + 5) + ["\x1b[150A", "x", "\x1b[150A", "y\n"], [ROWS + 2])
 def test_collapsed_text_looks_the_same(pieces, cuts):
-    """Wherever a stream is cut, its collapsed pieces show what it shows, colours included."""
     chunks = cut(pieces, cuts)
     less = [collapse(chunk) for chunk in chunks]
     assert shown(less, colours=True) == shown(["".join(pieces)], colours=True)
@@ -89,46 +85,39 @@ def test_collapsed_text_looks_the_same(pieces, cuts):
 
 @given(KNOWN, st.lists(st.integers(0, 100), max_size=8))
 def test_collapsed_text_looks_the_same_on_another_terminal(pieces, cuts):
-    """What collapsing keeps does not depend on who shows it."""
     less = "".join(map(collapse, cut(pieces, cuts)))
     assert seen(less) == seen("".join(pieces))
 
 
 @given(PIECES, st.lists(st.integers(0, 400), max_size=8))
 def test_lines_do_not_depend_on_where_texts_are_cut(pieces, cuts):
-    """A reader that gets a stream in pieces sees what one sees that gets it at once."""
     assert shown(cut(pieces, cuts), colours=True) == shown(["".join(pieces)], colours=True)
 
 
-@pytest.mark.parametrize("text", ["", "plain\n", "\x1b[31mred\x1b[0m\n", "line\r\nline\r\n", "\a"])
-def test_text_without_moves_is_returned_as_it_is(text):
-    """Nothing is looked at twice where nothing can be overwritten."""
-    assert collapse(text) is text
+def test_text_without_moves_is_returned_as_it_is():
+    for text in ("", "plain\n", "\x1b[31mred\x1b[0m\n", "line\r\nline\r\n", "\a"):
+        assert collapse(text) is text
 
 
-def test_a_progress_bar_becomes_its_last_state():
-    """A thousand states of a bar are one."""
-    file = io.StringIO()
-    for _ in tqdm(range(1000), file=file, mininterval=0, miniters=1, ascii=True):
+def bar(count, file, **given):
+    return tqdm(range(count), file=file, mininterval=0, miniters=1, ascii=True, **given)
+
+
+def test_progress_bars_become_their_last_states():
+    file, nested = io.StringIO(), io.StringIO()
+    for _ in bar(1000, file):
         pass
     less = collapse(file.getvalue())
     assert len(less) < len(file.getvalue()) / 100
     assert re.fullmatch(r"100%\|#+\| 1000/1000 \[.*\]", stripped(less))
-
-
-def test_nested_bars_are_one_line_each():
-    """Bars below one another move up and down."""
-    file = io.StringIO()
-    options = {"file": file, "mininterval": 0, "miniters": 1, "ascii": True}
-    for _ in tqdm(range(5), desc="epochs", position=0, **options):
-        for _ in tqdm(range(100), desc="batches", position=1, leave=True, **options):
+    for _ in bar(5, nested, desc="epochs", position=0):
+        for _ in bar(100, nested, desc="batches", position=1, leave=True):
             pass
-    text = file.getvalue()
+    text = nested.getvalue()
     assert seen(text) == stripped(text).split("\n") == stripped(collapse(text)).split("\n")
 
 
 def test_the_bars_of_rich_become_their_last_states():
-    """Rich erases and writes several lines again, in colours."""
     file = io.StringIO()
     console = Console(
         file=file, force_terminal=True, width=80, color_system="truecolor", no_color=False
@@ -155,19 +144,12 @@ def test_the_bars_of_rich_become_their_last_states():
 @pytest.mark.parametrize(
     "text",
     [
-        "\x1b[999999999A" * 10_000,
-        "\x1b[999999999B\n" * 10_000,
-        "\x1b[999999999Gx\n" * 10_000,
-        "\x1b[999999999Cx\x1b[2K" * 10_000,
+        *(f"\x1b[999999999{end}" * 10_000 for end in ("A", "B\n", "Gx\n", "Cx\x1b[2K")),
         "\x1b[" + "9" * 125_000,
         "\x1b[" + "9" * 125_000 + "A",
-        "\r" * 300_000,
-        "\b" * 300_000,
-        "\x1b" * 125_000,
-        "\x1b]" * 75_000,
+        *("\r" * 300_000, "\b" * 300_000, "\x1b" * 125_000, "\x1b]" * 75_000),
         "\x1b]0;" + "x" * 125_000,
-        "x" * 100_000 + "\x1b[2Ky" * 15_000,
-        "x" * 100_000 + "\x1b[1Ky" * 15_000,
+        *("x" * 100_000 + f"\x1b[{part}Ky" * 15_000 for part in (1, 2)),
         "".join(f"\x1b[38;2;{at % 256};{at // 256};0mx\r" for at in range(10_000)),
         "x\x1b[?1h" * 25_000,
         "\t" * 100_000 + "x\x1b[2K",
@@ -175,52 +157,33 @@ def test_the_bars_of_rich_become_their_last_states():
     ids=lambda text: repr(text[:12]),
 )
 def test_hostile_text_is_bounded(text):
-    """Neither far moves nor sequences without an end cost more than reading the text."""
+    """Far moves and sequences without an end cost no more than reading the text."""
     less = collapse(text)
     assert len(less) <= len(text)
     assert shown([less]) == shown([text])
     assert all(len(line) < (1 << 16) + 30 for line in shown([text]))
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        "\x1b]52;c;cm0gLXJm\a",
-        "\x1b]0;title\x1b\\",
-        "\x1bP$q m\x1b\\",
-        "\x1b[6n",
-        "\x1b[?1049h",
-        "\x1b[21t",
-        "\x1b_kitty\x1b\\",
-        "\x1bc",
-        "\x9b",
-        "\x9d",
-        "\x00",
-        "\x7f",
-        "\x1b[8m",
-        "\x1b[5m",
-    ],
-)
-def test_only_text_and_colours_reach_a_reader(hostile):
-    """What a terminal would obey is left out; the text around it is not."""
-    assert shown([f"\x1b[31ma{hostile}b\x1b[0m\n"], colours=True) == ["\x1b[31mab\x1b[0m"]
-    assert shown([f"\x1b[31ma{hostile}b\x1b[0m\n"]) == ["ab"]
+def test_only_text_and_colours_reach_a_reader():
+    for hostile in (
+        *("\x1b]52;c;cm0gLXJm\a", "\x1b]0;title\x1b\\", "\x1bP$q m\x1b\\", "\x1b_kitty\x1b\\"),
+        *("\x1b[6n", "\x1b[?1049h", "\x1b[21t", "\x1bc", "\x1b[8m", "\x1b[5m"),
+        *("\x9b", "\x9d", "\x00", "\x7f"),
+    ):
+        line = f"\x1b[31ma{hostile}b\x1b[0m\n"
+        assert shown([line], colours=True) == ["\x1b[31mab\x1b[0m"]
+        assert shown([line]) == ["ab"]
+    assert shown(["a\x1b]52;c;never\nnext\n"]) == ["a", "next"]  # it hides one line at most
 
 
-@pytest.mark.parametrize("reset", ["", "0", ";", "0;0"])
-def test_a_number_that_is_left_out_resets(reset):
-    """As ECMA-48 says: what begins with a semicolon ends all colours before it."""
-    line = f"\x1b[31ma\x1b[{reset}mb\x1b[;1mc\x1b[0m\n"
-    assert shown([line], colours=True) == ["\x1b[31ma\x1b[0mb\x1b[1mc\x1b[0m"]
+def test_a_number_that_is_left_out_resets_colours():
+    """ECMA-48: a sequence that begins with a semicolon ends all colours before it."""
+    for reset in ("", "0", ";", "0;0"):
+        line = f"\x1b[31ma\x1b[{reset}mb\x1b[;1mc\x1b[0m\n"
+        assert shown([line], colours=True) == ["\x1b[31ma\x1b[0mb\x1b[1mc\x1b[0m"]
 
 
-def test_a_clipboard_sequence_that_never_ends_hides_one_line_at_most():
-    """Output after it is shown."""
-    assert shown(["a\x1b]52;c;never\nnext\n"]) == ["a", "next"]
-
-
-def test_lines_are_given_when_they_cannot_change():
-    """A line is final when it left the screen; those on it are given on demand."""
+def test_lines_are_given_when_they_left_the_screen():
     terminal = Terminal()
     given = terminal.feed("".join(f"{at}\n" for at in range(ROWS + 10)), at=7.0)
     assert [line.text for line in given] == [str(at) for at in range(11)]
@@ -233,14 +196,12 @@ def test_lines_are_given_when_they_cannot_change():
 
 
 def test_a_line_that_is_too_long_says_how_much_is_missing():
-    """Nothing is cut in silence; what was taken back is not counted."""
     assert shown(["x" * 70_000]) == ["x" * 65_536 + "… (4,464 characters more)"]
     assert shown(["x" * 70_000 + "\rshort\x1b[K"]) == ["short"]
     assert shown(["x" * 50_000, "y" * 50_000])[0].endswith("yy… (34,464 characters more)")
 
 
 def test_lines_that_were_given_are_given_again_only_if_they_change():
-    """What stands above the cursor and rests is final, until somebody draws it again."""
     terminal = Terminal()
     terminal.feed("one\ntwo\n", at=1.0)
     terminal.feed("three\nfour", at=5.0)

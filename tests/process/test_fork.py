@@ -7,14 +7,10 @@ import os
 import threading
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from seamark.process import fork
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SOURCE = Path(fork.__file__).parents[1]
 renewed: list[str] = []
@@ -23,21 +19,23 @@ renewed: list[str] = []
 class Thing:
     """Something with state that a child has to make anew."""
 
-    def __init__(self, name: str, then: Callable[[], object] = lambda: None) -> None:
-        self.name, self.then = name, then
+    def __init__(self, name: str) -> None:
+        self.name = name
         fork.register(self.after_fork)
 
     def after_fork(self) -> None:
-        self.then()
         renewed.append(self.name)
 
 
 class Special(Thing):
-    """Of a class that does it in another way."""
-
     def after_fork(self) -> None:
         renewed.append("special")
         super().after_fork()
+
+
+class Broken(Thing):
+    def after_fork(self) -> None:
+        raise RuntimeError
 
 
 def function():
@@ -58,59 +56,34 @@ def in_a_child():
     return found.split(",")
 
 
-def fail():
-    msg = "broken"
-    raise RuntimeError(msg)
-
-
-def test_in_the_order_of_registration():
-    """Objects and functions alike; each once, by the method of its own class; not in the parent."""
-    kept = [Thing("first"), Special("second")]
+def test_state_is_renewed_in_a_child_in_the_order_of_registration():
+    """Objects and functions, each once, by the method of its own class; failures stop no other."""
+    kept = [Thing("first"), Special("second"), Broken("broken"), gone := Thing("gone")]
     fork.register(function)
-    kept.append(Thing("third"))
+    kept[-1] = Thing("third")
     fork.register(kept[0].after_fork)
-    assert in_a_child() == ["first", "special", "second", "function", "third"]
-    assert renewed == []
-
-
-def test_one_that_fails_keeps_no_other_from_its_turn():
-    kept = [Thing("broken", fail), Thing("whole")]
-    assert in_a_child()[-1] == "whole"
-    assert "broken" not in in_a_child()
-    assert kept
-
-
-def test_nothing_is_kept_alive():
-    """An object that is gone is not renewed, and being registered does not keep it."""
-    thing = Thing("gone")
-    there = weakref.ref(thing)
-    del thing
+    there = weakref.ref(gone)
+    del gone
     gc.collect()
-    assert there() is None
-    assert "gone" not in in_a_child()
-
-
-def test_the_children_of_a_child_are_renewed_too():
-    """As with DataLoader workers of a training that was forked itself."""
-    thing = Thing("again")
+    assert there() is None, "being registered keeps nothing alive"
+    expected = ["first", "special", "second", "function", "third"]
+    assert in_a_child() == expected
+    assert renewed == []
     pid = os.fork()
-    if not pid:
+    if not pid:  # the children of a child: as DataLoader workers of a forked training
         renewed.clear()
-        os._exit(0 if "again" in in_a_child() else 1)
+        os._exit(in_a_child() != expected)
     assert os.waitpid(pid, 0)[1] == 0
-    assert thing
 
 
-def test_there_is_one_registry():
-    """Nobody else in the package registers with the interpreter for state that is made anew."""
+def test_only_one_module_registers_with_the_interpreter():
     found = [path for path in SOURCE.rglob("*.py") if "register_at_fork" in path.read_text("utf-8")]
     assert found == [Path(fork.__file__)]
 
 
 # Python 3.12 warns of any fork where there are threads.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_child_is_whole_though_an_import_held_its_fork_off_for_long():
-    """The fork goes on after a while; the child has a lock of its own, and forks later too."""
+def test_fork_goes_on_after_a_while_though_an_import_holds_it_off():
     held, leave = threading.Event(), threading.Event()
 
     def work():
@@ -133,3 +106,18 @@ def test_a_child_is_whole_though_an_import_held_its_fork_off_for_long():
         thread.join()
     with fork.held_off():
         pass
+
+
+def test_fork_waits_once_for_an_import_that_hangs():
+    waited = []
+
+    class Held:
+        def acquire(self, timeout: float) -> bool:
+            waited.append(timeout)
+            return False
+
+    whole = fork._Whole()
+    whole.lock = Held()
+    for whole.holders in (1, 1, 1, 2, 2):
+        whole.before()
+    assert waited == [0.5, 0, 0, 0.5, 0]

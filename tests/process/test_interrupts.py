@@ -26,8 +26,7 @@ class Limit:
     def __call__(self, number: int, frame: object) -> None:
         raise TimeLimitError
 
-    def method(self, number: int, frame: object) -> None:
-        raise TimeLimitError
+    method = __call__
 
 
 def limit(number, frame):
@@ -49,38 +48,28 @@ def fail():
     raise TimeLimitError(msg)
 
 
-def test_what_a_handler_raises_passes_a_quiet_block(handled):
-    """A time limit that ends in our code ends the training nevertheless, and is no loss."""
+def test_exception_of_a_signal_handler_passes_a_quiet_block(handled):
     lost: list[Exception] = []
     with pytest.raises(TimeLimitError), quietly(lost.append):
         interrupt()
     assert lost == []
 
 
-def test_what_is_ours_stops_there():
-    """An exception of ours goes no further, is told once, and needs no listener."""
-    lost: list[Exception] = []
-    with quietly(lost.append):
-        fail()
-    with quietly():
-        fail()
-    assert [str(error) for error in lost] == ["ours"]
-
-
-def test_one_may_be_used_again_and_inside_itself():
+def test_own_exception_stops_at_a_quiet_block_and_is_told_once():
     lost: list[Exception] = []
     quiet = quietly(lost.append)
     with quiet:
         with quiet:
             fail()
         fail()
+    with quietly():
+        fail()
     with quiet:
         fail()
-    assert len(lost) == 3
+    assert [str(error) for error in lost] == ["ours"] * 3
 
 
-def test_a_decorated_function_is_quiet(handled):
-    """It returns what it returns, or None; what a handler raised in it passes."""
+def test_decorated_function_is_quiet(handled):
 
     @quietly()
     def call(what):
@@ -92,8 +81,7 @@ def test_a_decorated_function_is_quiet(handled):
         call(interrupt)
 
 
-def test_only_what_was_named_is_swallowed(handled):
-    """Other exceptions go on, those that stop a process among them."""
+def test_only_named_exceptions_are_swallowed(handled):
     with pytest.raises(ValueError, match="x"), quietly(only=(OSError, KeyError)):
         raise ValueError("x")  # noqa: EM101
     with pytest.raises(KeyboardInterrupt), quietly():
@@ -104,8 +92,7 @@ def test_only_what_was_named_is_swallowed(handled):
         interrupt()
 
 
-def test_what_is_swallowed_is_logged_in_few_words(caplog):
-    """Also where the error has none."""
+def test_swallowed_exception_is_logged_in_few_words(caplog):
     for error in (TimeoutError(), OSError("no disk " * 1000)):
         with logged("reading failed"):
             raise error
@@ -115,7 +102,7 @@ def test_what_is_swallowed_is_logged_in_few_words(caplog):
     assert len(long) < 500
 
 
-def test_let_pass_raises_what_a_handler_raised(handled):
+def test_let_pass_raises_only_the_exception_of_a_handler(handled):
     """The very object goes on, with the traceback that leads to the handler; ours stay."""
 
     def call(what):
@@ -129,8 +116,4 @@ def test_let_pass_raises_what_a_handler_raised(handled):
     assert raised_by_signal_handler(caught.value)
     assert caught.value.__cause__ is caught.value.__context__ is None
     call(fail)
-
-
-def test_an_exception_without_a_traceback_is_nobodys():
-    """Such as one that was made and never raised."""
-    assert not raised_by_signal_handler(TimeLimitError())
+    assert not raised_by_signal_handler(TimeLimitError())  # never raised, so without a traceback

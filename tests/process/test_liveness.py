@@ -87,70 +87,56 @@ SEGFAULT = "python[{pid}]: segfault at 0 ip 00007f6a2c sp 00007ffd1 error 4 in l
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (MEMCG, "out of memory"),
-        (KILLED, "out of memory"),
-        (OLD, "out of memory"),
-        (GLOBAL, "out of memory"),
+        *((line, "out of memory") for line in (MEMCG, KILLED, OLD, GLOBAL)),
         (SEGFAULT, "segmentation fault"),
+        (KILLED.replace("{pid}", "{other}"), "process gone"),
+        # The name that somebody gave a process says nothing.
+        ("[usb 1-1: Killed process {pid} (python)?", "process gone"),
+        ("[a: Killed process {pid} (x)[{pid}]: segfault in words", "process gone"),
+        (KILLED.replace("{pid} (python)", "{other} (Killed process {pid} (x)"), "process gone"),
+        (
+            MEMCG.replace("{pid}", "{other}").replace("task=python", "task=x,pid={pid},uid=0"),
+            "process gone",
+        ),
     ],
 )
-def test_the_kernel_log_names_the_process(tmp_path, header, crash, line, reason):
-    """In the words of several kernels, between other lines."""
+def test_kernel_log_says_why_this_process_and_no_other_was_killed(
+    tmp_path, header, crash, line, reason
+):
     other = (30, "usb 1-1: new high-speed USB device number 5")
-    kernel_log(tmp_path, other, (9, line.format(pid=header["pid"])), other)
+    text = line.format(pid=header["pid"], other=header["pid"] + 1)
+    kernel_log(tmp_path, other, (9, text), other)
     assert crash().reason == reason
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        KILLED.replace("{pid}", "{other}"),
-        "usb 1-1: Killed process {pid} (python)?",
-        "a: Killed process {pid} (x)[{pid}]: segfault in words",
-        "Memory cgroup out of memory: Killed process {other} (Killed process {pid} (x) total-vm:1",
-        MEMCG.replace("{pid}", "{other}").replace("task=python", "task=x,pid={pid},uid=0"),
-    ],
-)
-def test_a_log_that_names_another_process_says_nothing(tmp_path, header, crash, line):
-    """Nor does the name that somebody gave a process."""
-    pid = header["pid"]
-    text = line.format(pid=pid, other=pid + 1)
-    if text.startswith(("usb", "a:")):
-        text = f"[{text}"
-    kernel_log(tmp_path, (9, text))
+def test_kernel_log_is_not_believed_about_a_reused_pid_or_another_namespace(
+    tmp_path, header, crash, monkeypatch
+):
+    line = KILLED.format(pid=header["pid"])
+    kernel_log(tmp_path, (9, line), facility=1)  # not of the kernel
     assert crash().reason == "process gone"
-
-
-@pytest.mark.parametrize(("ago", "silent_s"), [(40_000, 10), (10, 3000)])
-def test_a_pid_is_used_again(tmp_path, header, crash, ago, silent_s):
-    """What was killed before the process began, or long after it fell silent, was another."""
-    kernel_log(tmp_path, (ago, KILLED.format(pid=header["pid"])))
-    assert crash(silent_s=silent_s).reason == "process gone"
-
-
-def test_only_the_kernel_is_believed(tmp_path, header, crash):
-    kernel_log(tmp_path, (9, KILLED.format(pid=header["pid"])), facility=1)
+    kernel_log(tmp_path, (40_000, line))  # before the process began
     assert crash().reason == "process gone"
-
-
-def test_pids_of_containers_are_not_looked_for(tmp_path, header, crash, monkeypatch):
-    """The log has the host's: the same number is another process there."""
-    kernel_log(tmp_path, (9, KILLED.format(pid=header["pid"])))
+    kernel_log(tmp_path, (10, line))  # long after it fell silent
+    assert crash(silent_s=3000).reason == "process gone"
+    assert crash().reason == "out of memory"
+    # The log has the pids of the host: the same number is another process in a container.
     monkeypatch.setattr("seamark.process.liveness.pid_namespace", lambda: FIRST - 5)
     assert crash(pid_namespace=FIRST - 5).reason == "process gone"
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_counter_that_rose_makes_it_likely(tmp_path, crash, version):
-    """It names no process, so that is all that is said."""
+def test_counter_of_the_group_that_rose_makes_lack_of_memory_likely(tmp_path, crash, version):
     noted = group(tmp_path, GROUPS, 2, version=version)
     assert crash(cgroup=[noted]).reason == "process gone"
     group(tmp_path, GROUPS, 3, version=version)
-    assert crash(cgroup=[noted]).reason == "likely out of memory"
-    assert crash(cgroup=[noted]).detail == ""
+    found = crash(cgroup=[noted])
+    assert (found.reason, found.detail) == ("likely out of memory", "")
+    path, inode, _ = noted  # a container that is started again counts from 0
+    assert crash(cgroup=[[path, inode + 1, 0]]).reason == "process gone"
 
 
-def test_where_the_group_is_gone_the_one_above_is_a_hint(tmp_path, crash):
+def test_group_above_is_a_hint_where_the_own_one_is_gone(tmp_path, crash):
     """Others are in there too: the reason stays what is known."""
     noted = [["docker/gone", 5, 0], group(tmp_path, "docker", 4)]
     assert crash(cgroup=noted).detail == ""
@@ -160,37 +146,25 @@ def test_where_the_group_is_gone_the_one_above_is_a_hint(tmp_path, crash):
     assert "because there was no memory left" in found.detail
 
 
-def test_a_new_group_of_the_same_name_says_nothing(tmp_path, crash):
-    """A container that is started again counts from 0; its inode is another."""
-    path, inode, _ = group(tmp_path, GROUPS, 7)
-    assert crash(cgroup=[[path, inode + 1, 0]]).reason == "process gone"
-
-
 @pytest.mark.parametrize(
     "noted",
     [
-        "text",
-        [["../../../etc", 1, 0]],
-        [["/etc", 1, 0]],
-        [[None, None, None]],
-        [[]],
+        *("text", {"a": 1}, [["../../../etc", 1, 0]], [["/etc", 1, 0]], [[None, None, None]], [[]]),
         [["docker", "x", "y"]],
-        {"a": 1},
     ],
 )
-def test_what_a_header_says_raises_nothing(tmp_path, crash, noted):
+def test_malformed_groups_raise_nothing(tmp_path, crash, noted):
     group(tmp_path, "docker", 7)
     assert crash(cgroup=noted).reason in ("process gone", "heartbeat lost")
 
 
 @pytest.mark.parametrize("value", [None, "", -1, 1e308, [], {}, True, 10**30])
 @pytest.mark.parametrize("key", ["pid", "start", "boot", "host", "pid_namespace", "cgroup"])
-def test_no_header_raises(crash, key, value):
+def test_malformed_header_raises_nothing(crash, key, value):
     assert isinstance(crash(**{key: value}), Crash)
 
 
-def test_a_host_that_was_started_again(tmp_path, crash):
-    """Another boot id, and it was started after the last sign of life."""
+def test_restart_of_the_host_is_the_reason_where_boots_are_known(tmp_path, crash):
     (tmp_path / "proc").mkdir()
     stat = tmp_path / "proc/stat"
     stat.write_text(f"cpu  1 2 3\nbtime {NOW // S - 300}\nprocesses 5\n")
@@ -199,42 +173,31 @@ def test_a_host_that_was_started_again(tmp_path, crash):
     assert crash(boot="another", silent_s=100).reason == "heartbeat lost"
     stat.unlink()
     assert crash(boot="another", silent_s=1000).reason == "heartbeat lost"
+    for unknown in ({"host": "elsewhere"}, {"boot": None}):
+        assert crash(**unknown).reason == "heartbeat lost"
 
 
-def test_elsewhere_nothing_is_claimed(crash):
-    """Of another host, or of one that does not tell its boots apart."""
-    assert crash(host="elsewhere").reason == "heartbeat lost"
-    assert crash(boot=None).reason == "heartbeat lost"
-
-
-def test_a_process_that_is_silent_but_there(tmp_path, header):
-    """As one that was stopped by hand: it is not said to be gone."""
+def test_silent_process_that_is_there_is_not_called_gone(tmp_path, header):
     found = Evidence(tmp_path, NOW, (UP, UP)).crash(process_facts(), NOW - 1000 * S)
     assert (found.reason, found.detail) == ("heartbeat lost", "its process is still there")
     assert found.last_t == NOW - 1000 * S
 
 
-def test_pids_of_another_container_say_nothing_here(header):
-    """A container that shares the host's name: its pid 1 is not ours."""
-    assert process_alive(header) is False
-    assert process_alive({**header, "pid_namespace": FIRST - 7}) is None
-    assert process_alive({**header, "pid_namespace": None}) is False
-
-
-def test_a_process_that_is_hidden_may_live(header, monkeypatch):
+def test_process_that_is_hidden_or_in_another_container_may_live(header, monkeypatch):
     """As those of other users where /proc is mounted with hidepid: nothing is said of them."""
 
     def kill(pid, signal):
         raise PermissionError(pid, signal)
 
     assert process_alive(header) is False
+    assert process_alive({**header, "pid_namespace": FIRST - 7}) is None
+    assert process_alive({**header, "pid_namespace": None}) is False
     monkeypatch.setattr("os.kill", kill)
     assert process_alive(header) is None
     assert Evidence().crash({**process_facts(), "pid": header["pid"]}, 0).reason == "heartbeat lost"
 
 
-def test_groups_of_a_process(tmp_path):
-    """Its own first, and those above it, as far as they count; both versions."""
+def test_memory_groups_of_a_process_are_its_own_and_those_above(tmp_path):
     (tmp_path / "proc/self").mkdir(parents=True)
     own = tmp_path / "proc/self/cgroup"
     own.write_text("0::/docker/4f5c/init\n")
@@ -250,8 +213,7 @@ def test_groups_of_a_process(tmp_path):
     assert memory_groups(tmp_path) == []
 
 
-def test_a_process_is_known_by_its_start():
-    """A pid is used again; with its start time it is not."""
+def test_process_is_known_by_its_start_and_its_boot():
     own = process_start(os.getpid())
     assert own == process_start(os.getpid())
     code = (
@@ -261,8 +223,5 @@ def test_a_process_is_known_by_its_start():
     assert own is not None
     assert int(later.stdout) > own
     assert process_start(2**22 + 1) is None
-
-
-def test_a_boot_has_an_id():
     assert boot_id() == boot_id()
     assert len(boot_id() or "") == 36

@@ -29,7 +29,7 @@ class TimeIsUpError(TimeoutError):
 
 
 @pytest.fixture(autouse=True)
-def limit():
+def _limit():
     def handler(*_):
         raise TimeIsUpError
 
@@ -118,15 +118,12 @@ def odd_values():
         lambda: to_time_ns(np.float32(1.5)),
         current_rank,
     ],
-    ids=["numbers", "parameters", "shown", "time", "numpy-time", "rank"],
 )
-def test_values_and_facts(work):
-    """What people give is looked at by code that catches whatever it raises, but not this."""
+def test_interrupt_is_heard_where_values_and_ranks_are_looked_at(work):
     strike_everywhere(lambda: work)
 
 
-def test_tensors():
-    """Tensors are asked for things that some of them do not have."""
+def test_interrupt_is_heard_where_tensors_are_looked_at():
     torch = pytest.importorskip("torch")
     tensors = {"a": torch.ones(3), "b": torch.ones(2, dtype=torch.complex64)}
     strike_everywhere(lambda: lambda: histograms(tensors, 4))
@@ -134,8 +131,7 @@ def test_tensors():
 
 
 @some_or_all
-def test_the_journal(tmp_path, every):
-    """From the first record, which opens it, to its end; nothing counts as lost by it."""
+def test_interrupt_is_heard_in_the_journal_and_loses_nothing(tmp_path, every):
     writers: list[JournalWriter] = []
 
     def make():
@@ -160,7 +156,7 @@ def test_the_journal(tmp_path, every):
 
 
 @some_or_all
-def test_files(tmp_path, every):
+def test_interrupt_is_heard_during_uploads_and_changes_nothing(tmp_path, every):
     """Uploads fall back from one way of keeping bytes to another; this is no reason to."""
     source = tmp_path / "file.bin"
     source.write_bytes(b"x" * 1000)

@@ -12,6 +12,9 @@ import pytest
 from seamark.process.rank import Rank, current_rank, job_key, restart_count, same_job
 
 NONE = Rank(0, None, None, "none")
+OPENMPI = {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"}
+NODES = {"NODE_RANK": "1", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"}
+OF_NODES = ("lightning", "NODE_RANK, LOCAL_RANK")
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "r", "RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
 SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SLURM_PROCID": "2"}
 
@@ -24,24 +27,12 @@ SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SL
         ({"RANK": "1", "WORLD_SIZE": "2"}, Rank(1, 2, "env", "RANK")),
         ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, Rank(1, 2, "horovod", "HOROVOD_RANK")),
         # Lightning's script launcher: what rank 1 has at construction
-        (
-            {"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"},
-            Rank(1, 2, "lightning", "NODE_RANK, LOCAL_RANK"),
-        ),
+        ({"LOCAL_RANK": "1", "NODE_RANK": "0", "WORLD_SIZE": "2"}, Rank(1, 2, *OF_NODES)),
         # ... and the first process of the second node: not 0 is what matters
-        (
-            {"NODE_RANK": "1", "MASTER_ADDR": "a"},
-            Rank(1, None, "lightning", "NODE_RANK, LOCAL_RANK"),
-        ),
-        (
-            {"NODE_RANK": "1", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"},
-            Rank(6, 8, "lightning", "NODE_RANK, LOCAL_RANK"),
-        ),
-        ({"LOCAL_RANK": "0", "WORLD_SIZE": "2"}, Rank(0, 2, "lightning", "NODE_RANK, LOCAL_RANK")),
-        (
-            {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6"},
-            Rank(5, 6, "openmpi", "OMPI_COMM_WORLD_RANK"),
-        ),
+        ({"NODE_RANK": "1", "MASTER_ADDR": "a"}, Rank(1, None, *OF_NODES)),
+        (NODES, Rank(6, 8, *OF_NODES)),
+        ({"LOCAL_RANK": "0", "WORLD_SIZE": "2"}, Rank(0, 2, *OF_NODES)),
+        (OPENMPI, Rank(5, 6, "openmpi", "OMPI_COMM_WORLD_RANK")),
         ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Rank(1, 2, "mpich", "PMI_RANK")),
         ({"MV2_COMM_WORLD_RANK": "1"}, Rank(1, None, "mvapich", "MV2_COMM_WORLD_RANK")),
         ({"JSM_NAMESPACE_RANK": "1"}, Rank(1, None, "jsrun", "JSM_NAMESPACE_RANK")),
@@ -54,13 +45,13 @@ SRUN = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SL
         ({"SLURM_PROCID": "1"}, NONE),
         # torchrun, Lightning or Horovod inside of a SLURM step know better than SLURM
         ({**SRUN, **TORCHRUN}, Rank(3, 8, "torchrun", "RANK")),
-        ({**SRUN, "LOCAL_RANK": "0"}, Rank(0, None, "lightning", "NODE_RANK, LOCAL_RANK")),
+        ({**SRUN, "LOCAL_RANK": "0"}, Rank(0, None, *OF_NODES)),
         ({**SRUN, "PMI_RANK": "2", "PMI_SIZE": "4"}, Rank(2, 4, "mpich", "PMI_RANK")),
         # nonsense is as good as nothing
         ({"RANK": "", "LOCAL_RANK": "x", "HOROVOD_RANK": "-1", "PMI_RANK": "²"}, NONE),
     ],
 )
-def test_each_launcher_tells_the_rank_in_its_own_variables(environment, expected):
+def test_rank_is_that_of_the_variables_of_each_launcher(environment, expected):
     """The table in the module's docstring, row by row."""
     assert current_rank(environment) == expected
 
@@ -71,43 +62,32 @@ def put_module(monkeypatch, name, **members):
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def process_group(monkeypatch, *, initialized, rank=1, size=2):
-    put_module(
-        monkeypatch,
-        "torch.distributed",
-        is_available=lambda: True,
-        is_initialized=lambda: initialized,
-        get_rank=lambda: rank,
-        get_world_size=lambda: size,
-    )
-
-
-def test_a_process_group_that_is_initialised_comes_first(monkeypatch):
-    """It is the truth; the launcher is still told by its variables."""
-    process_group(monkeypatch, initialized=True, rank=5, size=8)
+def test_initialised_process_group_or_horovod_is_asked_itself(monkeypatch):
+    """The launcher is still told by its variables; Horovod has none under mpirun."""
+    group = {"is_available": lambda: True, "get_rank": lambda: 5, "get_world_size": lambda: 8}
+    put_module(monkeypatch, "torch.distributed", **group, is_initialized=lambda: True)
     assert current_rank({}) == Rank(5, 8, None, "torch.distributed")
     assert current_rank(TORCHRUN) == Rank(5, 8, "torchrun", "torch.distributed")
-
-
-def test_a_process_group_that_is_not_there_yet_says_nothing(monkeypatch):
-    process_group(monkeypatch, initialized=False)
+    put_module(monkeypatch, "torch.distributed", **group, is_initialized=lambda: False)
     assert current_rank(TORCHRUN) == Rank(3, 8, "torchrun", "RANK")
     put_module(monkeypatch, "torch.distributed")
     assert current_rank({}) == NONE
-
-
-def test_horovod_that_is_initialised_is_asked_itself(monkeypatch):
-    """Under mpirun it has no variables of its own."""
-    put_module(
-        monkeypatch, "horovod.torch", is_initialized=lambda: True, rank=lambda: 1, size=lambda: 2
-    )
+    horovod = {"is_initialized": lambda: True, "rank": lambda: 1, "size": lambda: 2}
+    put_module(monkeypatch, "horovod.torch", **horovod)
     assert current_rank({}) == Rank(1, 2, "horovod", "horovod.torch")
+
+
+def test_rank_is_never_remembered(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    assert current_rank().rank == 0
+    monkeypatch.setenv("RANK", "1")
+    assert current_rank().rank == 1
 
 
 @pytest.mark.parametrize(
     "module", ["lightning_utilities.core.rank_zero", "pytorch_lightning.utilities.rank_zero"]
 )
-def test_what_lightning_was_told_counts_unless_it_is_zero(monkeypatch, module):
+def test_rank_of_rank_zero_only_counts_unless_it_is_zero(monkeypatch, module):
     """Zero is also what it says before it was told; under Horovod it says so in every process."""
     function = types.SimpleNamespace(rank=0)
     put_module(monkeypatch, module, rank_zero_only=function)
@@ -120,15 +100,7 @@ def test_what_lightning_was_told_counts_unless_it_is_zero(monkeypatch, module):
     assert current_rank({}) == NONE
 
 
-def test_the_answer_is_never_remembered(monkeypatch):
-    monkeypatch.delenv("RANK", raising=False)
-    assert current_rank().rank == 0
-    monkeypatch.setenv("RANK", "1")
-    assert current_rank().rank == 1
-
-
-def test_a_job_is_named_by_what_outlives_its_processes():
-    """SLURM's job, or task of an array; torchrun's run with the agent that watches."""
+def test_job_is_named_by_what_outlives_its_processes():
     assert job_key({}) is None
     assert job_key({"SLURM_JOB_ID": "7"}) == "slurm:7"
     array = {"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "2"}
@@ -139,7 +111,6 @@ def test_a_job_is_named_by_what_outlives_its_processes():
 
 
 def test_only_a_restart_is_the_same_job():
-    """Two runs of one script in one allocation are two runs."""
     job = {"SLURM_JOB_ID": "7"}
     key = job_key(job)
     assert restart_count(job) == 0
@@ -152,8 +123,7 @@ def test_only_a_restart_is_the_same_job():
     assert not same_job(key, {"SLURM_RESTART_COUNT": "1"})
 
 
-def test_a_worker_that_torchrun_restarted_has_the_same_agent():
-    """And one that SLURM requeued has another, under the same job."""
+def test_worker_that_torchrun_restarted_has_the_same_agent():
     both = {"SLURM_JOB_ID": "7", "TORCHELASTIC_RUN_ID": "r"}
     key = job_key(both)
     other_agent = f"slurm:7;torchelastic:r:host:{os.getppid()}:1"

@@ -14,23 +14,15 @@ from seamark.reading.groups import SIZE, RunGroup, Spread, in_order, spread_of
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@given(FINITE, st.integers(2, 40))
-def test_equal_numbers_have_no_deviation(value, count):
-    """However their mean is rounded: a column of one learning rate is no spread of 4e-22."""
+@given(FINITE, st.integers(2, 40), st.lists(FINITE, min_size=3, max_size=10), st.randoms())
+def test_equal_numbers_have_no_deviation_and_order_does_not_matter(value, count, values, random):
     found = spread_of([value] * count)
     assert (found.n, found.mean, found.std) == (count, value, 0.0)
-
-
-@given(st.lists(FINITE, min_size=3, max_size=10), st.randoms())
-def test_statistics_do_not_depend_on_the_order_of_runs(values, random):
-    """Not in the last digit: the same runs, in another order, are the same group."""
-    other = random.sample(values, len(values))
-    assert spread_of(other) == spread_of(values)
+    assert spread_of(random.sample(values, len(values))) == spread_of(values)
 
 
 @given(st.lists(st.floats(), max_size=20))
 def test_statistics_are_those_of_numpy(values):
-    """The median exactly; mean and deviation to ten digits, as both round in their own ways."""
     finite = np.array([one for one in values if math.isfinite(one)])
     found = spread_of([*values, None, "text"])
     assert (found.n, found.odd) == (len(finite), len(values) - len(finite) + 1)
@@ -65,8 +57,7 @@ def test_statistics_are_those_of_numpy(values):
         ([], 0, None),
     ],
 )
-def test_what_runs_show_alike_is_told(values, distinct, same):
-    """A parameter of a group is one value, or so many; text is told where it is the same."""
+def test_common_value_and_number_of_values_of_a_group(values, distinct, same):
     found = spread_of(values)
     assert (found.distinct, found.same) == (distinct, same)
 
@@ -98,13 +89,11 @@ GROUPS = [
         ("nowhere", True, [0, 1, 2, 3, 4, 5]),
     ],
 )
-def test_groups_are_ordered_by_what_they_show(column, ascending, order):
-    """Those that show nothing are last in either direction; equal ones stay as they stand."""
+def test_groups_are_sorted_stably_with_missing_values_last(column, ascending, order):
     assert in_order(GROUPS, column, ascending=ascending) == [GROUPS[at] for at in order]
 
 
-def test_groups_are_ordered_by_a_statistic():
-    """That which is shown: a median differs from a mean, and a text is in place of both."""
+def test_groups_are_sorted_by_a_statistic():
     wide, narrow = spread_of([0.0, 1.0, 8.0]), spread_of([2.0, 2.0, 2.0])
     groups = [RunGroup({}, [], {"loss": one}) for one in (wide, narrow, spread_of(["a"]))]
     for statistic, first in (("mean", narrow), ("median", wide), ("min", wide), ("max", narrow)):

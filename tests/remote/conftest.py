@@ -1,4 +1,4 @@
-"""What the tests of remotes have in common."""
+"""Fixtures for tests of remotes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seamark.remote import shipper as shippers
 
 @pytest.fixture
 def keeper():
-    """A server that runs; its address is ``keeper.url``."""
+    """A fake server that runs."""
     with keeping() as (keeper, address):
         keeper.address = address
         keeper.url = f"http://127.0.0.1:{address[1]}"
@@ -25,7 +25,7 @@ def keeper():
 
 @pytest.fixture
 def begin(tmp_path):
-    """Begin runs; what the test leaves running is stopped, and shippers end."""
+    """Begin runs, which are stopped at the end."""
     begun = []
 
     def begin(**given):
@@ -43,10 +43,7 @@ def begin(tmp_path):
     scope="session", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
 )
 def server(request, postgresql, tmp_path_factory):
-    """A server in processes of its own, for all tests here; once on each engine.
-
-    A test uses a project of its own, as `there` names one, and leaves those of others alone.
-    """
+    """A server in processes of its own, for all tests here; each has a project of its own."""
     pytest.importorskip("fastapi")
     with contextlib.ExitStack() as stack:
         store = None
@@ -57,15 +54,8 @@ def server(request, postgresql, tmp_path_factory):
 
 @pytest.fixture
 def there(server, tmp_path, monkeypatch):
-    """Return what gives the arguments of a machine that sends to the server."""
+    """Give the arguments of a machine that sends to the server, by its name."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
     project = f"team/{tmp_path.name}"
     yield lambda name: {"project": project, "root": tmp_path / name, "remote": server.url}
     shippers._shippers.clear()
-
-
-def kept_like(run, keeper):
-    """Return whether a server keeps exactly the journals that lie on disk."""
-    kept = keeper.journals.get((run.project, run.id), {})
-    local = {each.path.name: each.path.read_bytes() for each in run.folder.journals()}
-    return {name: bytes(data) for name, data in kept.items()} == local

@@ -1,21 +1,26 @@
-"""What a server answers to who sends is bounded: a training is no place for a stranger's bytes."""
+"""What answers a client: it is bounded, and what is no Seamark server is named in one line."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
-import socket
+import socketserver
 import threading
-import zlib
-from contextlib import contextmanager
+from functools import partial
 
 import psutil
 import pytest
 import zstandard
+from asking import answering, serving
 
+from seamark.errors import SeamarkError
 from seamark.remote.file import FileRemote
+from seamark.remote.http.address import Address
+from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
 from seamark.remote.http.sender import open_remote
+from seamark.remote.login import login
 from seamark.remote.protocol import (
     Busy,
     Diverged,
@@ -33,39 +38,28 @@ RUN = RunKey("p", "r")
 LONG = 1 << 26
 
 
-@contextmanager
-def answering(parts):
+@contextlib.contextmanager
+def sending(*parts):
     """Answer each connection with these bytes, as long as they are taken; give the address."""
 
-    def answer(connection):
-        with connection:
-            connection.recv(1 << 16)
-            try:
-                for part in parts():
-                    connection.sendall(part)
-            except OSError:  # nobody takes any more
-                return
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            with contextlib.suppress(OSError):  # nobody takes any more
+                for part in parts:
+                    for piece in part() if callable(part) else [part]:
+                        self.request.sendall(piece)
 
-    def serve():
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            threads.append(threading.Thread(target=answer, args=(connection,)))
-            threads[-1].start()
+    with serving(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)) as port:
+        yield f"http://127.0.0.1:{port}"
 
-    threads: list[threading.Thread] = []
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        serving = threading.Thread(target=serve)
-        serving.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            serving.join(30)
-            for one in threads:
-                one.join(30)
+
+@contextlib.contextmanager
+def saying(status, body, **headers):
+    """Run a web server with one answer to everything; give its address."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    with answering(lambda *_: (status, named, body)) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def head(status, *headers):
@@ -74,15 +68,13 @@ def head(status, *headers):
 
 def bomb(encoding, status):
     """Return an answer that is small, and 64 MiB where it is inflated."""
-    piece = b" " * (1 << 20)
-    if encoding == "zstd":
-        packer = zstandard.ZstdCompressor().compressobj(size=LONG)
-        body = b"".join(packer.compress(piece) for _ in range(LONG >> 20)) + packer.flush()
-    else:
-        deflating = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-        body = b"".join(deflating.compress(piece) for _ in range(LONG >> 20)) + deflating.flush()
-    headers = (f"Content-Encoding: {encoding}", f"Content-Length: {len(body)}")
-    return head(status, *headers) + body
+    body = {"zstd": zstandard, "gzip": gzip}[encoding].compress(b" " * LONG)
+    return head(status, f"Content-Encoding: {encoding}", f"Content-Length: {len(body)}") + body
+
+
+def endless():
+    while True:
+        yield b" " * (1 << 16)
 
 
 def grown(ask):
@@ -104,47 +96,34 @@ def grown(ask):
     return most[0]
 
 
-@pytest.mark.parametrize(("encoding", "status"), [("zstd", 200), ("gzip", 500)])
-def test_a_sender_inflates_no_bomb(encoding, status):
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param(lambda: [bomb("zstd", 200)], id="zstd"),
+        pytest.param(lambda: [bomb("gzip", 500)], id="gzip"),
+        pytest.param(lambda: [head(200), endless], id="endless"),
+        pytest.param(lambda: [head(500), endless], id="endless error"),
+    ],
+)
+def test_a_sender_reads_no_bomb_and_no_endless_answer(parts):
     """A few kilobytes that inflate to 64 MiB are refused before they do."""
-    answer = bomb(encoding, status)
 
     def ask():
         with pytest.raises(RemoteError, match=r"more than|answered 500"):
             remote.journals(RUN)
 
-    with answering(lambda: iter([answer])) as url:
-        remote = open_remote(url, "")
+    with sending(*parts()) as url, contextlib.closing(open_remote(url, "")) as remote:
         assert grown(ask) < 32 << 20
-        remote.close()
-
-
-@pytest.mark.parametrize("status", [200, 500])
-def test_a_sender_reads_no_endless_answer(status):
-    def endless():
-        yield head(status, "Content-Type: application/json")
-        while True:
-            yield b" " * (1 << 16)
-
-    def ask():
-        with pytest.raises(RemoteError, match=r"more than|answered 500"):
-            remote.journals(RUN)
-
-    with answering(endless) as url:
-        remote = open_remote(url, "")
-        assert grown(ask) < 32 << 20
-        remote.close()
 
 
 def test_an_answer_that_hardly_comes_is_given_up():
     given = threading.Event()
 
     def drips():
-        yield head(200, "Content-Length: 1000000")
         while not given.wait(0.05):
             yield b" "
 
-    with answering(drips) as url:
+    with sending(head(200, "Content-Length: 1000000"), drips) as url:
         connection = Connection(url, "", answer_s=0.2, most=1 << 13)
         with pytest.raises(RemoteError, match="too slowly"):
             connection.ask("GET", "")
@@ -164,22 +143,18 @@ def test_a_connection_is_used_again_after_answers_of_each_kind():
         head(404, "Content-Length: 2") + b"{}",
     ]
     seen = []
-    with socket.create_server(("127.0.0.1", 0)) as listening:
 
-        def serve():
-            connection, _ = listening.accept()
-            with connection:
-                for answer in answers:
-                    seen.append(connection.recv(1 << 16))
-                    connection.sendall(answer)
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            for answer in answers:
+                seen.append(self.request.recv(1 << 16))
+                self.request.sendall(answer)
 
-        serving = threading.Thread(target=serve)
-        serving.start()
-        connection = Connection(f"http://127.0.0.1:{listening.getsockname()[1]}", "", answer_s=20)
+    with serving(socketserver.TCPServer(("127.0.0.1", 0), Handler)) as port:
+        connection = Connection(f"http://127.0.0.1:{port}", "", answer_s=20)
         asked = [connection.ask("GET", "x") for _ in answers[:-1]]
         with pytest.raises(RemoteError, match="404"):
             connection.ask("GET", "x")
-        serving.join(30)
         connection.close()
     assert [one.body for one in asked] == [body, b"", body, body]
     assert len(seen) == len(answers)
@@ -194,9 +169,64 @@ def test_every_error_of_a_remote_is_an_oserror():
         assert (str(error), error.args, error.errno) == ("why", ("why",), None)
 
 
-def test_a_root_says_itself_what_is_wrong_with_a_batch(tmp_path):
+def test_a_root_refuses_wrong_batches(tmp_path):
     remote = FileRemote(tmp_path)
     with pytest.raises(Refused):
         remote.journals(RunKey("a//b", "x"))
     with pytest.raises(Gap):
         remote.send_gap(RunKey("a", "x"), f"w.{'0' * 32}", 7, 7)
+
+
+NOT_SEAMARK = b"<html>not what you are looking for</html>"
+NOBODY = "no Seamark server answers"
+NEWER = {"Seamark_Now": "1700000000000000000"}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        *((partial(saying, status, NOT_SEAMARK), NOBODY) for status in (200, 403, 404, 405, 501)),
+        (partial(saying, 404, b'{"detail": "Not Found"}'), NOBODY),
+        (partial(saying, 400, NOT_SEAMARK), "or https://"),
+        (partial(saying, 502, NOT_SEAMARK), "in front of the server"),
+        (partial(saying, 200, b'"\x00', **NEWER), "newer than Seamark"),
+        (partial(saying, 404, b'{"error": "no-address"}', **NEWER), "of another version"),
+        (partial(sending, b"SSH-2.0-OpenSSH_9.7\r\n"), "does not speak HTTP"),
+        (partial(sending, b"\x15\x03\x01\x00\x02\x02F"), "does not speak HTTP"),
+        (partial(sending, b""), "closed the connection without an answer"),
+    ],
+)
+def test_another_server_is_named_in_one_line(make, message):
+    with (
+        make() as url,
+        RemoteCatalog(Connection(url)) as runs,
+        pytest.raises(SeamarkError, match=message) as told,
+    ):
+        runs.names()
+    assert url in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_login_and_https_need_a_seamark_server():
+    with saying(200, NOT_SEAMARK) as url:
+        with pytest.raises(SeamarkError, match="is it a Seamark server"):
+            login(url, "seamark_x")
+        secure = url.replace("http:", "https:")
+        with (
+            RemoteCatalog(Connection(secure)) as runs,
+            pytest.raises(SeamarkError, match="does not speak TLS there"),
+        ):
+            runs.names()
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ("https://seamark.lab/api/v1/", "https://seamark.lab"),
+        ("https://seamark.lab/api/v1", "https://seamark.lab"),
+        ("https://lab.org/seamark/api/v1/", "https://lab.org/seamark"),
+        ("https://lab.org/api", "https://lab.org/api"),
+    ],
+)
+def test_the_address_of_the_api_is_that_of_the_server(given, address):
+    assert str(Address.of(given)) == address

@@ -1,4 +1,4 @@
-"""Answers of a server that are kept: what did not change is not sent again."""
+"""Answers of a server are cached: what did not change is not sent again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def answering(answer):
         connection.close()
 
 
-def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch):
+def test_the_latest_answers_are_cached(monkeypatch):
     monkeypatch.setattr(asking, "_KEPT", 2)
     asked = []
 
@@ -55,7 +55,7 @@ def test_the_answers_that_were_asked_for_last_are_kept(monkeypatch):
         for verb in ("one", "two", "one", "three", "one", "three", "two"):
             found = questions.read(verb, dict[str, int], {})
             assert found == {"a": 1}
-            found.clear()  # what a caller does to an answer is not what the next one gets
+            found.clear()  # a caller changes its own copy
     assert asked == [
         *[("one", False), ("two", False), ("one", True), ("three", False)],
         *[("one", True), ("three", True), ("two", False)],
@@ -69,9 +69,10 @@ REST = SeriesPart("p", "r", "b", begins=False, points=Points.none())
 @pytest.mark.parametrize(
     ("answer", "read"),
     [
-        (Answer([]), lambda run: run.many_points(["a", "b"])),
-        (Answer([NONE]), lambda run: run.many_points(["a", "b"])),
-        (Answer([NONE, REST]), lambda run: run.many_points(["a", "b"])),
+        *[
+            (Answer(parts), lambda run: run.many_points(["a", "b"]))
+            for parts in ([], [NONE], [NONE, REST])
+        ],
         (Answer([SeriesPart("p", "r", "a")]), lambda run: run.points("a")),
         (Answer([NONE], next="x"), lambda run: run.points("a")),
         (Answer([], next="x"), lambda run: run.texts("a")),
@@ -81,13 +82,13 @@ REST = SeriesPart("p", "r", "b", begins=False, points=Points.none())
         (Answer(), lambda run: run.ranks()),
     ],
 )
-def test_an_answer_that_leads_nowhere_is_an_error(answer, read):
+def test_an_inconsistent_answer_is_an_error(answer, read):
     with answering(lambda *_: answer) as connection, pytest.raises(WireError):
         read(RemoteRun(asking.Asking(connection), "p", "r"))
 
 
 def test_parts_without_end_are_an_error(monkeypatch):
-    """However different they are: of lists, of series that begin again and again, of changes."""
+    """Of lists, of series that begin again and again, and of changes."""
     monkeypatch.setattr(asking, "_MOST_PARTS", 9)
     asked = []
 
@@ -106,7 +107,7 @@ def test_parts_without_end_are_an_error(monkeypatch):
     assert asked == ["paths"] * 9 + ["changes"] * 9 + ["points"] * 9
 
 
-def test_a_series_that_begins_again_is_what_came_then():
+def test_a_series_that_begins_again_replaces_its_earlier_part():
     def answer(_, question):
         def part(path, *values, begins=True):
             made = np.array(values)
@@ -130,13 +131,13 @@ def test_a_series_that_begins_again_is_what_came_then():
 
 
 @pytest.mark.parametrize("answer", [Answer(), Answer(unchanged=True), Answer("x")])
-def test_a_start_is_told_that_a_server_answers_nothing(answer):
+def test_a_start_gets_an_error_of_an_empty_answer(answer):
     with answering(lambda *_: answer) as connection, pytest.raises(RemoteError):
         HttpRemote(connection).opening(RunKey("p", "r"), 5.0)
 
 
 def test_an_edit_is_seen_by_every_later_reader_of_the_process(server, there):
-    """Each names it to the server, which waits for it: here in vain, as nothing is folded."""
+    """The server waits for it: here in vain, since nothing is folded."""
     with seamark.init_run(**QUIET, **there("one")) as run:
         run["number"] = 1
     assert shipper.flush(server.url, 60)

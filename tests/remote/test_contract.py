@@ -1,11 +1,10 @@
-"""Every remote keeps the promises of the contract: ours, and one that somebody else brings."""
+"""Every remote keeps the promises of the contract: ours, and one of another package."""
 
 from __future__ import annotations
 
 import sys
 
 import pytest
-from keeper_server import keeping
 from recording import QUIET
 
 import seamark
@@ -78,24 +77,16 @@ def open_partly(uri, token):
 
 @pytest.fixture
 def third_party(tmp_path, monkeypatch):
-    """Install a package that brings remotes, as an installer leaves it."""
-    site = tmp_path / "site"
-    info = site / "lab_remotes-1.0.dist-info"
+    """Install a package with remotes, as an installer does."""
+    info = tmp_path / "site" / "lab_remotes-1.0.dist-info"
     info.mkdir(parents=True)
-    (site / "lab_remotes.py").write_text(THIRD_PARTY)
+    (info.parent / "lab_remotes.py").write_text(THIRD_PARTY)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-remotes\nVersion: 1.0\n")
-    points = [
-        f"{scheme} = lab_remotes:open_{what}"
-        for scheme, what in {
-            "dict": "dictionary",
-            "broken": "broken",
-            "needy": "needy",
-            "partly": "partly",
-            "https": "broken",
-        }.items()
-    ]
-    (info / "entry_points.txt").write_text("\n".join(["[seamark.remotes]", *points, ""]))
-    monkeypatch.syspath_prepend(str(site))
+    openers = {"dict": "dictionary", "https": "broken"}
+    openers |= {name: name for name in ("broken", "needy", "partly")}
+    points = [f"{scheme} = lab_remotes:open_{what}\n" for scheme, what in openers.items()]
+    (info / "entry_points.txt").write_text("[seamark.remotes]\n" + "".join(points))
+    monkeypatch.syspath_prepend(str(info.parent))
     yield
     sys.modules.pop("lab_remotes", None)
 
@@ -113,7 +104,7 @@ class TestFile(RemoteContract):
 
     @pytest.mark.parametrize("kept", [0, 20, 32, 60, 300, -1])
     def test_a_sender_that_was_killed_in_a_record(self, remote, tmp_path, kept):
-        """What it left is completed: no record is given up, none is there twice."""
+        """The file is completed: no record is lost, none is there twice."""
         with seamark.init_run("p", root=tmp_path / "here", **QUIET) as run:
             run["loss"].extend([1.0] * 20)
         (journal,) = RunFolder(tmp_path / "here", "p", run.id).journals()
@@ -127,22 +118,17 @@ class TestFile(RemoteContract):
 
 class TestHttp(RemoteContract):
     @pytest.fixture
-    def keeper(self):
-        with keeping() as found:
-            yield found
-
-    @pytest.fixture
     def remote(self, keeper):
-        remote = open_remote(f"http://127.0.0.1:{keeper[1][1]}")
-        self.keeper_ = keeper[0]
+        self.keeper = keeper
+        remote = open_remote(keeper.url)
         yield remote
         remote.close()
 
     def stored_journal(self, remote, run, journal):
-        return bytes(self.keeper_.journals[run][journal])
+        return bytes(self.keeper.journals[run][journal])
 
     def stored_blob(self, remote, run, digest):
-        return self.keeper_.blobs[run.project, digest]
+        return self.keeper.blobs[run.project, digest]
 
 
 @pytest.mark.usefixtures("third_party")
@@ -157,7 +143,7 @@ class TestThirdParty(RemoteContract):
 
 
 @pytest.mark.usefixtures("third_party")
-def test_what_a_package_does_wrong_names_it():
+def test_an_error_of_a_package_names_it():
     with pytest.raises(SeamarkError, match=r"lab-remotes \(lab_remotes:open_broken\).*no such buc"):
         open_remote("broken://x")
     with pytest.raises(SeamarkError, match="needs a_package_that_nobody_has"):

@@ -1,12 +1,8 @@
-"""What the host of a process knows of its end reaches the server with ``seamark sync``."""
+"""``seamark sync`` tells a server that a process of its machine has ended."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +10,7 @@ pytest.importorskip("fastapi")
 
 from click.testing import CliRunner
 from command import app
+from scripts import start_script
 from server_waits import until
 
 import seamark
@@ -25,40 +22,40 @@ from seamark.remote.ended import observations_of
 
 TRAINING = """
 import sys, time
-sys.path.insert(0, {support!r})
 import seamark
 from recording import QUIET
-run = seamark.init_run({project!r}, root={root!r}, custom_run_id={name!r}, **QUIET)
+project, root, name = sys.argv[1:]
+run = seamark.init_run(project, root=root, custom_run_id=name, **QUIET)
 run["loss"].append(1.0)
 print("ready", flush=True)
 time.sleep(600)
 """
 
 
+def killed(process):
+    process.kill()
+    process.communicate()
+
+
 @pytest.fixture
 def train(tmp_path):
-    """Start a training in a process of its own; those that are left are killed."""
+    """Start a training in a process of its own; at the end it is killed."""
     begun = []
 
-    def start(project, name="one", root="root"):
-        support = str(Path(__file__).parents[1] / "support")
-        given = {"support": support, "project": project, "root": str(tmp_path / root), "name": name}
-        command = [sys.executable, "-c", TRAINING.format(**given)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        begun.append(process)
-        assert process.stdout.readline() == "ready\n"
-        return process
+    def start(project, name="one"):
+        begun.append(start_script(TRAINING, project, str(tmp_path / "root"), name))
+        assert begun[-1].stdout.readline() == "ready\n"
+        return begun[-1]
 
     yield start
     for process in begun:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        if process.returncode is None:
+            killed(process)
 
 
 @pytest.fixture
 def team(server, tmp_path, monkeypatch):
-    """A project on the server, and its state there of the only run."""
+    """A project on the server, and the state of its only run there."""
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
     project = f"observed/{tmp_path.name.replace('_', '-')}"
 
@@ -75,13 +72,8 @@ def team(server, tmp_path, monkeypatch):
     return project, sync, state
 
 
-def killed(process):
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-
-
 def test_a_killed_process_is_known_at_once(team, train):
-    """The server waits for nothing: the run is crashed, as here, and resumed it is running."""
+    """The server does not wait: the run is crashed, as here; resumed, it is running."""
     project, sync, state = team
     process = train(project)
     sync()
@@ -92,14 +84,14 @@ def test_a_killed_process_is_known_at_once(team, train):
     until(lambda: '"crashed"' in state())
     assert time.monotonic() - began < SETTLE_NS / 1e9 / 2
     assert "process gone" in state()
-    sync()  # nothing is told twice
+    sync()
     train(project)
     sync()
     until(lambda: '"running"' in state())
     assert "process gone" not in state()
 
 
-def test_only_the_host_of_a_process_tells_of_its_end(tmp_path, train, monkeypatch):
+def test_only_the_host_of_a_process_observes_its_end(tmp_path, train, monkeypatch):
     process = train("p", "lives")
     (folder,) = iter_runs(tmp_path / "root")
     assert observations_of(folder.run, folder.journals(), {}) == {}
@@ -117,14 +109,13 @@ def test_only_the_host_of_a_process_tells_of_its_end(tmp_path, train, monkeypatc
     for name in ("host_name", "boot_id"):
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr(f"seamark.process.liveness.{name}", lambda: "another")
-            elsewhere.setattr(f"seamark.process.liveness.{name}", lambda: "another")
             assert observations_of(folder.run, folder.journals(), {}) == {}
     with seamark.init_run("q", root=tmp_path / "other", custom_run_id="ended") as run:
         run["loss"].append(1.0)
     assert observations_of(run.id, run.folder.journals(), {}) == {}
 
 
-def test_what_another_machine_says_of_a_process_is_not_believed(team, train, monkeypatch):
+def test_the_observation_of_another_machine_is_ignored(team, train, monkeypatch):
     project, sync, state = team
     killed(train(project))
     place = "seamark.remote.ended._place"
@@ -134,7 +125,7 @@ def test_what_another_machine_says_of_a_process_is_not_believed(team, train, mon
     assert "process gone" not in state()
 
 
-def test_a_process_that_ends_by_itself_meanwhile_is_not_said_to_be_gone(tmp_path, monkeypatch):
+def test_a_process_that_ends_by_itself_meanwhile_is_no_crash(tmp_path, monkeypatch):
     run = seamark.init_run("p", root=tmp_path, custom_run_id="one")
     run["loss"].append(1.0)
 

@@ -1,4 +1,4 @@
-"""Contents of files on their way elsewhere."""
+"""Contents of files are sent elsewhere."""
 
 from __future__ import annotations
 
@@ -20,19 +20,23 @@ def folders(tmp_path):
     return RunFolder(tmp_path / "here", "p", "r"), RunFolder(tmp_path / "there", "p", "r")
 
 
-def test_files_follow_those_that_are_there_and_those_that_come(tmp_path):
-    here, there = folders(tmp_path)
-    fails = iter([True, False, True, False])
+def failing(error, fails):
+    """Return a remote that fails at these of its calls."""
 
-    class Flaky(FileRemote):
+    class Failing(FileRemote):
         def missing_blobs(self, *given: Any) -> Any:
             if next(fails, False):
-                msg = "away"
-                raise Unreachable(msg)
+                raise error
             return super().missing_blobs(*given)
 
+    return Failing
+
+
+def test_present_and_later_files_are_sent(tmp_path):
+    here, there = folders(tmp_path)
+    remote = failing(Unreachable("away"), iter([True, False, True, False]))
     said: list[str] = []
-    sender = FileSender(lambda: Flaky(there.root), said.append, look_s=0.05)
+    sender = FileSender(lambda: remote(there.root), said.append, look_s=0.05)
     put_bytes(here, b"first")
     sender.watch(here)
     assert sender.flush(60, here)
@@ -45,7 +49,7 @@ def test_files_follow_those_that_are_there_and_those_that_come(tmp_path):
     assert said == []
 
 
-def test_a_content_that_is_not_what_its_name_says_is_not_sent(tmp_path):
+def test_a_content_that_does_not_fit_its_digest_is_not_sent(tmp_path):
     here, there = folders(tmp_path)
     wrong, right = put_bytes(here, b"wrong"), put_bytes(here, b"right")
     (here.blobs_dir / wrong).write_bytes(b"other")
@@ -80,15 +84,8 @@ def test_a_run_that_ends_during_a_look_is_looked_at_at_once(tmp_path):
 @pytest.mark.parametrize("failures", [2, 9])
 def test_a_disk_that_fails_is_tried_three_times(tmp_path, failures):
     here, there = folders(tmp_path)
-    fails = iter([True] * failures)
-
-    class Failing(FileRemote):
-        def missing_blobs(self, *given: Any) -> Any:
-            if next(fails, False):
-                raise OSError(errno.EMFILE, "too many open files")
-            return super().missing_blobs(*given)
-
-    sender = FileSender(lambda: Failing(there.root), print)
+    remote = failing(OSError(errno.EMFILE, "too many open files"), iter([True] * failures))
+    sender = FileSender(lambda: remote(there.root), print)
     put_bytes(here, b"first")
     sender.watch(here)
     sender.finish(here)

@@ -1,4 +1,4 @@
-"""A Lightning training goes on with a run of which its disk has nothing, as from its own disk."""
+"""A Lightning training continues a run of a server as it does one of its own disk."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +21,7 @@ import seamark
 from seamark.journal.reader import JournalReader
 
 PROGRAM = """
-import json, os, signal, sys, traceback, warnings
+import json, multiprocessing, os, signal, sys, warnings
 warnings.simplefilter("ignore")
 import pytorch_lightning as pl
 import torch
@@ -61,6 +59,7 @@ class Tiny(pl.LightningModule):
 
 
 def train(given):
+    os.chdir(given["folder"])
     callback = pl.callbacks.ModelCheckpoint(dirpath="kept", save_last=True, every_n_train_steps=3)
     logger = SeamarkLogger(project="p", root="runs", **given["logger"])
     trainer = pl.Trainer(
@@ -71,48 +70,31 @@ def train(given):
     logger.experiment.get_root_object().stop()
 
 
-for line in sys.stdin:  # a process for each training; what takes long is imported once
-    given = json.loads(line)
-    if not (child := os.fork()):
-        status = 1
-        try:
-            os.chdir(given["folder"])
-            train(given)
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+for line in sys.stdin:  # a process for each training; Lightning is imported once
+    process = multiprocessing.get_context("fork").Process(target=train, args=[json.loads(line)])
+    process.start()
+    process.join()
+    print(process.exitcode, flush=True)
 """
 
 
-class Trainings:
-    """Trains each time in a process of its own.
-
-    Args:
-        process: Runs `PROGRAM`.
-    """
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def train(self, folder: Path, **given: Any) -> tuple[int, str]:
-        """Train in a folder; return the status of the process and the run's id."""
-        folder.mkdir(exist_ok=True)
-        logger = {**QUIET, **{key: given[key] for key in ("remote", "api_token") if key in given}}
-        told = {**given, "folder": str(folder), "logger": {**logger, **given.get("logger", {})}}
-        print(json.dumps(told), file=self._process.stdin, flush=True)
-        status = int(self._process.stdout.readline())
-        (run,) = (one.name for one in (folder / "runs/p").iterdir() if one.name[0] != ".")
-        return status, run
-
-
 @pytest.fixture
-def trainings():
+def train():
+    """Train in a folder; return the status of the process and the run's id."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        yield Trainings(process)
+
+        def train(folder, *, logger=None, **given):
+            folder.mkdir(exist_ok=True)
+            to = {key: given[key] for key in ("remote", "api_token") if key in given}
+            told = {**given, "folder": str(folder), "logger": {**QUIET, **to, **(logger or {})}}
+            print(json.dumps(told), file=process.stdin, flush=True)
+            status = int(process.stdout.readline())
+            (run,) = (one.name for one in (folder / "runs/p").iterdir() if one.name[0] != ".")
+            return status, run
+
+        yield train
         process.stdin.close()
 
 
@@ -122,7 +104,7 @@ def newest(folder):
 
 
 def series(run):
-    """Return (step, value) of what a training records by itself, without what it measures."""
+    """Return (step, value) of the points of a training that do not depend on times."""
     found = {}
     for path in ("training/loss", "training/epochs", "training/epoch"):
         points = run[path].fetch_values()
@@ -132,16 +114,13 @@ def series(run):
 
 @pytest.mark.once
 @pytest.mark.slow
-def test_a_training_goes_on_on_an_empty_disk_as_on_its_own(
-    trainings, server, tmp_path, monkeypatch
-):
+def test_a_training_continues_on_an_empty_disk_as_on_its_own(train, server, tmp_path, monkeypatch):
     """Killed in the middle of an epoch, it ends as one that was not.
 
     Its checkpoint was saved in the middle of a step. The second machine copies what the first one
-    recorded, and goes on once more with what lies on its disk.
+    recorded, and continues once more from its own disk.
     """
     pytest.importorskip("pandas")
-    train = trainings.train
     status, whole_id = train(tmp_path / "whole")
     assert status == 0
     whole = seamark.init_run("p", root=tmp_path / "whole/runs", with_id=whole_id, mode="read-only")

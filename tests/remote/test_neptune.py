@@ -1,4 +1,4 @@
-"""``neptune://`` before anybody is asked: what is wrong with it is said at once."""
+"""Mistakes in ``neptune://`` are reported before a server is asked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_uri_that_names_no_project_is_refused(place):
         (token_of(api_address="ftp://host.lab"), "expected an address such as"),
     ],
 )
-def test_a_token_that_cannot_be_shown_is_said_before_anything_is_recorded(token, words):
+def test_a_wrong_token_is_reported_before_anything_is_recorded(token, words):
     remote = "neptune://team/digits"
     for make in (seamark.init_run, seamark.init_project, seamark.init_model):
         with pytest.raises(ArgumentError, match=words):
@@ -52,17 +52,15 @@ def test_a_token_that_cannot_be_shown_is_said_before_anything_is_recorded(token,
 @pytest.mark.parametrize(
     "address", ["https://host.lab", "http://127.0.0.1:8450", "http://localhost:8450"]
 )
-def test_the_token_is_the_one_that_names_a_server(address, monkeypatch):
+def test_the_token_has_to_name_a_server(address, monkeypatch):
     """``api_token`` may be meant for a Seamark server that the run is sent to as well."""
     token = token_of(api_address="https://old.lab", api_url=address)
     monkeypatch.setenv("NEPTUNE_API_TOKEN", token)
-    assert token_to_show("seamark_abc") == token
-    assert token_to_show(None) == token
-    assert token_to_show(f" {token} ") == token
-    assert token_to_show(f"{token[:9]}\n{token[9:]}") == token
+    for given in ("seamark_abc", None, f" {token} ", f"{token[:9]}\n{token[9:]}"):
+        assert token_to_show(given) == token
 
 
-def test_what_is_sent_on_is_read_where_it_was_recorded(monkeypatch):
+def test_runs_sent_to_neptune_are_read_where_they_were_recorded(monkeypatch):
     with seamark.init_run("demo") as run:
         run["a"] = 1
     monkeypatch.setenv("SEAMARK_REMOTE", "neptune://team/digits")

@@ -1,18 +1,19 @@
-"""A run that exists only elsewhere is gone on with as if it were here."""
+"""A run that exists only on a server that returns no journals is continued like a local one."""
 
 from __future__ import annotations
 
 import math
 import shutil
+import time
 
 import pytest
 
+import seamark
 from seamark.errors import FamilyError
 from seamark.journal.reader import JournalReader
+from seamark.process.rank import job_key
 
 RUN = "0123456789abcdef"
-FAR = 1_900_000_000_000_000_000
-"""A time some years ahead; nanoseconds since the Unix epoch."""
 
 
 def opening(largest_t):
@@ -29,10 +30,8 @@ def header(run):
         return reader.header()
 
 
-def test_families_steps_attempt_and_times_go_on(begin, keeper):
+def test_families_steps_attempt_and_times_continue(begin, keeper):
     pytest.importorskip("pandas")
-    import time
-
     ahead = time.time_ns() + 60 * 10**9
     keeper.openings["p", RUN] = opening(ahead)
     run = begin(remote=keeper.url, with_id=RUN)
@@ -49,12 +48,13 @@ def test_families_steps_attempt_and_times_go_on(begin, keeper):
 
 
 def test_a_clock_far_ahead_is_not_followed(begin, keeper, caplog):
-    """As with journals on this disk: one machine's wrong clock stays its own."""
-    keeper.openings["p", RUN] = opening(FAR)
+    """As with journals on this disk."""
+    far = 1_900_000_000 * 10**9
+    keeper.openings["p", RUN] = opening(far)
     run = begin(remote=keeper.url, with_id=RUN)
     run["a"] = 1
     run.stop()
-    assert header(run)["prior_t"] < FAR
+    assert header(run)["prior_t"] < far
     assert any("over an hour ahead" in each.getMessage() for each in caplog.records)
 
 
@@ -69,7 +69,7 @@ def test_a_clock_far_ahead_is_not_followed(begin, keeper, caplog):
     ],
     ids="".join,
 )
-def test_odd_answers_are_taken_for_nothing(begin, keeper, odd):
+def test_odd_answers_are_ignored(begin, keeper, odd):
     keeper.openings["p", RUN] = opening(1) | odd
     run = begin(remote=keeper.url, with_id=RUN)
     run["y"].append(1.0)
@@ -78,9 +78,7 @@ def test_odd_answers_are_taken_for_nothing(begin, keeper, odd):
 
 
 def test_a_restart_on_an_empty_disk_begins_an_attempt(begin, keeper, monkeypatch):
-    """The launcher put the job on another machine: what went before is another attempt."""
-    from seamark.process.rank import job_key
-
+    """The launcher started the job again on another machine."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     told = opening(1)
@@ -102,8 +100,8 @@ def test_a_restart_on_an_empty_disk_begins_an_attempt(begin, keeper, monkeypatch
     assert header(added)["attempt"] is None
 
 
-def test_a_checkpoint_of_a_run_that_is_only_there_goes_on_with_it(begin, keeper):
-    """As after a machine was replaced: the checkpoint names the run, and the remote knows it."""
+def test_a_checkpoint_continues_a_run_that_only_the_remote_has(begin, keeper):
+    """As after a machine was replaced."""
     pytest.importorskip("pandas")
     keeper.openings["p", RUN] = opening(1)
     fresh = begin(remote=keeper.url)
@@ -116,14 +114,12 @@ def test_a_checkpoint_of_a_run_that_is_only_there_goes_on_with_it(begin, keeper)
     assert header(run)["positions"] == {"elsewhere-1-00": 5000}
     again = begin(with_id=RUN, mode="read-only")
     assert list(again["train/loss"].fetch_values()["step"]) == [42]
-    # One that nobody knows is a run of its own, as ever.
+    # An unknown run is a new one.
     other = begin(remote=keeper.url)
     assert other.resumed({**state, "run": "fedcba9876543210"}) is other
 
 
-def test_project_logs_are_sent_too(keeper, tmp_path):
-    import seamark
-
+def test_records_of_projects_are_sent(keeper, tmp_path):
     with seamark.init_project("p", root=tmp_path / "root", remote=keeper.url) as project:
         project["description"] = "what this is about"
     kept = keeper.journals["p", ".project"]

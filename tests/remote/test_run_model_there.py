@@ -1,19 +1,23 @@
-"""Each idea of the run model through a server: recorded on one machine, read on another."""
+"""Runs, groups and models through a server: recorded on one machine, read on another."""
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
+from click.testing import CliRunner
+from command import app
 from recording import QUIET
 from server_waits import until
 
 import seamark
 from seamark import errors
+from seamark.journal.reservations import REVISIONS
 from seamark.remote import shipper as shippers
 
 
-def begin(given, **more):
+def start(given, **more):
     return seamark.init_run(**QUIET, **given, **more)
 
 
@@ -33,12 +37,12 @@ def test_groups_parents_and_inherited_tags(there):
         project.group("folds").description = "five folds"
     sent(one)
     with pytest.raises(errors.ArgumentError, match="'team' is 'vision' in all of project"):
-        begin(two, tags={"team": "audio"})
-    with begin(two, tags={"own": 1, "team": "vision"}, groups=["folds"]) as parent:
+        start(two, tags={"team": "audio"})
+    with start(two, tags={"own": 1, "team": "vision"}, groups=["folds"]) as parent:
         with pytest.raises(errors.ArgumentError, match="cannot be set below it"):
             parent["tags/team"] = "audio"
         assert parent.tags == {"own": 1, "team": "vision"}
-        with begin(two, parent=parent, groups=["folds"]) as child:
+        with start(two, parent=parent, groups=["folds"]) as child:
             child["x"] = 1
             assert child.tags == {"team": "vision"}
     three = there("three")
@@ -56,9 +60,9 @@ def test_groups_parents_and_inherited_tags(there):
         assert three["project"] in {row["sys/id"] for row in table.to_rows()}
 
 
-def test_parameters_metrics_statistics_and_times(there):
+def test_parameters_metrics_statistics_documents_and_trash(there, tmp_path):
     one = there("one")
-    run = begin(one, params={"lr": 0.1, "layers": {"n": 2}}, keep={"gpu/*": seamark.Statistics()})
+    run = start(one, params={"lr": 0.1, "layers": {"n": 2}}, keep={"gpu/*": seamark.Statistics()})
     run.params.update({"lr": 0.2})
     run.log_metrics({"loss": 1.0}, step=0, phase="validate", epoch=3)
     run.log_metrics({"loss": math.inf}, step=1, phase="val")
@@ -73,7 +77,7 @@ def test_parameters_metrics_statistics_and_times(there):
     run.stop()
     sent(one)
     kept = {"gpu/*": seamark.Statistics()}
-    with begin(there("two"), with_id=run.id, owner=True, keep=kept) as again:
+    with start(there("two"), with_id=run.id, owner=True, keep=kept) as again:
         again["gpu/power"].append(6.0)
     found = read(there("three"), run)
     assert found.params.as_dict() == {"lr": 0.2, "layers": {"n": 2}}
@@ -86,13 +90,20 @@ def test_parameters_metrics_statistics_and_times(there):
     report = found.report()
     assert report["parameters"] == {"lr": 0.2, "layers/n": 2}
     assert set(report["chronos"]) == {"batch"}
+    made = seamark.from_dict(found.to_dict(), root=tmp_path / "imported")
+    assert (made.id, made["val/loss"].fetch_last()) == (run.id, math.inf)
+    with seamark.init_project(**one) as project:
+        assert project.trash(run.id)
+    sent(one)
     with seamark.init_project(mode="read-only", **there("three")) as project:
         assert project.report()
+        until(lambda: not project.fetch_runs_table())
+        assert len(project.fetch_runs_table(trashed=True)) == 1
 
 
-def test_states_errors_claims_and_duplicates(there):
+def test_states_errors_and_claims(there):
     maker = there("maker")
-    waiting = begin(maker, params={"lr": 0.1}, start=False)
+    waiting = start(maker, params={"lr": 0.1}, start=False)
     waiting.stop()
     sent(maker)
     assert read(there("reader"), waiting)["sys/state"].fetch() == "created"
@@ -122,32 +133,119 @@ def test_states_errors_claims_and_duplicates(there):
         assert table["worker"] == [1]
 
 
-def test_moving_documents_and_trash(there, tmp_path):
-    here = {"project": there("x")["project"], "root": tmp_path / "apart"}
-    url = there("x")["remote"]
-    with begin(there("one"), name="train") as first:
-        first["x"] = 1
-    sent(there("one"))
-    with begin(here, name="train") as second:
-        second.log_metrics({"loss": 0.5}, step=1)
-        second["cfg"].upload(seamark.types.File.from_content("a: 1", extension="yaml"))
-    seamark.sync(second, to=url, conflict="new")
-    found = read(there("reader"), second)
-    assert found["sys/name"].fetch() == "train-2"
-    assert found.transfers[-1]["name"] == "train-2"
-    found["cfg"].download(str(tmp_path / "cfg.yaml"))
-    assert (tmp_path / "cfg.yaml").read_text() == "a: 1"
-    with begin(here, name="train") as third:
-        third["x"] = 3
-    with pytest.raises(errors.RunExistsError):
-        seamark.sync(third, to=url, conflict="error")
-    document = found.to_dict()
-    made = seamark.from_dict(document, root=tmp_path / "imported")
-    assert made.id == second.id
-    assert made["loss"].fetch_last() == 0.5
+PARAMS = {"lr": 0.1, "layers": [1, 2]}
+
+
+def begin_again(given, **more):
+    run = start(given, **{"params": PARAMS, "on_duplicate": "reuse", **more})
+    run.stop()
+    return run
+
+
+def test_a_duplicate_on_the_server_is_found(there, monkeypatch):
+    """Unless it is in the trash, or purged; a run that waits for its start is found, too."""
+    first = begin_again(there("one"))
+    assert begin_again(there("two")).id == first.id
+    with pytest.raises(errors.DuplicateRunError, match=first.id):
+        begin_again(there("three"), on_duplicate="error")
+    other = begin_again(there("three"), params={"lr": 7})
+    assert other.id != first.id
     with seamark.init_project(**there("one")) as project:
-        assert project.trash(first.id)
+        project.trash(first.id)
     sent(there("one"))
-    with seamark.init_project(mode="read-only", **there("reader")) as project:
-        until(lambda: [row["sys/id"] for row in project.fetch_runs_table()] == [second.id])
-        assert len(project.fetch_runs_table(trashed=True)) == 1
+    second = begin_again(there("four"))
+    assert second.id != first.id
+    monkeypatch.setenv("SEAMARK_REMOTE", there("one")["remote"])
+    words = ["purge", f"{second.project}/{second.id}", "--yes", "--force"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert begin_again(there("five")).id not in (first.id, second.id)
+    waiting = start(there("one"), params={"lr": 8}, on_duplicate="reuse", start=False)
+    waiting.start()
+    waiting.stop()
+    assert begin_again(there("two"), params={"lr": 8}).id == waiting.id
+
+
+def test_without_an_answer_only_this_disk_is_searched_for_duplicates(begin, tmp_path, caplog):
+    given = {"remote": "http://127.0.0.1:9", "params": PARAMS, "on_duplicate": "reuse"}
+    ids = []
+    for _ in range(2):
+        run = begin(**given)
+        run.stop(seconds=0)
+        ids.append(run.id)
+    assert ids[0] == ids[1]
+    assert len(list((tmp_path / "root/p" / REVISIONS).iterdir())) == 1
+    told = [one for one in caplog.records if "was not asked for the same run" in one.getMessage()]
+    assert len(told) == 1
+
+
+def test_two_machines_share_a_model(there, tmp_path):
+    file = tmp_path / "weights.bin"
+    file.write_bytes(b"w" * 5000)
+    with seamark.init_model(key="RESNET", name="Big", **there("one")) as model:
+        model["signature"] = "image"
+    with seamark.init_model_version(model="RESNET", **there("one")) as first:
+        first["weights"].upload(str(file))
+        first["acc"].append(0.5)
+        first.change_stage("staging")
+    with pytest.raises(errors.KeyTakenError):
+        seamark.init_model(key="RESNET", **there("two"))
+    with pytest.raises(errors.RunNotFoundError):
+        seamark.init_model_version(model="OTHER", **there("two"))
+    with seamark.init_model_version(model="X-RESNET", **there("two")) as second:
+        second["acc"].append(0.75)
+    with seamark.init_model_version("RESNET-1", **there("two")) as again:
+        assert again.id == first.id
+        assert again["acc"].fetch_last() == 0.5
+        again["note"] = "from elsewhere"
+        again.change_stage("production")
+        assert again["note"].fetch() == "from elsewhere"
+    with seamark.init_model("RESNET", mode="read-only", **there("three")) as read:
+        assert read["signature"].fetch() == "image"
+        table = read.fetch_model_versions_table(sort_by="sys/version", ascending=True)
+        rows = [(row["sys/id"], row["sys/version"], row["sys/stage"]) for row in table.to_rows()]
+        assert rows == [(first.id, 1, "production"), (second.id, 2, "none")]
+    with seamark.init_model_version("RESNET-1", mode="read-only", **there("three")) as read_one:
+        read_one["weights"].download(str(tmp_path / "back"))
+        assert read_one["sys/version"].fetch() == 1
+    assert (tmp_path / "back").read_bytes() == file.read_bytes()
+    with seamark.init_project(**there("three")) as project:
+        assert [row["sys/id"] for row in project.fetch_models_table().to_rows()] == ["RESNET"]
+        assert len(project.fetch_runs_table()) == 0
+
+
+def test_models_of_two_machines_are_sent_later(there, server, monkeypatch):
+    """With ``sync``; of two versions with one number, the earlier keeps it."""
+    made = []
+    for name in ("one", "two"):
+        given = {**there(name), "mode": "offline"}
+        with seamark.init_model(key="M", **given):
+            pass
+        with seamark.init_model_version(model="M", **given) as version:
+            version["from"] = name
+            made.append(version.id)
+    for name in ("two", "one", "one"):
+        words = ["sync", "--root", str(there(name)["root"]), "--to", server.url]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+    with seamark.init_model("M", mode="read-only", **there("three")) as model:
+
+        def numbers():
+            rows = model.fetch_model_versions_table().to_rows()
+            return {row["sys/id"]: row["sys/version"] for row in rows}
+
+        until(lambda: numbers() == {made[0]: 1, made[1]: 2})  # a server that is busy folds later
+    with seamark.init_model_version("M-2", mode="read-only", **there("three")) as read:
+        assert (read.id, read["from"].fetch()) == (made[1], "two")
+    monkeypatch.setenv("SEAMARK_REMOTE", server.url)
+    project = there("one")["project"]
+    invoke = CliRunner().invoke
+    for words in (["tag", f"{project}/M-2", "--add", "good"], ["trash", f"{project}/M"]):
+        done = invoke(app, words)
+        assert done.exit_code == 0, done.output
+    refused = invoke(app, ["purge", "--yes", "--project", project])
+    assert "has 2 versions that would go with it" in refused.output
+    shown = invoke(app, ["show", f"{project}/M-2", "--json"])
+    assert json.loads(shown.stdout)["attributes"]["sys/tags"]["value"] == ["good"]
+    listed = invoke(app, ["ls", "--kind", "model_version", "--csv", "--columns", "from"])
+    assert f",{made[1]},two" in listed.stdout

@@ -14,7 +14,10 @@ def clock():
     return Clock()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
+ENGINES = ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
+
+
+@pytest.fixture(params=ENGINES)
 def account_url(request, tmp_path):
     """URL of empty databases of a server, once on each engine."""
     if request.param == "postgresql":
@@ -22,21 +25,25 @@ def account_url(request, tmp_path):
     return f"sqlite:///{tmp_path / 'databases'}"
 
 
-@pytest.fixture(
-    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)]
-)
-def team(request, postgresql, tmp_path_factory):
+@pytest.fixture(scope="module", params=ENGINES)
+def store(request, postgresql):
+    """URL of the databases of a server for a module, or none: they lie in its folder then."""
+    if request.param == "sqlite":
+        yield None
+        return
+    from databases import fresh_database
+
+    with fresh_database(postgresql()) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def team(store, tmp_path_factory):
     """A server in this process that answers and folds for all tests of a module."""
     pytest.importorskip("fastapi")
-    from databases import fresh_database
-    from served import folding, served
+    from served import whole_server
 
-    with contextlib.ExitStack() as stack:
-        store = None
-        if request.param == "postgresql":
-            store = stack.enter_context(fresh_database(postgresql()))
-        one = stack.enter_context(served(tmp_path_factory.mktemp("server"), store=store))
-        stack.enter_context(folding(one.server))
+    with whole_server(tmp_path_factory.mktemp("server"), store=store) as one:
         yield one
 
 
@@ -47,6 +54,5 @@ def place(account_url, tmp_path, clock):
     from folding import Place
 
     clock.now = time.time_ns()
-    made = Place(tmp_path / "server", account_url, clock)
-    yield made
-    made.close()
+    with contextlib.closing(Place(tmp_path / "server", account_url, clock)) as made:
+        yield made

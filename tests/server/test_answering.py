@@ -30,6 +30,9 @@ values = st.recursive(
     lambda inside: st.lists(inside, max_size=3) | st.dictionaries(texts, inside, max_size=3),
     max_leaves=10,
 )
+NOON = "2026-01-31T12:00:00+00:00"
+ONE = {"$": "dict", "v": {"$": 1}}
+WHOLE = {"answer": [], "seen": "tag", "next": "3", "told": ["no run has 'x'"], "total": 0}
 
 
 def told(value, *, plain_arrays=False):
@@ -55,8 +58,7 @@ def meant(told):
 
 
 @given(value=values)
-def test_values_can_be_told_from_their_json(value):
-    """Also what JSON has no form for, beside dicts that look like it."""
+def test_values_come_back_from_their_json(value):
     assert repr(meant(told(value))) == repr(value)
 
 
@@ -72,60 +74,37 @@ def test_values_can_be_told_from_their_json(value):
         ({"$": 1}, {"$": "dict", "v": {"$": 1}}),
         ({"b", "a"}, ["a", "b"]),
         (StringList(["b", "a"]), ["b", "a"]),
-        (
-            datetime(2026, 1, 31, 12, tzinfo=timezone.utc),
-            {"$": "datetime", "v": "2026-01-31T12:00:00+00:00"},
-        ),
+        (datetime(2026, 1, 31, 12, tzinfo=timezone.utc), {"$": "datetime", "v": NOON}),
         (
             TextPoint(1.0, {"$": 1}, 2, 3),
-            {
-                "$": "TextPoint",
-                "step": 1.0,
-                "text": {"$": "dict", "v": {"$": 1}},
-                "time_ns": 2,
-                "attempt": 3,
-            },
+            {"$": "TextPoint", "step": 1.0, "text": ONE, "time_ns": 2, "attempt": 3},
         ),
-        (TextPage([(1, "p", "t")], 5, more=False), None),
-        (Last(), None),
         (
             RunsTable({"a": [1]}, [("p", "r")], 1, 0),
-            {
-                "$": "RunsTable",
-                "columns": ["a"],
-                "cells": [[1]],
-                "refs": [["p", "r"]],
-                "total": 1,
-                "offset": 0,
-            },
+            {"$": "RunsTable", "columns": ["a"], "cells": [[1]], "refs": [["p", "r"]]}
+            | {"total": 1, "offset": 0},
         ),
+        (Answer(None), {"answer": None}),
+        (Answer(*WHOLE.values()), WHOLE),
+        (Answer(unchanged=True), {"unchanged": True}),
     ],
 )
-def test_every_value_says_what_it_is(value, expected):
+def test_value_has_exactly_this_form(value, expected):
     found = told(value)
-    if expected is None:
-        assert found["$"] == type(value).__name__
-    else:
-        assert found == expected
-        assert type(found) is type(expected)
+    assert found == expected
+    assert type(found) is type(expected)
 
 
-def test_an_answer_says_only_what_there_is_to_say():
-    assert told(Answer(None)) == {"answer": None}
-    whole = {"answer": [], "seen": "tag", "next": "3", "told": ["no run has 'x'"], "total": 0}
-    assert told(Answer(*whole.values())) == whole
-    assert told(Answer(unchanged=True)) == {"unchanged": True}
+def test_classes_are_named():
+    for value in (TextPage([(1, "p", "t")], 5, more=False), Last()):
+        assert told(value)["$"] == type(value).__name__
     name = RunName("p", "r", None, 1, trashed=False)
     assert told(Answer([name]))["answer"][0]["$"] == "RunName"
 
 
 def test_arrays_are_bytes_or_numbers():
-    points = Points(
-        np.array([0.0, 1.0]),
-        np.array([math.nan, 0.5]),
-        np.array([1, 2]),
-        np.array([0, -1]),
-    )
+    columns = ([0.0, 1.0], [math.nan, 0.5], [1, 2], [0, -1])
+    points = Points(*map(np.array, columns))
     found = told([("p", points)])[0][1]
     assert found["$"] == "Points"
     assert base64.b64decode(found["value"]["v"]) == points.value.tobytes()
@@ -135,13 +114,10 @@ def test_arrays_are_bytes_or_numbers():
     assert found["attempt"] == {"$": "i8", "v": [0, -1]}
 
 
-def test_what_is_nested_without_end_is_cut():
+def test_endless_nesting_is_cut_and_unknown_types_are_errors():
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
     assert told({"x": 1, "deep": deep})["x"] == 1
-
-
-def test_what_has_no_form_is_an_error_where_it_is_sent():
     with pytest.raises(TypeError, match="complex"):
         to_json([1j])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -29,10 +30,7 @@ DIGEST = hashlib.sha256(SECRET).hexdigest()
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """A server that all tests share: each uses projects of its own.
-
-    Its folder lies in another one, in which nothing else is.
-    """
+    """A server whose folder lies in another one, in which nothing else is."""
     with served(tmp_path_factory.mktemp("attacked") / "server") as one:
         yield one
 
@@ -43,15 +41,9 @@ def token_for(here, user, project, role="contributor"):
     return str(ask(here.url, "POST", "accounts/tokens", here.token, body).json()["token"])
 
 
-def send(here, project, run, made, token="", file=""):
-    path = f"runs/{project}/{run}/journals/{file or made.file}?offset=0"
+def send(here, project, run, made, token=""):
+    path = f"runs/{project}/{run}/journals/{made.file}?offset=0"
     return ask(here.url, "PUT", path, token or here.token, made.data)
-
-
-def put_blob(here, project, run, content, token=""):
-    digest = hashlib.sha256(content).hexdigest()
-    path = f"runs/{project}/{run}/blobs/{digest}?offset=0&size={len(content)}"
-    return ask(here.url, "PUT", path, token or here.token, content)
 
 
 def fold(here, project, run):
@@ -60,34 +52,18 @@ def fold(here, project, run):
         pass
 
 
-def read(here, project, monkeypatch, token=""):
-    monkeypatch.setenv("SEAMARK_API_TOKEN", token or here.token)
-    return seamark.init_run(project, with_id="run1", remote=here.url, mode="read-only", **QUIET)
-
-
-# ---------------------------------------------------------------------- journals of others
-
-
 def own(here, project, run, number):
     """Return name and bytes of a journal like those that the server writes itself."""
     uid, writer = own_journal(here.server.instance, project, run, number)
-    header = {
-        "format": 1,
-        "run": run,
-        "project": project,
-        "writer": writer,
-        "continues": None,
-        "owner": False,
-        "host": "server",
-    }
+    header = {"format": 1, "run": run, "project": project, "writer": writer, "continues": None}
+    header |= {"owner": False, "host": "server"}
     data = file_header(uid) + frame_bytes(
         salt_of(uid), Kind.HEADER, here.server.now_ns(), dump_json(header)
     )
     return f"{writer}.{uid.hex()}", data
 
 
-def test_the_journals_of_edits_are_the_servers_own(here):
-    """Nobody takes their names, goes on with them or declares a gap in them; edits work on."""
+def test_journals_of_edits_are_written_by_the_server_alone(here):
     project, run = "edits/a", "run1"
     mine = token_for(here, "editor", project)
     assert send(here, project, run, a_journal("one", project, run).assign(lr=1), mine).status == 200
@@ -106,8 +82,7 @@ def test_the_journals_of_edits_are_the_servers_own(here):
         each for each in here.server.kept.journals(project, run) if each.startswith("server-")
     )
     size = here.server.kept.journals(project, run)[edits].size
-    name, data = own(here, project, run, 0)
-    assert name == edits
+    assert own(here, project, run, 0)[0] == edits
     forged = frame_bytes(
         salt_of(own_journal(here.server.instance, project, run, 0)[0]),
         Kind.OP,
@@ -117,134 +92,91 @@ def test_the_journals_of_edits_are_the_servers_own(here):
     path = f"runs/{project}/{run}/journals/{edits}?offset={size}"
     assert ask(here.url, "PUT", path, mine, forged).json()["error"] == "reserved"
     assert here.server.kept.journals(project, run)[edits].size == size
-
-
-def test_a_training_on_a_host_called_server_is_taken(here):
-    """What is reserved are sixteen names of each run, no more."""
-    made = a_journal("0", "edits/b", "run1", writer="server-0-0")
+    # A training on a host that is called "server" has none of the sixteen names.
+    made = a_journal("0", project, run, writer="server-0-0")
     made.writer = "server-0-0"
-    assert send(here, "edits/b", "run1", made).status == 200
+    assert send(here, project, run, made, mine).status == 200
 
 
-@pytest.mark.parametrize("facts", [{"run": "run2"}, {"writer": "host-1-other"}])
-def test_the_header_of_another_run_is_refused(here, facts):
-    """A journal names its run and its writer, and is kept as no other's; a project may change."""
-    mine = token_for(here, "header", "heads/mine")
-    made = a_journal("one", **{"project": "heads/mine", "run": "run1", **facts})
-    answer = send(here, "heads/mine", "run1", made, mine, file=made.file)
-    assert answer.status == 422, answer.body
-    assert here.server.kept.journals("heads/mine", "run1") == {}
-
-
-def test_a_digest_opens_nothing_of_another_project(here, tmp_path, monkeypatch):
+def test_digest_opens_no_file_of_another_project(here, tmp_path, monkeypatch):
     """Neither asked for, nor named by a journal of one's own, nor begun to be sent."""
-    assert put_blob(here, "vault/x", "run1", SECRET).status == 200
+    query = f"?offset=0&size={len(SECRET)}"
+    kept = ask(here.url, "PUT", f"runs/vault/x/run1/blobs/{DIGEST}{query}", here.token, SECRET)
+    assert kept.status == 200
     mine = token_for(here, "thief", "thief/x")
-    place = "runs/thief/x/run1"
+    blobs = "runs/thief/x/run1/blobs"
     made = a_journal("one", "thief/x", "run1")
     record = {"name": "s", "ext": "html", "size": len(SECRET), "sha256": DIGEST}
     made.op("file", path="stolen", file=record)
     assert send(here, "thief/x", "run1", made, mine).status == 200
     fold(here, "thief/x", "run1")
-    assert ask(here.url, "POST", f"{place}/blobs", mine, {"digests": [DIGEST]}).json() == {
-        "missing": [DIGEST]
-    }
-    begun = ask(
-        here.url, "PUT", f"{place}/blobs/{DIGEST}?offset=0&size={len(SECRET)}", mine, SECRET[:1]
-    )
+    missing = ask(here.url, "POST", blobs, mine, {"digests": [DIGEST]})
+    assert missing.json() == {"missing": [DIGEST]}
+    begun = ask(here.url, "PUT", f"{blobs}/{DIGEST}{query}", mine, SECRET[:1])
     assert begun.json() == {"offset": 1, "complete": False}
     # The server has the bytes, but this project sent one of them: no other comes of it.
-    rest = ask(
-        here.url,
-        "PUT",
-        f"{place}/blobs/{DIGEST}?offset={len(SECRET)}&size={len(SECRET)}",
-        mine,
-        b"",
-    )
+    end = f"?offset={len(SECRET)}&size={len(SECRET)}"
+    rest = ask(here.url, "PUT", f"{blobs}/{DIGEST}{end}", mine, b"")
     assert (rest.status, rest.json()["known"]) == (409, 1)
-    for path in (f"{place}/blobs/{DIGEST}", f"runs/vault/x/run1/blobs/{DIGEST}"):
+    for path in (f"{blobs}/{DIGEST}", f"runs/vault/x/run1/blobs/{DIGEST}"):
         answer = ask(here.url, "GET", path, mine)
-        assert answer.status == 404
-        assert SECRET not in answer.body
-    run = read(here, "thief/x", monkeypatch, mine)
+        assert (answer.status, SECRET in answer.body) == (404, False)
+    monkeypatch.setenv("SEAMARK_API_TOKEN", mine)
+    given = {"with_id": "run1", "remote": here.url, "mode": "read-only", **QUIET}
     with pytest.raises(FileNotFoundError):
-        run["stolen"].download(str(tmp_path / "out"))
-
-
-# ---------------------------------------------------------------------- names
-
-
-def raw(here, method, target, body=b"", **headers):
-    parts = urlsplit(here.url)
-    wire = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
-    try:
-        wire.putrequest(method, target, skip_host=False, skip_accept_encoding=True)
-        wire.putheader("Authorization", f"Bearer {here.token}")
-        wire.putheader("Content-Length", str(len(body)))
-        for name, value in headers.items():
-            wire.putheader(name, value)
-        wire.endheaders(body)
-        answer = wire.getresponse()
-        return answer.status, answer.read()
-    finally:
-        wire.close()
+        seamark.init_run("thief/x", **given)["stolen"].download(str(tmp_path / "out"))
 
 
 NAMES = [
-    "..",
-    "%2e%2e",
-    "..%2f..%2fetc",
-    "..%5c..%5cetc",
-    "%2fetc%2fpasswd",
-    "a%00b",
-    "%00",
-    "a%0d%0aSet-Cookie:%20x=y",
-    "%ff%fe",
-    "%c0%ae%c0%ae%2f",
-    ".hidden",
-    "a%20b",
-    "con",
-    "x" * 3000,
-    "%e2%80%ae" + "x",
-    ".purged",
-    ".new",
+    *("..", "%2e%2e", "..%2f..%2fetc", "..%5c..%5cetc", "%2fetc%2fpasswd", "%c0%ae%c0%ae%2f"),
+    *("a%00b", "%00", "a%0d%0aSet-Cookie:%20x=y", "%ff%fe", "%e2%80%aex", "a%20b"),
+    *(".hidden", ".purged", ".new", "con", "x" * 3000),
 ]
+NUMBERS = ["", "offset=-1", f"offset={'9' * 22}", "offset=nan", f"offset=32&gap={1 << 60}"]
 
 
-def test_no_name_leads_anywhere_else(here):
-    """Of a project, a run, a journal and a digest: refused in words, and nothing is made of it."""
+def test_names_lead_nowhere_and_make_nothing(here):
+    """Those of projects, runs, journals and contents, and numbers that cannot be."""
     made = a_journal("one", "names/x", "run1")
     above = here.server.settings.folder.parent
     before = {each for each in above.rglob("*") if each.is_dir()}
+    of_blob = f"?offset=0&size={len(SECRET)}"
+    targets = [f"names/x/run1/journals/{made.file}?{query}" for query in NUMBERS]
+    targets.append(f"names/journal/run1/journals/{made.file}?offset=0")
     for name in NAMES:
-        for target in (
-            f"names/{name}/run1/journals/{made.file}?offset=0",
-            f"{name}/x/run1/journals/{made.file}?offset=0",
-            f"names/x/{name}/journals/{made.file}?offset=0",
-            f"names/x/run1/journals/{name}?offset=0",
-            f"names/x/run1/journals/{name}.{made.uid.hex()}?offset=0",
-            f"names/{name}/run1/blobs/{DIGEST}?offset=0&size={len(SECRET)}",
-            f"names/x/{name}/blobs/{DIGEST}?offset=0&size={len(SECRET)}",
-            f"names/x/run1/blobs/{name}?offset=0&size={len(SECRET)}",
-        ):
-            data = SECRET if "/blobs/" in target else made.data
-            for method, body in (("PUT", data), ("GET", b"")):
-                status, said = raw(here, method, f"/api/v1/runs/{target}", body)
-                assert status in {400, 404, 405, 422}, (method, target[:80], said)
-                assert b"Traceback" not in said
-                assert b"root:" not in said
+        targets += [
+            *(f"{name}/x/run1/journals/{made.file}?offset=0",),
+            *(f"names/{at}/journals/{made.file}?offset=0" for at in (f"{name}/run1", f"x/{name}")),
+            *(f"names/x/run1/journals/{name}{end}?offset=0" for end in ("", f".{made.uid.hex()}")),
+            *(f"names/{at}/blobs/{DIGEST}{of_blob}" for at in (f"{name}/run1", f"x/{name}")),
+            f"names/x/run1/blobs/{name}{of_blob}",
+            f"names/x/{name}/blobs",
+        ]
+    parts = urlsplit(here.url)
+    headers = {"Authorization": f"Bearer {here.token}", "Content-Type": "application/json"}
+    for target in targets:
+        data = SECRET if "/blobs/" in target else made.data
+        asked = [("PUT", data), ("GET", b"")]
+        if target.endswith("/blobs"):
+            asked = [("POST", json.dumps({"digests": [DIGEST]}).encode())]
+        for method, body in asked:
+            # By a client that sends every target as it is.
+            wire = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+            with contextlib.closing(wire):
+                wire.request(method, f"/api/v1/runs/{target}", body, headers)
+                answer = wire.getresponse()
+                said = answer.read()
+            assert answer.status in {400, 404, 405, 422}, (method, target[:80], said)
+            assert b"Traceback" not in said
+            assert b"root:" not in said
     assert {each for each in above.rglob("*") if each.is_dir()} == before
     assert not any(each.project.startswith("names") for each in here.server.kept.runs())
-
-
-# ---------------------------------------------------------------------- contents
 
 
 HTML = "<script>alert(document.cookie)</script><img src=x onerror=alert(1)>"
 
 
-def test_what_was_recorded_is_never_a_page(here):
-    """Names, texts and errors come as JSON that no browser takes for a page."""
+def test_answers_with_recorded_html_are_no_pages(here):
     made = a_journal("one", "xss/x", "run1")
     made.op("assign", atoms={"sys/name": ["string", HTML], f"p/{HTML[:8]}": ["string", HTML]})
     made.texts("t", (0, HTML))
@@ -271,8 +203,7 @@ def test_what_was_recorded_is_never_a_page(here):
         assert answer.status < 500
 
 
-def test_a_body_of_json_without_end_is_a_mistake_of_its_sender(here):
-    """Deep nesting, numbers of many digits, packed bodies: refused, and the server goes on."""
+def test_endless_or_packed_json_is_refused(here):
     json_type = {"Content-Type": "application/json"}
     bodies: list[tuple[bytes, dict[str, str]]] = [
         (b"[" * 500_000, {}),
@@ -295,7 +226,7 @@ def test_a_body_of_json_without_end_is_a_mistake_of_its_sender(here):
     assert until(lambda: ask(here.url, "GET", "").status == 200)
 
 
-def test_a_token_is_in_no_answer_and_no_log(here, caplog):
+def test_token_is_in_no_answer_and_no_log(here, caplog):
     mine = token_for(here, "careless", "careless/x")
     for path in (f"runs/{mine}/x/journals", f"read/table?query={mine}", f"accounts/tokens/{mine}x"):
         ask(here.url, "GET", path, mine)

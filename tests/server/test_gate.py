@@ -64,35 +64,32 @@ def everything(wire):
     return found
 
 
-@contextlib.contextmanager
-def trickling(wire):
-    ended = threading.Event()
+def admin_token(folder):
+    with contextlib.closing(open_server(Settings.at(folder))) as server:
+        return server.accounts.first_admin().secret
 
-    def trickle():
-        with contextlib.suppress(OSError):
-            while not ended.wait(0.05):
-                wire.sendall(b" ")
 
-    thread = threading.Thread(target=trickle)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+def head(path, length):
+    return f"POST /api/v1/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
+
+
+def journal_head(token, length):
+    path = "/api/v1/runs/team/x/run1/journals/a.journal?offset=0"
+    authorization = f"Authorization: Bearer {token}\r\n" if token else ""
+    return f"PUT {path} HTTP/1.1\r\nHost: x\r\n{authorization}{length}\r\n\r\n".encode()
 
 
 @pytest.mark.thorough
-def test_who_falls_silent_is_let_go(tmp_path):
+def test_silent_connections_are_closed(tmp_path):
     """Before the first request, in the middle of headers, between requests, and in a body."""
-    head = b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"
+    begun = b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"
     greeting = b"GET /api/v1/ HTTP/1.1\r\nHost: x\r\n\r\n"
     with serving(tmp_path, idle_s=0.2) as url:
         for sent, answers in (
             (b"", []),
-            (head, []),
-            (greeting + head, [b"200 OK"]),
-            (head + b"Content-Length: 10\r\n\r\n{", [b"408 Request Timeout"]),
+            (begun, []),
+            (greeting + begun, [b"200 OK"]),
+            (begun + b"Content-Length: 10\r\n\r\n{", [b"408 Request Timeout"]),
         ):
             with connected(url) as wire:
                 wire.sendall(sent)
@@ -103,86 +100,59 @@ def test_who_falls_silent_is_let_go(tmp_path):
         assert b'"error":"too-slow"' in came
 
 
-@pytest.fixture(scope="module")
-def narrow(tmp_path_factory):
-    limits = {
-        "json_bytes": 1000,
-        "batch_bytes": 4000,
-        "frame_bytes": 4000,
-        "target_bytes": 2000,
-        "header_bytes": 2000,
-    }
-    with serving(tmp_path_factory.mktemp("narrow"), **limits) as url:
-        yield url
+CHUNKED = "Transfer-Encoding: chunked"
+LONG = b" " * 2000
+LIMITS = {"json_bytes": 1000, "target_bytes": 2000, "header_bytes": 2000}
+LIMITS |= dict.fromkeys(("batch_bytes", "frame_bytes"), 4000)
+REFUSED = [
+    ("POST", "accounts/tokens", LONG, {}, 413),
+    ("PUT", "runs/a/b/journals/j?offset=0", b" " * 5000, {}, 413),
+    ("GET", "?" + "q" * 3000, None, {}, 414),
+    ("GET", "", None, {"X-Long": "x" * 3000}, 431),
+    ("GET", "nothing", None, {}, 404),
+    ("BREW", "", None, {}, 405),
+    ("POST", "accounts/tokens", b"{", {"Content-Type": "application/json"}, 422),
+    ("OPTIONS", "", None, {"Origin": "https://evil.test"}, 405),
+    # Only what is streamed may be long: a body that is read whole is JSON, whatever the method.
+    ("PUT", "accounts/members", LONG, {}, 413),
+    ("PATCH", "runs", LONG, {}, 413),
+    ("POST", "read/table", LONG, {}, 413),
+]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "headers", "status"),
-    [
-        ("POST", "accounts/tokens", b" " * 2000, {}, 413),
-        ("PUT", "runs/a/b/journals/j?offset=0", b" " * 5000, {}, 413),
-        ("POST", "accounts/tokens", b" " * 2000, {"Transfer-Encoding": "chunked"}, 413),
-        ("GET", "?" + "q" * 3000, None, {}, 414),
-        ("GET", "", None, {"X-Long": "x" * 3000}, 431),
-        ("GET", "nothing", None, {}, 404),
-        ("BREW", "", None, {}, 405),
-        ("POST", "accounts/tokens", b"{", {"Content-Type": "application/json"}, 422),
-    ],
-)
-def test_every_refusal_has_one_form(narrow, method, path, body, headers, status):
-    """JSON with a word and a sentence, and the headers of every answer."""
-    if "Transfer-Encoding" in headers:
-        with connected(narrow) as wire:
-            wire.sendall(
-                b"POST /api/v1/accounts/tokens HTTP/1.1\r\nHost: x\r\n"
-                b"Transfer-Encoding: chunked\r\n\r\n7d0\r\n" + body + b"\r\n0\r\n\r\n"
-            )
+def test_refusals_are_json_with_a_hint_and_no_answer_repeats_the_host(tmp_path):
+    """All have the headers of every answer, and none those that let other pages read it."""
+    evil = {"Host": "evil.test", "Origin": "https://evil.test"}
+    with serving(tmp_path, **LIMITS) as url:
+        for method, path, body, headers, status in REFUSED:
+            answer = ask(url, method, path, "", body, headers)
+            assert answer.status == status, (method, path)
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert "default-src 'none'" in answer.headers["content-security-policy"]
+            assert set(answer.json()) >= {"error", "hint"}
+        with connected(url) as wire:
+            begun = head("accounts/tokens", 0).replace(b"Content-Length: 0", CHUNKED.encode())
+            wire.sendall(begun + b"7d0\r\n" + LONG + b"\r\n0\r\n\r\n")
             came = everything(wire)
         assert came.startswith(b"HTTP/1.1 413 ")
-        told = json.loads(came.partition(b"\r\n\r\n")[2])
-    else:
-        answer = ask(narrow, method, path, "", body, headers)
-        assert answer.status == status
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert "default-src 'none'" in answer.headers["content-security-policy"]
-        told = answer.json()
-    assert set(told) >= {"error", "hint"}
+        assert set(json.loads(came.partition(b"\r\n\r\n")[2])) >= {"error", "hint"}
+        for path in ("", "accounts/me/", "accounts/me"):
+            answer = ask(url, "GET", path, "", None, evil)
+            assert b"evil.test" not in answer.body
+            assert not any("evil.test" in value for value in answer.headers.values())
+            assert not any(name.startswith("access-control") for name in answer.headers)
 
 
-def test_there_is_no_cors_and_the_host_is_not_believed(narrow):
-    """No other page reads an answer, and no answer repeats a Host that somebody made up."""
-    evil = {"Host": "evil.test", "Origin": "https://evil.test"}
-    for path in ("", "accounts/me/", "accounts/me"):
-        answer = ask(narrow, "GET", path, "", None, evil)
-        assert b"evil.test" not in answer.body
-        assert not any("evil.test" in value for value in answer.headers.values())
-        assert not any(name.startswith("access-control") for name in answer.headers)
-    assert ask(narrow, "OPTIONS", "", "", None, {"Origin": "https://evil.test"}).status == 405
-
-
-def test_only_what_is_streamed_may_be_long(narrow):
-    """A body that is read whole before anybody is asked is JSON, whatever the method."""
-    for method, path in (("PUT", "accounts/members"), ("PATCH", "runs"), ("POST", "read/table")):
-        assert ask(narrow, method, path, "", b"[" + b"1," * 1000 + b"1]").status == 413
-
-
-def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch):
-    """What nobody guarded never leaves, nor do the words of an error that nobody foresaw."""
+def test_unguarded_answers_and_unforeseen_errors_tell_nothing(tmp_path, monkeypatch):
     router = APIRouter()
 
-    @router.get("/forgotten")
-    def forgotten():
-        return "secret"
-
-    @router.get("/streamed")
-    def streamed():
-        return Response(b"secret")
-
-    @router.get("/broken")
     def broken():
         msg = "secret"
         raise RuntimeError(msg)
 
+    router.get("/forgotten")(lambda: "secret")
+    router.get("/streamed")(lambda: Response(b"secret"))
+    router.get("/broken")(broken)
     monkeypatch.setattr(app_module, "routers", lambda _names: iter([router]))
     with serving(tmp_path) as url:
         for path in ("forgotten", "streamed", "broken"):
@@ -192,12 +162,8 @@ def test_a_mistake_of_ours_tells_nothing(tmp_path, monkeypatch):
             assert b"Traceback" not in answer.body
 
 
-def head(path, length):
-    return f"POST /api/v1/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode()
-
-
 @pytest.mark.parametrize(("known", "senders", "places"), [(False, 40, 4), (True, 28, 8)])
-def test_who_sends_slowly_takes_no_others_place(tmp_path, known, senders, places):
+def test_slow_senders_take_a_bounded_part_of_the_places(tmp_path, known, senders, places):
     """An address without a token has an eighth of the places, a token a quarter."""
     token = admin_token(tmp_path)
     begun = head("accounts/tokens", 1000) + b"{"
@@ -217,25 +183,35 @@ def test_who_sends_slowly_takes_no_others_place(tmp_path, known, senders, places
         assert ask(url, "GET", "accounts/me", token).status == 200
 
 
-def test_a_body_that_crawls_is_refused(tmp_path):
-    """However often a byte comes, also with a token: it would hold its place for minutes."""
+def test_body_that_comes_byte_by_byte_is_refused(tmp_path):
     token = admin_token(tmp_path)
     for begun, limits in (
         (head("accounts/tokens", 1000), {"request_s": 0.5}),
         (journal_head(token, "Content-Length: 100000"), {"idle_s": 0.5}),
     ):
         with serving(tmp_path, **limits) as url, connected(url) as wire:
+            ended = threading.Event()
+
+            def trickle(wire=wire, ended=ended):
+                with contextlib.suppress(OSError):
+                    while not ended.wait(0.05):
+                        wire.sendall(b" ")
+
             wire.sendall(begun)
-            with trickling(wire):
+            thread = threading.Thread(target=trickle)
+            thread.start()
+            try:
                 assert b" 408 " in wire.recv(1 << 16)
+            finally:
+                ended.set()
+                thread.join()
 
 
-def test_a_body_without_end_is_not_read_for_a_stranger(tmp_path):
-    """The answer ends the connection, before much of it was taken."""
+def test_endless_body_of_a_stranger_is_not_read(tmp_path):
     with serving(tmp_path) as url:
         for token in ("", "wrong"):
             with connected(url) as wire:
-                wire.sendall(journal_head(token, "Transfer-Encoding: chunked"))
+                wire.sendall(journal_head(token, CHUNKED))
                 sent, part = 0, b"10000\r\n" + bytes(1 << 16) + b"\r\n"
                 with contextlib.suppress(ConnectionResetError, BrokenPipeError):
                     while sent < 1 << 26:
@@ -244,21 +220,7 @@ def test_a_body_without_end_is_not_read_for_a_stranger(tmp_path):
                 assert sent < 1 << 26
 
 
-def admin_token(folder):
-    server = open_server(Settings.at(folder))
-    token = server.accounts.first_admin().secret
-    server.close()
-    return token
-
-
-def journal_head(token, length):
-    path = "/api/v1/runs/team/x/run1/journals/a.journal?offset=0"
-    authorization = f"Authorization: Bearer {token}\r\n" if token else ""
-    return f"PUT {path} HTTP/1.1\r\nHost: x\r\n{authorization}{length}\r\n\r\n".encode()
-
-
-def test_who_does_not_read_is_let_go(tmp_path, monkeypatch):
-    """An answer that nobody takes does not hold a place for ever."""
+def test_client_that_does_not_read_is_let_go(tmp_path, monkeypatch):
     router = APIRouter()
 
     @router.get("/much")
@@ -282,8 +244,7 @@ def test_who_does_not_read_is_let_go(tmp_path, monkeypatch):
         assert set(answered) <= {200, 503}
 
 
-def test_files_on_their_way_are_bounded_for_all_senders_together(tmp_path, monkeypatch):
-    """More than a server has memory for is asked to come again."""
+def test_files_on_their_way_are_bounded_over_all_senders(tmp_path, monkeypatch):
     content = b"content"
     monkeypatch.setattr(intake, "ARRIVING_BYTES", len(content) - 1)
     token = admin_token(tmp_path)

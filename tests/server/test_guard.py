@@ -18,22 +18,8 @@ from served import served
 from seamark.server.app import routers
 from seamark.server.folding.turns import fold_turn
 
-
-def every_route():
-    found = [
-        (method, route.path)
-        for router in routers()
-        for route in router.routes
-        for method in sorted(route.methods)
-    ]
-    assert len(found) > 30
-    return found
-
-
 SECRET = "team/kept-to-itself"
 
-
-# ---------------------------------------------------------------------- requests that would work
 
 WORTH = "s3cret-worth"
 """What only they may see who may read the run: a value, and part of its paths and tags."""
@@ -118,10 +104,16 @@ def tenants(tmp_path_factory):
         )
 
 
-def test_every_route_is_asked_by_somebody_elses_token():
-    """A route that is added comes with a request that would work, for the two tests below."""
+def test_every_route_has_a_request_in_these_tables():
     of_run, many, reads = set(), set(), {f"/read/{verb}" for verb in READS_OF_A_RUN}
-    for method, path in every_route():
+    routes = [
+        (method, route.path)
+        for router in routers()
+        for route in router.routes
+        for method in route.methods
+    ]
+    assert len(routes) > 30
+    for method, path in routes:
         if "{project" in path:
             rest = path.removeprefix("/runs/{project:path}/{run}").lstrip("/")
             of_run.add((method, rest))
@@ -135,8 +127,7 @@ def test_every_route_is_asked_by_somebody_elses_token():
 
 
 @pytest.mark.parametrize("case", OF_A_RUN, ids=" ".join)
-def test_a_run_is_not_there_for_other_tokens(tenants, case):
-    """Whole and good requests: who has a role too small is told so, all others see nothing."""
+def test_run_is_hidden_from_other_tokens(tenants, case):
     least, query, body = OF_A_RUN[case]
     method, rest = case
     rest = rest.replace("{digest}", "0" * 64).replace("{journal}", tenants.made.file)
@@ -159,8 +150,7 @@ def test_a_run_is_not_there_for_other_tokens(tenants, case):
 
 
 @pytest.mark.parametrize("verb", READS_OF_A_RUN)
-def test_nothing_of_a_run_is_read_with_other_tokens(tenants, verb):
-    """The same of every question about one run, in both forms of an answer."""
+def test_reads_of_a_run_are_hidden_from_other_tokens(tenants, verb):
     arguments = of_run(tenants.made.file, f"{WORTH}/")[verb]
     for accept in ({}, {"Accept": "application/msgpack"}):
 
@@ -186,8 +176,7 @@ def check_hidden(tenants, asked):
 
 
 @pytest.mark.parametrize("case", OF_MANY, ids=" ".join)
-def test_a_run_is_in_no_table_of_other_tokens(tenants, case):
-    """Neither asked for by name, nor among all there are, nor in what is said of a mistake."""
+def test_run_is_in_no_table_and_no_message_for_other_tokens(tenants, case):
     method, path = case
     told = b""
     for body in OF_MANY[case]:

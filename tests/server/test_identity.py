@@ -41,33 +41,32 @@ def settings(tmp_path, folder, name="server"):
     return Settings.at(tmp_path / "server", store(tmp_path, name), folder.as_uri())
 
 
-def test_the_same_server_starts_again(folder, tmp_path):
+def test_server_starts_with_the_objects_of_its_tables_alone(folder, tmp_path):
+    """Not with an empty place or none, as of a mount that did not come up; none is made."""
     prepare(settings(tmp_path, folder))
-
-
-@pytest.mark.parametrize("empty", [True, False])
-def test_a_place_that_is_empty_or_not_there_is_refused(folder, tmp_path, empty):
-    """As of a mount that did not come up; nothing is made in its place."""
     away = folder.rename(tmp_path / "away")
-    if empty:
-        folder.mkdir()
-    with pytest.raises(CannotStart, match=r"--blobs: .*mount.*seamark server refold --objects"):
-        prepare(settings(tmp_path, folder))
-    assert folder.exists() == empty
-    if empty:
-        folder.rmdir()
+    for empty in (False, True):
+        if empty:
+            folder.mkdir()
+        with pytest.raises(CannotStart, match=r"--blobs: .*mount.*seamark server refold --objects"):
+            prepare(settings(tmp_path, folder))
+        assert folder.exists() == empty
+    folder.rmdir()
     away.rename(folder)
     prepare(settings(tmp_path, folder))
-
-
-def test_tables_and_objects_of_different_servers_are_refused(folder, tmp_path):
     prepare(settings(tmp_path, tmp_path / "theirs", "other"))
     for name, place in (("server", tmp_path / "theirs"), ("other", folder), ("third", folder)):
         with pytest.raises(CannotStart, match=r"--blobs: the objects in .* belong to another"):
             prepare(settings(tmp_path, place, name))
+    # Objects that are given up are asked for again.
+    shutil.rmtree(folder)
+    refold_server(settings(tmp_path, folder), objects=True)
+    prepare(settings(tmp_path, folder))
+    with contextlib.closing(Place(tmp_path / "server", store(tmp_path))) as place:
+        assert place.kept.journals(*RUN) == {}
 
 
-def test_journals_whose_tables_were_lost_are_taken_up_where_users_are_known(folder, tmp_path):
+def test_lost_tables_of_journals_are_made_again_where_users_are_known(folder, tmp_path):
     """Where those are lost, too, it may be the wrong database: nothing starts."""
     for file in (tmp_path / "server").glob("kept.db*"):
         file.unlink()
@@ -79,19 +78,9 @@ def test_journals_whose_tables_were_lost_are_taken_up_where_users_are_known(fold
         prepare(settings(tmp_path, folder, "other"))
 
 
-def test_what_is_missing_is_asked_for_again_after_the_tables_were_made_again(folder, tmp_path):
-    """Whoever gives the objects up says so; senders are told that nothing is there."""
-    shutil.rmtree(folder)
-    refold_server(settings(tmp_path, folder), objects=True)
-    prepare(settings(tmp_path, folder))
-    with contextlib.closing(Place(tmp_path / "server", store(tmp_path))) as place:
-        assert place.kept.journals(*RUN) == {}
-
-
-def test_a_folder_that_goes_away_takes_and_gives_nothing_until_it_is_back(
+def test_folder_that_goes_away_is_not_written_until_it_is_back(
     folder, tmp_path, caplog, monkeypatch
 ):
-    """Neither is anything written into the empty folder that takes its place."""
     monkeypatch.setattr(failures, "_kinds", {})
     away = tmp_path / "away"
     with contextlib.closing(Place(tmp_path / "server", store(tmp_path))) as place:
@@ -101,8 +90,9 @@ def test_a_folder_that_goes_away_takes_and_gives_nothing_until_it_is_back(
         folder.rename(away)
         for _ in range(2):
             journal.assign(b=2)
-            with pytest.raises(FullError):
+            with pytest.raises(FullError) as refused:
                 place.send("team/x", "run1", journal)
+            assert refused.value.wait_s
             with pytest.raises(ObjectsUnreachable, match="--blobs: the folder"):
                 worker.round()
             folder.mkdir(exist_ok=True)

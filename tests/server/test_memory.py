@@ -58,20 +58,8 @@ def held(*roots):
     return found
 
 
-def log_as_neptune(url, token, always, number):
-    """Write paths and delete them, in a run that all write to and in one that is new."""
-    client = Client(url, token)
-    path, more = f"gone{number}", f"path{number}"
-    point = {"entries": [{"value": 1.0, "timestampMilliseconds": number}]}
-    for run in (always, client.new_run(f"team/n{number}")):
-        logs = {"path": path, "logFloats": point}
-        deletes = {"path": path, "deleteAttribute": {}}
-        assert client.do(run, logs, {"path": more, "assignInt": {"value": 1}}) == []
-        assert client.do(run, deletes, {"path": more, "deleteAttribute": {}}) == []
-
-
 @pytest.mark.slow
-def test_what_bodies_came_to_is_given_back(tmp_path):
+def test_memory_of_unpacked_bodies_is_given_back(tmp_path):
     """Each is some kilobytes, and 60 MiB when it is unpacked; some are refused, some are kept."""
     server = start_server(tmp_path / "server")
     journal = a_journal("one", "team/x", "run0")
@@ -104,18 +92,23 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch):
     monkeypatch.setattr(logins, "_KEPT", FEW)
     monkeypatch.setattr(blobs, "_HASHES", FEW)
     monkeypatch.setattr(quota, "_KEPT", FEW)
-    monkeypatch.setattr(intake, "_MOST", FEW)
-    monkeypatch.setattr(log, "_REMEMBERED", FEW)
-    monkeypatch.setattr(log, "_EVERY", FEW)
-    monkeypatch.setattr(log, "_GONE", FEW)
+    monkeypatch.setattr(intake, "_MAX_REMEMBERED", FEW)
+    monkeypatch.setattr(log, "_MAX_RUNS", FEW)
+    monkeypatch.setattr(log, "_COUNT_EVERY", FEW)
+    monkeypatch.setattr(log, "_MAX_DELETED", FEW)
     with served(tmp_path, quota=1 << 30) as here:
         url, server, admin = here.url, here.server, here.token
         worker = FoldWorker(server.databases, server.kept, threading.Event())
 
         def send(number):
-            project, run = f"team/p{number}", f"run{number}"
             token = server.accounts.create_token("admin", by="admin").secret
-            log_as_neptune(url, token, always, number)
+            client, point = Client(url, token), {"value": 1.0, "timestampMilliseconds": number}
+            writes = ({"logFloats": {"entries": [point]}}, {"assignInt": {"value": 1}})
+            paths = [{"path": f"gone{number}"}, {"path": f"path{number}"}]
+            for run in (always, client.new_run(f"team/n{number}")):
+                assert client.do(run, *map(dict.__or__, paths, writes)) == []
+                assert client.do(run, *(path | {"deleteAttribute": {}} for path in paths)) == []
+            project, run = f"team/p{number}", f"run{number}"
             journal = a_journal(f"w{number}", project, run, attempt=0)
             journal.assign(**{f"path{number}x{at}": at for at in range(FEW)})
             journal.row({f"loss{number}": 1.0}, 0)

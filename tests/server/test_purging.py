@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
 import zlib
+from functools import partial
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-import urllib3
+from asking import ask
 from folding import a_journal, says
+from keeping import at_once
 from served import folding
 from server_waits import until
 
@@ -33,13 +36,44 @@ HOUR_NS = 3600 * 10**9
 DAY_NS = 24 * HOUR_NS
 
 
-def away(place, run):
+@pytest.fixture
+def blobs(place, clock):
+    return Blobs(place.databases.kept, place.objects, now_ns=clock)
+
+
+@pytest.fixture
+def worker(place, clock):
+    return FoldWorker(place.databases, place.kept, threading.Event(), clock)
+
+
+def remove(place, run):
     databases = place.databases
     purge(databases.account, place.kept, databases.store(), PROJECT, run, who="a", now_ns=1)
 
 
-def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
-    """Batches that come after it are refused, and no fold brings back what was there."""
+def content(blobs, data):
+    """Have bytes of run a kept; return their digest."""
+    digest = hashlib.sha256(data).hexdigest()
+    blobs.put(PROJECT, "a", digest, len(data), 0, data)
+    return digest
+
+
+def uploads(journal, digest, **more):
+    return journal.op("upload", path="file", size=1, sha256=digest, **more)
+
+
+def tended(kept, clock):
+    """Have everything done that is due in the next two days."""
+    for _ in range(8):
+        clock.now += DAY_NS // 4
+        kept.tend()
+
+
+def names(objects, prefix=""):
+    return [one.name for one in objects.listed(prefix)]
+
+
+def test_purge_during_sending_and_folding_leaves_nothing(place):
     journal = a_journal("one", PROJECT, "run0", attempt=0)
     refused = threading.Event()
 
@@ -55,7 +89,7 @@ def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
         sender = threading.Thread(target=send)
         sender.start()
         until(lambda: place.positions.folded(PROJECT, "run0"))
-        away(place, "run0")
+        remove(place, "run0")
         sender.join()
         assert refused.is_set()
         assert is_purged(place.databases.account, PROJECT, "run0")
@@ -66,12 +100,10 @@ def test_a_purge_while_it_is_sent_and_folded_leaves_nothing(place):
         until(lambda: says(place.reader(PROJECT, "run0")) == {})
         with pytest.raises(Rejected, match="was purged here"):
             place.intake.take(PROJECT, "run0", journal.file, 0, journal.data)
-    away(place, "run0")  # again, as after one that was cut short
+    remove(place, "run0")  # again, as after one that was cut short
 
 
-def test_edits_go_behind_all_that_a_run_holds(place):
-    """From several workers at once, and also where a writer's clock is ahead."""
-    worker = FoldWorker(place.databases, place.kept, threading.Event())
+def test_edits_come_after_records_whose_clock_is_ahead(place, worker):
     ahead = place.now_ns() + 1800 * 10**9
     journal = a_journal("one", PROJECT, "run0", t=ahead, attempt=0).assign(sys__name="old")
     place.send(PROJECT, "run0", journal)
@@ -86,11 +118,7 @@ def test_edits_go_behind_all_that_a_run_holds(place):
             tags = {"op": "add", "path": "sys/tags", "values": [f"t{number}-{one}"]}
             writers[number].record(PROJECT, "run0", [tags])
 
-    threads = [threading.Thread(target=edit, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert at_once(*(partial(edit, number) for number in range(3))) == [None] * 3
     renamed = {"op": "assign", "atoms": {"sys/name": ["string", "new"]}}
     trashed = {"op": "assign", "atoms": {"sys/trashed": ["bool", True]}}
     position = writers[0].record(PROJECT, "run0", [renamed, trashed])
@@ -104,128 +132,87 @@ def test_edits_go_behind_all_that_a_run_holds(place):
     assert reader.problems() == {}
 
 
-def test_an_edit_by_a_clock_that_is_behind_moves_no_creation_date(place):
-    """By hours, and also before anything of the run was folded."""
+def test_edit_by_a_clock_that_is_behind_moves_no_creation_date(place, worker):
     began = place.now_ns()
     journal = a_journal("one", PROJECT, "run0", t=began, attempt=0).assign(sys__name="old")
     place.send(PROJECT, "run0", journal)
     behind = ServerWriter(
         "instance", place.kept, place.intake.take, place.databases.store, lambda: began - 10**14
     )
-    worker = FoldWorker(place.databases, place.kept, threading.Event())
     for name in ("before it is folded", "after"):
         behind.record(PROJECT, "run0", [{"op": "assign", "atoms": {"sys/name": ["string", name]}}])
         until(lambda: not worker.round())
-        [created] = [
-            one.value
-            for one in place.reader(PROJECT, "run0").attributes()
-            if one.path == "sys/creation_time"
-        ]
+        created = place.reader(PROJECT, "run0").attribute("sys/creation_time").value
         assert created.timestamp() * 1e9 == pytest.approx(began, abs=1e6)
 
 
-@pytest.fixture
-def fresh(tmp_path, place, clock):
-    """The same objects behind tables that were made again from them alone."""
-    opened = open_databases(f"sqlite:///{tmp_path}/fresh")
-    make_tables(opened)
+def test_files_of_rebuilt_tables_go_with_the_last_run_that_names_them(
+    place, clock, blobs, tmp_path
+):
+    """Also those that a compressed record names, or the list of a folder.
 
-    def again():
-        take_up(opened, place.objects)
-        kept = IntakeJournals(opened.kept, place.objects, clock)
-        return kept, Blobs(opened.kept, place.objects, now_ns=clock)
-
-    yield again
-    opened.close()
-
-
-def content(blobs, run, data):
-    digest = hashlib.sha256(data).hexdigest()
-    blobs.put(PROJECT, run, digest, len(data), 0, data)
-    return digest
-
-
-def uploads(journal, digest, **more):
-    return journal.op("upload", path="file", size=1, sha256=digest, **more)
-
-
-def tended(kept, clock):
-    """Have everything done that is due in the next two days."""
-    for _ in range(8):
-        clock.now += DAY_NS // 4
-        kept.tend()
-
-
-def test_files_that_were_taken_up_go_with_the_last_run_that_names_them(place, clock, fresh):
-    """Also what is named by a compressed record, or by the list of a folder; the rest goes."""
-    blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
+    Where a journal is lost, nobody knows what it named: then all that was taken up stays.
+    """
     own, shared, packed, member, stray = (
-        content(blobs, "a", data) for data in (b"own", b"shared", b"packed", b"member", b"stray")
+        content(blobs, data) for data in (b"own", b"shared", b"packed", b"member", b"stray")
     )
-    folder = content(blobs, "a", json.dumps({"member": [6, member]}).encode())
+    folder = content(blobs, json.dumps({"member": [6, member]}).encode())
     first = uploads(uploads(a_journal("one", PROJECT, "a"), own), shared)
     uploads(first, folder, dir=True)
     record = json.dumps({"op": "upload", "path": "p", "size": 6, "sha256": packed}).encode()
     first.frame(Kind.OP, zlib.compress(record), flags=ZLIB)
     place.send(PROJECT, "a", first)
     place.send(PROJECT, "b", uploads(a_journal("two", PROJECT, "b"), shared))
-    kept, again = fresh()
+    every = {own, shared, packed, member, stray, folder}
+    named = names(place.objects, "journals/")[0]
+    path = place.objects.folder / named
+    whole = path.read_bytes()
+    for damaged in (True, False):
+        path.chmod(0o600)
+        path.write_bytes(b"!" + whole[1:] if damaged else whole)
+        with contextlib.closing(open_databases(f"sqlite:///{tmp_path}/fresh{damaged}")) as opened:
+            make_tables(opened)
+            take_up(opened, place.objects)
+            kept = IntakeJournals(opened.kept, place.objects, clock)
+            again = Blobs(opened.kept, place.objects, now_ns=clock)
 
-    def there():
-        every = (own, shared, packed, member, stray, folder)
-        return {each for each in every if again.find(PROJECT, each)}
+            def there(again=again):
+                return {each for each in every if again.find(PROJECT, each)}
 
-    clock.now += HOUR_NS
-    kept.tend()
-    assert there() == {own, shared, packed, member, stray, folder}  # nobody is hurried
-    tended(kept, clock)
-    assert there() == {own, shared, packed, member, folder}
-    kept.forget(PROJECT, "a")
-    tended(kept, clock)
-    assert there() == {shared}
-    kept.forget(PROJECT, "b")
-    tended(kept, clock)
-    assert there() == set()
-    assert [one.name for one in place.objects.listed("blobs/")] == []
-
-
-def test_files_stay_where_a_journal_that_may_name_them_is_lost(place, clock, fresh):
-    """Who knows what it named: nothing that was taken up goes then."""
-    blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
-    own = content(blobs, "a", b"own")
-    place.send(PROJECT, "a", uploads(a_journal("one", PROJECT, "a"), own))
-    (name,) = (one.name for one in place.objects.listed("journals/"))
-    path = place.objects.folder / name
-    path.chmod(0o600)
-    path.write_bytes(b"!" + path.read_bytes()[1:])
-    kept, again = fresh()
-    tended(kept, clock)
-    tended(kept, clock)
-    assert b"".join(again.find(PROJECT, own).read()) == b"own"
+            if damaged:
+                tended(kept, clock)
+                tended(kept, clock)
+                assert there() == every
+                continue
+            clock.now += HOUR_NS
+            kept.tend()
+            assert there() == every  # nobody is hurried
+            tended(kept, clock)
+            assert there() == every - {stray}
+            kept.forget(PROJECT, "a")
+            tended(kept, clock)
+            assert there() == {shared}
+            kept.forget(PROJECT, "b")
+            tended(kept, clock)
+            assert there() == set()
+            assert names(place.objects, "blobs/") == []
 
 
-def test_what_comes_for_a_run_in_the_moment_of_its_purge_goes_too(place, clock):
-    """The file was let in before the tombstone, and arrived after everything was removed."""
-    blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
+def test_file_that_arrives_after_its_run_was_purged_goes_too(place, clock, blobs):
+    """It was let in before the tombstone."""
     place.send(PROJECT, "a", a_journal("one", PROJECT, "a"))
-    databases = place.databases
-    store = databases.store()
-    purge(databases.account, place.kept, store, PROJECT, "a", who="o", now_ns=clock())
-    late = content(blobs, "a", b"late")
+    remove(place, "a")
+    late = content(blobs, b"late")
     tended(place.kept, clock)
     assert blobs.find(PROJECT, late) is None
-    assert [one.name for one in place.objects.listed("blobs/")] == []
+    assert names(place.objects, "blobs/") == []
 
 
-def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, clock):
-    """Whoever tends removes what is kept and what was folded, without being asked again."""
-    worker = FoldWorker(place.databases, place.kept, threading.Event(), clock)
-    blobs = Blobs(place.databases.kept, place.objects, now_ns=clock)
-    own = content(blobs, "a", b"own")
+def test_purge_that_was_killed_after_its_tombstone_is_finished(place, clock, blobs, worker):
+    own = content(blobs, b"own")
     position = place.send(PROJECT, "a", uploads(a_journal("one", PROJECT, "a"), own))
     until(lambda: worker.round() or place.positions.folded(PROJECT, "a") >= position)
-    account = place.databases.account
-    with account.writing() as connection:  # what a purge does first
+    with place.databases.account.writing() as connection:  # what a purge does first
         grave = {"project": PROJECT, "run": "a", "t_ns": clock(), "who": "o"}
         connection.execute(account_tables.tombstone.insert(), grave)
     worker.tend(place.databases.store())
@@ -233,31 +220,28 @@ def test_a_purge_that_died_after_its_tombstone_is_brought_to_its_end(place, cloc
     assert place.positions.folded(PROJECT, "a") == 0
     tended(place.kept, clock)
     assert blobs.find(PROJECT, own) is None
-    assert [one.name for one in place.objects.listed()] == []
+    assert names(place.objects) == []
 
 
-def test_a_purged_run_is_refused_at_every_door(team):
-    """Journals, questions about files and files are answered 410, again after the same purge."""
-    project, run, base = "team/x", "run0", f"{team.url}/api/v1/runs/team/x/run0"
+def test_everything_sent_to_a_purged_run_is_answered_410(team):
     data = b"a file"
     digest = hashlib.sha256(data).hexdigest()
-    journal = a_journal("one", project, run)
-    of_journal, of_file = f"{base}/journals/{journal.file}", f"{base}/blobs/{digest}"
-    with urllib3.PoolManager(headers={"Authorization": f"Bearer {team.token}"}) as pool:
+    journal = a_journal("one", "team/x", "run0")
+    requests = (
+        ("GET", "journals", None),
+        ("PUT", f"journals/{journal.file}?offset=0", journal.data),
+        ("POST", "blobs", {"digests": [digest]}),
+        ("PUT", f"blobs/{digest}?offset=0&size={len(data)}", data),
+    )
 
-        def ask(method, url, **rest):
-            return pool.request(method, url, retries=False, **rest).status
+    def statuses():
+        return [
+            ask(team.url, method, f"runs/team/x/run0/{path}", team.token, body).status
+            for method, path, body in requests
+        ]
 
-        def doors():
-            return [
-                ask("GET", f"{base}/journals"),
-                ask("PUT", f"{of_journal}?offset=0", body=journal.data),
-                ask("POST", f"{base}/blobs", json={"digests": [digest]}),
-                ask("PUT", f"{of_file}?offset=0&size={len(data)}", body=data),
-            ]
-
-        assert doors() == [200, 200, 200, 200]
-        for _ in range(2):
-            assert ask("DELETE", base) == 200
-            assert doors() == [410, 410, 410, 410]
-        assert ask("DELETE", f"{team.url}/api/v1/runs/team/x/other") == 404
+    assert statuses() == [200, 200, 200, 200]
+    for _ in range(2):
+        assert ask(team.url, "DELETE", "runs/team/x/run0", team.token).status == 200
+        assert statuses() == [410, 410, 410, 410]
+    assert ask(team.url, "DELETE", "runs/team/x/other", team.token).status == 404

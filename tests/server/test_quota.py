@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import logging
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -32,8 +31,7 @@ def put(here, project, run, name, data, offset=0):
     return ask(here.url, "PUT", path, here.token, data)
 
 
-def test_a_full_workspace_is_said_and_others_go_on(tmp_path):
-    """Journals and files count together, in all projects; what is kept already is no matter."""
+def test_full_workspace_takes_no_more_and_others_go_on(tmp_path):
     made = a_journal("one", "lab/a", "run1")
     for step in range(40):
         made.row({"loss": float(step)}, step)
@@ -60,7 +58,7 @@ def test_a_full_workspace_is_said_and_others_go_on(tmp_path):
         assert put(here, "lab/c", "run3", other.file, other.data).status == 200
 
 
-def test_batches_that_come_together_do_not_pass_together(place):
+def test_batches_that_come_at_once_do_not_exceed_the_quota(place):
     kept = place.databases.kept
     Blobs(kept, place.objects)
     made = [a_journal(f"w{number}", "lab/a", f"run{number}") for number in range(6)]
@@ -75,8 +73,7 @@ def test_batches_that_come_together_do_not_pass_together(place):
     assert {error.slug for error in errors if error is not None} == {"quota"}
 
 
-def test_a_shipper_says_it_once_and_loses_nothing(tmp_path, caplog):
-    """The training ends as ever; what was not taken is on its disk, and sent once there is room."""
+def test_training_is_told_once_of_a_full_workspace_and_loses_nothing(tmp_path, caplog):
     caplog.set_level(logging.WARNING)
     with served(tmp_path / "server", quota=400) as here:
         run = seamark.init_run(
@@ -90,9 +87,9 @@ def test_a_shipper_says_it_once_and_loses_nothing(tmp_path, caplog):
     assert len(said) == 1, said
     assert "seamark sync" in said[0]
     with served(tmp_path / "server", quota=1 << 30) as here:
-        remote: Any = {"SEAMARK_API_TOKEN": _token(here)}
+        token = here.server.accounts.create_token("admin", by="admin").secret
         words = ["sync", "--root", str(tmp_path / "root"), "--to", here.url]
-        done = CliRunner(env=remote).invoke(app, words, prog_name="seamark")
+        done = CliRunner(env={"SEAMARK_API_TOKEN": token}).invoke(app, words, prog_name="seamark")
         assert done.exit_code == 0, done.output
         known = here.server.intake.known("lab/a", run.id)[0]
     known = {name: size for name, size in known.items() if not name.startswith("arrival-")}
@@ -100,12 +97,7 @@ def test_a_shipper_says_it_once_and_loses_nothing(tmp_path, caplog):
     assert known == local
 
 
-def _token(here):
-    return str(here.server.accounts.create_token("admin", by="admin").secret)
-
-
-def test_sizes_are_written_as_people_do():
-    """In powers of ten, or of two where the unit says so; one that is none is named at once."""
+def test_sizes_have_units_of_ten_or_two():
     sizes = {"1000": 1000, "500GB": 500 * 10**9, "1.5 TiB": 3 << 39, "10k": 10_000, None: None}
     assert {text: size_of(text) for text in sizes} == sizes
     for text in ("", "0", "-5", "GB", "5 PB", "1e9", "a lot", "9" * 30):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -21,11 +22,6 @@ from seamark.remote.sync import sync_run, unsent_data
 from seamark.testing import RemoteContract
 
 
-def record(run, steps):
-    for step in steps:
-        run.log_metrics({"train/loss": 1 / (step + 1)}, step=step)
-
-
 def local(run):
     return {each.path.name: each.path.stat().st_size for each in run.folder.journals()}
 
@@ -35,22 +31,19 @@ class TestServer(RemoteContract):
 
     @pytest.fixture
     def remote(self, team):
-        remote = open_remote(team.url, team.token)
-        yield remote
-        remote.close()
+        with contextlib.closing(open_remote(team.url, team.token)) as remote:
+            yield remote
 
 
-def test_a_run_is_gone_on_with_on_another_machine(team, tmp_path):
+def test_run_is_opened_by_its_name_and_goes_on_on_another_machine(team, tmp_path):
     """The server says what has to be known: paths, steps, the attempt, the largest time."""
-    given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/x", **QUIET}
-    first = seamark.init_run(root=tmp_path / "one", **given)
-    record(first, range(10))
+    given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/named", **QUIET}
+    first = seamark.init_run(root=tmp_path / "one", name="baseline", **given)
+    first["train/loss"].extend([1 / (step + 1) for step in range(10)])
     first["note"] = "from the first machine"
     first.stop()
     assert shippers.flush(team.url, 30)
-    remote = open_remote(team.url, team.token)
-    assert dict(remote.journals(RunKey("lab/x", first.id))) == local(first)
-    second = seamark.init_run(root=tmp_path / "two", with_id=first.id, **given)
+    second = seamark.init_run(root=tmp_path / "two", with_id="baseline", **given)
     second["train/loss"].append(0.01)
     second.stop()
     (journal,) = second.folder.journals()
@@ -60,51 +53,41 @@ def test_a_run_is_gone_on_with_on_another_machine(team, tmp_path):
     for each in first.folder.journals():
         with JournalReader(each.path) as reader:
             last = max(last, *(frame.t for frame in reader.frames()))
-    assert header["prior_t"] == last
-    assert header["attempt"] == 0
-    here = seamark.init_run("lab/x", root=tmp_path / "two", with_id=first.id, mode="read-only")
+    assert (header["prior_t"], header["attempt"]) == (last, 0)
+    here = seamark.init_run("lab/named", root=tmp_path / "two", with_id=first.id, mode="read-only")
     assert list(here["train/loss"].fetch_values()["step"]) == [10]
-    assert dict(remote.journals(RunKey("lab/x", first.id))) == {**local(first), **local(second)}
-    remote.close()
+    with contextlib.closing(open_remote(team.url, team.token)) as remote:
+        sent = dict(remote.journals(RunKey("lab/named", first.id)))
+    assert sent == {**local(first), **local(second)}
 
-
-def test_a_run_that_is_only_there_is_found_by_its_name(team, tmp_path):
-    """As on this disk: its name, the newest, and a name that several have is refused."""
-    given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/named", **QUIET}
-    first = seamark.init_run(root=tmp_path / "one", name="baseline", **given)
-    record(first, range(3))
-    first.stop()
-    assert shippers.flush(team.url, 30)
-    for word in ("baseline", "latest", "lab/named/baseline"):
-        other = seamark.init_run(root=tmp_path / word.replace("/", "-"), with_id=word, **given)
+    for number, word in enumerate(("latest", "lab/named/baseline")):
+        other = seamark.init_run(root=tmp_path / f"{number}", with_id=word, **given)
         assert (other.id, other.project) == (first.id, "lab/named")
         other.stop()
     with pytest.raises(RunNotFoundError):
         seamark.init_run(root=tmp_path / "none", with_id="baselin", **given)
-    twin = seamark.init_run(root=tmp_path / "one", name="baseline", **given)
-    twin.stop()
+    seamark.init_run(root=tmp_path / "one", name="baseline", **given).stop()
     assert shippers.flush(team.url, 30)
-    with pytest.raises(ArgumentError, match="baseline"):
-        seamark.init_run(root=tmp_path / "two", with_id="baseline", **given)
+    with pytest.raises(ArgumentError, match="baseline"):  # several have this name
+        seamark.init_run(root=tmp_path / "three", with_id="baseline", **given)
 
 
-def test_a_run_whose_folder_was_moved_is_sent_as_what_it_is_now(team, tmp_path):
+def test_moved_run_is_sent_under_its_new_project(team, tmp_path):
     """Its journals name the project in which they were recorded; another run id is refused."""
     run = seamark.init_run("lab/old", root=tmp_path, **QUIET)
-    record(run, range(3))
+    run["train/loss"].append(1.0)
     run.stop()
     (tmp_path / "lab" / "new").mkdir()
     run.folder.path.rename(tmp_path / "lab" / "new" / run.id)
     moved = RunFolder(tmp_path, "lab/new", run.id)
-    remote = open_remote(team.url, team.token)
-    assert sync_run(unsent_data(moved, remote), remote).problems == []
-    assert remote.journals(RunKey("lab/new", run.id)) == {
-        each.path.name: each.path.stat().st_size for each in moved.journals()
-    }
-    assert remote.journals(RunKey("lab/old", run.id)) == {}
-    renamed = RunFolder(tmp_path, "lab/new", "other")
-    moved.path.rename(renamed.path)
-    (problem,) = sync_run(unsent_data(renamed, remote), remote).problems
-    remote.close()
+    with contextlib.closing(open_remote(team.url, team.token)) as remote:
+        assert sync_run(unsent_data(moved, remote), remote).problems == []
+        assert remote.journals(RunKey("lab/new", run.id)) == {
+            each.path.name: each.path.stat().st_size for each in moved.journals()
+        }
+        assert remote.journals(RunKey("lab/old", run.id)) == {}
+        renamed = RunFolder(tmp_path, "lab/new", "other")
+        moved.path.rename(renamed.path)
+        (problem,) = sync_run(unsent_data(renamed, remote), remote).problems
     assert f"recorded as run {run.id!r}" in problem
     assert "give it its old name" in problem

@@ -1,4 +1,4 @@
-"""Hand-made journals, the oracle, and tests of this folder that others take something of."""
+"""Hand-made journals, the oracle, stores on both engines, and helpers of tests of this folder."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def builder():
 
 @pytest.fixture(scope="session")
 def oracle():
-    """What the fold must agree with."""
+    """The module with which the fold must agree."""
     return importlib.import_module("oracle")
 
 
 @pytest.fixture(scope="session")
 def property_test():
-    """Random histories, how to write them, and how to compare what they end in."""
+    """Random histories, and how to write and compare them."""
     return _load("test_fold_property")
 
 
@@ -58,12 +58,22 @@ def folder(tmp_path):
     return RunFolder(tmp_path / "runs", "team/x", "run0000000000000")
 
 
-# ---------------------------------------------------------------------- both engines
+@pytest.fixture
+def set_groups(monkeypatch):
+    """Return a function that sets how many rows a group has, and how few bytes make none."""
+
+    def set_rows(rows, too_few_bytes=0):
+        for name in ("SMALL_BYTES", "CHUNK_BYTES"):
+            monkeypatch.setattr(f"seamark.store.ingest.{name}", too_few_bytes)
+        for module in ("groups", "ingest"):
+            monkeypatch.setattr(f"seamark.store.{module}.GROUP_ROWS", rows)
+
+    return set_rows
 
 
 @pytest.fixture(scope="session")
 def engines():
-    """How stores are made on SQLite and on PostgreSQL."""
+    """The module that makes stores on SQLite and on PostgreSQL."""
     return _load("engines")
 
 

@@ -34,13 +34,7 @@ _SQLITE = "sqlite:///"
 
 @contextmanager
 def fresh_tables(engine: str, folder: Path, postgresql: Callable[[], str]) -> Iterator[str]:
-    """Make the tables of an empty store and yield the URL at which they are.
-
-    Args:
-        engine: ``"sqlite"`` or ``"postgresql"``.
-        folder: For a file of SQLite.
-        postgresql: Returns the URL of a server.
-    """
+    """Make the tables of an empty store, in a folder or on a server, and yield their URL."""
     if engine == "sqlite":
         file = folder / f"{uuid.uuid4().hex}.db"
         sqlite3.connect(file).close()
@@ -72,12 +66,7 @@ def make_tables(url: str) -> str:
 
 
 def open_store(url: str, **options: Any) -> Store:
-    """Return a store on the tables at a URL, with an engine of its own.
-
-    Args:
-        url: As `fresh_tables` yields it.
-        **options: Of SQLAlchemy's engine, for PostgreSQL.
-    """
+    """Return a store on the tables at a URL, with an engine of its own and these options."""
     if url.startswith(_SQLITE):
         engine = sqlite_engine(partial(file_connection, Path(url.removeprefix(_SQLITE))))
     else:
@@ -105,9 +94,10 @@ def fold(
     journals: list[Any],
     ends: list[int] | None = None,
     project: str = PROJECT,
-) -> None:
-    """Fold hand-made journals, as far as they are there."""
+) -> RunReader:
+    """Fold hand-made journals, as far as they are there, and return the reader of the run."""
     fold_run(store, project, run, sources_of(journals, ends), lambda: 0)
+    return look(store, run, journals)
 
 
 def reader_of(
@@ -124,16 +114,29 @@ def look(store: Store, run: str, journals: list[Any]) -> RunReader:
     return reader_of(store, run, sources_of(journals))
 
 
+def rows(points: Any) -> list[tuple[float, float, int, int]]:
+    """Return points as tuples of step, value, time and attempt."""
+    columns = (points.step, points.value, points.time_ns, points.attempt)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def in_parts(
+    view: RunReader, path: str, attempt: Any, most: int, last: int | None = None
+) -> list[tuple[float, float, int, int]]:
+    """Return the rows of a series that is read part by part."""
+    found: list[tuple[float, float, int, int]] = []
+    after = None
+    while True:
+        part, begins, after = view.points_part(path, attempt, most=most, after=after, last=last)
+        assert len(part) <= most
+        assert begins == (not found)
+        found += rows(part)
+        if after is None:
+            return found
+
+
 class Tables:
-    """The runs of a store, to query.
-
-    Args:
-        store: Which has them.
-        now_ns: Nanoseconds since the Unix epoch.
-
-    Attributes:
-        told: What was said of paths that no run has.
-    """
+    """The runs of a store at a time, to query; ``told`` has the errors of unknown paths."""
 
     def __init__(self, store: Store, now_ns: int = 0) -> None:
         self.store = store

@@ -1,13 +1,15 @@
-"""Several who fold and read the same runs at the same time, on both engines."""
+"""Folding and reading the same runs at the same time, on both engines."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import sqlalchemy as sa
 
-from seamark.store import groups, ingest, runs, schema
+from seamark.store import runs, schema
 from seamark.store.database import Conflict
 from seamark.store.ingest import Folding
 from seamark.store.runs import forget_run, load_run
@@ -28,32 +30,44 @@ ON_POSTGRESQL = pytest.mark.parametrize("tables", ["postgresql"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def _small_groups(monkeypatch):
+def _small_groups(set_groups):
     """Groups of a few rows, so that many are written and the last is often made anew."""
-    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
-        monkeypatch.setattr(ingest, name, 500)
-    for module in (groups, ingest):
-        monkeypatch.setattr(module, "GROUP_ROWS", 16)
+    set_groups(16, 500)
 
 
 def started(work, count):
-    """Run a function in so many threads at once; raise what the first of them raised."""
-    barrier, troubles = threading.Barrier(count), []
+    """Run a function in so many threads at once; raise the error of the first that has one."""
+    barrier = threading.Barrier(count)
 
     def one(at):
-        try:
-            barrier.wait(30)
-            work(at)
-        except BaseException as error:  # noqa: BLE001 - raised by the main thread
-            troubles.append(error)
+        barrier.wait(30)
+        work(at)
 
-    threads = [threading.Thread(target=one, args=(at,)) for at in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    if troubles:
-        raise troubles[0]
+    with ThreadPoolExecutor(count) as pool:
+        for done in [pool.submit(one, at) for at in range(count)]:
+            done.result(60)
+
+
+@contextlib.contextmanager
+def meanwhile(store, work):
+    """Run a function in a thread while a transaction of a store is open; yield its future.
+
+    What is yielded has to be called inside the transaction: it waits until the thread waits.
+    """
+    inside = threading.Event()
+
+    def late():
+        inside.wait(30)
+        work()
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(late)
+
+        def held(_connection):
+            inside.set()
+            wait_for_lock(store, done)
+
+        yield held, done
 
 
 def history(builder):
@@ -85,14 +99,10 @@ def check(engines, oracle, property_test, store, run, journals):
     assert len(view.texts("log")) == 60
 
 
-# ---------------------------------------------------------------------- who folds
-
-
 @ON_BOTH
 def test_threads_that_fold_one_run_at_once_count_everything_once(
     builder, oracle, property_test, engines, open_store, options
 ):
-    """Who comes too late looks again."""
     journals = history(builder)
     stores = [open_store(**options) for _ in range(3)]
 
@@ -119,7 +129,7 @@ def fold_until(work):
 
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
 @ON_BOTH
-def test_who_saves_while_another_does_learns_of_it(
+def test_saving_while_another_saves_is_a_conflict(
     builder, oracle, property_test, engines, open_store, options, known
 ):
     """Both are in the middle of it: a row that waits, a unique key, or a serialization failure."""
@@ -128,25 +138,9 @@ def test_who_saves_while_another_does_learns_of_it(
     if known:
         engines.fold(stores[0], "r", journals, [journal.ends[9] for journal in journals])
     one, two = (folding(engines, store, sources) for store in stores)
-    inside, troubles = threading.Event(), []
-
-    def late():
-        inside.wait(30)
-        try:
-            two.save()
-        except BaseException as error:  # noqa: BLE001 - looked at below
-            troubles.append(error)
-
-    thread = threading.Thread(target=late)
-    thread.start()
-
-    def more(connection):
-        inside.set()
-        wait_for_lock(stores[0], thread)
-
-    one.save(more=more)
-    thread.join(60)
-    assert [type(trouble) for trouble in troubles] == [Conflict]
+    with meanwhile(stores[0], two.save) as (held, done):
+        one.save(more=held)
+        assert isinstance(done.exception(60), Conflict)
     engines.fold(stores[1], "r", journals)
     check(engines, oracle, property_test, stores[1], "r", journals)
 
@@ -158,13 +152,13 @@ def folding(engines, store, sources):
     return found
 
 
-def wait_for_lock(store, thread):
+def wait_for_lock(store, done):
     """Wait until another transaction waits for this one; SQLite lets nobody look into that."""
     if store.database.dialect == "sqlite":
-        thread.join(0.2)
+        wait([done], 0.2)
         return
     waits = sa.text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-    while thread.is_alive():
+    while not done.done():
         with store.database.engine.connect() as connection:
             if connection.execute(waits).scalar_one():
                 return
@@ -172,7 +166,6 @@ def wait_for_lock(store, thread):
 
 @ON_POSTGRESQL
 def test_a_deadlock_is_a_conflict(store):
-    """Two who lock two rows crosswise: one of them looks again."""
     with store.database.writing() as connection:
         connection.execute(sa.insert(schema.meta), [{"key": key, "value": ""} for key in "ab"])
     troubles, barrier = [], threading.Barrier(2)
@@ -192,36 +185,24 @@ def test_a_deadlock_is_a_conflict(store):
     assert len(troubles) == 1
 
 
-def test_a_run_that_is_forgotten_while_somebody_saves_it_leaves_nothing(
-    builder, engines, open_store
-):
-    """Either it is gone with everything, or it is there with everything."""
+def test_a_run_that_is_forgotten_while_it_is_saved_leaves_nothing(builder, engines, open_store):
     journals, stores = history(builder), [open_store() for _ in range(2)]
     engines.fold(stores[0], "r", journals, [journal.ends[9] for journal in journals])
     one = folding(engines, stores[0], engines.sources_of(journals))
-    number, inside = one.run.number, threading.Event()
+    number = one.run.number
 
     def forget():
-        inside.wait(30)
         with stores[1].database.writing() as connection:
             forget_run(stores[1], connection, number)
 
-    thread = threading.Thread(target=forget)
-    thread.start()
-
-    def more(connection):
-        inside.set()
-        wait_for_lock(stores[0], thread)
-
-    one.save(more=more)
-    thread.join(60)
+    with meanwhile(stores[0], forget) as (held, _):
+        one.save(more=held)
     assert set(engines.count_rows(stores[0], number).values()) == {0}
     late = folding(engines, stores[0], engines.sources_of(journals))
     assert late.is_new
 
 
 def test_paths_that_several_add_at_once_have_one_number(open_store):
-    """Whatever the order in which they are wanted."""
     stores = [open_store() for _ in range(4)]
     found = [{} for _ in stores]
 
@@ -238,8 +219,7 @@ def test_paths_that_several_add_at_once_have_one_number(open_store):
     assert len(set(merged.values())) == len(merged)
 
 
-def test_tables_that_several_make_at_once_are_made_once(engines, postgresql, tmp_path):
-    """As when several processes of a server start."""
+def test_tables_that_several_processes_make_at_once_are_made_once(engines, postgresql, tmp_path):
     with engines.fresh_tables("postgresql", tmp_path, postgresql) as url:
         stores = [engines.open_store(url) for _ in range(4)]
         with stores[0].database.writing() as connection:
@@ -250,8 +230,7 @@ def test_tables_that_several_make_at_once_are_made_once(engines, postgresql, tmp
             store.database.engine.dispose()
 
 
-def test_folding_what_was_folded_writes_nothing(builder, engines, store):
-    """So that two who ask all the time do not get into each other's way."""
+def test_folding_again_writes_nothing(builder, engines, store):
     journals = history(builder)
     versions = []
     for _ in range(3):

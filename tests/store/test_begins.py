@@ -6,22 +6,15 @@ import numpy as np
 import pytest
 
 from seamark.errors import ArgumentError, PathError
-from seamark.store import groups, ingest
+from seamark.store import groups
 
 S = 10**9
 
 
 @pytest.fixture(params=["groups", "tails"])
-def packed(request, monkeypatch):
+def packed(request, set_groups):
     """Series in many small groups, or only in the journals themselves."""
-    if request.param == "groups":
-        for module in (groups, ingest):
-            monkeypatch.setattr(module, "GROUP_ROWS", 64)
-        monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
-        monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
-    else:
-        monkeypatch.setattr(ingest, "SMALL_BYTES", 1 << 30)
-    return request.param
+    set_groups(64, 0 if request.param == "groups" else 1 << 30)
 
 
 def expected(reader, path):
@@ -88,8 +81,7 @@ def test_each_attempt_begins_with_its_first_point(store, engines, history):
 
 
 @pytest.mark.usefixtures("packed")
-def test_an_earlier_attempt_may_begin_later(store, engines, builder):
-    """One of its processes goes on, and is the only one that records a path."""
+def test_an_earlier_attempt_of_which_a_process_goes_on_may_begin_later(store, engines, builder):
     first = builder("a", attempt=0)
     first.row({"acc": 1.0}, 0)
     second = builder("b", attempt=1, t=first.t + S)
@@ -97,37 +89,32 @@ def test_an_earlier_attempt_may_begin_later(store, engines, builder):
     for step in range(200):
         second.row({"loss": 1.0}, step)
         late.row({"loss": 2.0}, step + 0.5)
-    engines.fold(store, "r", [first, second, late])
-    reader = engines.look(store, "r", [first, second, late])
+    reader = engines.fold(store, "r", [first, second, late])
     assert begun(reader, "loss") == expected(reader, "loss")
     assert [one[:2] for one in begun(reader, "loss")] == [(0, 0.5), (1, 0.0)]
 
 
 @pytest.mark.usefixtures("packed")
-def test_what_was_deleted_begins_nothing(store, engines, builder):
-    """A series that is recorded anew begins where it was recorded anew."""
+def test_a_series_that_is_recorded_anew_begins_there(store, engines, builder):
     journal = builder("a", attempt=1)
     for step in range(300):
         journal.row({"loss": 1.0}, step)
     journal.op("delete", paths=["loss"])
     for step in range(500, 900):
         journal.row({"loss": 2.0}, step)
-    engines.fold(store, "r", [journal])
-    reader = engines.look(store, "r", [journal])
+    reader = engines.fold(store, "r", [journal])
     assert begun(reader, "loss") == expected(reader, "loss")
     assert begun(reader, "loss")[0][:2] == (1, 500.0)
 
 
 @pytest.mark.usefixtures("packed")
-def test_times_that_were_given_are_told(store, engines, builder):
-    """A point has the time that its writer gave it, in whatever order they come."""
+def test_a_beginning_has_the_time_that_its_point_was_given(store, engines, builder):
     journal = builder("a", attempt=0)
     journal.row({"loss": 1.0}, 7, time=5 * S)
     for step in range(200):
         journal.row({"loss": 1.0}, step)
     journal.row({"loss": 1.0}, 300, time=2 * S)
-    engines.fold(store, "r", [journal])
-    assert begun(engines.look(store, "r", [journal]), "loss") == [(0, 7.0, 5 * S)]
+    assert begun(engines.fold(store, "r", [journal]), "loss") == [(0, 7.0, 5 * S)]
 
 
 @pytest.mark.usefixtures("packed")
@@ -135,8 +122,7 @@ def test_attempts_have_a_place_on_every_axis_of_a_picture(store, engines, histor
     """As a drawing places the points; along another series, where that has a finite value."""
     last = history[-1]
     last.column("epoch", [449.0, 450.5], [9.0, float("nan")])
-    engines.fold(store, "r", history)
-    reader = engines.look(store, "r", history)
+    reader = engines.fold(store, "r", history)
 
     def places(x):
         return [one.x for one in reader.begins(["loss"], x)["loss"]]
@@ -154,19 +140,15 @@ def test_attempts_have_a_place_on_every_axis_of_a_picture(store, engines, histor
         reader.begins(["loss"], "not//a/path")
 
 
-def test_what_is_read_does_not_grow_with_the_points(store, engines, builder, monkeypatch):
+def test_reading_does_not_grow_with_the_points(store, engines, builder, set_groups, monkeypatch):
     """Of each attempt one group is unpacked, however many there are, and however many ranks."""
-    for module in (groups, ingest):
-        monkeypatch.setattr(module, "GROUP_ROWS", 64)
-    monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
-    monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
+    set_groups(64)
     first = builder("a", attempt=0)
     first.column("loss", list(map(float, range(6400))), [1.0] * 6400)
     ranks = [builder(f"b{rank}", attempt=1, t=first.t + S * (rank + 1)) for rank in range(8)]
     for journal in ranks:
         journal.column("loss", list(map(float, range(6400, 9600))), [2.0] * 3200)
-    engines.fold(store, "r", [first, *ranks])
-    reader = engines.look(store, "r", [first, *ranks])
+    reader = engines.fold(store, "r", [first, *ranks])
     wanted = expected(reader, "loss")
     read, unpack = [], groups.unpack_floats
     monkeypatch.setattr(groups, "unpack_floats", lambda data: read.append(1) or unpack(data))

@@ -1,4 +1,4 @@
-"""Why runs crashed and what is missing of them, on each engine; a plain reading is the truth."""
+"""Reasons of crashes and losses of runs, on each engine."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ QUERIES = [
 ]
 
 
-def test_queries(runs):
-    """As over any text that some runs have; sorted by it, runs without a reason come last."""
+def test_queries_and_columns_have_crash_reasons(runs):
+    """As any text that some runs have; sorted by it, runs without a reason come last."""
     for query, wanted in QUERIES:
         found = runs.select(Selection(query=query))
         assert " ".join(sorted(run for _, run in found)) == wanted, query
@@ -78,20 +78,14 @@ def test_queries(runs):
         names = [run for _, run in found]
         assert set(names[: len(wanted)]) == wanted
         assert names[-1] == "r3"
-
-
-def test_columns(runs):
-    """Asked for by name or by a pattern; of runs that did not crash it is not there."""
     for columns in (["sys/crash_reason"], ["sys/crash*"], None):
         rows = runs.table(Selection(), columns).to_rows()
         found = {row["sys/id"]: row.get("sys/crash_reason") for row in rows}
         assert found == {**WANTED, "r3": None}
-    only = runs.table(Selection(id="r3"), None).to_rows()
-    assert "sys/crash_reason" not in only[0]
+    assert "sys/crash_reason" not in runs.table(Selection(id="r3"), None).to_rows()[0]
 
 
-def test_many_runs_are_asked_for_at_once(runs, store):
-    """One walk finds what many questions do."""
+def test_reasons_and_losses_of_many_runs_are_asked_for_at_once(runs, store):
     refs = [("p", run) for run in (*WANTED, "r3", "gone")]
     with store.database.reading() as connection:
         everything = {
@@ -114,8 +108,7 @@ def test_many_runs_are_asked_for_at_once(runs, store):
         assert load_losses(store, connection, []) == {}
 
 
-def test_who_never_says_that_they_ended_ends_by_falling_silent(engines, builder, store):
-    """Their header says what silence means; they run as long as they are heard of."""
+def test_a_run_whose_header_says_so_ends_by_falling_silent(engines, builder, store):
     journal = builder("n0", t=10**18, host="far", silence="ended", sys_id="SAN-1")
     journal.op("state", state="running")
     engines.fold(store, "quiet", [journal])
@@ -128,7 +121,7 @@ def test_who_never_says_that_they_ended_ends_by_falling_silent(engines, builder,
         assert tables.select(Selection(query='sys/id != "SAN-1"')) == []
 
 
-def test_a_part_that_ended_says_nothing_of_who_went_on(engines, builder, store):
+def test_a_process_that_ended_says_nothing_of_one_that_went_on(engines, builder, store):
     """Its process may live on: what counts is the process that recorded last and did not end."""
 
     def journal(number, **facts):

@@ -22,18 +22,6 @@ from seamark.store import groups, ingest, schema
 from seamark.store.database import Database
 from seamark.store.query.selection import Selection
 
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def shared_store(request, engines, postgresql, tmp_path_factory):
-    """A store for tests that only add to it, once on each engine."""
-    folder = tmp_path_factory.mktemp("shared")
-    with engines.fresh_tables(request.param, folder, postgresql) as url:
-        store = engines.open_store(url)
-        yield store
-        store.database.engine.dispose()
-
-
-NOW = 2 * 10**18
 runs = map("r{}".format, itertools.count())
 """Names of runs: many examples share the tables of one test."""
 
@@ -46,13 +34,7 @@ def said(attributes, property_test):
             continue
         value = one.value
         if one.family == "float_series":
-            names = ("last", "min", "max", "mean", "count")
-            value = {
-                **{name: getattr(value, name) for name in names},
-                "nan": one.value.nan_count,
-                "inf": one.value.inf_count,
-                "steps": (one.value.first_step, one.value.last_step),
-            }
+            value = property_test.summary(value)
         elif one.family.endswith("_series"):
             steps = (value.first_step, value.last_step)
             value = {"last": value.last, "count": value.count, "steps": steps}
@@ -66,23 +48,6 @@ def said(attributes, property_test):
     return found
 
 
-def in_parts(view, path, attempt, most, last=None):
-    """Return the rows of a series that is read part by part."""
-    found, after = [], None
-    while True:
-        part, begins, after = view.points_part(path, attempt, most=most, after=after, last=last)
-        assert len(part) <= most
-        assert begins == (not found)
-        found += rows(part)
-        if after is None:
-            return found
-
-
-def rows(points):
-    columns = (points.step, points.value, points.time_ns, points.attempt)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunks", "journals"])
 @settings(
     max_examples=8,
@@ -92,10 +57,9 @@ def rows(points):
 )
 @given(data=st.data(), seed=st.integers(0, 2**32))
 @pytest.mark.once
-def test_what_is_read_is_what_the_oracle_says(
+def test_everything_that_is_read_agrees_with_the_oracle(
     builder, oracle, property_test, engines, open_store, chunked, data, seed
 ):
-    """Whichever of two stores on the same tables folds how much of it."""
     rng, run = random.Random(seed), next(runs)
     stores = getattr(open_store, "two", None) or (open_store(), open_store())
     open_store.two = stores
@@ -116,10 +80,10 @@ def test_what_is_read_is_what_the_oracle_says(
                 continue
             engines.fold(rng.choice(stores), run, journals, ends)
             view = engines.look(rng.choice(stores), run, journals)
-            check(view, journals, ends, oracle, property_test, rng)
+            check(engines, view, journals, ends, oracle, property_test, rng)
 
 
-def check(view, journals, ends, oracle, property_test, rng):
+def check(engines, view, journals, ends, oracle, property_test, rng):
     """Compare everything that can be read of a run with the oracle."""
     same, paths = property_test.same, property_test.PATHS
     assert same(said(view.attributes(), property_test), oracle.expected(journals, ends))
@@ -127,13 +91,13 @@ def check(view, journals, ends, oracle, property_test, rng):
     points = view.many_points(paths, attempt)
     for path in paths:
         wanted = oracle.expected_points(journals, ends, path, attempt)
-        assert same(rows(points[path]), wanted)
+        assert same(engines.rows(points[path]), wanted)
         assert view.curve(path, rng.choice([2, 1000]), attempt).count.sum() == len(wanted)
     path = rng.choice(paths)
-    found = rows(points[path])
-    assert same(in_parts(view, path, attempt, 2), found)
+    found = engines.rows(points[path])
+    assert same(engines.in_parts(view, path, attempt, 2), found)
     for last in (1, 3):
-        assert same(in_parts(view, path, attempt, 2, last), found[-last:])
+        assert same(engines.in_parts(view, path, attempt, 2, last), found[-last:])
 
     def records(family):
         return oracle.expected_records(journals, ends, path, family, attempt)
@@ -148,14 +112,10 @@ def check(view, journals, ends, oracle, property_test, rng):
     assert found == records("histogram_series")
 
 
-# ---------------------------------------------------------------------- what databases trip over
-
-
 def put(store, engines, journal):
     """Fold one journal as a run of its own, and return what it shows, by path, and its reader."""
     name = next(runs)
-    engines.fold(store, name, [journal])
-    view = engines.look(store, name, [journal])
+    view = engines.fold(store, name, [journal])
     return {one.path: one.value for one in view.attributes()}, view
 
 
@@ -210,7 +170,7 @@ def test_texts_come_back_as_they_were(builder, engines, store):
                 assert tables.select(Selection(query=query)) == [("p", view.name)]
 
 
-def test_what_no_database_takes_is_an_escape_or_counted(builder, engines, store):
+def test_text_that_no_database_takes_is_escaped_or_counted(builder, engines, store):
     """NUL in texts, names, headers and paths, and paths that are too long; the rest is kept."""
     journal = builder(header=False)
     header = {**journal.header, "user": "a\0b\udc80", "note": "\0"}
@@ -236,8 +196,7 @@ def test_what_no_database_takes_is_an_escape_or_counted(builder, engines, store)
     assert errors >= 3
 
 
-def test_asking_for_what_no_database_takes_finds_nothing(builder, engines, store):
-    """No error of a driver reaches whoever asks."""
+def test_asking_for_text_that_no_database_takes_finds_nothing(builder, engines, store):
     _, view = put(store, engines, builder().assign(a=1, b="x").row({"m": 1.0}, 0))
     for path in ("a\0b", "\0", "\ud800", "x" * 100_000):
         assert view.attribute(path) is None
@@ -253,25 +212,20 @@ def test_asking_for_what_no_database_takes_finds_nothing(builder, engines, store
 
 
 def test_times_at_the_ends_of_the_scale_are_kept(builder, engines, store):
-    """A journal with a broken clock does not stop the store."""
     early, late = builder("early", t=-(2**63)), builder("late", t=2**63 - 10)
     early.assign(a=1).row({"m": 1.0}, 0)
     late.assign(a=2).row({"m": 2.0}, 1)
-    engines.fold(store, "clocks", [early, late])
-    view = engines.look(store, "clocks", [early, late])
+    view = engines.fold(store, "clocks", [early, late])
     assert view.attribute("a").value == 2
     assert view.points("m").value.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("chunked", [True, False], ids=["chunks", "journals"])
 def test_numbers_of_paths_and_schemas_may_change_their_meaning(
-    builder, engines, store, monkeypatch, chunked
+    builder, engines, store, set_groups, chunked
 ):
-    """What stands before the change keeps the old one, wherever folding stopped in between."""
-    for name in ("SMALL_BYTES", "CHUNK_BYTES"):
-        monkeypatch.setattr(ingest, name, 0 if chunked else 1 << 30)
-    for module in (groups, ingest):
-        monkeypatch.setattr(module, "GROUP_ROWS", 1)
+    """Frames before the change keep the old one, wherever folding stopped in between."""
+    set_groups(1, 0 if chunked else 1 << 30)
     journal = builder().row({"a": 1.0, "b": 10.0}, 0)
     journal.frame(Kind.PATH, struct.pack("<I", 0) + b"c").row({"a": 2.0, "b": 20.0}, 1)
     journal.frame(Kind.SCHEMA, struct.pack("<3I", 0, 1, 0)).row({"a": 3.0, "b": 30.0}, 2)
@@ -294,7 +248,6 @@ def test_numbers_of_paths_and_schemas_may_change_their_meaning(
 
 @pytest.mark.once
 def test_thousands_of_attributes_come_and_go(builder, engines, store):
-    """1,000 atoms, 1,000 series in one row, and a namespace that is deleted with all of them."""
     journal = builder()
     journal.op("assign", atoms={f"ns/atoms/{at}": ["int", at] for at in range(1000)})
     journal.row({f"ns/series/{at}": float(at) for at in range(1000)}, 0)
@@ -329,15 +282,6 @@ def test_a_delete_that_comes_late_counts_anew(builder, engines, store, monkeypat
     assert view.curve("m", 1000).count.sum() == value.count
 
 
-def test_families_that_lost_are_told(builder, engines, store):
-    """And come back when the one that won is deleted."""
-    journal = builder().row({"a": 1.0}, 0).assign(a=2).texts("a", (0, "x"))
-    found, view = put(store, engines, journal)
-    assert found["a"].last == "x"
-    assert json.dumps(found["monitoring/seamark/conflicts"]).count("float_series") == 1
-    assert view.points("a").value.tolist() == [1.0]
-
-
 def test_texts_of_postgresql_are_compared_by_code_point():
     """Whatever the language of a database: a namespace is a range of paths, and a query asks <."""
     dialect = postgresql_dialect()
@@ -347,58 +291,35 @@ def test_texts_of_postgresql_are_compared_by_code_point():
                 assert 'COLLATE "C"' in column.type.compile(dialect), column
 
 
-# ---------------------------------------------------------------------- patterns
+MATCHING = [r"\bbar", "(?<=foo )bar", "(?!foo )bar", "(?i)BAR", "(?m)^line$", "(?ms)bar.line", ""]
+MATCHING += ["(?s)bar.line", "(?is)BAR.LINE", r"(?P<x>fo)o", r"(o)\1", "fo{,2} ", "f.*?r"]
+MATCHING += [r"\w+\s\d*bar", r"\Afoo", r"line\Z", "(?x) f oo"]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "matches"),
-    [
-        (r"\bbar", True),
-        (r"oo\B", False),
-        ("(?<=foo )bar", True),
-        ("(?!foo )bar", True),
-        ("BAR", False),
-        ("(?i)BAR", True),
-        ("^bar", False),
-        ("(?m)^line$", True),
-        ("(?ms)bar.line", True),
-        ("bar.line", False),
-        ("(?s)bar.line", True),
-        ("(?is)BAR.LINE", True),
-        (r"(?P<x>fo)o", True),
-        (r"(o)\1", True),
-        ("fo{,2} ", True),
-        ("f.*?r", True),
-        (r"\w+\s\d*bar", True),
-        (r"\Afoo", True),
-        (r"line\Z", True),
-        ("(?x) f oo", True),
-        ("", True),
-    ],
-)
-def test_a_pattern_means_the_same_everywhere(builder, engines, shared_store, pattern, matches):
-    """Python's words for edges, lines and counts are put into those of PostgreSQL."""
+def test_a_pattern_means_the_same_on_each_engine(builder, engines, store):
+    """Python's words for edges, lines and counts are put into those of PostgreSQL.
+
+    One that a database cannot read is an error of the query, never one of a driver.
+    """
     journal = builder().assign(a="foo bar\nline").op("add", path="s", values=["foo bar\nline"])
-    engines.fold(shared_store, "r", [journal])
-    tables = engines.Tables(shared_store)
-    for path in ("a", "s"):
-        assert bool(tables.select(Selection(query=f"{path} =~ '{pattern}'"))) is matches
-        assert bool(tables.select(Selection(query=f"{path} !~ '{pattern}'"))) is not matches
-
-
-def test_a_pattern_that_a_database_cannot_read_is_a_query_error(builder, engines, store):
-    """Never one of a driver."""
-    engines.fold(store, "r", [builder().assign(a="foo")])
+    engines.fold(store, "r", [journal])
+    tables = engines.Tables(store)
+    cases = [*((one, True) for one in MATCHING)]
+    cases += [(one, False) for one in (r"oo\B", "BAR", "^bar", "bar.line")]
+    for pattern, matches in cases:
+        for path in ("a", "s"):
+            for operator, wanted in (("=~", matches), ("!~", not matches)):
+                query = f"{path} {operator} '{pattern}'"
+                assert bool(tables.select(Selection(query=query))) is wanted, query
     try:
-        assert len(engines.Tables(store).select(Selection(query="a =~ '(?i:FOO)'"))) == 1
+        assert len(tables.select(Selection(query="a =~ '(?i:FOO)'"))) == 1
     except QueryError as error:
         assert "regular expression that this database can read" in str(error)  # noqa: PT017 - PostgreSQL
 
 
-def test_a_page_asks_a_few_questions_however_many_paths_it_names(
+def test_a_page_asks_few_questions_however_many_paths_it_names(
     builder, engines, store, monkeypatch
 ):
-    """Round trips to a server are what a small page takes."""
     engines.fold(store, "r", [builder().assign(a=1, b=2, c=3)])
     tables, asked = engines.Tables(store), []
 

@@ -1,10 +1,12 @@
-"""Rows of table B, one by one, with names that say them."""
+"""Rows of table B, one by one."""
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
+from journal_builder import START
 
 from seamark.journal.format import Kind, dump_json
 from seamark.store.fold.fold import fold
@@ -75,37 +77,19 @@ def test_a_record_that_cannot_be_applied_is_counted_and_passed_over(
     assert problems(run, run.conflicts())["fold_errors"] == {journal.writer: 1}
 
 
-def test_bytes_that_are_no_json_are_counted_and_passed_over(builder, folded):
-    """The same for payloads that cannot be decoded at all."""
-    journal = (
-        builder().frame(Kind.OP, b"{").frame(Kind.TEXT, b"\xff\xfe").frame(Kind.SCHEMA, b"123")
-    )
-    run = folded(journal.assign(after=1))
-    assert value(run, "after") == 1
-    assert run.journals[journal.writer].errors == 3
-
-
-def test_a_row_of_a_schema_that_was_lost_is_counted(builder, folded):
-    """A gap may swallow the SCHEMA frame; its rows are then not readable, everything else is."""
-    journal = builder().frame(Kind.ROW, bytes(16), aux=5).row({"loss": 1.0}, 0)
-    run = folded(journal)
-    assert run.journals[journal.writer].errors == 1
-    assert run.surviving("loss")[0].summary().count == 1
-
-
-def test_a_bad_item_does_not_take_the_others_of_its_frame_along(builder, folded):
-    """Atoms and elements of one frame stand for themselves."""
-    run = folded(builder().op("assign", atoms={"a": ["int", 1], "b": 7, "c": ["bool", True]}))
-    assert (value(run, "a"), value(run, "c")) == (1, True)
-
-
-def test_steps_that_are_not_finite_are_counted_and_their_points_left_out(builder, folded):
-    """Whether they come in a row, a sparse row or a column."""
-    journal = builder().row({"a": 1.0}, math.nan).row({"a": 2.0}, 1).sparse({"a": 3.0}, math.inf)
+def test_damaged_frames_and_items_are_counted_and_passed_over(builder, folded):
+    """Frames whose payload cannot be decoded; a row whose SCHEMA was lost in a gap; atoms of a
+    frame, which stand for themselves; and steps that are not finite, however they come.
+    """
+    journal = builder().frame(Kind.OP, b"{").frame(Kind.TEXT, b"\xff\xfe")
+    journal.frame(Kind.SCHEMA, b"123").frame(Kind.ROW, bytes(16), aux=5)
+    journal.op("assign", atoms={"b": ["int", 1], "c": 7, "d": ["bool", True]})
+    journal.row({"a": 1.0}, math.nan).row({"a": 2.0}, 1).sparse({"a": 3.0}, math.inf)
     journal.column("a", [2.0, math.nan], [4.0, 5.0])
     run = folded(journal)
+    assert (value(run, "b"), value(run, "d")) == (1, True)
     assert run.surviving("a")[0].summary().count == 2
-    assert run.journals[journal.writer].errors == 3
+    assert run.journals[journal.writer].errors == 3 + 1 + 1 + 3
 
 
 def test_two_families_on_one_path_are_both_kept_and_the_loser_is_named(builder, folded):
@@ -120,15 +104,13 @@ def test_two_families_on_one_path_are_both_kept_and_the_loser_is_named(builder, 
     assert [state.family for state in folded(one, two, late).surviving("a")] == ["atom"]
 
 
-def test_only_owners_have_a_state(builder, folded):
-    """A command-line tool that adds a tag to a run does not set it running."""
+def test_only_owners_set_the_state(builder, folded):
     owner = builder("owner", t=100).op("state", state="completed")
     guest = builder("guest", t=200, owner=False).op("state", state="running")
     assert folded(owner, guest).state[1] == {"state": "completed"}
 
 
-def test_heartbeats_and_close_carry_totals(builder, folded):
-    """Counts of losses are totals of the journal, so the last one stands."""
+def test_counts_of_losses_are_totals_of_a_journal(builder, folded):
     journal = builder().heartbeat(disk=2).heartbeat().heartbeat(disk=3, value=1)
     other = builder("other").close(disk=10)
     run = folded(journal, other)
@@ -137,7 +119,23 @@ def test_heartbeats_and_close_carry_totals(builder, folded):
 
 
 def test_unknown_kinds_that_may_be_skipped_are_remembered(builder, folded):
-    """A later version finds them when it folds again."""
     run = folded(builder().unknown().unknown().assign(a=1))
     assert next(iter(run.journals.values())).unknown == {"77": 2}
     assert value(run, "a") == 1
+
+
+@pytest.mark.parametrize("many", [3, 30])
+def test_changes_of_parameters_are_the_same_in_every_order_of_journals(builder, folded, many):
+    """Of many the newest are kept; of one that was deleted only what came after."""
+    journals = [builder("a"), builder("b"), builder("c")]
+    for number in range(-5, many):
+        journal = journals[number % 3]
+        journal.t = START + 10 * (number + 10)
+        if number == -1:
+            journal.op("delete", paths=["parameters"])
+        else:
+            journal.assign(**{"parameters/lr": number, "parameters/x": 1, "lr": number})
+    for order in itertools.permutations(journals):
+        changes = folded(*order).changes().items()
+        found = {path: [value for _, _, value in told] for path, told in changes}
+        assert found == {"parameters/lr": list(range(many))[-21:]}

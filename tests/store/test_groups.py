@@ -8,12 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from seamark.store.groups import (
-    pack_floats,
-    pack_ints,
-    unpack_floats,
-    unpack_ints,
-)
+from seamark.store.groups import pack_floats, pack_ints, unpack_floats, unpack_ints
 
 
 def bits(values):
@@ -28,12 +23,10 @@ def test_floats_come_back_bit_for_bit(values):
 
 @given(hnp.arrays(np.int64, st.integers(0, 50)))
 def test_ints_come_back_exactly(values):
-    """Also where differences do not fit 64 bit."""
     assert unpack_ints(pack_ints(values)).tolist() == values.tolist()
 
 
 def test_steps_that_count_up_take_no_room():
-    """First value and difference say it all."""
     assert len(pack_floats(np.arange(1_000_000.0))) < 40
 
 

@@ -23,13 +23,7 @@ def filled(store, builder, engines):
         ("z", "run4"): {"tags/t": "own", "tags/n": 5},
     }
     for at, ((project, run), values) in enumerate(said.items()):
-        journal = builder(f"j{at}", t=START + at * 10**9).op(
-            "assign",
-            atoms={
-                path: [{str: "string", int: "int", float: "float"}[type(value)], value]
-                for path, value in values.items()
-            },
-        )
+        journal = builder(f"j{at}", t=START + at * 10**9).assign(**values)
         engines.fold(store, run, [journal], project=project)
     return store
 
@@ -47,15 +41,13 @@ QUERIES = [
 ]
 
 
-def test_queries_ask_for_what_counts(filled, engines):
-    """That of the uppermost project that says something, else the run's own."""
+def test_queries_use_the_tag_of_the_uppermost_project_else_of_the_run(filled, engines):
     tables = engines.Tables(filled)
     for query, runs in QUERIES:
         assert {run for _, run in tables.select(Selection(query=query))} == runs, query
 
 
-def test_tables_show_and_sort_by_what_counts(filled, engines):
-    """A name that begins alike is another project's."""
+def test_tables_show_and_sort_by_inherited_tags(filled, engines):
     tables = engines.Tables(filled)
     table = tables.table(Selection(sort_by="tags/t", ascending=True), ["tags/*"])
     rows = [(row["sys/id"], row.get("tags/t"), row.get("tags/m")) for row in table]
@@ -68,8 +60,7 @@ def test_tables_show_and_sort_by_what_counts(filled, engines):
     assert (most["sys/id"], most["tags/n"]) == ("run4", 5)
 
 
-def test_only_what_may_be_read_is_known_of(filled, engines):
-    """A tag of a project that nobody who asks may read is as unknown as one that is not there."""
+def test_tags_of_projects_that_may_not_be_read_are_unknown(filled, engines):
     tables = engines.Tables(filled)
     only = Selection(query="tags/m > 1", readable=lambda project: project == "z")
     assert tables.select(only) == []
@@ -79,8 +70,7 @@ def test_only_what_may_be_read_is_known_of(filled, engines):
     assert not tables.told
 
 
-def test_many_containers_are_asked_for_at_once(filled):
-    """And those that inherit nothing are left out."""
+def test_tags_of_many_containers_are_asked_for_at_once(filled):
     refs = [(f"a/{number}", "run") for number in range(250)] + [("z", "run4"), ("a", ".project")]
     with filled.database.reading() as connection:
         found = dict(inherited_tags(filled, connection, refs))
@@ -88,8 +78,7 @@ def test_many_containers_are_asked_for_at_once(filled):
     assert {one.value for one in found["a/7", "run"].values()} == {"top", 3}
 
 
-def test_parts_of_runs_are_counted(store, builder, engines):
-    """By the id of the run, or with its project."""
+def test_aggregates_of_parts_count_parts_that_may_be_read(store, builder, engines):
     for at, (project, run, parent) in enumerate(
         [("p", "whole", ""), ("p", "one", "whole"), ("q", "two", "p/whole"), ("q", "no", "whole")]
     ):

@@ -1,4 +1,4 @@
-"""Very long series in a store: what is drawn of them, and how little is asked for it."""
+"""Drawings of very long series in a store, for which little is asked."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ import numpy as np
 import pytest
 
 from seamark.reading.curves import Look
-from seamark.store import groups, ingest
+from seamark.store import groups
 from seamark.store.database import Database
 
 NAN, INF = math.nan, math.inf
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch):
+def _small(set_groups, monkeypatch):
     """Groups and cells so small that a short series has many of them."""
-    for module in (groups, ingest):
-        monkeypatch.setattr(module, "GROUP_ROWS", 256)
-    monkeypatch.setattr(ingest, "SMALL_BYTES", 0)
-    monkeypatch.setattr(ingest, "CHUNK_BYTES", 0)
+    set_groups(256)
     monkeypatch.setattr(groups, "_CELL_POINTS", 64)
 
 
@@ -63,10 +60,9 @@ def in_frames(journal, step, value, rng, path="loss"):
         start += size
 
 
-def test_a_curve_is_what_all_points_give(store, engines, builder, plain):
-    """Of several attempts, whatever the frames, and folded in several turns."""
-    rng, stride = np.random.default_rng(1), 7.0
-    step, value = np.arange(4000.0) * stride - 100, noisy(rng, 4000)
+def test_a_curve_of_several_attempts_is_that_of_all_points(store, engines, builder, plain):
+    rng = np.random.default_rng(1)
+    step, value = np.arange(4000.0) * 7.0 - 100, noisy(rng, 4000)
     first = builder("one", attempt=0)
     in_frames(first, step[:2500], value[:2500], rng)
     there = first.offset
@@ -90,23 +86,19 @@ def test_a_curve_is_what_all_points_give(store, engines, builder, plain):
         assert plain.same_bits(points.value, values[order])
         for most in (9, 300):
             plain.check(reader.curve("loss", most, attempt), steps, values, most)
-        drawing = reader.drawing(
-            "loss", Look(40, log_y=True, window=300.0, log_x=stride > 1), attempt
-        )
-        assert drawing.not_positive == int(
-            (np.isfinite(values) & (values <= 0) & ~((steps <= 0) & (stride > 1))).sum()
-        )
+        look = Look(40, log_y=True, window=300.0, log_x=True)
+        wanted = np.isfinite(values) & (values <= 0) & (steps > 0)
+        assert reader.drawing("loss", look, attempt).not_positive == int(wanted.sum())
 
 
-def test_one_question_brings_what_many_borders_need(store, engines, builder, asked):
+def test_one_question_answers_for_many_borders(store, engines, builder, asked):
     """Each border of a picture along another axis cuts a cell of a group of its own."""
     counts = {}
     for groups_ in (20, 120):
         size = groups_ * 256
         step, value = np.arange(1.0, size + 1), np.sin(np.arange(size) / 99)
         journal = builder(f"w{groups_}").column("loss", step.tolist(), value.tolist())
-        engines.fold(store, f"r{groups_}", [journal])
-        reader = engines.look(store, f"r{groups_}", [journal])
+        reader = engines.fold(store, f"r{groups_}", [journal])
         asked.update(questions=0, chunks=0)
         found = reader.drawing("loss", Look(2 * groups_, log_x=True, window=9.0)).curve
         assert int(found.count.sum()) == size
@@ -117,36 +109,27 @@ def test_one_question_brings_what_many_borders_need(store, engines, builder, ask
     assert counts[120]["questions"] <= counts[20]["questions"] + 2 * 100 // 16 + 1
 
 
-def test_parts_of_whole_cells_ask_for_no_values(store, engines, builder, asked, monkeypatch):
-    """Nor for steps."""
+def test_parts_of_whole_cells_ask_for_no_values_and_no_steps(
+    store, engines, builder, asked, monkeypatch
+):
+    """Also where a series has a value in every third row only: its steps are a progression too."""
     monkeypatch.setattr(groups._DrawingSeries, "group", None)
     step = np.arange(16_384.0)
     journal = builder().column("loss", step.tolist(), np.cos(step).tolist())
-    engines.fold(store, "r", [journal])
-    found = engines.look(store, "r", [journal]).curve("loss", 64)
+    for at in range(1500):
+        journal.row({"often": float(at)} | ({"rare": float(-at)} if at % 3 == 0 else {}), at)
+    reader = engines.fold(store, "r", [journal])
+    found = reader.curve("loss", 64)
     assert (found.width, len(found)) == (512.0, 32)
+    found = reader.curve("rare", 8)
+    assert found.last_step[-1] == 1497
+    assert int(found.count.sum()) == 500
     assert asked["chunks"] == 0
 
 
-def test_a_series_that_is_in_every_other_row_is_a_progression_too(
-    store, engines, builder, monkeypatch
-):
-    """Its steps are known without the rows that it has a value in."""
-    journal = builder()
-    for at in range(1500):
-        metrics = {"loss": float(at)} | ({"rare": float(-at)} if at % 3 == 0 else {})
-        journal.row(metrics, float(at))
-    engines.fold(store, "r", [journal])
-    monkeypatch.setattr(groups._DrawingSeries, "group", None)
-    found = engines.look(store, "r", [journal]).curve("rare", 8)
-    assert found.last_step[-1] == 1497
-    assert int(found.count.sum()) == 500
-
-
-def test_a_long_frame_is_in_several_groups_and_what_follows_it_is_kept(
+def test_a_long_frame_is_in_several_groups_of_which_none_is_made_again(
     store, engines, builder, plain
 ):
-    """The last of them is not made again: it begins within a frame."""
     journal, rng = builder(), np.random.default_rng(3)
     step, value = np.arange(2000.0), noisy(rng, 2000)
     journal.column("loss", step[:900].tolist(), value[:900].tolist())
@@ -154,8 +137,7 @@ def test_a_long_frame_is_in_several_groups_and_what_follows_it_is_kept(
     for start in range(900, 2000, 100):
         part = slice(start, start + 100)
         journal.column("loss", step[part].tolist(), value[part].tolist())
-        engines.fold(store, "r", [journal])
-        points = engines.look(store, "r", [journal]).points("loss")
+        points = engines.fold(store, "r", [journal]).points("loss")
         assert plain.same_bits(points.value, value[: start + 100])
     with store.database.reading() as connection:
         (number,) = store.numbers.known(connection, ["loss"]).values()

@@ -1,4 +1,4 @@
-"""What is drawn of a window, along other axes, smoothed by age, or since an earlier look."""
+"""Drawings of windows, along other axes, smoothed, and since an earlier look."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recording import QUIET
 
+from seamark import init_run
 from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve, Look, RunCurve
 from seamark.reading.groups import group_curves
-from seamark.store.drawing import Listed, draw_series
-from seamark.store.steps import cell_starts, pack_cells
+from seamark.store.drawing import Listed, draw_series, means_of_ranges
 
 COLUMNS = [one.name for one in fields(Curve)][1:]
 VALUES = st.floats() | st.sampled_from(
@@ -24,21 +25,10 @@ VALUES = st.floats() | st.sampled_from(
 POINTS = st.lists(st.tuples(st.integers(-40, 40), VALUES), max_size=250)
 
 
-class Kept(Listed):
-    """Points with what a chunk knows of them."""
-
-    def __init__(self, step, value):
-        super().__init__(step, value)
-        self._cells = pack_cells(value, cell_starts(step)) if self.rising else None
-
-    def cells(self):
-        return self._cells
-
-
-def cut(step, value, size=70):
-    step, value = np.asarray(step, float), np.asarray(value, float)
-    starts = range(0, len(step), size)
-    return [Kept(step[at : at + size], value[at : at + size]) for at in starts]
+@pytest.fixture(scope="session")
+def cut(plain):
+    """Return a function that cuts a series into pieces of this many points."""
+    return lambda step, value, size=70: plain.pieces_of(step, value, [size])
 
 
 def split(points):
@@ -59,8 +49,7 @@ def is_same(one, other):
 
 
 @given(POINTS, st.integers(-50, 50), st.integers(0, 60), st.integers(2, 30))
-def test_a_window_is_what_its_points_alone_would_give(points, low, span, limit):
-    """Widths, parts, extremes, counts: whatever lies outside makes no difference."""
+def test_a_window_shows_its_points_as_if_they_were_alone(cut, points, low, span, limit):
     step, value = split(points)
     inside = [low <= at <= low + span for at in step]
     some = [np.asarray(one, float)[inside] for one in (step, value)]
@@ -79,8 +68,7 @@ def test_a_window_is_what_its_points_alone_would_give(points, low, span, limit):
 
 
 @given(POINTS, st.integers(-50, 50), st.integers(0, 60), st.floats(0.5, 90))
-def test_a_smoothed_line_is_the_same_in_every_window(points, low, span, width):
-    """It is made of all points, so zooming moves nothing of it."""
+def test_a_smoothed_line_is_the_same_in_every_window(cut, points, low, span, width):
     step, value = split(points)
     finite = np.asarray(value, float)
     finite = finite[np.isfinite(finite)]
@@ -95,32 +83,8 @@ def test_a_smoothed_line_is_the_same_in_every_window(points, low, span, width):
             assert math.isnan(mean) or mean == pytest.approx(at[x], rel=1e-9, abs=rounding)
 
 
-def test_few_points_in_a_window_come_one_by_one_and_nothing_else_is_read():
-    """Of a million points a window of a hundred opens the pieces that it lies in."""
-    step, value = np.arange(1e6), np.random.default_rng(1).normal(size=1_000_000)
-    read = []
-
-    class Noting(Kept):
-        def values(self):
-            read.append(self.first)
-            return super().values()
-
-    pieces = [
-        Noting(step[at : at + 16384], value[at : at + 16384]) for at in range(0, 10**6, 16384)
-    ]
-    found = draw_series(pieces, 1000, low=500_000.0, high=500_099.0)
-    assert found.curve.width == 0
-    assert found.curve.value.tolist() == value[500_000:500_100].tolist()
-    assert set(read) == {30 * 16384.0}
-    read.clear()
-    found = draw_series(pieces, 1000, low=500_000.0, high=516_383.0)
-    assert int(found.curve.count.sum()) == 16384
-    assert set(read) == {30 * 16384.0, 31 * 16384.0}
-
-
 @pytest.mark.parametrize("log_x", [False, True])
-def test_every_spike_and_every_gap_is_in_the_picture_at_every_zoom(log_x):
-    """A thousand random spikes of one point, and as many NaN."""
+def test_every_spike_and_every_gap_is_in_the_picture_at_every_zoom(cut, log_x):
     rng = np.random.default_rng(5)
     step, value = np.arange(1.0, 100_001), rng.normal(size=100_000)
     places = rng.permutation(100_000)[:2000]
@@ -147,7 +111,7 @@ def test_every_spike_and_every_gap_is_in_the_picture_at_every_zoom(log_x):
             assert sorted(best.values()) == sorted(drawn.tolist())
 
 
-def test_a_logarithmic_axis_has_points_in_each_decade():
+def test_a_logarithmic_axis_has_points_in_each_decade(cut):
     """Parts are equally wide in log2 x; what has no logarithm is counted beside the axis."""
     step = np.concatenate([np.arange(-50.0, 1.0), np.arange(1.0, 1e6)])
     drawing = draw_series(cut(step, np.ones(len(step)), 16384), 1000, log_x=True)
@@ -160,7 +124,78 @@ def test_a_logarithmic_axis_has_points_in_each_decade():
     assert low.curve.first_step.tolist() == list(range(1, 9))
 
 
-# ---------------------------------------------------------------------- by age
+# ---------------------------------------------------------------------- smoothed
+
+
+def plain_mean(step, value, x, window):
+    """Return the mean around x in exact arithmetic, and how large the numbers in it are."""
+    inside = (step >= x - window / 2) & (step < x + window / 2) & np.isfinite(value)
+    numbers = value[inside]
+    if not len(numbers):
+        return math.nan, 0.0
+    small = numbers * 2.0**-64  # the sum of the largest numbers is not finite
+    means = (math.fsum(some) / len(numbers) * 2.0**64 for some in (small, np.abs(small)))
+    if numbers.any() and np.abs(numbers)[numbers != 0].min() > 1e-200:
+        return tuple(means)
+    exact = [Fraction(one) for one in numbers.tolist()]
+    return float(sum(exact) / len(exact)), float(sum(map(abs, exact)) / len(exact))
+
+
+def assert_means(drawing, plain_of, rounding, least=0.0):
+    """Compare every mean with the plain one, to within some rounding of what it is made of."""
+    assert len(drawing.mean) == len(drawing.curve)
+    for x, mean in zip(drawing.x.tolist(), drawing.mean.tolist(), strict=True):
+        wanted, size = plain_of(x)
+        if math.isnan(wanted):
+            assert math.isnan(mean)
+        else:
+            assert abs(mean - wanted) <= rounding * size + least
+
+
+def assert_window(step, value, drawing, window):
+    step, value = np.asarray(step, float), np.asarray(value, float)
+    assert_means(drawing, lambda x: plain_mean(step, value, x, window), 1e-13)
+
+
+def noisy(count, seed=7):
+    return np.random.default_rng(seed).normal(size=count)
+
+
+@pytest.mark.parametrize("window", [1.0, 500.0, 1e9])
+@pytest.mark.parametrize("points", [20, 1000])
+@pytest.mark.once
+def test_a_window_is_the_mean_of_all_its_points(cut, window, points):
+    value = noisy(20_000)
+    value[[3, 700, 701, 702, 9000]] = [math.nan, math.inf, -math.inf, math.nan, math.inf]
+    step = np.arange(20_000.0)
+    drawing = draw_series(cut(step, value, 1000), points, window=window)
+    assert len(drawing.x) > points // 8
+    assert_window(step, value, drawing, window)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-50, 50), st.floats()), max_size=300),
+    st.floats(0.25, 200),
+    st.integers(2, 40),
+)
+def test_every_mean_of_a_smoothed_line_is_that_of_its_points(cut, points, window, limit):
+    step, value = split(points)
+    drawing = draw_series(cut(step, value), limit, window=window)
+    assert_window(step, value, drawing, window)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=90), st.data())
+def test_means_of_any_ranges_are_those_of_their_parts(counts, data):
+    number = np.asarray(counts)
+    means = np.where(number > 0, noisy(len(number)), np.nan)
+    ends = st.integers(0, len(counts))
+    pairs = [sorted(pair) for pair in data.draw(st.lists(st.tuples(ends, ends), max_size=9))]
+    low, high = (np.array([pair[at] for pair in pairs], np.int64) for at in (0, 1))
+    found = means_of_ranges(means, number, low, high)
+    for (start, end), mean in zip(pairs, found.tolist(), strict=True):
+        total = number[start:end].sum()
+        wanted = np.nansum(means[start:end] * number[start:end]) / total if total else math.nan
+        assert mean == pytest.approx(wanted, nan_ok=True)
 
 
 def plain_average(step, value, x, half_life):
@@ -178,23 +213,16 @@ def plain_average(step, value, x, half_life):
 
 
 @given(POINTS, st.floats(0.01, 1000), st.integers(2, 30))
-def test_an_average_by_age_is_that_of_all_points(points, half_life, limit):
+def test_an_average_by_age_is_that_of_all_points(cut, points, half_life, limit):
     """Gaps, repeated and falling steps, values of any size; NaN where nothing is before."""
     step, value = split(points)
     drawing = draw_series(cut(step, value), limit, half_life=half_life)
-    assert len(drawing.mean) == len(drawing.curve)
-    for x, mean in zip(drawing.x.tolist(), drawing.mean.tolist(), strict=True):
-        wanted, size = plain_average(step, value, x, half_life)
-        if math.isnan(wanted):
-            assert math.isnan(mean)
-        else:
-            assert abs(mean - wanted) <= 1e-11 * size + 1e-320
+    assert_means(drawing, lambda x: plain_average(step, value, x, half_life), 1e-11, 1e-320)
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("count", [2, 3, 7, 600])
-def test_a_mean_of_the_greatest_floats_is_one_of_them(count, sign):
-    """It is rounded to no infinity, and warns of none."""
+def test_a_mean_of_the_greatest_floats_is_one_of_them(cut, count, sign):
     most = sign * math.nextafter(math.inf, 0)
     points = cut(np.arange(float(count)), np.full(count, most))
     for how in ({}, {"half_life": 3.0}, {"window": 8.0}):
@@ -208,7 +236,7 @@ def test_a_mean_of_the_greatest_floats_is_one_of_them(count, sign):
 
 @given(POINTS, st.lists(st.tuples(st.integers(-40, 400), VALUES), max_size=60), st.integers(2, 40))
 @pytest.mark.parametrize("smoothed", [{"window": 8.0}, {"half_life": 3.0}])
-def test_what_changed_since_completes_what_was_there(smoothed, points, more, limit):
+def test_changes_since_an_earlier_drawing_complete_it(cut, smoothed, points, more, limit):
     """Whatever is appended, also before the end: both together are the whole."""
     before = draw_series(cut(*split(points)), limit, **smoothed)
     after = draw_series(cut(*split([*points, *more])), limit, **smoothed)
@@ -218,8 +246,7 @@ def test_what_changed_since_completes_what_was_there(smoothed, points, more, lim
     assert news.after(before).cursor == after.cursor
 
 
-def test_an_append_sends_the_open_part():
-    """Of five hundred parts, all but the last few are as they were."""
+def test_an_append_sends_the_open_parts_only(cut):
     value = np.random.default_rng(3).normal(size=100_000)
     before = draw_series(cut(np.arange(90_000.0), value[:90_000], 16384), 1000, window=500.0)
     after = draw_series(cut(np.arange(90_100.0), value[:90_100], 16384), 1000, window=500.0)
@@ -231,15 +258,13 @@ def test_an_append_sends_the_open_part():
 @pytest.mark.parametrize(
     "cursor", ["", "x", "5", "5.zz", "9" * 16 + ".0123456789abcdef", "3." * 99]
 )
-def test_a_cursor_that_is_none_is_as_none(cursor):
-    """Everything comes."""
+def test_an_unusable_cursor_brings_everything(cut, cursor):
     drawing = draw_series(cut([0.0, 1.0], [1.0, 2.0]), 10)
     assert is_same(drawing.since(cursor), drawing)
     assert drawing.since(cursor).kept == 0
 
 
-def test_news_of_another_drawing_are_refused():
-    """They would not fit."""
+def test_news_of_another_drawing_are_refused(cut):
     drawing = draw_series(cut([0.0, 1.0], [1.0, 2.0]), 10)
     news = draw_series(cut([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), 10).since(drawing.cursor)
     assert news.kept == 2
@@ -247,29 +272,18 @@ def test_news_of_another_drawing_are_refused():
         news.after(draw_series(cut([0.0], [1.0]), 10))
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"points": 1},
-        {"window": 0.0},
-        {"window": math.nan},
-        {"half_life": -1.0},
-        {"window": 1.0, "half_life": 1.0},
-        {"low": math.inf},
-        {"high": 10**400},
-        {"low": 2.0, "high": 1.0},
-    ],
-)
-def test_a_look_that_cannot_be_is_refused(given):
-    """Before anything is read."""
-    with pytest.raises(ArgumentError):
-        Look(**given).check()
+def test_a_look_that_cannot_be_is_refused():
+    wrong = [{"points": 1}, {"window": 0.0}, {"window": math.nan}, {"half_life": -1.0}]
+    wrong += [{"window": 1.0, "half_life": 1.0}, {"low": math.inf}, {"high": 10**400}]
+    for look in [*wrong, {"low": 2.0, "high": 1.0}]:
+        with pytest.raises(ArgumentError):
+            Look(**look).check()
 
 
 # ---------------------------------------------------------------------- groups
 
 
-def drawer(series):
+def drawer(cut, series):
     """Return what draws series that are held in memory, by run."""
 
     def draw(refs, paths, look):
@@ -284,14 +298,14 @@ def drawer(series):
 
 
 @pytest.mark.parametrize("runs", [1, 2, 5, 8])
-def test_statistics_of_groups_are_those_of_numpy(runs):
+def test_statistics_of_groups_are_those_of_numpy(cut, runs):
     """Over the runs that have a finite value at an x; the median exactly, as no sum is rounded."""
     rng = np.random.default_rng(runs)
     values = rng.lognormal(sigma=4, size=(runs, 50))
     values[rng.random(values.shape) < 0.3] = np.nan
     values[0, 0], values[-1, 1] = 7.0, np.inf
     series = {("p", f"r{at}"): (np.arange(50.0), row) for at, row in enumerate(values)}
-    (curve,) = group_curves(drawer(series), [({}, list(series))], ["loss"], Look(1000))
+    (curve,) = group_curves(drawer(cut, series), [({}, list(series))], ["loss"], Look(1000))
     finite = np.where(np.isfinite(values), values, np.nan)[:, curve.x.astype(int)]
     n = np.isfinite(finite).sum(axis=0)
     assert curve.n.tolist() == n.tolist()
@@ -307,17 +321,16 @@ def test_statistics_of_groups_are_those_of_numpy(runs):
 
 
 @pytest.mark.parametrize("value", [0.1, 1e-4 / 3, -1e300, 5e-324])
-def test_equal_runs_have_no_deviation(value):
-    """However their mean is rounded."""
+def test_equal_runs_have_no_deviation(cut, value):
     points = split([(step, value) for step in range(5)])
     series = {("p", f"r{at}"): points for at in range(7)}
-    (curve,) = group_curves(drawer(series), [({}, list(series))], ["loss"], Look(1000))
+    (curve,) = group_curves(drawer(cut, series), [({}, list(series))], ["loss"], Look(1000))
     assert curve.std.tolist() == [0.0] * 5
     assert curve.mean.tolist() == [value] * 5
 
 
 @pytest.mark.parametrize("log_x", [False, True])
-def test_runs_of_different_lengths_share_one_grid(log_x):
+def test_runs_of_different_lengths_share_one_grid(cut, log_x):
     """A short run comes in the parts of the long one, and counts where it has points."""
     rng = np.random.default_rng(4)
     lengths = {("p", "short"): 300, ("p", "long"): 50_000, ("p", "middle"): 7000}
@@ -325,7 +338,7 @@ def test_runs_of_different_lengths_share_one_grid(log_x):
         ref: (np.arange(1.0, count + 1), rng.normal(size=count)) for ref, count in lengths.items()
     }
     look = Look(200, log_x=log_x)
-    (curve,) = group_curves(drawer(series), [({}, list(series))], ["loss"], look)
+    (curve,) = group_curves(drawer(cut, series), [({}, list(series))], ["loss"], look)
     assert 20 < len(curve) <= 100
     number = {}
     for step, value in series.values():
@@ -342,16 +355,46 @@ def test_runs_of_different_lengths_share_one_grid(log_x):
     assert curve.n[-1] == 1
 
 
-def test_a_value_that_explodes_leaves_other_parts_as_they_are():
+def test_a_value_that_explodes_leaves_other_parts_as_they_are(cut):
     """A run that ends with the largest float has its small values before that."""
     values = np.array([1e-300, 3e-300, 0.1, 0.1, 1.7e308, math.nan])
     series = {("p", "r"): (np.array([0.0, 0.5, 8.0, 8.5, 16.0, 16.5]), values)}
     many = np.repeat(np.arange(20.0), 2)
     series["p", "other"] = (many, np.full(40, 2.0))
-    (curve,) = group_curves(drawer(series), [({}, [("p", "r"), ("p", "other")])], ["l"], Look(30))
+    (curve,) = group_curves(
+        drawer(cut, series), [({}, [("p", "r"), ("p", "other")])], ["l"], Look(30)
+    )
     least = dict(zip(curve.x.tolist(), curve.min.tolist(), strict=True))
     most = dict(zip(curve.x.tolist(), curve.max.tolist(), strict=True))
     middle = curve.width / 2
     assert least[middle] == pytest.approx(2e-300, rel=1e-15)
     assert least[8 + middle] == 0.1
     assert most[16 + middle] == 1.7e308
+
+
+# ---------------------------------------------------------------------- as it was recorded
+
+
+def test_times_and_other_series_are_axes(tmp_path):
+    count = 30_000
+    loss, epoch = noisy(count), np.repeat(np.arange(count / 1000), 1000)
+    times = 1_700_000_000 + np.arange(count) * 0.5
+    with init_run(root=tmp_path, **QUIET) as run:
+        run["loss"].extend(loss.tolist(), steps=range(count), timestamps=times.tolist())
+        run["epoch"].extend(epoch[::100].tolist(), steps=range(100, count + 100, 100))
+        view = run.session.recorded.view()
+        # Seconds since the Unix epoch; the mean is over seconds then.
+        drawing = view.drawing("loss", Look(100, x="time", window=60.0))
+        assert drawing.curve.first_step[0] == times[0]
+        assert drawing.curve.count.sum() == count
+        assert drawing.curve.max.max() == loss.max()
+        assert_window(times, loss, drawing, 60.0)
+        # Relative time begins when the run was created, whichever series it is.
+        created = view.attribute("sys/creation_time").value.timestamp()
+        drawing = view.drawing("loss", Look(100, x="relative"))
+        assert drawing.curve.last_step[-1] == pytest.approx(times[-1] - created, abs=1e-3)
+        # The value of another series at the same step, else the last before.
+        drawing = view.drawing("loss", Look(1000, x="epoch", window=1.0))
+        assert drawing.left_out == 100
+        assert drawing.curve.count.sum() == count - 100
+        assert_window(np.repeat(epoch[::100], 100)[: count - 100], loss[100:], drawing, 1.0)

@@ -1,4 +1,4 @@
-"""The grammar: what it takes, what it makes of it, and where it points when it cannot."""
+"""The grammar: queries, their meaning, and the places of mistakes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,6 @@ from seamark.store.query.language import (
     ],
 )
 def test_a_mistake_is_shown_with_its_place(query, message):
-    """The line, the column, and a caret below it."""
     with pytest.raises(QueryError, match=message) as caught:
         parse(query)
     *_, line, caret = str(caught.value).splitlines()
@@ -72,7 +71,7 @@ def test_a_mistake_is_shown_with_its_place(query, message):
     assert caret.strip() == "^"
 
 
-def test_of_a_long_line_what_is_around_the_place_is_shown():
+def test_a_long_line_is_cut_around_the_place():
     """A query of a program may have thousands of characters; wide ones take two cells."""
     query = " AND ".join(["a = 1"] * 500) + " AND b ! 3" + " AND a = 1" * 500
     with pytest.raises(QueryError) as caught:
@@ -97,40 +96,33 @@ def test_of_a_long_line_what_is_around_the_place_is_shown():
         ("-3M", "2023-12-31T12:00:00"),
         ("-12M", "2023-03-31T12:00:00"),
         ("2024-03-01", "2024-03-01T00:00:00"),
+        *((text, None) for text in ("", "-1", "1d", "-1y", "- 1d", "-1.5h", "-1D", "+1d", "now")),
     ],
 )
 def test_times_before_now_are_of_the_clock_and_months_of_the_calendar(text, when):
-    """As Neptune writes them; the day of a shorter month is its last."""
-    now, then = (
-        datetime.fromisoformat(one).replace(tzinfo=timezone.utc).timestamp()
-        for one in ("2024-03-31T12:00:00", when)
-    )
-    assert moment(text, int(now) * 10**9) == int(then) * 10**6
+    """As Neptune writes them, m is a minute and M a month; the day of a shorter one is its last.
 
+    Where a time zone leads out of the calendar, the time is taken as it is.
+    """
 
-@pytest.mark.parametrize("text", ["", "-1", "1d", "-1y", "- 1d", "-1.5h", "-1D", "+1d", "now"])
-def test_what_is_no_time_is_none(text):
-    """Units are as Neptune has them: m is a minute, M a month."""
-    assert moment(text, 0) is None
+    def seconds(time):
+        return int(datetime.fromisoformat(time).replace(tzinfo=timezone.utc).timestamp())
+
+    found = moment(text, seconds("2024-03-31T12:00:00") * 10**9)
+    assert found == (when if when is None else seconds(when) * 10**6)
+    for end in ("0001-01-01", "9999-12-31T23:59:59"):
+        assert moment(end, 0, local=True) is not None
 
 
 @pytest.mark.parametrize("opening", ["NOT ", "("])
 @pytest.mark.parametrize("depth", [101, 5000])
 def test_nesting_has_a_limit(opening, depth):
-    """A database takes no expression that is much deeper."""
     with pytest.raises(QueryError, match="at most 100 deep"):
         parse(opening * depth + "a = 1" + ")" * depth * (opening == "("))
 
 
-def test_what_is_no_string_is_refused():
-    """Such as the objects of neptune's query builder."""
-    with pytest.raises(QueryError, match=r"expected a string, .* got int: 3"):
-        parse(3)
-
-
 @given(st.text(alphabet="ab/`\"'()<>=!~: ,\\.1-\nANDORINT", max_size=40))
 def test_nothing_but_a_query_error_comes_out_of_bad_text(text):
-    """Whatever is typed."""
     try:
         parse(text)
     except QueryError as error:
@@ -146,6 +138,8 @@ def among(path, *values):
 
 
 TRUE = Value(value=True, text="true")
+FALSE = Comparison(Field("sys/trashed", None, "bool"), "=", Value(value=False, text="false"))
+A, B, C = (comparison(path, "=", 1) for path in "abc")
 
 
 @pytest.mark.parametrize(
@@ -191,30 +185,19 @@ TRUE = Value(value=True, text="true")
         ("t:datetime > -2h", comparison("t", ">", "-2h", type="datetime")),
         ("a IS MISSING", Comparison(Field("a"), "missing", None)),
         ("a is not null", Not(Comparison(Field("a"), "missing", None))),
-        ("not a = 1", Not(comparison("a", "=", 1))),
+        ("not a = 1", Not(A)),
+        # AND binds tighter than OR, and NOT tighter than both.
+        ("a=1 or b=1 and not c=1", Or((A, And((B, Not(C)))))),
+        ("(a=1 OR b=1) AND c=1", And((Or((A, B)), C))),
+        # The client of neptune writes this.
+        (
+            '((`sys/trashed`:bool = false) AND (`sys/tags`:stringSet CONTAINS "best"))',
+            And((FALSE, comparison("sys/tags", "contains", "best", type="string_set"))),
+        ),
     ],
 )
 def test_a_query_means_what_it_says(query, meaning):
-    """One example of everything."""
     assert parse(query) == meaning
-
-
-def test_and_binds_tighter_than_or_and_not_tighter_than_both():
-    """As everywhere; brackets change it."""
-    a, b, c = (comparison(path, "=", 1) for path in "abc")
-    assert parse("a=1 or b=1 and not c=1") == Or((a, And((b, Not(c)))))
-    assert parse("(a=1 OR b=1) AND c=1") == And((Or((a, b)), c))
-
-
-def test_queries_that_the_neptune_client_writes_are_understood():
-    """The language is a superset of NQL."""
-    query = '((`sys/trashed`:bool = false) AND (`sys/tags`:stringSet CONTAINS "best"))'
-    assert parse(query) == And(
-        (
-            Comparison(Field("sys/trashed", None, "bool"), "=", Value(value=False, text="false")),
-            comparison("sys/tags", "contains", "best", type="string_set"),
-        )
-    )
 
 
 @pytest.mark.parametrize(
@@ -229,19 +212,14 @@ def test_queries_that_the_neptune_client_writes_are_understood():
         (":min", Field(":min")),
     ],
 )
-def test_a_column_is_a_path_with_perhaps_an_aggregate(column, field):
-    """Other colons belong to the path."""
+def test_a_column_is_a_path_with_or_without_an_aggregate(column, field):
     assert parse_field(column) == field
 
 
-@pytest.mark.parametrize("column", ["", "``", None, 3])
-def test_a_column_that_is_none_is_refused(column):
-    """Before anything is read."""
-    with pytest.raises(QueryError, match="column: expected a path"):
-        parse_field(column)
-
-
-@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:59:59"])
-def test_a_local_time_at_the_end_of_the_calendar_does_not_fail(text):
-    """Where the time zone leads out of it, the time is taken as it is."""
-    assert moment(text, 0, local=True) is not None
+def test_a_query_or_column_that_is_none_is_refused():
+    """Such as the objects of neptune's query builder."""
+    with pytest.raises(QueryError, match=r"expected a string, .* got int: 3"):
+        parse(3)
+    for column in ("", "``", None, 3):
+        with pytest.raises(QueryError, match="column: expected a path"):
+            parse_field(column)

@@ -1,4 +1,4 @@
-"""Curves are what all points would give, whichever of them were read."""
+"""Curves are those of all points, whichever of them were read."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,11 +17,7 @@ from hypothesis import strategies as st
 from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve
 from seamark.store.drawing import draw_series
-from seamark.store.groups import (
-    is_progression,
-    pack_floats,
-    unpack_floats,
-)
+from seamark.store.groups import is_progression, pack_floats, unpack_floats
 from seamark.store.steps import Series, cell_starts, pack_cells
 
 NAN, INF = math.nan, math.inf
@@ -176,19 +173,17 @@ def any_size(size, rng):
     return 10.0 ** (rng.integers(-300, 280) + rng.integers(0, 20, size))
 
 
-def rising_steps(kind, size, rng):
-    whole = np.arange(float(size))
-    return {
-        "count": lambda: whole,
-        "stride": lambda: whole * rng.integers(0, 60) + rng.integers(-5000, 5000),
-        "epochs": lambda: whole // rng.integers(1, 200) - rng.integers(0, 3),
-        "gaps": lambda: np.cumsum(rng.choice([0.0, 1.0, 3.0, 1e6], size)) - 500,
-        "fractions": lambda: np.cumsum(rng.random(size)) - 20,
-        "tiny": lambda: np.cumsum(rng.random(size)) * 1e-310,
-        "far": lambda: 2.0**53 - 200 + whole,
-        "any": lambda: np.sort(rng.standard_normal(size) * any_size(size, rng)),
-        "edges": lambda: np.sort(rng.choice(EDGES, size)),
-    }[kind]()
+RISING = {
+    "count": lambda whole, _: whole,
+    "stride": lambda whole, rng: whole * rng.integers(0, 60) + rng.integers(-5000, 5000),
+    "epochs": lambda whole, rng: whole // rng.integers(1, 200) - rng.integers(0, 3),
+    "gaps": lambda whole, rng: np.cumsum(rng.choice([0.0, 1.0, 3.0, 1e6], len(whole))) - 500,
+    "fractions": lambda whole, rng: np.cumsum(rng.random(len(whole))) - 20,
+    "tiny": lambda whole, rng: np.cumsum(rng.random(len(whole))) * 1e-310,
+    "far": lambda whole, _: 2.0**53 - 200 + whole,
+    "any": lambda whole, rng: np.sort(rng.standard_normal(len(whole)) * any_size(len(whole), rng)),
+    "edges": lambda whole, rng: np.sort(rng.choice(EDGES, len(whole))),
+}
 
 
 @st.composite
@@ -196,8 +191,7 @@ def series(draw):
     """Draw steps and values: several cells long, most of them in rising order."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     size = draw(st.integers(0, 500))
-    kinds = ["count", "stride", "epochs", "gaps", "fractions", "tiny", "far", "any", "edges"]
-    step = rising_steps(draw(st.sampled_from(kinds)), size, rng)
+    step = RISING[draw(st.sampled_from([*RISING]))](np.arange(float(size)), rng)
     falls = draw(st.integers(0, 5))
     if falls == 0:
         step = np.roll(step, draw(st.integers(0, 500)))
@@ -214,7 +208,6 @@ def series(draw):
 
 
 SIZES = st.lists(st.integers(1, 300), min_size=1, max_size=3)
-CELLS = st.sampled_from([(True,), (True,), (False,), (True, False)])
 FLOATS = st.floats(width=64)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 FEWER = settings(max_examples=min(40, settings.default.max_examples))
@@ -229,8 +222,7 @@ FEWER = settings(max_examples=min(40, settings.default.max_examples))
 @example([(-1.7e308, 1.0), (-8e307, 1.0), (0.0, 2.0), (1.0, 2.0), (1.7e308, 3.0)], [2], 4)
 @example([(1.0, -0.0), (2.0, 0.0), (3.0, -0.0)], [2], 2)
 @pytest.mark.once
-def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
-    """Steps and values of every size that there is."""
+def test_a_curve_of_few_odd_points_is_that_of_all_points(points_of, sizes, points):
     step, value = [at for at, _ in points_of], [value for _, value in points_of]
     check(reduce_series(pieces_of(step, value, sizes), points), step, value, points)
 
@@ -238,7 +230,7 @@ def test_few_odd_points_give_the_same_curve_too(points_of, sizes, points):
 @given(series(), SIZES, st.lists(st.booleans(), min_size=1, max_size=3), st.integers(2, 80))
 @example((FARTHEST, [float(at) for at in range(120)]), [50, 7], [True, False], 14)
 @pytest.mark.once
-def test_a_curve_is_what_all_points_give(drawn, sizes, cells, points):
+def test_a_curve_is_that_of_all_points(drawn, sizes, cells, points):
     """Whatever is read instead of them: bit for bit, means to 1e-12; values without a place too."""
     step, value = (np.asarray(one, np.float64) for one in drawn)
     drawing = draw_series(pieces_of(step, value, sizes, cells), points, log_y=True)
@@ -253,21 +245,19 @@ def test_a_curve_is_what_all_points_give(drawn, sizes, cells, points):
 
 
 def test_steps_are_read_only_where_they_are_no_progression_and_a_border_falls():
-    """One odd stretch does not make a long series one whose steps are all read."""
     step = np.arange(20_000.0)
     step[7_000:7_500] += np.linspace(0, 0.5, 500)
     pieces = pieces_of(step, np.cos(step), [500])
     read = []
     for number, piece in enumerate(pieces):
-        piece.steps = lambda number=number, piece=piece: (
-            read.append(number) or unpack_floats(piece.step)
+        piece.steps = partial(
+            lambda at, one: read.append(at) or unpack_floats(one), number, piece.step
         )
     check(reduce_series(pieces, 100), step, np.cos(step), 100)
     assert read == [14]
 
 
 def test_infinities_are_found_without_reading_them():
-    """Even in a series that is infinite throughout."""
     step, value = np.arange(64_000.0), np.where(np.arange(64_000) % 2, INF, -INF)
     pieces = pieces_of(step, value, [16_000])
     drawing = draw_series(pieces, 20)
@@ -277,7 +267,6 @@ def test_infinities_are_found_without_reading_them():
 
 
 def test_a_logarithmic_axis_asks_for_few_steps(monkeypatch):
-    """What is looked at grows with the parts and not with the points."""
     step = np.arange(200_000.0)
     asked, real = [], Series.at
     monkeypatch.setattr(Series, "at", lambda self, at: asked.append(len(at)) or real(self, at))
@@ -288,7 +277,6 @@ def test_a_logarithmic_axis_asks_for_few_steps(monkeypatch):
 
 
 def test_a_series_without_points_is_a_curve_without_parts():
-    """With pieces that have none and without pieces."""
     for pieces in ([], [packed([], [])]):
         curve = reduce_series(pieces, 2)
         assert (len(curve), curve.width) == (0, 0.0)
@@ -297,7 +285,6 @@ def test_a_series_without_points_is_a_curve_without_parts():
 
 @pytest.mark.parametrize("points", [1, 0, -5, 2.0, True, "10", None])
 def test_a_number_of_points_that_cannot_be_is_refused(points):
-    """One point cannot show a minimum and a maximum."""
     with pytest.raises(ArgumentError, match="points: expected a whole number of at least 2"):
         reduce_series([], points)
 
@@ -306,7 +293,6 @@ def test_a_number_of_points_that_cannot_be_is_refused(points):
 
 
 def test_minimum_and_maximum_are_drawn_in_the_order_of_their_steps():
-    """Once if they are the same point; a part without a finite value is a gap."""
     step = [0, 1, 8, 9, 16, 17, 24, 25, 26]
     value = [1.0, 5.0, 4.0, 0.0, 7.0, 7.0, NAN, INF, NAN]
     curve = reduce_series([packed(step, value)], 8)
@@ -335,32 +321,32 @@ def test_appended_points_change_no_part_but_the_last(drawn, sizes, points, more)
 # ---------------------------------------------------------------------- what is read
 
 
-@pytest.mark.parametrize("stride", [7.0, 0.3])
-def test_parts_of_whole_cells_read_no_points(stride):
-    """Whatever the distance between steps and the place where a chunk begins."""
-    step = np.arange(65_536.0) * stride - 12_345
-    pieces = pieces_of(step, np.sin(step), [16_384, 9_000])
-    check(reduce_series(pieces, 400), step, np.sin(step), 400)
-    assert not any(piece.read for piece in pieces)
-
-
 def test_only_chunks_that_a_border_cuts_are_read():
-    """Those at the ends of a window."""
+    """Parts of whole cells read none, whatever the distance between steps and where chunks begin;
+    those at the ends of a window are read.
+    """
+    for stride in (7.0, 0.3):
+        step = np.arange(65_536.0) * stride - 12_345
+        pieces = pieces_of(step, np.sin(step), [16_384, 9_000])
+        check(reduce_series(pieces, 400), step, np.sin(step), 400)
+        assert not any(piece.read for piece in pieces)
     step = np.arange(65_536.0)
     pieces = pieces_of(step, np.sin(step), [4096])
     drawing = draw_series(pieces, 200, low=5_001.0, high=50_007.0)
     assert int(drawing.curve.count.sum()) == 45_007
     assert [number for number, piece in enumerate(pieces) if piece.read] == [1, 12]
+    pieces = pieces_of(step, np.sin(step), [4096])
+    few = draw_series(pieces, 200, low=20_490.0, high=20_589.0)  # they come one by one
+    assert (few.curve.width, few.curve.value.tolist()) == (0, np.sin(step[20_490:20_590]).tolist())
+    assert [number for number, piece in enumerate(pieces) if piece.read] == [5]
 
 
 def test_a_progression_is_one_of_whole_numbers():
-    """Other columns are read, even if they are one."""
     assert is_progression(np.arange(-3.0, 100.0, 7.0))
     assert not is_progression(np.array([0.5, 1.0, 1.5]))
     assert not is_progression(np.array([1.0, 2.0, 4.0]))
 
 
-def test_importing_what_reads_return_imports_no_numpy():
-    """The types are known to programs that never read."""
+def test_the_types_of_reads_are_imported_without_numpy():
     code = "import sys, seamark.reading; sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

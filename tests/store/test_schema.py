@@ -11,8 +11,7 @@ from seamark.store.schema import PathNumbers
 
 
 @pytest.mark.parametrize("most_bytes", [0, 5_000])
-def test_what_is_let_go_of_is_asked_for_again(store, most_bytes):
-    """Every answer is that of the table, however little is kept."""
+def test_numbers_of_paths_are_those_of_the_table_however_few_are_kept(store, most_bytes):
     numbers = PathNumbers(store.database, most_bytes)
     wanted = [f"p/{number}" for number in range(600)]
     given = numbers.ensure(wanted)
@@ -31,8 +30,7 @@ def test_what_is_let_go_of_is_asked_for_again(store, most_bytes):
         assert numbers.everything(connection) == given
 
 
-def test_what_is_kept_is_bounded_by_its_size(store):
-    """Few long paths, many short ones, or all of them at once."""
+def test_paths_in_memory_are_bounded_by_their_size(store):
     numbers = PathNumbers(store.database, 60_000)
     for start in range(0, 3000, 100):
         numbers.ensure(f"short/{number}" for number in range(start, start + 100))
@@ -45,7 +43,6 @@ def test_what_is_kept_is_bounded_by_its_size(store):
 
 
 def test_a_number_that_was_never_written_is_not_kept(store):
-    """A transaction that fails leaves its number to another path."""
     numbers = PathNumbers(store.database)
     numbers.ensure(["first"])
     writing, failing = store.database.writing, [True]

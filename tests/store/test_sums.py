@@ -60,13 +60,11 @@ class TestExactSum:
 
     @given(st.lists(FINITE | ODD, max_size=40))
     def test_of_any_numbers(self, values):
-        """Whatever their magnitudes and signs, also where float64 itself would overflow."""
         array = np.array(values, np.float64)
         assert exact_sum(array) == scaled_sum(values) == by_fractions(values)
 
     @given(st.lists(FINITE | ODD, min_size=1, max_size=20), st.randoms(use_true_random=False))
-    def test_what_cancels_leaves_what_does_not(self, values, random):
-        """The rest is exact, however small it is beside what went to and fro."""
+    def test_small_numbers_survive_large_ones_that_cancel(self, values, random):
         both = [*values, *(-value for value in values), 5e-324]
         random.shuffle(both)
         assert exact_sum(np.array(both)) == 1
@@ -77,8 +75,7 @@ class TestExactSum:
     st.integers(registers._SMALL, 3000),
     st.tuples(st.integers(-1074, 1023), st.integers(-1074, 1023)).map(sorted),
 )
-def test_many_numbers(seed, count, exponents):
-    """Enough of them for the bins without any help, over a narrow or a wide range."""
+def test_many_numbers_of_a_narrow_or_wide_range(seed, count, exponents):
     random = np.random.default_rng(seed)
     low, high = exponents
     scale = random.integers(low, high, count, endpoint=True)
@@ -86,15 +83,13 @@ def test_many_numbers(seed, count, exponents):
     assert exact_sum(values) == by_fractions(values.tolist())
 
 
-def test_the_longest_mantissas_fill_no_bin_over():
-    """All bits set, in more values than a block has: what is nearest to rounding."""
+def test_the_longest_mantissas_overflow_no_bin():
     value = math.nextafter(2.0, 0.0)
     count = 3 * registers._BLOCK + 5
     assert exact_sum(np.full(count, value)) == count * scaled_sum([value])
 
 
-def test_every_second_value_of_an_array():
-    """A view with gaps is summed as it is, and left as it was."""
+def test_a_view_with_gaps_is_summed_and_left_as_it_was():
     values = np.arange(5000, dtype=np.float64) / 3
     before = values.copy()
     assert exact_sum(values[::2]) == scaled_sum(values[::2].tolist())

@@ -36,9 +36,8 @@ def index(request, engines, postgresql, builder, tmp_path_factory):
     run = start(2).assign(lr="auto", name="vgg", layers=2**60 + 1)
     run.row({"loss": math.inf}, 0).texts("log", (0, "start"), (1, "all is well"))
     run.op("assign", atoms={"when": ["datetime", "2026-01-02T12:00:00+02:00"]})
-    run = (
-        start(3).assign(name="VGG", layers=2**60).row({"loss": -math.inf}, 0).row({"loss": 0.5}, 1)
-    )
+    run = start(3).assign(name="VGG", layers=2**60)
+    run.row({"loss": -math.inf}, 0).row({"loss": 0.5}, 1)
     run.op("assign", atoms={"when": ["datetime", "2026-01-02T11:00:00+00:00"]})
     run.op("state", state="running")
     run = start(4).assign(lr=-0.0, layers=2**70, weird=None).row({"loss": -5.0}, 0)
@@ -211,29 +210,21 @@ def test_a_comparison_that_can_match_nothing_is_refused_with_its_place(
 
 @pytest.mark.parametrize("query", ["nothere = 1", "NOT nothere = 1", "nothere IS MISSING"])
 def test_a_path_that_no_run_has_is_told_once(index, query):
-    """Nothing is wrong with the runs that match; whoever asked says what to do about it."""
     index.told.clear()
     chosen(index, f"{query} AND lr < 5")
     (told,) = index.told
     assert told.startswith("query: no run has 'nothere'\n  ")
 
 
-@pytest.mark.parametrize(
-    ("path", "hint"),
-    [
-        ("LR", "there is 'lr'"),
-        ("los", "there is 'loss'"),
-        ("state", "there is 'sys/state'"),
-        ("tags", r"there is 'sys/tags'"),
-        ("sys/tag", "there is 'sys/tags'"),
-        ("sys", r"there is 'sys/"),
-        ("params/loss", "there is 'loss'"),
-        ("gone", r"no run has 'gone'\n"),
-        ("nothing/like/it", r"no run has 'nothing/like/it'\n"),
-    ],
-)
-def test_the_nearest_path_that_a_run_has_is_named(index, path, hint):
-    """In queries, columns and what to sort by."""
+NEAREST = {"LR": "lr", "los": "loss", "state": "sys/state", "tags": "sys/tags"}
+NEAREST |= {"sys/tag": "sys/tags", "sys": "sys/", "params/loss": "loss"}
+
+
+@pytest.mark.parametrize("path", [*NEAREST, "gone", "nothing/like/it"])
+def test_the_nearest_path_that_a_run_has_is_named(index, path):
+    """In queries, columns and sort orders."""
+    quote = "" if path == "sys" else "'"
+    hint = f"there is '{NEAREST[path]}{quote}" if path in NEAREST else rf"no run has '{path}'\n"
     for ask in (
         lambda: index.select(Selection(query=f"{path} > 0")),
         lambda: index.select(Selection(sort_by=path)),
@@ -247,18 +238,13 @@ def test_the_nearest_path_that_a_run_has_is_named(index, path, hint):
         assert told.splitlines()[2] == "  ^"
 
 
-def test_no_path_is_unknown_where_there_are_no_runs(engines, store):
-    """A dashboard may start before the first run."""
+def test_no_path_is_unknown_where_there_are_no_runs(engines, builder, store):
+    """A dashboard may start before the first run; a project's own log is no row of the table."""
     tables = engines.Tables(store)
     tables.table(Selection(query="val/loss < 1", sort_by="val/loss:min"), ["val/*", "val/loss"])
     assert tables.told == []
-
-
-def test_a_path_of_the_projects_own_log_is_none_of_a_run(builder, engines, store):
-    """It is no row of the table."""
     engines.fold(store, ".project", [builder("a").assign(best=1)])
     engines.fold(store, "r0", [builder("b").assign(lr=1)])
-    tables = engines.Tables(store)
     tables.select(Selection(query="best = 1"))
     assert "no run has 'best'" in tables.told[0]
 
@@ -277,19 +263,9 @@ def test_a_path_of_the_projects_own_log_is_none_of_a_run(builder, engines, store
     ],
 )
 def test_a_column_or_a_sort_that_means_nothing_is_refused(index, given, message):
-    """With a caret, as in queries."""
     with pytest.raises(QueryError, match=message) as caught:
         index.table(Selection(sort_by=given.get("sort_by", "lr")), given.get("columns", ["lr"]))
     assert str(caught.value).splitlines()[2].strip() == "^"
-
-
-def test_a_pattern_that_matches_nothing_is_told(index):
-    """As a path is."""
-    index.told.clear()
-    index.table(Selection(), ["hyperparams/*", "l*", "*:differing"])
-    assert [told.splitlines()[0] for told in index.told] == [
-        "column: no path matches 'hyperparams/*'"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -319,7 +295,6 @@ SORTED += ["lr", "layers", "when", "weird", "name", "model", "log", "unheard/of"
     ("sort_by", "ascending"), list(zip(SORTED, itertools.cycle([True, False]), strict=False))
 )
 def test_pages_are_the_parts_of_one_order(index, sort_by, ascending):
-    """Whatever runs are sorted by: who turns pages sees each run once, and the total."""
     given = {"trashed": None, "sort_by": sort_by, "ascending": ascending}
     whole = index.table(Selection(**given), ["sys/id"])
     ids = [row["sys/id"] for row in whole]
@@ -331,13 +306,6 @@ def test_pages_are_the_parts_of_one_order(index, sort_by, ascending):
         ]
         assert [row["sys/id"] for page in pages for row in page] == ids
         assert {page.total for page in pages} == {7}
-
-
-def test_the_limit_cuts_and_the_total_counts_all(index):
-    """So that a list can say "3 of 7"."""
-    table = index.table(Selection(limit=3, trashed=None))
-    assert (len(table), table.total) == (3, 7)
-    assert [row["sys/id"] for row in table] == ["r6", "r5", "r4"]
 
 
 @pytest.mark.parametrize(
@@ -381,13 +349,12 @@ def test_arguments_restrict_as_they_do_in_neptune(index, given, runs):
     ],
 )
 def test_a_wrong_argument_is_an_exact_error(index, given, message):
-    """It names the argument, what can stand there and what stood there."""
     with pytest.raises(ArgumentError, match=message):
         index.select(Selection(**given))
 
 
 def test_columns_may_be_chosen_by_what_the_runs_share(index):
-    """How many have a path, whether they differ, and how long texts are."""
+    """The number of runs that have a path, whether they differ, and the length of texts."""
     told = []
 
     def choose(shared):
@@ -412,70 +379,58 @@ def test_columns_may_be_chosen_by_what_the_runs_share(index):
     assert told == []
 
 
-class TestColumns:
-    """What a table shows of the runs."""
+def test_everything_is_shown_by_default(index):
+    """The best known columns first; what a run does not have is not in its row."""
+    table = index.table(Selection(id="r0"))
+    assert table.columns[:4] == ["sys/id", "sys/state", "sys/owner", "sys/creation_time"]
+    row = table.rows[0]
+    assert (row["lr"], row["loss"], row["name"]) == (0.1, 2.0, "resnet18")
+    assert (row["sys/state"], row["sys/tags"]) == ("completed", ["good", "old"])
+    assert "when" not in row
+    assert table.refs == [("p", "r0")]
+    table = index.table(Selection(limit=3, trashed=None))
+    assert (len(table), table.total) == (3, 7)
+    assert [row["sys/id"] for row in table] == ["r6", "r5", "r4"]
 
-    def test_everything_by_default(self, index):
-        """The best known columns first; what a run does not have is not in its row."""
-        table = index.table(Selection(id="r0"))
-        assert table.columns[:4] == ["sys/id", "sys/state", "sys/owner", "sys/creation_time"]
-        row = table.rows[0]
-        assert (row["lr"], row["loss"], row["name"]) == (0.1, 2.0, "resnet18")
-        assert (row["sys/state"], row["sys/tags"]) == ("completed", ["good", "old"])
-        assert "when" not in row
-        assert table.refs == [("p", "r0")]
 
-    def test_aggregates_and_patterns(self, index):
-        """`val/loss:min`, `sys/*`, `l*`."""
-        table = index.table(Selection(id=["r0", "r2"]), ["loss:min", "l*", "log:count", "name"])
-        assert table.columns == [
-            "sys/id",
-            "loss:min",
-            "layers",
-            "log",
-            "loss",
-            "lr",
-            "log:count",
-            "name",
-        ]
-        newer, older = table.rows
-        assert (older["loss:min"], older["loss"]) == (1.0, 2.0)
-        assert (newer["log"], newer["log:count"], newer["layers"]) == ("all is well", 2, 2**60 + 1)
-        assert "loss:min" not in newer
+def test_columns_are_aggregates_and_patterns_or_those_that_differ(index):
+    """`val/loss:min`, `sys/*`, `l*`; a pattern with an aggregate means the series among its paths.
 
-    def test_a_pattern_with_an_aggregate_means_the_series_among_its_paths(self, index):
-        """Atoms have no minimum."""
-        table = index.table(Selection(id="r0"), ["*:max"])
-        assert table.columns == ["sys/id", "loss:max"]
+    Columns that differ are those that not all listed runs share.
+    """
+    table = index.table(Selection(id=["r0", "r2"]), ["loss:min", "l*", "log:count", "name"])
+    columns = "sys/id loss:min layers log loss lr log:count name"
+    assert table.columns == columns.split()
+    newer, older = table.rows
+    assert (older["loss:min"], older["loss"]) == (1.0, 2.0)
+    assert (newer["log"], newer["log:count"], newer["layers"]) == ("all is well", 2, 2**60 + 1)
+    assert "loss:min" not in newer
+    assert index.table(Selection(id="r0"), ["*:max"]).columns == ["sys/id", "loss:max"]
+    table = index.table(Selection(id=["r0", "r5"]), ["lr:differing", "layers:differing"])
+    assert table.columns == ["sys/id", "layers"]
+    table = index.table(Selection(id=["r0", "r1"]), ["*:differing"])
+    assert "lr" in table.columns
+    assert "sys/trashed" not in table.columns
+    index.told.clear()
+    index.table(Selection(), ["hyperparams/*", "l*", "*:differing"])
+    (told,) = index.told
+    assert told.splitlines()[0] == "column: no path matches 'hyperparams/*'"
 
-    def test_only_the_differing_ones(self, index):
-        """What all listed runs share is left out, what only some have is not."""
-        table = index.table(Selection(id=["r0", "r5"]), ["lr:differing", "layers:differing"])
-        assert table.columns == ["sys/id", "layers"]
-        table = index.table(Selection(id=["r0", "r1"]), ["*:differing"])
-        assert "lr" in table.columns
-        assert "sys/trashed" not in table.columns
 
-    def test_nan_infinities_big_ints_and_files_are_shown_as_they_are(self, index):
-        """Nothing is rounded for a table."""
-        table = index.table(Selection(ascending=True), ["loss", "layers", "model", "weird"])
-        losses = [row.get("loss") for row in table]
-        assert math.isnan(losses[1])
-        assert losses[2] == math.inf
-        assert table.rows[4]["layers"] == 2**70
-        assert table.rows[4]["model"] == "last.ckpt"
-
-    def test_columns_as_numpy_arrays(self, index):
-        """Numbers as float64 with NaN for nothing, the rest as objects."""
-        found = index.table(Selection(ascending=True), ["loss", "name", "layers"]).to_numpy()
-        np.testing.assert_array_equal(found["loss"], [2, np.nan, np.inf, 0.5, -5, np.nan])
-        assert found["name"].tolist() == ["resnet18", "resnet50", "vgg", "VGG", None, None]
-        assert found["layers"].dtype == object  # beyond 2**53: not as floats
-
-    def test_a_data_frame(self, index):
-        """Tags as Neptune has them, times as times."""
-        pandas = pytest.importorskip("pandas")
-        frame = index.table(Selection(ascending=True, limit=2), None).to_pandas()
-        assert frame["sys/tags"].tolist() == ["good,old", "good"]
-        assert pandas.api.types.is_datetime64_any_dtype(frame["sys/creation_time"])
-        assert frame["lr"].tolist() == [0.1, 1]
+def test_values_are_shown_as_they_are_and_in_arrays_and_frames(index):
+    """Nothing is rounded; in arrays numbers are float64 with NaN for nothing, others objects."""
+    selection = Selection(ascending=True)
+    table = index.table(selection, ["loss", "layers", "model", "weird"])
+    losses = [row.get("loss") for row in table]
+    assert math.isnan(losses[1])
+    assert losses[2] == math.inf
+    assert (table.rows[4]["layers"], table.rows[4]["model"]) == (2**70, "last.ckpt")
+    found = index.table(selection, ["loss", "name", "layers"]).to_numpy()
+    np.testing.assert_array_equal(found["loss"], [2, np.nan, np.inf, 0.5, -5, np.nan])
+    assert found["name"].tolist() == ["resnet18", "resnet50", "vgg", "VGG", None, None]
+    assert found["layers"].dtype == object  # beyond 2**53: not as floats
+    pandas = pytest.importorskip("pandas")
+    frame = index.table(Selection(ascending=True, limit=2), None).to_pandas()
+    assert frame["sys/tags"].tolist() == ["good,old", "good"]  # as Neptune has them
+    assert pandas.api.types.is_datetime64_any_dtype(frame["sys/creation_time"])
+    assert frame["lr"].tolist() == [0.1, 1]

@@ -10,8 +10,7 @@ from seamark.store.read.names import run_names, version_numbers
 PLACE = "p/.models/NET"
 
 
-def test_numbers_do_not_depend_on_the_order_of_folding(store, builder, engines):
-    """Who recorded a number first keeps it; others go by the next free one above theirs."""
+def test_the_first_to_record_a_number_keeps_it_in_every_order_of_folding(store, builder, engines):
     claims = [("first", 1), ("second", 1), ("third", 2), ("fourth", 2), ("odd", -3), ("text", "1")]
     journals = {
         name: builder(name, t=10**18 + at * 10**9, owner=False).assign(sys__version=number)

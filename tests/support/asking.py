@@ -16,20 +16,11 @@ import urllib3
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered.
-
-    Attributes:
-        status: Of HTTP.
-        headers: Names in lower case.
-        body: All of it.
-    """
-
     status: int
     headers: dict[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """Return what the body says."""
         return json.loads(self.body)
 
 

@@ -43,7 +43,6 @@ KUBERNETES_V2: Final[Tree] = {
 
 
 def write_tree(tree: Tree, root: Path) -> Path:
-    """Write the files of a tree below a root, and return that."""
     for name, text in tree.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

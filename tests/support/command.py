@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.testing import CliRunner
 
 from seamark.__main__ import main
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "output_of"]
 
 
 class _Command(click.Command):
@@ -21,3 +22,10 @@ class _Command(click.Command):
 
 app = _Command("seamark")
 """What click's runner calls."""
+
+
+def output_of(*words: str) -> str:
+    """Call the command, which has to succeed; return what it prints to standard output."""
+    done = CliRunner().invoke(app, words, prog_name="seamark", catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout

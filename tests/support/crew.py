@@ -45,8 +45,6 @@ class GoneError(Exception):
 
 
 class Worker:
-    """A process that does `Deeds`."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.pid: int = connection.recv()
@@ -78,7 +76,6 @@ class Worker:
         return self.answer()
 
     def kill(self) -> None:
-        """Kill it, and wait until it is gone."""
         os.kill(self.pid, signal.SIGKILL)
         self.wait()
 
@@ -88,7 +85,6 @@ class Worker:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until it is gone."""
         try:
             while True:
                 self._connection.recv_bytes()
@@ -123,12 +119,6 @@ class Crew:
         other.close()
 
     def hire(self, root: Path, cache: Path) -> Worker:
-        """Start a worker.
-
-        Args:
-            root: Root of what it records.
-            cache: Folder in which its index lies.
-        """
         mine, other = socket.socketpair()
         socket.send_fds(self._socket, [os.fsencode(f"{root}\n{cache}")], [other.fileno()])
         other.close()
@@ -142,7 +132,6 @@ class Crew:
 
 @contextmanager
 def crews(*hosts: str | None) -> Iterator[list[Crew]]:
-    """Give machines."""
     found = [Crew(host) for host in hosts]
     try:
         yield found
@@ -183,24 +172,13 @@ class Deeds:
             self.projects[path] = self.seamark.init_project(path, **self.root)
         return self.projects[path]
 
-    def enter(self, at: int, path: str) -> None:
-        """Hold a project as a container of its own."""
-        self.held[at] = self.seamark.init_project(path, **self.root)
-
     def make_model(self, at: int, project: str, key: str) -> None:
         self.held[at] = self.seamark.init_model(project=project, key=key, **self.root)
-
-    def open_model(self, at: int, project: str, key: str) -> None:
-        given = {"with_id": key}
-        self.held[at] = self.seamark.init_model(project=project, **given, **self.root)
 
     def version(self, at: int, project: str, model: str) -> tuple[str, int]:
         made = self.seamark.init_model_version(model=model, project=project, **self.root)
         self.held[at] = made
         return str(made.id), int(made["sys/version"].fetch())
-
-    def stage(self, at: int, stage: str) -> None:
-        self.held[at].change_stage(stage)
 
     def stop(self, at: int) -> None:
         self.held.pop(at).stop()
@@ -215,13 +193,6 @@ class Deeds:
     def release(self, at: int) -> bool:
         return bool(self.held[at].release())
 
-    def claim_group(self, at: int, project: str, query: str | None) -> str | None:
-        found = self.project(project).claim_group(query)
-        if found is None:
-            return None
-        self.held[at] = found
-        return str(found.name)
-
     def checkpoint(self, at: int) -> dict[str, Any]:
         return dict(self.held[at].checkpoint_state())
 
@@ -234,9 +205,6 @@ class Deeds:
 
     def set_state(self, at: int, state: str) -> None:
         self.held[at].set_state(state)
-
-    def start(self, at: int) -> None:
-        self.held[at].start()
 
     def trash(self, project: str, run: str, trashed: Any) -> None:
         self.project(project).trash([run], trashed=trashed)
@@ -287,13 +255,6 @@ class Deeds:
         for value in values:
             self.held[at][path].append(value)
 
-    def chrono(self, at: int, name: str) -> None:
-        with self.held[at].chrono(name):
-            pass
-
-    def group(self, project: str, name: str, key: str, value: Any) -> None:
-        self.project(project).group(name)[key] = value
-
     # -- artifacts
 
     def draft(self, at: int, project: str, name: str) -> None:
@@ -304,9 +265,6 @@ class Deeds:
         file.write_text(content)
         self.held[at].add_file(file, name)
         file.unlink()
-
-    def add_reference(self, at: int, uri: str) -> None:
-        self.held[at].add_reference(uri)
 
     def save(self, at: int) -> tuple[str, int]:
         artifact = self.held.pop(at)
@@ -336,16 +294,12 @@ class Deeds:
         return dict(self.held[at].session.recorded.document())
 
     def read_at(self, kind: str, project: str, name: str) -> dict[str, Any]:
-        """Read any container, opened for it."""
+        """Read a run or a project, opened for it."""
         given = {"project": project, "mode": "read-only", **self.root}
         if kind == "run":
             opened = self.seamark.init_run(with_id=name, **given, **self.quiet)
-        elif kind == "project":
-            opened = self.seamark.init_project(**given)
-        elif kind == "model":
-            opened = self.seamark.init_model(with_id=name, **given)
         else:
-            opened = self.seamark.init_model_version(with_id=name, **given)
+            opened = self.seamark.init_project(**given)
         return dict(opened.session.recorded.document())
 
     def found(self, project: str, query: str | None = None) -> list[str]:
@@ -357,15 +311,6 @@ class Deeds:
 
     def members(self, project: str, name: str) -> list[str]:
         return list(self.project(project).group(name).fetch_runs_table(columns=[])["sys/id"])
-
-    def tags(self, project: str, run: str) -> dict[str, Any]:
-        opened = self.seamark.init_run(
-            project=project, with_id=run, mode="read-only", **self.root, **self.quiet
-        )
-        return dict(opened.tags)
-
-    def group_facts(self, project: str) -> dict[str, Any]:
-        return {row["sys/id"]: dict(row) for row in self.project(project).fetch_groups_table()}
 
     def versions(self, project: str, key: str) -> dict[str, int]:
         model = self.seamark.init_model(key, project=project, mode="read-only", **self.root)

@@ -18,11 +18,7 @@ from process_status import has_ended
 
 
 class Postgresql:
-    """A PostgreSQL of our own that can be stopped and started again.
-
-    Args:
-        server: Of the wheel that brings it.
-    """
+    """A PostgreSQL of our own that can be stopped and started again."""
 
     def __init__(self, server: Any) -> None:
         self._server = server
@@ -38,18 +34,13 @@ class Postgresql:
             time.sleep(0.02)
 
     def start(self) -> None:
-        """Start it again, at the same address."""
         self._server.ensure_postgres_running()
         assert self._server.get_uri() == self.url
 
 
 @contextmanager
 def own_postgresql(place: Path) -> Iterator[Postgresql]:
-    """Run a PostgreSQL of our own, from a wheel; it listens on no port.
-
-    Args:
-        place: A folder that exists as long as the server; it may serve several tests.
-    """
+    """Run a PostgreSQL of our own, from a wheel; it listens on no port."""
     with (
         tempfile.TemporaryDirectory(dir=place) as folder,
         pytest.MonkeyPatch.context() as at,
@@ -85,18 +76,13 @@ def _as_admin(server: str) -> Iterator[sa.Connection]:
 
 @contextmanager
 def postgresql_server(place: Path) -> Iterator[str]:
-    """Run a PostgreSQL of our own in a folder, and yield its URL."""
     with own_postgresql(place) as server:
         yield server.url
 
 
 @contextmanager
 def fresh_database(server: str) -> Iterator[str]:
-    """Make an empty database, yield its URL, and drop it with all connections to it.
-
-    Args:
-        server: URL of a PostgreSQL.
-    """
+    """Make an empty database, yield its URL, and drop it with all connections to it."""
     name = f"seamark_{uuid.uuid4().hex}"
     with _as_admin(server) as connection:
         connection.exec_driver_sql(f'CREATE DATABASE "{name}"')

@@ -32,13 +32,7 @@ _WORKER = "import sys\nfrom seamark.server.run import main\nsys.exit(main(sys.ar
 
 
 class Place:
-    """What a server stands on, without the processes that answer.
-
-    Args:
-        folder: For files.
-        url: Of its databases.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-    """
+    """What a server stands on, without the processes that answer."""
 
     def __init__(self, folder: Path, url: str, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.settings = Settings.at(folder, url)
@@ -62,7 +56,6 @@ class Place:
         return taken.position
 
     def start_worker(self) -> subprocess.Popen[bytes]:
-        """Start a fold worker as the supervisor does."""
         process = subprocess.Popen(
             [sys.executable, "-c", _WORKER, "fold", str(os.open(os.devnull, os.O_WRONLY))],
             stdin=subprocess.PIPE,
@@ -81,7 +74,6 @@ class Place:
         return RunReader(self.databases.store, project, run, opened, now_ns=self.now_ns)
 
     def close(self) -> None:
-        """End everything."""
         for worker in self.workers:
             if worker.poll() is None:
                 worker.terminate()
@@ -94,7 +86,6 @@ class Place:
 
 
 def a_journal(name: str, project: str, run: str, **facts: Any) -> JournalBuilder:
-    """Begin a journal that says whose it is."""
     facts = {"format": 1, "run": run, "project": project, "rank": 0, **facts}
     return JournalBuilder(name, **facts)
 

@@ -56,8 +56,6 @@ os._exit(0)
 
 
 class Ended(NamedTuple):
-    """What became of a process."""
-
     stdout: str
     stderr: str
     code: int
@@ -101,7 +99,6 @@ class Forks:
 
 @contextlib.contextmanager
 def forking(*modules: str) -> Iterator[Forks]:
-    """Yield a process that has imported modules, and end it."""
     code = FORKING.replace("{modules}", ", ".join(modules))
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -119,5 +116,4 @@ def forking_torch() -> contextlib.AbstractContextManager[Forks]:
 
 
 def forking_seamark() -> contextlib.AbstractContextManager[Forks]:
-    """Yield a process that has imported what a run needs."""
     return forking(*SEAMARK)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 
-def git(folder: Path, *arguments: str) -> str:
+def git(folder: Path, *arguments: object) -> str:
     env = {
         **{key: value for key, value in os.environ.items() if not key.startswith("GIT_")},
         "GIT_CONFIG_GLOBAL": os.devnull,
@@ -17,14 +18,13 @@ def git(folder: Path, *arguments: str) -> str:
         "GIT_COMMITTER_NAME": "a",
         "GIT_COMMITTER_EMAIL": "a@b",
     }
-    command = ["git", "-C", str(folder), *arguments]
+    command = ["git", "-C", str(folder), *map(str, arguments)]
     return subprocess.run(
         command, env=env, check=True, capture_output=True, text=True
     ).stdout.strip()
 
 
 def make_repository(folder: Path) -> Path:
-    """Return a new repository with one commit."""
     folder.mkdir()
     git(folder, "init", "-q", "-b", "topic/one")
     (folder / "train.py").write_text("pass\n")
@@ -33,7 +33,17 @@ def make_repository(folder: Path) -> Path:
     return folder
 
 
-HOOKS = ("post-index-change", "fsmonitor-watchman", "reference-transaction", "post-checkout")
+@dataclass
+class Arm:
+    """What has git run the program of a hostile repository, and a command that would do so."""
+
+    command: str = "status"
+    attribute: str = ""
+    settings: tuple[str, ...] = ()
+    """Keys whose value is the program, or keys and values with a blank between."""
+    changed: bool = False
+    """Whether a tracked file changes but for its size, so that git has to look into it."""
+    more: Callable[[Hostile], None] | None = None
 
 
 class Hostile:
@@ -46,182 +56,122 @@ class Hostile:
         self.program.write_text(f"#!/bin/sh\necho ran >> {canary}\nexit 1\n")
         self.program.chmod(0o755)
 
-    def git(self, *arguments: str) -> None:
-        git(self.folder, *arguments)
-
-    def set(self, key: str, value: str | None = None) -> None:
-        self.git("config", key, value or str(self.program))
+    def arm(self, arm: Arm) -> list[str]:
+        """Arm the repository; return the command of git that would run the program."""
+        if arm.attribute:
+            self.write(".gitattributes", arm.attribute + "\n")
+            git(self.folder, "add", ".gitattributes")
+            git(self.folder, "commit", "-q", "-m", "attributes")
+        if arm.more:
+            arm.more(self)
+        for setting in arm.settings:
+            key, _, value = setting.partition(" ")
+            git(
+                self.folder,
+                "config",
+                key,
+                value.replace("PROGRAM", str(self.program)) or self.program,
+            )
+        if arm.changed:
+            self.write("train.py", "PASS\n")
+        return arm.command.split()
 
     def write(self, name: str, text: str) -> None:
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def change(self, text: str) -> None:
-        """Change a tracked file, so that git has to look into it: its size is the same."""
-        assert len(text) == len("pass\n")
-        self.write("train.py", text)
 
-    def attribute(self, line: str) -> None:
-        self.write(".gitattributes", line + "\n")
-        self.git("add", ".gitattributes")
-        self.git("commit", "-q", "-m", "attributes")
+def put_hooks(hostile: Hostile, folder: str = ".git/hooks") -> None:
+    for name in ("post-index-change", "fsmonitor-watchman", "reference-transaction"):
+        hostile.write(f"{folder}/{name}", hostile.program.read_text())
+        (hostile.folder / folder / name).chmod(0o755)
+    os.utime(hostile.folder / "train.py", (1, 1))
 
 
-def clean_filter(hostile: Hostile) -> tuple[str, ...]:
-    hostile.attribute("*.py filter=evil")
-    hostile.set("filter.evil.clean")
-    hostile.change("PASS\n")
-    return ("status",)
-
-
-def process_filter(hostile: Hostile) -> tuple[str, ...]:
-    hostile.attribute("*.py filter=evil=one")
-    for key in ("process", "smudge", "clean"):
-        hostile.set(f"filter.evil=one.{key}")
-    hostile.set("filter.evil=one.required", "true")
-    hostile.change("PASS\n")
-    return ("diff", "--raw", "--exit-code")
-
-
-def filter_of_attributes_beside(hostile: Hostile) -> tuple[str, ...]:
+def put_filter(hostile: Hostile) -> None:
     hostile.write(".git/info/attributes", "* filter=evil\n")
-    hostile.set("filter.evil.clean")
-    hostile.change("PASS\n")
-    return ("status",)
 
 
-def fsmonitor(hostile: Hostile) -> tuple[str, ...]:
-    hostile.set("core.fsmonitor")
-    return ("status",)
-
-
-def external_diff(hostile: Hostile) -> tuple[str, ...]:
-    hostile.set("diff.external")
-    hostile.change("PASS\n")
-    return ("diff",)
-
-
-def diff_driver(hostile: Hostile) -> tuple[str, ...]:
-    hostile.attribute("*.py diff=evil")
-    hostile.set("diff.evil.command")
-    hostile.set("diff.evil.textconv")
-    hostile.change("PASS\n")
-    return ("diff",)
-
-
-def hooks(hostile: Hostile) -> tuple[str, ...]:
-    for name in HOOKS:
-        shutil.copy(hostile.program, hostile.folder / ".git" / "hooks" / name)
-    os.utime(hostile.folder / "train.py", (1, 1))
-    return ("status",)
-
-
-def hooks_elsewhere(hostile: Hostile) -> tuple[str, ...]:
-    for name in HOOKS:
-        hostile.write(f"hooks/{name}", hostile.program.read_text())
-        (hostile.folder / "hooks" / name).chmod(0o755)
-    hostile.set("core.hooksPath", "hooks")
-    os.utime(hostile.folder / "train.py", (1, 1))
-    return ("status",)
-
-
-def missing_objects(hostile: Hostile) -> tuple[str, ...]:
+def remove_objects(hostile: Hostile) -> None:
     tree = git(hostile.folder, "rev-parse", "HEAD^{tree}")
     (hostile.folder / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
-    hostile.set("core.repositoryformatversion", "1")
-    hostile.set("extensions.partialClone", "evil")
-    hostile.set("remote.evil.promisor", "true")
-    hostile.set("remote.evil.url", f"ext::{hostile.program}")
-    hostile.set("protocol.ext.allow", "always")
-    hostile.set("protocol.allow", "always")
-    return ("diff-index", "--cached", "HEAD")
 
 
-def missing_objects_over_ssh(hostile: Hostile) -> tuple[str, ...]:
-    missing_objects(hostile)
-    hostile.set("remote.evil.url", "ssh://host/repo")
-    hostile.set("core.sshCommand")
-    hostile.set("credential.helper", f"!{hostile.program}")
-    hostile.set("core.askPass")
-    return ("diff-index", "--cached", "HEAD")
+def put_submodule(hostile: Hostile) -> None:
+    inner = make_repository(hostile.folder / "inner")
+    git(hostile.folder, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    git(hostile.folder, "commit", "-q", "-m", "submodule")
+    Hostile(inner, hostile.canary).arm(Arm(settings=FILTERS, changed=True, more=put_filter))
 
 
-def included(hostile: Hostile) -> tuple[str, ...]:
-    hostile.write("hidden", f"[core]\n\tfsmonitor = {hostile.program}\n")
-    hostile.set("includeIf.gitdir:**.path", "../hidden")
-    return ("status",)
-
-
-def configuration_of_the_working_tree(hostile: Hostile) -> tuple[str, ...]:
-    hostile.set("extensions.worktreeConfig", "true")
-    hostile.write(".git/config.worktree", f"[core]\n\tfsmonitor = {hostile.program}\n")
-    return ("status",)
-
-
-def submodule(hostile: Hostile) -> tuple[str, ...]:
-    inner = hostile.folder / "inner"
-    inner.mkdir()
-    git(inner, "init", "-q")
-    (inner / "x.py").write_text("pass\n")
-    git(inner, "add", ".")
-    git(inner, "commit", "-q", "-m", "inner")
-    hostile.git("-c", "advice.addEmbeddedRepo=false", "add", "inner")
-    hostile.git("commit", "-q", "-m", "submodule")
-    (inner / ".git" / "info" / "attributes").write_text("* filter=evil\n")
-    git(inner, "config", "filter.evil.clean", str(hostile.program))
-    git(inner, "config", "core.fsmonitor", str(hostile.program))
-    (inner / "x.py").write_text("PASS\n")
-    return ("status",)
-
-
-def directory_elsewhere(hostile: Hostile) -> tuple[str, ...]:
-    fsmonitor(hostile)
-    filter_of_attributes_beside(hostile)
+def move_folder(hostile: Hostile) -> None:
+    hostile.arm(Arm(settings=FILTERS, changed=True, more=put_filter))
     (hostile.folder / ".git").rename(hostile.folder.parent / "elsewhere")
     hostile.write(".git", f"gitdir: {hostile.folder.parent / 'elsewhere'}\n")
-    return ("status",)
 
 
-def tree_elsewhere(hostile: Hostile) -> tuple[str, ...]:
-    elsewhere = hostile.folder.parent / "other"
-    elsewhere.mkdir()
-    (elsewhere / "train.py").write_text("PASS\n")
-    fsmonitor(hostile)
-    filter_of_attributes_beside(hostile)
-    hostile.set("core.worktree", str(elsewhere))
-    return ("--work-tree=.", "status")
+def move_tree(hostile: Hostile) -> None:
+    hostile.arm(Arm(settings=FILTERS, changed=True, more=put_filter))
+    (hostile.folder.parent / "other").mkdir()
+    (hostile.folder.parent / "other" / "train.py").write_text("PASS\n")
+    git(hostile.folder, "config", "core.worktree", str(hostile.folder.parent / "other"))
 
 
-def aliases(hostile: Hostile) -> tuple[str, ...]:
-    for name in ("rev-parse", "symbolic-ref", "config", "diff", "diff-index", "check-attr", "mine"):
-        hostile.set(f"alias.{name}", f"!{hostile.program}")
-    return ("mine",)
+def put_monitor(hostile: Hostile, file: str) -> None:
+    hostile.write(file, f"[core]\n\tfsmonitor = {hostile.program}\n")
 
 
-def pagers(hostile: Hostile) -> tuple[str, ...]:
-    for key in ("core.pager", "pager.diff", "pager.config", "pager.rev-parse", "core.editor"):
-        hostile.set(key)
-    return ("--paginate", "config", "--list")
-
-
-ARMED = [
-    aliases,
-    clean_filter,
-    configuration_of_the_working_tree,
-    diff_driver,
-    directory_elsewhere,
-    external_diff,
-    filter_of_attributes_beside,
-    fsmonitor,
-    hooks,
-    hooks_elsewhere,
-    included,
-    missing_objects,
-    missing_objects_over_ssh,
-    pagers,
-    process_filter,
-    submodule,
-    tree_elsewhere,
-]
-"""What arms a repository; each returns a command of git that would run the program."""
+FILTERS = ("filter.evil.clean", "core.fsmonitor")
+ALIASES = ("rev-parse", "symbolic-ref", "config", "diff", "diff-index", "check-attr", "mine")
+PROCESS = tuple(f"filter.evil=one.{key}" for key in ("process", "smudge", "clean", "required true"))
+MISSING = (
+    *("core.repositoryformatversion 1", "extensions.partialClone evil"),
+    *("remote.evil.promisor true", "protocol.ext.allow always", "protocol.allow always"),
+)
+SSH = ("remote.evil.url ssh://host/repo", "core.sshCommand", "credential.helper !PROGRAM")
+ARMED = {
+    "aliases": Arm("mine", settings=tuple(f"alias.{name} !PROGRAM" for name in ALIASES)),
+    "clean filter": Arm(
+        attribute="*.py filter=evil", settings=("filter.evil.clean",), changed=True
+    ),
+    "process filter": Arm("diff --raw --exit-code", "*.py filter=evil=one", PROCESS, changed=True),
+    "filter of attributes beside": Arm(
+        settings=("filter.evil.clean",), changed=True, more=put_filter
+    ),
+    "fsmonitor": Arm(settings=("core.fsmonitor",)),
+    "external diff": Arm("diff", settings=("diff.external",), changed=True),
+    "diff driver": Arm(
+        "diff", "*.py diff=evil", ("diff.evil.command", "diff.evil.textconv"), changed=True
+    ),
+    "hooks": Arm(more=put_hooks),
+    "hooks elsewhere": Arm(
+        settings=("core.hooksPath hooks",), more=lambda hostile: put_hooks(hostile, "hooks")
+    ),
+    "missing objects": Arm(
+        "diff-index --cached HEAD",
+        settings=(*MISSING, "remote.evil.url ext::PROGRAM"),
+        more=remove_objects,
+    ),
+    "missing objects over ssh": Arm(
+        "diff-index --cached HEAD",
+        settings=(*MISSING, *SSH, "core.askPass"),
+        more=remove_objects,
+    ),
+    "included": Arm(
+        settings=("includeIf.gitdir:**.path ../hidden",),
+        more=lambda hostile: put_monitor(hostile, "hidden"),
+    ),
+    "configuration of the working tree": Arm(
+        settings=("extensions.worktreeConfig true",),
+        more=lambda hostile: put_monitor(hostile, ".git/config.worktree"),
+    ),
+    "submodule": Arm(more=put_submodule),
+    "directory elsewhere": Arm(more=move_folder),
+    "tree elsewhere": Arm("--work-tree=. status", more=move_tree),
+    "pagers": Arm(
+        "--paginate config --list",
+        settings=("core.pager", "pager.diff", "pager.config", "pager.rev-parse", "core.editor"),
+    ),
+}
+"""Ways to arm a repository."""

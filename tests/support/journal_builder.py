@@ -225,19 +225,7 @@ def fold_run(
     sources: Mapping[str, Callable[[], Source]],
     now_ns: Callable[[], int],
 ) -> None:
-    """Fold what is new of a run, of all of its journals, and save it.
-
-    Args:
-        store: Where it goes.
-        project: Project path.
-        run: Run id.
-        sources: By file name: what opens the journal. Those that were folded before must still
-            begin with the same bytes.
-        now_ns: Clock, nanoseconds since the Unix epoch.
-
-    Raises:
-        Conflict: If others folded the same run all the time.
-    """
+    """Fold what is new of a run, of all of its journals, and save it."""
     journals = {uid: name for name in sources if (uid := split_journal_name(name)[1])}
 
     def fold() -> None:

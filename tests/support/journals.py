@@ -25,8 +25,6 @@ _ZLIB = 4
 
 
 class Kind(IntEnum):
-    """Kinds of frames."""
-
     HEADER = 1
     OP = 2
     PATH = 3
@@ -116,7 +114,6 @@ class Journal:
         return self.path.name.rpartition(".")[0]
 
     def ops(self) -> list[dict[str, Any]]:
-        """Return the operations in the order of the file."""
         return [frame.record for frame in self.frames if frame.kind == Kind.OP]
 
     def points(self) -> list[tuple[str, Point]]:
@@ -220,18 +217,15 @@ def journals(run: Any) -> list[Journal]:
 
 
 def headers(run: Any) -> list[dict[str, Any]]:
-    """Return the header of each journal, the oldest first."""
     return [journal.header for journal in journals(run)]
 
 
 def records(run: Any, *kinds: int) -> list[dict[str, Any]]:
-    """Return what the frames of some kinds hold, in the order of their times."""
     frames = [frame for journal in journals(run) for frame in journal.frames if frame.kind in kinds]
     return [frame.record for frame in sorted(frames, key=lambda frame: frame.t)]
 
 
 def operations(run: Any) -> list[dict[str, Any]]:
-    """Return the operations of all journals in the order of their times."""
     return records(run, Kind.OP)
 
 

@@ -45,19 +45,16 @@ class Keep:
 
     def contents(self, project: str, name: str = "data") -> Counter[str]:
         """Return of which contents of an artifact there are bytes, and how many objects of each."""
-        with self._opened() as (_, objects):
-            found = (
-                parse(one.name) for one in objects.listed(f"blobs/{project}/{ARTIFACTS}/{name}/")
-            )
-            return Counter(each.digest for each in found if each is not None)
+        return Counter(each.digest for each in self._parsed(project, name))
 
     def whole(self, project: str, name: str = "data") -> set[str]:
-        """Return which contents of an artifact are there in full."""
+        found = self._parsed(project, name)
+        return {each.digest for each in found if each.what in (ONE, WHOLE)}
+
+    def _parsed(self, project: str, name: str) -> list[Any]:
         with self._opened() as (_, objects):
-            found = (
-                parse(one.name) for one in objects.listed(f"blobs/{project}/{ARTIFACTS}/{name}/")
-            )
-            return {each.digest for each in found if each and each.what in (ONE, WHOLE)}
+            listed = objects.listed(f"blobs/{project}/{ARTIFACTS}/{name}/")
+            return list(filter(None, [parse(one.name) for one in listed]))
 
     def arrived(self, project: str, name: str = "data") -> set[int]:
         """Return how far uploads have come that are not whole yet, bytes."""

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 import zstandard
+from asking import serving
 
 PATH = re.compile(
     r"/api/v1/runs/(?P<project>.+)/(?P<run>[^/]+)/(?P<kind>journals|blobs)(?P<more>/.*)?$"
@@ -175,12 +176,5 @@ def keeping(port: int = 0) -> Iterator[tuple[Keeper, tuple[str, int]]]:
         def handle_error(self, *_: Any) -> None:
             """A connection that is cut is what the tests are about."""
 
-    server = Server(("127.0.0.1", port), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield keeper, server.server_address  # type: ignore[misc]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
+    with serving(Server(("127.0.0.1", port), Handler)) as taken:
+        yield keeper, ("127.0.0.1", taken)

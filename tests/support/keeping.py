@@ -21,12 +21,7 @@ Ref = tuple[str, str]
 
 
 class Place:
-    """Databases and objects, and whatever a test opens on them.
-
-    Args:
-        url: Of the databases.
-        folder: Of the objects.
-    """
+    """Databases, a folder of objects, and whatever a test opens on them."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
@@ -120,10 +115,7 @@ def died(name: str) -> None:
 
 
 class Meddling:
-    """Objects of a worker to which something happens around the moment at which it writes one.
-
-    `before` and `after` are called with the name.
-    """
+    """Objects of a worker that calls `before` and `after` with the name of each it writes."""
 
     def __init__(self, objects: Any, after: Callable[[str], None] = nothing) -> None:
         self._objects, self.before, self.after = objects, nothing, after

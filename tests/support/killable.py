@@ -26,8 +26,6 @@ from seamark.server.objects import open_objects
 
 
 class Place:
-    """A server that can be killed and started again, behind a way on which anything goes wrong."""
-
     def __init__(self, folder: Path, store: str | None, draw: random.Random) -> None:
         self.folder, self.store, self.draw = folder, store, draw
         self.token = ""
@@ -92,8 +90,6 @@ class Place:
                 training.kill()
         self._stack.close()
 
-    # ------------------------------------------------------------------ what it says
-
     def read(self, verb: str, position: tuple[str, int], /, **question: Any) -> Any:
         headers = {
             "Authorization": f"Bearer {self.token}",
@@ -114,19 +110,10 @@ class Place:
     @contextlib.contextmanager
     def kept(self):
         """Open what is kept, as a fold worker does."""
-        with self.opened() as (databases, objects):
-            yield IntakeJournals(databases.kept, objects)
-
-    @contextlib.contextmanager
-    def opened(self):
-        """Open databases and objects, as a process of the server does."""
         databases = open_databases(self.store or f"sqlite:///{self.folder}", statement_s=0)
         objects = open_objects((self.folder / "objects").absolute().as_uri())
-        try:
-            yield databases, objects
-        finally:
-            objects.close()
-            databases.close()
+        with contextlib.closing(databases), contextlib.closing(objects):
+            yield IntakeJournals(databases.kept, objects)
 
 
 def refold(place: Place) -> None:
@@ -134,7 +121,14 @@ def refold(place: Place) -> None:
     place.end()
     options = ["--store", place.store] if place.store else []
     if place.store:
-        drop_derived(place.store)
+        engine = sa.create_engine(sa.make_url(place.store).set(drivername="postgresql+psycopg"))
+        with engine.begin() as connection:
+            names = sa.inspect(connection).get_schema_names()
+            mine = [name for name in names if name == "kept" or name.startswith("store_v")]
+            assert len(mine) > 1
+            for name in mine:
+                connection.exec_driver_sql(f'DROP SCHEMA "{name}" CASCADE')
+        engine.dispose()
     else:
         for file in place.folder.glob("*.db*"):
             if not file.name.startswith("account"):
@@ -142,15 +136,3 @@ def refold(place: Place) -> None:
     words = ["server", "--folder", str(place.folder), *options, "refold", "--objects"]
     subprocess.run([sys.executable, "-m", "seamark", *words], check=True, timeout=600)
     place.start()
-
-
-def drop_derived(url: str) -> None:
-    """Drop all schemas of a server on PostgreSQL but that of its accounts."""
-    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
-    with engine.begin() as connection:
-        names = sa.inspect(connection).get_schema_names()
-        mine = [name for name in names if name == "kept" or name.startswith("store_v")]
-        assert len(mine) > 1
-        for name in mine:
-            connection.exec_driver_sql(f'DROP SCHEMA "{name}" CASCADE')
-    engine.dispose()

@@ -14,15 +14,7 @@ from seamark.neptune.server.answers import BY_NAME
 
 
 class Client:
-    """Calls operations by name, as their documents describe them.
-
-    Args:
-        url: Of the server.
-        token: Of ours.
-
-    Attributes:
-        api_token: What it shows at first, and then `headers`.
-    """
+    """Calls operations by name, as their documents describe them."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url, self._pool = url, urllib3.PoolManager(retries=False)
@@ -60,25 +52,20 @@ class Client:
         return found
 
     def new_run(self, project: str, **more: Any) -> dict[str, Any]:
-        """Make a run."""
         given = {"projectIdentifier": project, "type": "run", **more}
         found: dict[str, Any] = self.ok("createExperiment", given)
         return found
 
     def new_model(self, project: str, key: str) -> dict[str, Any]:
-        """Make a model."""
         return self.new_run(project, type="model", key=key)
 
     def new_version(self, project: str, model: dict[str, Any]) -> dict[str, Any]:
-        """Make a version of a model."""
         return self.new_run(project, type="modelVersion", parentId=model["id"])
 
     def do(self, run: dict[str, Any], *operations: dict[str, Any]) -> list[str]:
-        """Execute operations; return the errors."""
         found = self.ok("executeOperations", list(operations), experimentId=run["id"])
         return [each["errorDescription"] for each in found]
 
     def shown(self, run: dict[str, Any]) -> dict[str, Any]:
-        """Return what a run shows, by path."""
         found = self.ok("getExperimentAttributes", experimentId=run["id"])["attributes"]
         return {each["name"]: each[f"{each['type']}Properties"] for each in found}

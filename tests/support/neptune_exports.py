@@ -54,7 +54,6 @@ def part_name(text: str) -> str:
 
 
 def value(path: str, kind: str, given: Any) -> Row:
-    """Return a row with a single value."""
     column = {"string_set": "string_set_value"}.get(kind, f"{kind}_value")
     if kind in ("file", "file_set", "artifact"):
         column, given = "file_value", {"path": given}
@@ -83,7 +82,6 @@ def system(run: str, **more: Any) -> list[Row]:
 
 
 def batch(project: str, run: str, rows: Sequence[Row]) -> pa.RecordBatch:
-    """Return rows as the exporter hands them on."""
     same = {"project_id": project, "run_id": run}
     return pa.RecordBatch.from_pylist([{**same, **row} for row in rows], schema=SCHEMA)
 

@@ -47,16 +47,7 @@ TIME = {"timestampMilliseconds": 1000}
 
 
 class Place(NamedTuple):
-    """What good requests are about.
-
-    Attributes:
-        project: Its path.
-        run: Id of a run in it that has something of all kinds.
-        upload: A large file of it that is on its way.
-        member: The same, of a set of files.
-        artifact: Hash of one that is known in the project.
-        model: Id of a model.
-    """
+    """What good requests are about."""
 
     project: str
     run: str
@@ -67,11 +58,20 @@ class Place(NamedTuple):
 
     @property
     def workspace(self) -> str:
-        """Of the project."""
         return self.project.partition("/")[0]
 
 
+SAME: dict[str, Any] = {
+    "userId": "lonely", "serviceAccountId": "spare", "subPath": "a.bin", "totalLength": 5,
+    "uploadPartIdx": 0, "ext": "bin", "index": 0, "limit": 10, "offset": 0, "size": 1,
+    "reset": "False", "path": "", "search": "", "type[]": "run", "alpha": "true",
+    "deactivated": "false", "searchTerm": "", "sortBy[]": "sys/id", "sortDirection[]": "ascending",
+    "sortFieldType[]": "string", "userRelation": "viewerOrHigher", "shortId[]": "SEC-1",
+    "state[]": "running", "owner[]": "admin", "tags[]": "t", "tagsMode": "and",
+    "minRunningTimeSeconds": 0,
+}  # fmt: skip
 QUERY: dict[str, Callable[[str, Place], Any]] = {
+    **{name: (lambda *_, value=value: value) for name, value in SAME.items()},
     "projectIdentifier": lambda _, at: at.project,
     "organizationIdentifier": lambda _, at: at.workspace,
     "experimentId": lambda _, at: at.run,
@@ -81,34 +81,7 @@ QUERY: dict[str, Callable[[str, Place], Any]] = {
     "uploadId": lambda name, at: at.upload if "Atom" in name else at.member,
     "hash": lambda _, at: at.artifact,
     "id": lambda _, at: at.run,
-    "userId": lambda *_: "lonely",
-    "serviceAccountId": lambda *_: "spare",
-    "subPath": lambda *_: "a.bin",
-    "totalLength": lambda *_: 5,
-    "uploadPartIdx": lambda *_: 0,
-    "ext": lambda *_: "bin",
-    "index": lambda *_: 0,
-    "limit": lambda *_: 10,
-    "offset": lambda *_: 0,
-    "size": lambda *_: 1,
-    "reset": lambda *_: "False",
-    "path": lambda *_: "",
-    "search": lambda *_: "",
-    "type[]": lambda *_: "run",
-    "alpha": lambda *_: "true",
-    "deactivated": lambda *_: "false",
     "parentIdentifier": lambda _, at: at.project,
-    "searchTerm": lambda *_: "",
-    "sortBy[]": lambda *_: "sys/id",
-    "sortDirection[]": lambda *_: "ascending",
-    "sortFieldType[]": lambda *_: "string",
-    "userRelation": lambda *_: "viewerOrHigher",
-    "shortId[]": lambda *_: "SEC-1",
-    "state[]": lambda *_: "running",
-    "owner[]": lambda *_: "admin",
-    "tags[]": lambda *_: "t",
-    "tagsMode": lambda *_: "and",
-    "minRunningTimeSeconds": lambda *_: 0,
 }
 """Values of parameters, by name: of an operation and a place."""
 BODY: dict[str, Callable[[Place], Any]] = {
@@ -188,7 +161,6 @@ def make(admin: Any, project: str) -> Place:
 
 
 def operations(artifact: str) -> list[dict[str, Any]]:
-    """Return what gives a run something of all kinds."""
     return [
         {"path": "v/float", "assignFloat": {"value": 0.5}},
         {"path": "v/int", "assignInt": {"value": 1}},

@@ -193,14 +193,8 @@ class _Oracle:
 
     @staticmethod
     def _series(family: str, ops: list[Any]) -> Any:
-        points = (
-            sorted(((point[1], key), point[2]) for key, _, point in ops if not point[0])
-            if family == "float_series"
-            else sorted(
-                (((point[1], key), point[2]) for key, _, point in ops if not point[0]),
-                key=lambda one: one[0],
-            )
-        )
+        shown = [((point[1], key), point[2]) for key, _, point in ops if not point[0]]
+        points = sorted(shown, key=lambda one: one[0])
         steps = [step for (step, _), _ in points]
         ends = (steps[0], steps[-1]) if steps else (math.nan, math.nan)
         last = points[-1][1] if points else None

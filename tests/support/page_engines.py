@@ -140,24 +140,17 @@ class _Firefox(Engine):
         return told + super().troubles()
 
 
-@contextmanager
-def engine(name: str, folder: Path) -> Iterator[Engine]:
-    """Start a browser for a block.
-
-    Args:
-        name: ``firefox`` or ``webkit``.
-        folder: For its profile and its output.
-    """
-    with _started_firefox(folder) if name == "firefox" else _started_webkit(folder) as driven:
-        yield driven
+def engine(name: str, folder: Path) -> contextlib.AbstractContextManager[Engine]:
+    """Start a browser for a block, ``firefox`` or ``webkit``; its files are in a folder."""
+    return (_started_firefox if name == "firefox" else _started_webkit)(folder)
 
 
 @contextmanager
-def _process(words: list[str], folder: Path, **more: Any) -> Iterator[subprocess.Popen[bytes]]:
+def _process(words: list[str], folder: Path, **more: Any) -> Iterator[None]:
     with (folder / "output").open("ab") as out:
         process = subprocess.Popen(words, stdout=out, stderr=out, **more)
         try:
-            yield process
+            yield
         finally:
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""What tests of the page ask of a browser's tab."""
+"""Questions about a browser's tab."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ INK = """
   });
 }
 """
-"""Which of some places of a chart have no colour near them; y null: the ticks above its foot."""
+"""Those of some places of a chart without colour near them; y null: ticks above its foot."""
 
 
 def expect(*given: Any) -> Any:
@@ -54,12 +54,10 @@ def expect(*given: Any) -> Any:
 
 
 def rows(tab: Any) -> Any:
-    """Return the locator of the rows of the table of runs."""
     return tab.locator("table.runs tbody tr")
 
 
 def head(tab: Any, name: str) -> Any:
-    """Return the locator of the head of a column."""
     return tab.get_by_role("columnheader", name=name, exact=True)
 
 
@@ -74,7 +72,6 @@ def opening(page: Any, asked: str = "") -> str:
 
 
 def chart(tab: Any, path: str) -> Any:
-    """Return the locator of the chart of one series."""
     return tab.locator(f'.chart[data-paths="{path}"]')
 
 

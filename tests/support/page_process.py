@@ -21,6 +21,9 @@ SOURCE = Path(__file__).parents[2] / "src"
 _OPEN = re.compile(r"http://(127\.0\.0\.1):(\d+)/(?:#token=(\S+))?")
 
 
+Answered = tuple[int, dict[str, str], bytes]
+
+
 @dataclass
 class RunningPage:
     """A page that runs.
@@ -37,21 +40,21 @@ class RunningPage:
     process: subprocess.Popen[str]
     lines: list[str]
 
-    def ask(
-        self, method: str, path: str, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, dict[str, str], bytes]:
-        """Return status, headers and body of an answer."""
+    def ask(self, method: str, path: str, *, known: bool = False, **headers: str) -> Answered:
+        """Return status, headers and body of an answer, to somebody who knows the token or not."""
+        if known:
+            headers["X-Seamark-Token"] = self.token
         return ask(self.port, method, path, headers)
 
     def greeting(self) -> dict[str, Any]:
         """Return what it says of itself to who has the token."""
-        return json.loads(self.ask("GET", "/api/v1/", {"X-Seamark-Token": self.token})[2])
+        return json.loads(self.ask("GET", "/api/v1/", known=True)[2])
 
     def settle(self) -> None:
         """Wait until all runs of its first folder have been read."""
 
         def has_read() -> bool:
-            told = self.ask("POST", "/r0/api/v1/read/changes", {"X-Seamark-Token": self.token})[1]
+            told = self.ask("POST", "/r0/api/v1/read/changes", known=True)[1]
             return "seamark-looked" in told and not int(told.get("seamark-left", 0))
 
         until(has_read)
@@ -63,9 +66,7 @@ class RunningPage:
         return self.process.wait(60)
 
 
-def ask(
-    port: int, method: str, path: str, headers: Mapping[str, str] | None = None
-) -> tuple[int, dict[str, str], bytes]:
+def ask(port: int, method: str, path: str, headers: Mapping[str, str] | None = None) -> Answered:
     """Return status, headers and body of an answer at a port of this machine."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
@@ -81,16 +82,13 @@ def page_environment(**more: str) -> dict[str, str]:
     """Return the environment of a page: no screen, no ssh, and this source."""
     path = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
     gone = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "JUPYTERHUB_SERVICE_PREFIX")
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in gone and not name.startswith("SSH_")
-    }
+    kept = {k: v for k, v in os.environ.items() if k not in gone and not k.startswith("SSH_")}
     return {**kept, "PYTHONPATH": path, **more}
 
 
-def start_page(*words: object, humble: bool = False, **more: str) -> RunningPage:
-    """Start ``seamark ui`` and return when it has said that it answers.
+@contextmanager
+def running_page(*words: object, humble: bool = False, **more: str) -> Iterator[RunningPage]:
+    """Run ``seamark ui`` for a block, once it has said that it answers; kill it if it does not end.
 
     Args:
         *words: Of the command; without ``--port`` it takes any port.
@@ -100,33 +98,20 @@ def start_page(*words: object, humble: bool = False, **more: str) -> RunningPage
     given = [str(word) for word in words]
     if "--port" not in given:
         given += ["--port", "0"]
+    environment = page_environment(**more)
     process, lines = start_saying(
-        "ui", *given, env=page_environment(**more), stdin=subprocess.DEVNULL, humble=humble
+        "ui", *given, env=environment, stdin=subprocess.DEVNULL, humble=humble
     )
-    found = _OPEN.search("\n".join(lines))
-    if found is None:
-        process.wait(60)
-        process.stdout.close()
-        msg = f"the page did not start: {lines}"
-        raise RuntimeError(msg)
-    return RunningPage(int(found[2]), found[3] or "", process, lines)
-
-
-@contextmanager
-def running_page(*words: object, humble: bool = False, **more: str) -> Iterator[RunningPage]:
-    """Run a page for a block; see `start_page`. It is stopped, or killed if it does not."""
-    page = start_page(*words, humble=humble, **more)
     try:
+        found = _OPEN.search("\n".join(lines))
+        assert found is not None, f"the page did not start: {lines}"
+        page = RunningPage(int(found[2]), found[3] or "", process, lines)
         yield page
+        page.stop()
     finally:
-        try:
-            page.stop()
-        finally:
-            if page.process.poll() is None:
-                page.process.kill()
-                page.process.wait(30)
-            if page.process.stdout is not None:
-                page.process.stdout.close()
+        process.kill()
+        process.wait(30)
+        process.stdout.close()
 
 
 def until(holds: Callable[[], Any], seconds: float = 120.0) -> Any:

@@ -1,4 +1,4 @@
-"""What the page is tested with: runs of every kind, recorded through the public API.
+"""Runs of every kind for tests of the page, recorded through the public API.
 
     python page_roots.py KIND ROOT
 
@@ -28,7 +28,7 @@ from seamark.types import File
 LONG = 20_000
 """Points of the long series of `record_main`."""
 SPIKES = 1_000
-"""How many of them stand out, and how many are NaN."""
+"""The number of points that stand out, and of those that are NaN."""
 HOSTILE = (
     "<img src=x onerror=\"document.title='owned'\">&amp;<script>document.title='owned'</script>"
 )
@@ -62,27 +62,22 @@ def spiky(length: int = LONG, seed: int = 7) -> tuple[list[float], list[int], li
     return values, spikes, holes
 
 
-def png(red: int, green: int, blue: int, side: int = 24) -> bytes:
+def png(*colour: int, side: int = 24) -> bytes:
     """Return a picture of one colour."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         whole = kind + data
         return struct.pack(">I", len(data)) + whole + struct.pack(">I", zlib.crc32(whole))
 
-    rows = (b"\0" + bytes([red, green, blue]) * side) * side
-    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", head)
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
+    rows = (b"\0" + bytes(colour) * side) * side
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def record_main(root: str) -> None:
     """Record a project with a run of each kind, one of many runs, and one for the box."""
     resumed(root)
-    heron(root)
+    record_heron(root)
     crashed(root)
     ranked(root)
     hostile(root)
@@ -102,19 +97,17 @@ def resumed(root: str) -> None:
     for step in range(4_000, 4_412):
         first.log_metrics({"train/loss": 5.0}, step=step)
     first.stop()
-    second = make_run(project="vision/digits", name="quick-otter", root=root, **QUIET).resumed(
-        state
-    )
+    again = make_run(project="vision/digits", name="quick-otter", root=root, **QUIET)
+    second = again.resumed(state)
     for step in range(4_000, 5_000):
         second.log_metrics({"train/loss": 3 / (1 + step / 100)}, step=step)
     for step in range(0, 5_000, 500):
-        second.log_metrics(
-            {"val/loss": 2 / (1 + step / 100), "val/acc": 1 - 1 / (2 + step)}, step=step
-        )
+        values = {"val/loss": 2 / (1 + step / 100), "val/acc": 1 - 1 / (2 + step)}
+        second.log_metrics(values, step=step)
     second.stop()
 
 
-def heron(root: str) -> None:
+def record_heron(root: str) -> None:
     """A run with everything: a long series, one of epochs, pictures, a log, a checkpoint."""
     values, _, _ = spiky()
     with begin(root, "vision/digits", "calm-heron", custom_run_id="heron", tags=["old"]) as run:
@@ -197,11 +190,6 @@ def damaged(root: str) -> None:
         else:
             del data[-37:]
         path.write_bytes(data)
-
-
-def record_heron(root: str) -> None:
-    """Record a run with everything."""
-    heron(root)
 
 
 def record_hurt(root: str) -> None:
@@ -322,9 +310,8 @@ def record_pictures(root: str) -> None:
         run["parameters"] = {"lr": rate, "width": width, "optimizer": "Adam", "epochs": 20}
         run["sys/description"] = "Digits of scikit-learn, a small convolutional net."
         floor, pace = 0.02 + 0.4 * abs(rate - 0.01) / (1 + width / 64), 40 + 2 / rate
-        epochs = 9 if number == 3 else 20
         again = None
-        for step in range(epochs * 100):
+        for step in range(900 if number == 3 else 2_000):
             if number == 5 and step == 1_200:
                 again = run.checkpoint_state()
             noise = draw.gauss(0, 0.15)
@@ -334,8 +321,7 @@ def record_pictures(root: str) -> None:
                 val = (2.3 * math.exp(-step / pace) + 1.3 * floor) * math.exp(noise / 5)
                 run.log_metrics({"val/loss": val, "val/acc": math.exp(-val / 2)}, step=step)
         if number == 3:
-            with contextlib.suppress(RuntimeError), run:
-                _diverged()
+            run.set_state("failed", error=RuntimeError("the loss is not finite at step 900"))
         run.stop()
         if again is not None:
             went_on = make_run(project="vision/digits", name=name, root=root, **QUIET)
@@ -347,43 +333,30 @@ def record_pictures(root: str) -> None:
     ranked(root)
 
 
-def _diverged() -> None:
-    msg = "the loss is not finite at step 900"
-    raise RuntimeError(msg)
-
-
 def record_few(root: str) -> None:
     """Record three runs, to be edited."""
     record_sweep(root, 3)
 
 
-def record_wide(root: str) -> None:
+def record_wide(root: str, name: str = "wide", count: int = 1_000) -> None:
     """Record one run with a thousand series."""
-    series(root, "wide", 1_000)
-
-
-def record_thousands(root: str) -> None:
-    """Record one run with three thousand series."""
-    series(root, "thousands", 3_000)
-
-
-def series(root: str, name: str, count: int) -> None:
-    """Record one run with many series."""
     with begin(root, name, name, custom_run_id=name) as run:
         for step in range(3):
             run.log_metrics({f"part{n // 100}/m{n:04}": n + step for n in range(count)}, step=step)
 
 
+def record_thousands(root: str) -> None:
+    """Record one run with three thousand series."""
+    record_wide(root, "thousands", 3_000)
+
+
 def record_live(root: str) -> None:
     """Log a step for each line that is read, until the input ends."""
     with begin(root, "live", "live", custom_run_id="live") as run:
-        step = 0
-        run.log_metrics({"train/loss": 1.0}, step=step)
+        run.log_metrics({"train/loss": 1.0}, step=0)
         print("ready", flush=True)  # noqa: T201
-        for _ in sys.stdin:
-            step += 1
+        for step, _ in enumerate(sys.stdin, 1):
             run.log_metrics({"train/loss": 1.0 + step}, step=step)
-            print(step, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
-import uvicorn
 from recording import QUIET
+from served import serving
 
 import seamark
 from seamark.index.index import Index
@@ -21,7 +19,6 @@ from seamark.page.roots import Root
 from seamark.page.watch import Looked
 from seamark.reading.codec import unpack
 from seamark.reading.reader import Answer
-from seamark.server.checks import bind
 from seamark.types import File
 
 TOKEN = "seamark_" + "t" * 40
@@ -75,28 +72,11 @@ class Clock:
         return self.ns
 
 
-class _Server(uvicorn.Server):
-    """A server that notices within a hundredth of a second, not a tenth, that it is to end."""
-
-    async def main_loop(self) -> None:
-        counter = 0
-        while not await self.on_tick(counter):
-            counter += 1
-            await asyncio.sleep(0.01)
-
-
-@contextlib.contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """Serve an application at a real socket; return its address."""
-    runner = _Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none"))
-    with bind("127.0.0.1", 0) as listening:
-        thread = threading.Thread(target=runner.run, args=([listening],))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        finally:
-            runner.should_exit = True
-            thread.join()
+def client_of(url: str, token: str = "", **headers: str) -> httpx.Client:
+    """Return a client; nothing is encrypted here, and to read certificates takes long."""
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return httpx.Client(base_url=url, headers=headers, timeout=60, verify=False)
 
 
 @contextlib.contextmanager
@@ -108,13 +88,7 @@ def page(*roots: Path, look: bool = True, **given: Any) -> Iterator[Any]:
     named = [Root(f"root-{place}", root) for place, root in enumerate(roots)]
     given = {"token": TOKEN, "instance": "here", **given}
     app = make_page(named, watch=watch, **given)
-    # Nothing is encrypted here, and to read the certificates of a machine takes long.
-    asking = {"timeout": 60, "verify": False}
-    with (
-        serving(app) as url,
-        httpx.Client(base_url=url, headers=SECRET, **asking) as client,
-        httpx.Client(base_url=url, **asking) as stranger,
-    ):
+    with serving(app) as url, client_of(url, **SECRET) as client, client_of(url) as stranger:
         yield SimpleNamespace(
             url=url, client=client, stranger=stranger, watch=watch, base="r0/api/v1/"
         )
@@ -131,7 +105,6 @@ def read(
 
 
 def record(root: Path, remote: str | None = None, token: str | None = None) -> dict[str, str]:
-    """Record runs of several kinds; return their ids by name."""
     more = {"root": str(root), **QUIET}
     if remote is not None:
         more |= {"remote": remote, "api_token": token, "mode": "online"}

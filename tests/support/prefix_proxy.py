@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from asking import serving
 
 PREFIX = "/user/anna/proxy/8765/"
 _HOPS = frozenset(("connection", "keep-alive", "transfer-encoding", "host"))
@@ -38,16 +39,11 @@ def prefixed(port: int) -> Iterator[str]:
 
         def pass_on(self) -> None:
             if self.path.startswith("/frame?"):
-                frame = (
-                    f'<!doctype html><title>frame</title><iframe src="{self.path[7:]}"></iframe>'
-                )
+                frame = f'<!doctype html><title>f</title><iframe src="{self.path[7:]}"></iframe>'
                 self.answer(200, [("Content-Type", "text/html")], frame.encode())
                 return
-            if self.path == "/favicon.ico":
-                self.answer(204, [], b"")
-                return
             if not self.path.startswith(PREFIX):
-                self.answer(404, [], b"")
+                self.answer(204 if self.path == "/favicon.ico" else 404, [], b"")
                 return
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             headers = {k: v for k, v in self.headers.items() if k.lower() not in _HOPS}
@@ -67,11 +63,5 @@ def prefixed(port: int) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}{PREFIX}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(server) as own_port:
+        yield f"http://127.0.0.1:{own_port}{PREFIX}"

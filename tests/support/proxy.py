@@ -61,7 +61,6 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """Where it is reached."""
         return f"http://127.0.0.1:{self.address[1]}"
 
     def go_down(self) -> None:
@@ -71,11 +70,9 @@ class Proxy:
             _reset(each)
 
     def come_back(self) -> None:
-        """Pass connections on again."""
         self.down = False
 
     def close(self) -> None:
-        """End."""
         self._ended.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for a client
@@ -152,7 +149,6 @@ def _reset(sock: socket.socket) -> None:
 def proxied(
     to: tuple[str, int], trouble: Callable[[int], Trouble | None] | None = None
 ) -> Iterator[Proxy]:
-    """Give a proxy in front of a server."""
     proxy = Proxy(to, trouble)
     try:
         yield proxy

@@ -34,11 +34,9 @@ class Said:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(self, *words: Any) -> None:
-        """Add a line."""
         os.write(self._fd, json.dumps(words).encode() + b"\n")
 
     def close(self) -> None:
-        """Let go of the file."""
         os.close(self._fd)
 
     def judge(self) -> tuple[int, list[str]]:
@@ -66,12 +64,7 @@ class Said:
 
 
 class Heard(HttpRemote):
-    """A server as a remote, all of whose answers are noted.
-
-    Args:
-        connection: To the server.
-        said: Where they are noted.
-    """
+    """A server as a remote, all of whose answers are noted."""
 
     def __init__(self, connection: Connection, said: Said) -> None:
         super().__init__(connection)
@@ -86,11 +79,9 @@ class Heard(HttpRemote):
         return known
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
-        """See `HttpRemote.send`."""
         return self._noted(run, journal, super().send(run, journal, offset, data))
 
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
-        """See `HttpRemote.send_gap`."""
         return self._noted(run, journal, super().send_gap(run, journal, offset, length))
 
     def _noted(self, run: RunKey, journal: str, sent: Sent) -> Sent:

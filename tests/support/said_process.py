@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import re
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
 
 _LIBC = ctypes.CDLL(None)
 _PR_CAPBSET_DROP = 24
@@ -17,6 +21,51 @@ def be_humble() -> None:
     """Give up root's right to read and write whatever there is, before a program is started."""
     for one in _CAP_DAC:
         _LIBC.prctl(_PR_CAPBSET_DROP, one, 0, 0, 0)  # fails for all but root, who alone needs it
+
+
+class Saying:
+    """A command that serves, in a process of its own."""
+
+    process: subprocess.Popen[str]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code, once everything has ended."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(90)
+
+
+_Found = TypeVar("_Found", bound=Saying)
+
+
+@contextmanager
+def ending(found: _Found) -> Iterator[_Found]:
+    """Stop a command after a block, or kill it if it does not."""
+    process = found.process
+    try:
+        yield found
+    finally:
+        try:
+            found.stop()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait(30)
+            process.stdout.close()
+
+
+def reached(pattern: re.Pattern[str], process: subprocess.Popen[str], lines: list[str]) -> re.Match:
+    """Return where a pattern is in what a command says at the start.
+
+    Raises:
+        RuntimeError: If it is nowhere.
+    """
+    if found := pattern.search("\n".join(lines)):
+        return found
+    process.wait(60)
+    process.stdout.close()
+    msg = f"it did not start: {lines}"
+    raise RuntimeError(msg)
 
 
 def start_saying(

@@ -4,33 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from said_process import start_saying
+from said_process import Saying, ending, reached, start_saying
 
 _URL = re.compile(r"answers at (\S+)")
 _TOKEN = re.compile(r"seamark_[A-Za-z0-9_-]{43}")
 
 
 @dataclass
-class Running:
-    """A server that runs.
-
-    Attributes:
-        url: Where it answers.
-        token: Of its admin; empty if it was made at an earlier start.
-        folder: Where it keeps what lies in files.
-        store: URL of its databases, as it was given.
-        process: The supervisor.
-        lines: What it has printed so far.
-    """
-
+class Running(Saying):
     url: str
     token: str
     folder: Path
@@ -38,14 +26,7 @@ class Running:
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal and return the exit code, once everything has ended."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        return self.process.wait(90)
-
     def workers(self) -> list[int]:
-        """Return the ids of the processes that the supervisor has started."""
         import psutil
 
         return [child.pid for child in psutil.Process(self.process.pid).children()]
@@ -54,41 +35,16 @@ class Running:
 def start_server(
     folder: Path, *options: str, store: str | None = None, env: Mapping[str, str] | None = None
 ) -> Running:
-    """Start ``seamark server`` and return when it answers.
-
-    Args:
-        folder: Of the server.
-        *options: Further options of the command.
-        store: URL of its databases; by default SQLite in the folder.
-        env: Further variables of its environment.
-    """
+    """Start ``seamark server`` and return when it answers."""
     given = ["--folder", str(folder), *(["--store", store] if store else [])]
     if "--port" not in options:
         given += ["--port", "0"]
     process, lines = start_saying("server", *given, *options, env={**os.environ, **(env or {})})
-    text = "\n".join(lines)
-    found = _URL.search(text)
-    if found is None:
-        process.wait(60)
-        process.stdout.close()
-        msg = f"the server did not start: {text}"
-        raise RuntimeError(msg)
-    token = _TOKEN.search(text)
-    return Running(found[1], token[0] if token else "", folder, store or "", process, lines)
+    url = reached(_URL, process, lines)[1]
+    token = _TOKEN.search("\n".join(lines))
+    return Running(url, token[0] if token else "", folder, store or "", process, lines)
 
 
-@contextmanager
-def running_server(folder: Path, *options: str, **rest: Any) -> Iterator[Running]:
+def running_server(folder: Path, *options: str, **rest: Any) -> AbstractContextManager[Running]:
     """Run a server for a block; see `start_server`. It is stopped, or killed if it does not."""
-    server = start_server(folder, *options, **rest)
-    try:
-        yield server
-    finally:
-        try:
-            server.stop()
-        finally:
-            if server.process.poll() is None:
-                server.process.kill()
-            if server.process.stdout is not None:
-                server.process.wait(30)
-                server.process.stdout.close()
+    return ending(start_server(folder, *options, **rest))

@@ -1,8 +1,7 @@
 """The templates of the page's modules: what is written between the backticks of ``html`...` ``.
 
 Nothing of them is compiled before a browser draws them, and htm draws what it does not understand
-somehow. So they are read here: a small reader of JavaScript that knows strings, comments, regular
-expressions and templates within templates, and one of what stands in the templates.
+somehow. So they are read here.
 """
 
 from __future__ import annotations
@@ -11,8 +10,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_WORD = re.compile(r"[\w$]+")
-_TOKEN = re.compile(
+_CODE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[\w$]+|\s+|.""", re.DOTALL
+)
+_REGEX = re.compile(r"/(?![/*])(?:\\.|\[(?:\\.|[^\]\n])*\]|[^/\\\[\n])+/")
+_BEFORE_REGEX = re.compile(
+    r"|return|typeof|case|in|of|delete|void|throw|new|else|do|instanceof|await|yield"
+    r"|[=(,:\[!&|?{};+*%<>~^-]"
+)
+"""Words and signs after which a slash begins a regular expression."""
+_TEXT = re.compile(r"(?:\\.|\$(?!\{)|[^`$\\])*", re.DOTALL)
+_TAG = re.compile(
     r"""<!--.*?-->|<(?P<end>/?)(?P<name>\0|/|[a-zA-Z][\w.-]*|(?=>))"""
     r"""(?P<rest>(?:"[^"]*"|'[^']*'|[^>"'])*)>|[<>]|&\#?\w+;""",
     re.DOTALL,
@@ -20,32 +28,13 @@ _TOKEN = re.compile(
 _ATTRIBUTE = re.compile(
     r"""\.\.\.\0|(?P<name>[a-zA-Z_:@][\w:.-]*)(?P<value>=(?:"[^"]*"|'[^']*'|(?:(?!/$)[^\s"'])*))?"""
 )
-_BEFORE_REGEX = re.compile(
-    r"|return|typeof|case|in|of|delete|void|throw|new|else|do|instanceof|await|yield"
-    r"|.*[=(,:\[!&|?{};+*%<>~^-]"
-)
-"""What a slash that follows begins an expression with."""
 HOLE = "\0"
 """Stands in a template where ``${...}`` stood."""
 
 
-class WrongError(ValueError):
-    """Something is not closed; its line is 1-based."""
-
-    def __init__(self, line: int, what: str) -> None:
-        super().__init__(f"line {line}: {what}")
-
-
 @dataclass
 class Template:
-    """One template.
-
-    Attributes:
-        line: Where it begins, 1-based.
-        tag: The word before it, ``html`` of those that are drawn.
-        text: What it says, each ``${...}`` as `HOLE`.
-        holes: The code of each ``${...}``.
-    """
+    """One template."""
 
     line: int
     tag: str
@@ -54,115 +43,51 @@ class Template:
 
 
 def templates(code: str) -> list[Template]:
-    """Return all templates of a module, those within others too.
-
-    Raises:
-        WrongError: If something is not closed.
-    """
+    """Return all templates of a module, those within others too."""
     found: list[Template] = []
-    _code(code, 0, found, nested=False)
+    _code(code, 0, found)
     return found
 
 
-def _code(code: str, at: int, found: list[Template], *, nested: bool) -> int:
-    """Read code up to its end, or up to the brace that closes ``${`` if it is nested in one."""
-    begun, depth, last = at, 0, ""
+def _code(code: str, at: int, found: list[Template]) -> int:
+    """Read code up to its end, or up to the brace that closes ``${``; return where that is."""
+    depth, last = 0, ""
     while at < len(code):
-        char = code[at]
-        if nested and depth == 0 and char == "}":
-            return at + 1
-        end = _blank(code, at)
-        if end == at:
-            end = _piece(code, at, last, found)
-            last = code[at:end] if end == at + 1 or _WORD.match(char) else char + "x"
-            depth += {"{": 1, "}": -1}.get(char, 0)
-        at = end
-    if nested:
-        raise WrongError(_line(code, begun), "${ is not closed")
+        regex = _REGEX.match(code, at) if _BEFORE_REGEX.fullmatch(last) else None
+        token = regex or _CODE.match(code, at)
+        word, at = token[0], token.end()
+        if word == "}" and depth == 0:
+            return at
+        depth += {"{": 1, "}": -1}.get(word, 0)
+        if word == "`":
+            at = _template(code, at, last, found)
+        if not (word.isspace() or word.startswith(("//", "/*"))):
+            last = word
     return at
 
 
-def _blank(code: str, at: int) -> int:
-    """Return where what says nothing ends: a blank or a comment."""
-    if code.startswith("//", at):
-        return (code.find("\n", at) + 1) or len(code)
-    if code.startswith("/*", at):
-        return _after(code, "*/", at + 2)
-    return at + code[at].isspace()
-
-
-def _piece(code: str, at: int, last: str, found: list[Template]) -> int:
-    """Return where a word, a sign or something quoted ends that begins here."""
-    if word := _WORD.match(code, at):
-        return word.end()
-    if code[at] in "'\"":
-        return _string(code, at)
-    if code[at] == "`":
-        return _template(code, at, last, found)
-    if code[at] == "/" and _BEFORE_REGEX.fullmatch(last):
-        return _regex(code, at)
-    return at + 1
-
-
-def _line(code: str, at: int) -> int:
-    return code.count("\n", 0, at) + 1
-
-
-def _after(code: str, end: str, at: int) -> int:
-    found = code.find(end, at)
-    if found < 0:
-        raise WrongError(_line(code, at), f"no {end}")
-    return found + len(end)
-
-
-def _string(code: str, at: int) -> int:
-    quote, begun = code[at], at
-    at += 1
-    while code[at] != quote:
-        if code[at] == "\n":
-            raise WrongError(_line(code, begun), "a string is not closed")
-        at += 2 if code[at] == "\\" else 1
-    return at + 1
-
-
-def _regex(code: str, at: int) -> int:
-    begun, inside = at, False
-    at += 1
-    while inside or code[at] != "/":
-        if code[at] == "\n":
-            raise WrongError(_line(code, begun), "an expression is not closed")
-        inside = code[at] == "[" or (inside and code[at] != "]")
-        at += 2 if code[at] == "\\" else 1
-    return at + 1
-
-
 def _template(code: str, at: int, tag: str, found: list[Template]) -> int:
-    made = Template(_line(code, at), tag)
+    """Read a template up to its end; return where that is."""
+    made = Template(code.count("\n", 0, at) + 1, tag)
     found.append(made)
-    at += 1
-    while at < len(code):
+    while True:
+        text = _TEXT.match(code, at)
+        made.text += re.sub(r"\\(.)", r"\1", text[0], flags=re.DOTALL)
+        at = text.end()
         if code[at] == "`":
             return at + 1
-        if code.startswith("${", at):
-            end = _code(code, at + 2, found, nested=True)
-            made.holes.append(code[at + 2 : end - 1])
-            made.text += HOLE
-            at = end
-        elif code[at] == "\\":
-            made.text += code[at + 1]
-            at += 2
-        else:
-            made.text += code[at]
-            at += 1
-    raise WrongError(made.line, "a template is not closed")
+        end = _code(code, at + 2, found)
+        made.holes.append(code[at + 2 : end - 1])
+        made.text += HOLE
+        at = end
 
 
 def mistakes(template: Template) -> Iterator[str]:
     """Yield what htm would draw otherwise than it looks, each with its line."""
     opened: list[tuple[str, int]] = []
-    for token in _TOKEN.finditer(template.text):
+    for token in _TAG.finditer(template.text):
         word, line = token[0], _line_of(template, token.start())
-        if word == "<" and (tag := _WORD.match(template.text, token.end())):
+        if word == "<" and (tag := re.match(r"[\w$]+", template.text[token.end() :])):
             half = re.search("""([\\w:.-]+)=["'][^"']*$""", template.text[token.end() :])
             yield f"line {line}: {half[1] if half else 'a part'} of <{tag[0]}> is not ended"
             return

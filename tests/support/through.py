@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     import pytest
 
 OTHERWISE = {
-    "tests/cli/test_show.py": {
-        "folder": "a server has no folder of the run to show",
-        "reference": "a server opens no reference: its file is looked for where it was recorded",
-    },
     "tests/test_browsing.py": {
         "a_link_in_the_run": "links are refused where files are recorded and sent",
     },
@@ -47,7 +43,7 @@ OTHERWISE = {
     "tests/test_reads.py": {
         "looks_once": "it counts looks into folders",
         "interrupted": "what is interrupted is a read of this process",
-        "a_reference": "a server opens no reference: its file is looked for where it was recorded",
+        "reference": "a server opens no reference: its file is looked for where it was recorded",
     },
 }
 """What is left out and why: words in the names of tests about what only a root has, by file."""
@@ -71,10 +67,6 @@ def why_not(file: str, name: str) -> str:
         name: Of the test.
     """
     return next((why for word, why in OTHERWISE.get(file, {}).items() if word in name), "")
-
-
-_PUMP_S = 0.05
-"""How often a server is sent what is new while a process reads, in seconds."""
 
 
 class Servers:
@@ -159,23 +151,11 @@ class Home:
         self._remote = open_remote(self.url, self.token)
         self._sizes: dict[Any, Any] = {}
         self._taking = threading.Lock()
-        self._enough = threading.Event()
-        self._pump: threading.Thread | None = None
 
     def take(self) -> None:
         """Send what is new below the root, and fold it."""
         with self._taking:
             self._take()
-
-    def keep_taking(self) -> None:
-        """Take what is new from now on, for readers in other processes."""
-        if self._pump is None:
-            self._pump = threading.Thread(target=self._take_on, daemon=True)
-            self._pump.start()
-
-    def _take_on(self) -> None:
-        while not self._enough.wait(_PUMP_S):
-            self.take()
 
     def _take(self) -> None:
         if not self.root.is_dir():
@@ -196,9 +176,6 @@ class Home:
 
     def stop(self) -> None:
         """Have it stop."""
-        self._enough.set()
-        if self._pump is not None:
-            self._pump.join()
         self._remote.close()
         self._answering.should_exit = True
 
@@ -241,9 +218,6 @@ class Reading:
         homes: The servers by root.
     """
 
-    now: Reading | None = None
-    """That of the test that runs."""
-
     def __init__(
         self, servers: Servers, open_catalog: Callable[..., Any], place_of: Callable[..., Any]
     ) -> None:
@@ -270,22 +244,6 @@ class Reading:
         return self._place_of(context, local=local)
 
 
-def environment_through(env: dict[str, str], *, live: bool = False) -> dict[str, str]:
-    """Return the environment of a command that reads, which has it ask the server of its root.
-
-    Args:
-        env: Without that.
-        live: Whether more is recorded while it reads.
-    """
-    if Reading.now is None or "SEAMARK_DIR" not in env or "SEAMARK_REMOTE" in env:
-        return env
-    home = Reading.now.home(Path(env["SEAMARK_DIR"]))
-    home.take()
-    if live:
-        home.keep_taking()
-    return {**env, "SEAMARK_REMOTE": home.url, "SEAMARK_API_TOKEN": home.token}
-
-
 @contextlib.contextmanager
 def reading_through(monkeypatch: pytest.MonkeyPatch, servers: Servers) -> Iterator[None]:
     """Have everything that reads a root in this process read it through a server.
@@ -308,10 +266,8 @@ def reading_through(monkeypatch: pytest.MonkeyPatch, servers: Servers) -> Iterat
     for name, module in list(sys.modules.items()):
         if name.startswith("seamark.cli") and getattr(module, "place_of", None) is found:
             monkeypatch.setattr(module, "place_of", reading.place_of)
-    Reading.now = reading
     try:
         yield
     finally:
-        Reading.now = None
         for home in reading.homes.values():
             servers.end(home)

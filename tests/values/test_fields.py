@@ -65,7 +65,7 @@ def test_containers_become_paths():
     assert flatten({"a": {"b": 1}}, "") == {"a/b": 1}
 
 
-def test_two_keys_for_one_path_are_a_mistake():
+def test_two_keys_for_one_path_and_loops_are_refused():
     value: dict[str, object] = {}
     value["again"] = value
     with pytest.raises(ValueKindError, match="holds itself"):
@@ -76,7 +76,7 @@ def test_two_keys_for_one_path_are_a_mistake():
         flatten({"a": {"b": 1}, "a/b": 2}, "p")
 
 
-def test_leaves_are_not_gone_into():
+def test_values_that_are_no_containers_are_leaves():
     for leaf in (1, "x", [1], Optimizer, None, Slotted(), {1, 2}):
         assert not is_container(leaf)
         assert flatten(leaf, "p") == {"p": leaf}

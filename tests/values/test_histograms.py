@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from seamark.values import histograms
+from seamark.values import _numbers, histograms
 
 torch = pytest.importorskip("torch")
 
@@ -34,20 +34,13 @@ def test_values_without_a_place_are_not_counted():
     assert double.tolist() == [1.0, 2.0, 4.0]
 
 
-def test_large_tensors_are_counted_in_pieces(monkeypatch):
-    values = torch.arange(100.0)
-    whole = histograms({"a": values})
-    monkeypatch.setattr("seamark.values._numbers._PIECE", 7)
-    assert histograms({"a": values}) == whole
-
-
 @pytest.mark.parametrize("hole", [math.nan, math.inf, -math.inf, 2.0])
-def test_both_ways_of_counting_agree(hole, monkeypatch):
-    from seamark.values import _numbers
-
+def test_both_ways_of_counting_agree_at_once_and_in_pieces(hole, monkeypatch):
     values = torch.randn(100, generator=torch.Generator().manual_seed(0))
     values[::7] = hole
     here = histograms({"a": values})
+    monkeypatch.setattr(_numbers, "_PIECE", 7)
+    assert histograms({"a": values}) == here
     monkeypatch.setattr(_numbers, "_count_on_cpu", _numbers._count_on_device)
     assert histograms({"a": values}) == here
 
@@ -58,7 +51,7 @@ def test_short_numbers_have_histograms(dtype):
     assert (edges[0], edges[-1], counts[0], counts[-1]) == (0.0, 1.0, 1.0, 2.0)
 
 
-def test_what_has_no_histogram_is_told_apart():
+def test_tensors_without_a_histogram_are_named():
     tensors = {
         "ok": torch.ones(1), "nan": torch.tensor([math.nan]), "none": torch.ones(0),
         "complex": torch.ones(1, dtype=torch.complex64), "other": "text",

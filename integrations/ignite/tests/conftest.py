@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
-import os
-
 import pytest
 import torch
+from hosts import _environment, refuse_others  # noqa: F401 - in place of the fixture above
 from isolation import *  # noqa: F403 - its fixtures and hooks
-from isolation import reset_signals
+from profiled import PROFILERS
 
-PROVEN = {"ignite:oldest": "0.4.13", "ignite:latest": "0.5.5"}
+PROVEN = {
+    "ignite:oldest": {"pytorch-ignite": "0.4.13"},
+    "ignite:latest": {"pytorch-ignite": "0.5.5"},
+}
 
 
-def pytest_configure() -> None:
-    """Refuse to start where the host is missing, or is another than is to be proved."""
-    reset_signals()
-    if importlib.util.find_spec("ignite") is None:
-        msg = "ignite cannot be imported: nothing can be proved"
-        raise pytest.UsageError(msg)
-    claim = os.environ.get("SEAMARK_REQUIRE")
-    found = importlib.metadata.version("pytorch-ignite")
-    if claim is not None and found != PROVEN.get(claim):
-        msg = f"SEAMARK_REQUIRE={claim} means {PROVEN.get(claim)}, but installed is {found}"
-        raise pytest.UsageError(msg)
+def pytest_configure():
+    refuse_others({"ignite": "pytorch-ignite"}, PROVEN)
 
 
 class HandClock:
@@ -48,14 +39,14 @@ def hand_clock(monkeypatch):
     return clock
 
 
-@pytest.fixture
-def _environment():
-    """What every run looks up when it starts depends on no release of the host.
+@pytest.fixture(params=PROFILERS)
+def profiler(request):
+    return request.param()
 
-    Hardware is measured every 10 s: whether a run has such series depends on how long a test takes.
-    """
-    names = ("HARDWARE_METRICS", "GIT", "HOST", "PACKAGES", "SCRIPT")
-    return {f"SEAMARK_CAPTURE_{name}": "0" for name in names}
+
+@pytest.fixture
+def both():
+    return [cls() for cls in PROFILERS]
 
 
 @pytest.fixture

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import sys
 import threading
 
 import pytest
 import torch
-from ignite.engine import Engine, EventEnum, Events, create_supervised_trainer
+from ignite.engine import Engine, Events, create_supervised_trainer
+from profiled import QUIET, Custom, csv_rows, nothing
 
 from seamark import init_run
-from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
+from seamark.ignite import BasicTimeProfiler
 from seamark.profiling import Durations
-
-
-class Custom(EventEnum):
-    HAPPENED = "happened"
-
-
-def nothing(engine, batch):
-    pass
 
 
 def seconds(profiler, name="processing", event=""):
@@ -30,20 +22,9 @@ def seconds(profiler, name="processing", event=""):
 
 
 def of_event(profiler, event):
-    """What the handlers of an event took, together."""
+    """Return what the handlers of an event took together, seconds, and how often."""
     found = [one for one in profiler.stats() if event in (one.name, one.event)]
     return sum(one.total_s for one in found), sum(one.count for one in found)
-
-
-def rows_of(profiler, path):
-    profiler.write_results(path)
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.fixture(params=[BasicTimeProfiler, HandlersTimeProfiler])
-def profiler(request):
-    return request.param()
 
 
 # ---------------------------------------------------------------- interruptions
@@ -52,16 +33,12 @@ def profiler(request):
 @pytest.mark.parametrize(
     "event",
     [
-        Events.STARTED,
-        Events.EPOCH_STARTED,
-        Events.GET_BATCH_STARTED(once=2),
-        Events.GET_BATCH_COMPLETED(once=2),
-        Events.ITERATION_STARTED(once=2),
-        Events.ITERATION_COMPLETED(once=2),
-        Events.EPOCH_COMPLETED,
+        Events.STARTED, Events.EPOCH_STARTED, Events.GET_BATCH_STARTED(once=2),
+        Events.GET_BATCH_COMPLETED(once=2), Events.ITERATION_STARTED(once=2),
+        Events.ITERATION_COMPLETED(once=2), Events.EPOCH_COMPLETED,
     ],
     ids=lambda event: event.value,
-)
+)  # fmt: skip
 @pytest.mark.parametrize("how", ["run", "bound", "class", "thread"])
 def test_an_interrupted_run_has_the_times_of_one_that_was_not(profiler, event, how, hand_clock):
     """Neither the pause nor the handlers of INTERRUPT are part of a step or a fetch.
@@ -82,19 +59,16 @@ def test_an_interrupted_run_has_the_times_of_one_that_was_not(profiler, event, h
     given = {"data": data(), "max_epochs": 1, "epoch_length": 3}
     engine.run(**given)
     hand_clock.sleep(100)
+    again = {"bound": bound, "class": functools.partial(Engine.run, engine)}.get(how, engine.run)
     if how == "thread":
-        thread = threading.Thread(target=engine.run, kwargs=given)
+        thread = threading.Thread(target=again, kwargs=given)
         thread.start()
         thread.join()
     else:
-        {"run": engine.run, "bound": bound, "class": functools.partial(Engine.run, engine)}[how](
-            **given
-        )
+        again(**given)
     assert engine.state.iteration == 3
-    steps, batches = (
-        3 - (event == Events.ITERATION_STARTED),
-        3 - (event == Events.GET_BATCH_STARTED),
-    )
+    steps = 3 - (event == Events.ITERATION_STARTED)
+    batches = 3 - (event == Events.GET_BATCH_STARTED)
     assert seconds(profiler) == (0.25 * steps, steps)
     assert seconds(profiler, "dataflow") == (0.5 * batches, batches)
     assert of_event(profiler, "INTERRUPT") == (3, 1)
@@ -110,7 +84,8 @@ def test_an_interruption_leaves_rows_whole(tmp_path):
     engine.add_event_handler(Events.GET_BATCH_COMPLETED(once=2), engine.interrupt)
     engine.run(range(4))
     engine.run(range(4))
-    rows = rows_of(profiler, tmp_path / "wide.csv")
+    profiler.write_results(tmp_path / "wide.csv")
+    rows = csv_rows(tmp_path / "wide.csv")
     assert [row["iteration"] for row in rows] == ["1", "2", "3", "4"]
     assert all(float(row[name]) for row in rows for name in ("processing_stats", "dataflow_stats"))
 
@@ -155,7 +130,7 @@ def test_no_event_pays_for_the_profilers_work(profiler, ends, hand_clock, monkey
     engine.add_event_handler(Events.STARTED, engine.fire_event, Custom.HAPPENED)
     if ends:
         engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), engine.terminate)
-    with init_run(capture={"git": False, "packages": False}) as run:
+    with init_run(**QUIET) as run:
         profiler.attach(engine, run=run)
         engine.run(range(2), max_epochs=3)
         assert max(one.max_s for one in profiler.stats()) == 0
@@ -165,7 +140,6 @@ def test_no_event_pays_for_the_profilers_work(profiler, ends, hand_clock, monkey
 
 
 def test_events_of_other_threads_are_counted_and_warned_about_once(profiler, caplog):
-    """While the engine runs its own; no row is lost, and no phase ends by them."""
     engine = Engine(nothing)
     engine.register_events(*Custom)
     engine.add_event_handler(Custom.HAPPENED, lambda: None)
@@ -236,35 +210,23 @@ def test_a_thread_in_an_event_changes_nothing_for_the_engine(profiler, hand_cloc
 # ---------------------------------------------------------------- every way to run
 
 
-@pytest.mark.parametrize("how", ["bound", "class"])
+@pytest.mark.parametrize("how", ["run", "bound", "class"])
 def test_every_run_is_measured_however_it_is_called(profiler, how):
-    """By a method that was bound before, or through the class: also the second time."""
+    """By a method that was bound before, through the class, or in a handler of the end."""
     engine = Engine(nothing)
-    run = engine.run if how == "bound" else functools.partial(Engine.run, engine)
-    profiler.attach(engine)
-    for size in (2, 3, 4):
+    bound = engine.run
+    run = {"bound": bound, "class": functools.partial(Engine.run, engine)}.get(how)
+
+    def once(size):
         engine.state.max_epochs = None
-        run(range(size))
-        assert seconds(profiler)[1] == size
+        (run or engine.run)(range(size))
 
-
-def test_a_run_in_a_handler_of_the_end_is_a_run(profiler):
-    """As of a training that goes on by itself."""
-    engine = Engine(nothing)
-
-    @engine.on(Events.COMPLETED)
-    def again():
-        if engine.state.iteration < 5:
-            engine.state.max_epochs = None
-            engine.run(range(5))
-
+    engine.add_event_handler(Events.COMPLETED, lambda: engine.state.iteration < 5 and once(5))
     engine.add_event_handler(Events.COMPLETED, lambda: None)
     profiler.attach(engine)
-    engine.run(range(2))
-    assert seconds(profiler)[1] == 5
-    engine.state.max_epochs = None
-    engine.run(range(7))
-    assert seconds(profiler)[1] == 7
+    for size in (2, 7, 6):
+        once(size)
+        assert seconds(profiler)[1] == max(5, size)
 
 
 def test_a_run_that_cannot_begin_does_not_end_the_one_around_it(profiler, hand_clock):
@@ -302,26 +264,17 @@ def test_a_step_that_raises_leaves_what_came_before_it(profiler, hand_clock):
             raise RuntimeError
 
     engine = Engine(step)
-    for at, event in enumerate(
-        [
-            Events.EPOCH_STARTED,
-            Events.GET_BATCH_STARTED,
-            Events.GET_BATCH_COMPLETED,
-            Events.ITERATION_STARTED,
-            Events.ITERATION_COMPLETED,
-        ]
-    ):
-        engine.add_event_handler(event, hand_clock.sleep, 2.0**at)
+    parts = ("GET_BATCH_STARTED", "GET_BATCH_COMPLETED", "ITERATION_STARTED", "ITERATION_COMPLETED")
+    for at, event in enumerate(("EPOCH_STARTED", *parts)):
+        engine.add_event_handler(Events[event], hand_clock.sleep, 2.0**at)
     profiler.attach(engine)
     with pytest.raises(RuntimeError):
         engine.run(data(), epoch_length=3)
     for _ in range(2):  # to look changes nothing
         assert seconds(profiler) == (0.25, 1)
         assert seconds(profiler, "dataflow") == (1, 2)
-        assert of_event(profiler, "GET_BATCH_STARTED") == (4, 2)
-        assert of_event(profiler, "GET_BATCH_COMPLETED") == (8, 2)
-        assert of_event(profiler, "ITERATION_STARTED") == (16, 2)
-        assert of_event(profiler, "ITERATION_COMPLETED") == (16, 1)
+        found = [of_event(profiler, event) for event in parts]
+        assert found == [(4, 2), (8, 2), (16, 2), (16, 1)]
 
 
 def test_a_handler_that_raises_at_once_is_the_whole_epoch(profiler, hand_clock):
@@ -356,7 +309,7 @@ def test_the_fetch_that_finds_no_more_data_is_one_of_its_own(profiler, hand_cloc
 
 
 @pytest.mark.parametrize("how", ["interrupted", "attached"])
-def test_the_first_handlers_of_what_goes_on_are_timed(profiler, how, hand_clock):
+def test_the_first_handlers_after_a_pause_are_timed(profiler, how, hand_clock):
     engine = Engine(nothing)
     if how == "attached":
         engine.add_event_handler(Events.ITERATION_COMPLETED(once=1), profiler.attach)
@@ -397,7 +350,7 @@ def test_results_do_not_change_afterwards(hand_clock):
     assert repr(results) == before
 
 
-def test_what_is_printed_has_all_events_with_handlers_and_the_gpu(hand_clock):
+def test_a_report_has_all_events_with_handlers_and_the_gpu(hand_clock):
     engine, profiler = Engine(nothing), BasicTimeProfiler()
     engine.register_events(*Custom)
     engine.add_event_handler(Events.GET_BATCH_STARTED, hand_clock.sleep, 2)

@@ -27,24 +27,16 @@ def state_of(logger):
     )["sys/state"].fetch()  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
+def test_wrong_arguments_are_refused_at_construction():
+    for given, error in [
         ({"proyect": "x"}, UnknownArgumentError),
         ({"ranks": "some"}, ArgumentError),
         ({"mode": "onlin"}, ArgumentError),
         ({"run": object()}, ArgumentError),
         ({"with_id": "nowhere0"}, RunNotFoundError),
-    ],
-)
-def test_wrong_arguments_are_refused(given, error):
-    """At construction, at the line that is wrong."""
-    with pytest.raises(error):
-        SeamarkLogger(**given)
-
-
-def test_run_and_arguments_of_a_new_run_exclude_each_other():
-    """Whatever they are."""
+    ]:
+        with pytest.raises(error):
+            SeamarkLogger(**given)
     with seamark.init_run(**QUIET) as run, pytest.raises(ArgumentError, match="project, tags"):
         SeamarkLogger(project="p", run=run, tags=["x"])
 
@@ -80,7 +72,6 @@ def test_version_of_ignite_is_noted(logger, engine, read):
 
 
 def test_items_and_attributes_are_those_of_the_run(logger):
-    """As in Neptune's logger."""
     logger["parameters"] = {"lr": 0.5}
     logger["train"]["loss"].append(1.0)
     logger.log_metrics({"m": 1.0}, step=3)
@@ -106,10 +97,12 @@ def test_missing_attributes_are_missing():
 )
 @pytest.mark.parametrize("started", [False, True])
 def test_copies_record_into_the_same_run(travel, started, read):
-    """However they were made, and nothing is created by copying."""
+    """However they were made; no pickle and no checkpoint has the token."""
     logger = SeamarkLogger(api_token=SECRET, **QUIET)
     if started:
         logger["a"] = 1
+    assert SECRET.encode() not in pickle.dumps(logger)
+    assert SECRET not in repr([logger.state_dict(), vars(logger)])
     other = travel(logger)
     other["b"] = 2
     assert other.id == logger.id
@@ -119,16 +112,7 @@ def test_copies_record_into_the_same_run(travel, started, read):
     logger.close()
 
 
-def test_token_is_in_no_pickle():
-    """Nor in what a checkpoint keeps."""
-    logger = SeamarkLogger(api_token=SECRET)
-    assert SECRET.encode() not in pickle.dumps(logger)
-    assert SECRET not in repr(logger.state_dict())
-    assert SECRET not in repr(vars(logger))
-
-
-def test_context_manager_completes(engine, read):
-    """And the run is closed then."""
+def test_context_manager_completes_and_closes_the_run(engine):
     with SeamarkLogger(**QUIET) as logger:
         logger.attach_output_handler(
             engine, Events.ITERATION_COMPLETED, "t", output_transform=float
@@ -144,7 +128,6 @@ def test_context_manager_completes(engine, read):
 )
 @pytest.mark.parametrize("how", ["with", "finally"])
 def test_exceptions_go_through_and_are_recorded(error, state, how):
-    """The same exception reaches the caller, after the same number of iterations."""
     seen = []
 
     def step(engine, _batch):
@@ -172,7 +155,6 @@ def test_exceptions_go_through_and_are_recorded(error, state, how):
 
 
 def test_run_that_was_given_stays_open(engine, read):
-    """Who made it ends it."""
     run = seamark.init_run(**QUIET)
     with SeamarkLogger(run=run["fold-1"]) as logger:
         logger.attach_output_handler(engine, Events.COMPLETED, "t", output_transform=float)
@@ -184,8 +166,7 @@ def test_run_that_was_given_stays_open(engine, read):
     run.stop()
 
 
-def test_engine_goes_on_after_the_logger_was_closed(engine, caplog):
-    """One warning; nothing raises into the training."""
+def test_engine_goes_on_with_few_warnings_after_the_logger_was_closed(engine, caplog):
     logger = SeamarkLogger(**QUIET)
     logger.attach_output_handler(
         engine, Events.ITERATION_COMPLETED, "t",
@@ -197,8 +178,7 @@ def test_engine_goes_on_after_the_logger_was_closed(engine, caplog):
     assert 1 <= len(caplog.messages) <= 3
 
 
-def test_disabled_logger_records_nothing(engine):
-    """All verbs are there."""
+def test_disabled_logger_records_nothing_and_has_all_verbs(engine):
     with SeamarkLogger(mode="disabled") as logger:
         logger.attach_output_handler(engine, Events.ITERATION_COMPLETED, "t", output_transform=str)
         logger["a"] = 1
@@ -211,7 +191,6 @@ def test_disabled_logger_records_nothing(engine):
 
 
 def test_unknown_events_are_refused_before_anything_is_attached(logger, engine):
-    """Also where only one of several is unknown."""
     handler = OutputHandler("t", metric_names="all")
     several = EventsList() | Events.COMPLETED | Events.EXCEPTION_RAISED
     for event in ("unknown", several):
@@ -263,7 +242,6 @@ def test_handlers_are_called_with_engine_logger_and_event(logger, engine, event,
 
 @pytest.mark.parametrize("event", [Events.ITERATION_COMPLETED, Events.ITERATION_COMPLETED(every=2)])
 def test_handle_removes_the_handler(logger, engine, read, event):
-    """Of an event with a filter too."""
     handle = logger.attach_output_handler(engine, event, "t", output_transform=float)
     engine.run(range(2))
     count = len(read(logger, "t/output"))
@@ -272,8 +250,7 @@ def test_handle_removes_the_handler(logger, engine, read, event):
     assert len(read(logger, "t/output")) == count
 
 
-def test_events_of_ones_own(logger, read):
-    """Registered with the engine and counted in its state."""
+def test_registered_events_are_counted_in_the_state(logger, read):
 
     class Own(EventEnum):
         VALIDATED = "validated"
@@ -336,8 +313,7 @@ def test_loading_a_checkpoint_goes_on_in_its_run(read):
     assert len(list(Path(".seamark/p").iterdir())) == 1
 
 
-def test_what_is_recorded_after_the_checkpoint_in_the_same_step_is_its_own(read):
-    """Whatever order the handlers are in, a resumed training has every point once."""
+def test_a_resumed_training_has_every_point_once_in_any_order_of_handlers(read):
 
     def fit(logger, checkpoint=None, *, fail_after=None):
         engine = Engine(lambda engine, _batch: float(engine.state.iteration))
@@ -387,7 +363,7 @@ def test_what_is_recorded_after_the_checkpoint_in_the_same_step_is_its_own(read)
         assert {path: [step for step, _ in read(second, path)] for path in paths} == paths
 
 
-def test_what_other_writers_recorded_before_the_checkpoint_stays(read):
+def test_points_of_other_writers_before_the_checkpoint_stay(read):
     """Positions are those of the whole run, not of the process that saves."""
     first = SeamarkLogger(**QUIET)
     first.log_metrics({"a": 1.0}, step=1)
@@ -400,10 +376,13 @@ def test_what_other_writers_recorded_before_the_checkpoint_stays(read):
     second.close()
 
 
-@pytest.mark.parametrize("state", [None, {}, {"run": "a/b", "project": "p", "positions": {}}, 7])
-def test_state_that_is_none_is_refused(logger, state):
-    """Before the training begins."""
-    with pytest.raises(ArgumentError if state is None or not state or state == 7 else ValueError):
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [(None, ArgumentError), ({}, ArgumentError), (7, ArgumentError),
+     ({"run": "a/b", "project": "p", "positions": {}}, ValueError)],
+)  # fmt: skip
+def test_invalid_state_is_refused(logger, state, error):
+    with pytest.raises(error):
         logger.load_state_dict(state)
 
 
@@ -422,15 +401,13 @@ def test_logger_of_a_certain_run_stays_with_it(caplog):
     assert caplog.text.count("continuing with run") == 2
 
 
-def test_state_is_made_of_what_torch_loads_safely(logger, tmp_path):
-    """``Checkpoint.load_objects`` reads weights only."""
+def test_torch_loads_the_state_with_weights_only(logger, tmp_path):
     logger["a"] = 1
     torch.save(logger.state_dict(), tmp_path / "state.pt")
     assert torch.load(tmp_path / "state.pt", weights_only=True) == logger.state_dict()
 
 
-def test_it_is_printed_as_what_it_records(tmp_path):
-    """Project, id, name and place; to look at it begins no run."""
+def test_repr_names_project_id_name_and_place_and_begins_no_run(tmp_path):
     logger = SeamarkLogger(project="team/digits", name="first", root=tmp_path)
     assert repr(logger) == f"<SeamarkLogger of team/digits/{logger.id} 'first' in {tmp_path}>"
     assert list(tmp_path.iterdir()) == []

@@ -9,13 +9,12 @@ import pytest
 import torch
 from ignite.engine import Engine, Events
 from ignite.handlers import DiskSaver
+from profiled import PROFILERS
 
 from seamark.errors import ArgumentError, PathError
 from seamark.ignite import (
-    BasicTimeProfiler,
     GradsHistHandler,
     GradsScalarHandler,
-    HandlersTimeProfiler,
     OptimizerParamsHandler,
     OutputHandler,
     WeightsHistHandler,
@@ -23,7 +22,6 @@ from seamark.ignite import (
     setup_seamark_logging,
 )
 
-PROFILERS = [BasicTimeProfiler, HandlersTimeProfiler]
 TAGS = [
     (5, TypeError, "tag: expected a string or None, got int: 5"),
     (b"x", TypeError, "tag: expected a string or None, got bytes: b'x'"),
@@ -47,18 +45,11 @@ def optimizer(net):
 @pytest.mark.parametrize(("tag", "error", "says"), TAGS)
 def test_a_tag_is_a_namespace(net, optimizer, logger, engine, tag, error, says):
     """Values under any other would be lost one by one while training runs."""
+    of_models = (WeightsScalarHandler, GradsScalarHandler, WeightsHistHandler, GradsHistHandler)
     makers = [
         lambda: OutputHandler(tag, metric_names="all"),
         lambda: OptimizerParamsHandler(optimizer, tag=tag),
-        *(
-            lambda kind=kind: kind(net, tag=tag)
-            for kind in (
-                WeightsScalarHandler,
-                GradsScalarHandler,
-                WeightsHistHandler,
-                GradsHistHandler,
-            )
-        ),
+        *(lambda kind=kind: kind(net, tag=tag) for kind in of_models),
         lambda: logger.attach_output_handler(engine, Events.COMPLETED, tag, metric_names="all"),
         lambda: logger.attach_opt_params_handler(engine, Events.COMPLETED, optimizer, tag=tag),
         lambda: logger.attach_checkpoint(engine, DiskSaver("saved"), Events.COMPLETED, tag),
@@ -70,25 +61,17 @@ def test_a_tag_is_a_namespace(net, optimizer, logger, engine, tag, error, says):
     assert not Path(".seamark").exists()
 
 
-@pytest.mark.parametrize("given", ["alpha", 5, b"alpha"])
-def test_state_attributes_are_several(given):
-    """A string is a sequence of letters, and would be looked for letter by letter."""
-    with pytest.raises(TypeError, match="state_attributes should be a list of names, got"):
-        OutputHandler("t", state_attributes=given)
-
-
-@pytest.mark.parametrize("given", ["fc", 5, b"fc"])
-@pytest.mark.parametrize("kind", [WeightsScalarHandler, WeightsHistHandler, GradsHistHandler])
-def test_a_whitelist_is_a_list_or_a_function(net, kind, given):
-    """Letters of a string would be prefixes."""
-    with pytest.raises(TypeError, match="whitelist should be a list of prefixes or a function"):
-        kind(net, whitelist=given)
-
-
-@pytest.mark.parametrize("name", ["", 5, None, "a//b"])
-def test_a_parameter_s_name_is_a_path(optimizer, name):
-    with pytest.raises(PathError, match="path: expected"):
-        OptimizerParamsHandler(optimizer, name)
+def test_lists_of_names_are_no_strings(net, optimizer):
+    """A string is a sequence of letters, and each would be a name or a prefix."""
+    for given in ("alpha", 5, b"alpha"):
+        with pytest.raises(TypeError, match="state_attributes should be a list of names, got"):
+            OutputHandler("t", state_attributes=given)
+        for kind in (WeightsScalarHandler, WeightsHistHandler, GradsHistHandler):
+            with pytest.raises(TypeError, match="whitelist should be a list of prefixes or a func"):
+                kind(net, whitelist=given)
+    for name in ("", 5, None, "a//b"):
+        with pytest.raises(PathError, match="path: expected"):
+            OptimizerParamsHandler(optimizer, name)
 
 
 @pytest.mark.parametrize("wrong", [None, 5, "trainer", Engine])
@@ -132,39 +115,31 @@ def test_a_set_up_is_whole_or_nothing(engine, optimizer, given, error):
 
 
 def test_names_of_optimizers_may_be_numbers(engine, optimizer, read):
-    """As Ignite has it."""
     logger = setup_seamark_logging(engine, {0: optimizer}, log_every_iters=1)
     engine.run(range(2))
     assert len(read(logger, "0/lr/group_0")) == 2
     logger.close()
 
 
-@pytest.mark.parametrize("kind", PROFILERS)
-@pytest.mark.parametrize("namespace", [5, None, "a//b", "/a"])
-def test_times_go_to_a_namespace(logger, engine, kind, namespace):
-    """Refused before the engine is touched."""
-    profiler = kind()
-    with pytest.raises(PathError):
-        profiler.attach(engine, run=logger, namespace=namespace)
-    with pytest.raises(PathError):
-        profiler.to_run(logger, namespace)
+def test_times_go_to_a_run_and_a_namespace(logger, engine, profiler):
+    for namespace in (5, None, "a//b", "/a"):
+        with pytest.raises(PathError):
+            profiler.attach(engine, run=logger, namespace=namespace)
+        with pytest.raises(PathError):
+            profiler.to_run(logger, namespace)
+    for wrong in (5, "profiling", object()):
+        with pytest.raises(ArgumentError, match="run: expected a Run or a namespace of one"):
+            profiler.attach(engine, run=wrong)
+        with pytest.raises(ArgumentError, match="run: expected a Run or a namespace of one"):
+            profiler.to_run(wrong)
     assert "run" not in vars(engine)
     assert profiler.stats() == []
 
 
-@pytest.mark.parametrize("kind", PROFILERS)
-@pytest.mark.parametrize("wrong", [5, "profiling", object()])
-def test_times_go_to_a_run(engine, kind, wrong):
-    profiler = kind()
-    for give in (lambda: profiler.attach(engine, run=wrong), lambda: profiler.to_run(wrong)):
-        with pytest.raises(ArgumentError, match="run: expected a Run or a namespace of one"):
-            give()
-    assert "run" not in vars(engine)
-
-
-@pytest.mark.parametrize("kind", PROFILERS)
-def test_files_are_what_they_should_be(kind):
-    profiler = kind()
+def test_arguments_of_profilers(profiler):
+    assert profiler.cuda == "off"
+    with pytest.raises(ArgumentError, match="'off' or 'events'"):
+        type(profiler)(cuda="sync")
     for layout in ("wide", "long"):
         for wrong in (None, 5):
             with pytest.raises(TypeError, match="PathLike"):

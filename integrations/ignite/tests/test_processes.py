@@ -17,10 +17,8 @@ SCRIPT = str(Path(__file__).with_name("ranks.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
 HOROVODRUN = ["horovodrun", "-np", "2", "--gloo", sys.executable, SCRIPT]
 COMMANDS = {
-    "spawn": [sys.executable, SCRIPT],
-    "fork": [sys.executable, SCRIPT],
+    **{name: [sys.executable, SCRIPT] for name in ("spawn", "fork", "horovod")},
     "torchrun": [sys.executable, *TORCHRUN],
-    "horovod": [sys.executable, SCRIPT],
     "horovodrun": [str(Path(sys.executable).with_name(HOROVODRUN[0])), *HOROVODRUN[1:]],
 }
 RESUMED = [sys.executable, str(Path(__file__).with_name("resumed_ranks.py"))]

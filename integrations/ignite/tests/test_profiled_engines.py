@@ -7,7 +7,6 @@ numbers are those of that part.
 from __future__ import annotations
 
 import copy
-import csv
 import gc
 import inspect
 import os
@@ -19,40 +18,22 @@ import textwrap
 import threading
 import weakref
 
+import ignite.handlers
 import numpy as np
 import pytest
 import torch
 from ignite.engine import Engine, Events
+from profiled import QUIET, counts_in, kind_of, nothing, own_attributes, phase
 
 from seamark import init_run
 from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler, SeamarkLogger
-
-QUIET = {"capture": {"git": False, "packages": False}}
-
-
-def nothing(engine, batch):
-    pass
-
-
-def phase(profiler, name="processing", **given):
-    return next(one for one in profiler.stats(**given) if one.name == name)
-
-
-def own_attributes(engine):
-    return set(vars(engine)) - set(vars(Engine(nothing)))
-
-
-@pytest.fixture(params=[BasicTimeProfiler, HandlersTimeProfiler])
-def profiler(request):
-    return request.param()
-
 
 # ---------------------------------------------------------------- copies
 
 
 @pytest.mark.parametrize("travel", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_a_copy_is_a_plain_engine(profiler, travel):
-    """It runs itself, not the engine that it was copied from, and nobody measures it."""
+def test_copies_of_an_engine_are_plain_and_those_of_a_profiler_its_numbers(profiler, travel):
+    """The copied engine runs itself, and the copied profiler is away from any engine."""
     engine = Engine(nothing)
     profiler.attach(engine)
     other = travel(engine)
@@ -61,22 +42,13 @@ def test_a_copy_is_a_plain_engine(profiler, travel):
     other.run(range(3))
     assert (other.state.iteration, engine.state.iteration) == (3, 0)
     assert profiler.stats() == []
-    engine.run(range(2))
-    assert phase(profiler).count == 2
-
-
-@pytest.mark.parametrize("travel", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_a_copy_of_a_profiler_is_its_numbers(profiler, travel):
-    """Away from the engine; it can be attached like a new one."""
-    engine = Engine(nothing)
     engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), print, "")
-    profiler.attach(engine)
     engine.run(range(4))
-    other = travel(profiler)
-    assert other.stats() == profiler.stats()
+    found = travel(profiler)
+    assert found.stats() == profiler.stats()
     engine.state.max_epochs = None
     engine.run(range(2))
-    assert (phase(profiler).count, phase(other).count) == (2, 4)
+    assert (phase(profiler).count, phase(found).count) == (2, 4)
     fresh = travel(type(profiler)())
     fresh.attach(engine)
     engine.state.max_epochs = None
@@ -87,36 +59,52 @@ def test_a_copy_of_a_profiler_is_its_numbers(profiler, travel):
 # ---------------------------------------------------------------- nothing is kept alive
 
 
-@pytest.mark.parametrize("how", ["exception", "terminate", "skip", "interrupt", "end"])
+def fail(engine):
+    raise RuntimeError
+
+
+ENDS = {
+    "exception": fail,
+    "at once": nothing,
+    "terminate": lambda engine: engine.terminate(),
+    "skip": lambda engine: engine.terminate(skip_completed=True),
+    "interrupt": lambda engine: engine.interrupt(),
+    "end": lambda engine: None,
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
 def test_attached_in_the_middle_and_undone_at_every_end(profiler, how):
     """The ``run`` that was called is not ours then; still nothing stays, and numbers are closed."""
     if how == "skip" and "skip_completed" not in inspect.signature(Engine.terminate).parameters:
         pytest.skip("came with Ignite 0.5")
 
     def step(engine, batch):
-        if engine.state.iteration == 4 and how == "exception":
+        if engine.state.iteration == 4:
+            ENDS[how](engine)
+
+    def attach(engine):
+        profiler.attach(engine)
+        if how == "at once":  # no event comes any more that could tell of the end
             raise RuntimeError
-        if engine.state.iteration == 4 and how in ("terminate", "skip"):
-            engine.terminate(**({"skip_completed": True} if how == "skip" else {}))
-        if engine.state.iteration == 4 and how == "interrupt":
-            engine.interrupt()
 
     engine = Engine(step)
-    engine.add_event_handler(Events.ITERATION_COMPLETED(once=2), profiler.attach)
-    if how == "exception":
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=2), attach)
+    if how in ("exception", "at once"):
         with pytest.raises(RuntimeError):
             engine.run(range(6))
     else:
         engine.run(range(6))
     assert not own_attributes(engine)
-    assert phase(profiler).count == {"exception": 1, "end": 4}.get(how, 2)
+    if how != "at once":
+        assert phase(profiler).count == {"exception": 1, "end": 4}.get(how, 2)
     if how == "interrupt":
         engine.run(range(6))
         assert phase(profiler).count == 4
         engine._internal_run_generator = None
     engine._event_handlers.clear()
     gone = weakref.ref(engine)
-    del engine, step
+    del engine, step, attach
     gc.collect()
     assert gone() is None
 
@@ -138,14 +126,10 @@ def test_a_second_profiler_may_come_while_the_engine_is_paused(profiler):
 
 @pytest.mark.parametrize(
     "event",
-    [
-        Events.GET_BATCH_STARTED,
-        Events.GET_BATCH_COMPLETED,
-        Events.ITERATION_STARTED,
-        Events.ITERATION_COMPLETED,
-    ],
-)
-def test_what_is_between_detaching_and_attaching_counts_nowhere(profiler, event, hand_clock):
+    [getattr(Events, f"{what}_{when}") for what in ("GET_BATCH", "ITERATION")
+     for when in ("STARTED", "COMPLETED")],
+)  # fmt: skip
+def test_time_between_detaching_and_attaching_counts_nowhere(profiler, event, hand_clock):
     """Books are closed when the profiler leaves, and others opened when it comes again."""
 
     def step(engine, batch):
@@ -167,37 +151,26 @@ def test_what_is_between_detaching_and_attaching_counts_nowhere(profiler, event,
     assert not own_attributes(engine)
 
 
-def test_who_leaves_keeps_what_was_measured_and_others_go_on():
-    engine = Engine(nothing)
-    leaving, staying = HandlersTimeProfiler(), BasicTimeProfiler()
-    for one in (leaving, staying):
-        one.attach(engine)
-    engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), leaving.detach)
-    engine.run(range(8))
-    assert phase(leaving).count <= 3
-    assert phase(staying).count == 8
-
-
-def test_detaching_records_the_summary(profiler, tmp_path):
-    engine = Engine(nothing)
-    kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
+def test_detaching_keeps_and_records_what_was_measured(profiler, tmp_path):
+    engine, staying = Engine(nothing), BasicTimeProfiler()
     with init_run(root=tmp_path, **QUIET) as run:
         profiler.attach(engine, run=run)
+        staying.attach(engine)
         engine.add_event_handler(Events.ITERATION_COMPLETED(once=3), profiler.detach)
         engine.run(range(8))
-        run[f"profiling/{kind}/summary"].download(tmp_path / "summary.csv")
-    with (tmp_path / "summary.csv").open() as file:
-        counts = {row["name"]: int(row["count"]) for row in csv.DictReader(file)}
-    assert 2 <= counts["processing"] <= 3
+        counts = counts_in(run, f"profiling/{kind_of(profiler)}/summary", tmp_path)
+    assert 2 <= counts["processing"] == phase(profiler).count <= 3
+    assert phase(staying).count == 8
 
 
 # ---------------------------------------------------------------- signals, forks, threads
 
 
-def script(body):
-    """Run a script in a process of its own and return it, once it says that it is running."""
-    head = """
-        import os, signal, sys, time
+@pytest.mark.launches
+def test_sigterm_ends_the_process_as_ever():
+    """With times recorded in a run, which knows the signal."""
+    program = """
+        import time
         from ignite.engine import Engine, Events
         from seamark import init_run
         from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
@@ -206,26 +179,15 @@ def script(body):
                 print("running", flush=True)
                 time.sleep(600)  # the signal comes here, and not between two profilers
         engine = Engine(step)
-        basic, handlers = BasicTimeProfiler(), HandlersTimeProfiler()
         engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
-    """
-    text = textwrap.dedent(head) + textwrap.dedent(body)
-    process = subprocess.Popen(
-        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "running\n"
-    return process
-
-
-@pytest.mark.launches
-def test_sigterm_ends_the_process_as_ever():
-    """With times recorded in a run, which knows the signal."""
-    process = script("""
         run = init_run(capture=dict(git=False, packages=False))
-        basic.attach(engine, run=run)
-        handlers.attach(engine, run=run)
+        for profiler in (BasicTimeProfiler(), HandlersTimeProfiler()):
+            profiler.attach(engine, run=run)
         engine.run(range(10**6))
-    """)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "running\n"
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=240)
     assert process.returncode == -signal.SIGTERM, err
@@ -330,16 +292,13 @@ def test_a_long_run_is_exact_and_bounded(hand_clock):
 def test_the_last_run_is_summed_up_also_if_it_came_soon(profiler, tmp_path):
     """Summaries are rare while training goes on; the run that ends has the latest."""
     engine = Engine(nothing)
-    kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
     with init_run(root=tmp_path, **QUIET) as run:
         profiler.attach(engine, run=run)
         for size in (3, 5, 7):
             engine.state.max_epochs = None
             engine.run(range(size))
     again = init_run(root=tmp_path, with_id=run.id, mode="read-only")
-    again[f"profiling/{kind}/summary"].download(tmp_path / "summary.csv")
-    with (tmp_path / "summary.csv").open() as file:
-        counts = {row["name"]: int(row["count"]) for row in csv.DictReader(file)}
+    counts = counts_in(again, f"profiling/{kind_of(profiler)}/summary", tmp_path)
     assert counts["processing"] == 7
 
 
@@ -456,9 +415,6 @@ def test_no_data_ends_as_without_a_profiler(profiler, data, given):
 
 
 def test_profilers_of_ignite_beside_ours(profiler):
-    """Attached to the same engine, both count the same iterations."""
-    import ignite.handlers
-
     engine, theirs = Engine(nothing), ignite.handlers.BasicTimeProfiler()
     theirs.attach(engine)
     profiler.attach(engine)

@@ -6,7 +6,6 @@ well, whatever takes no time may take longer than what sleeps.
 
 from __future__ import annotations
 
-import csv
 import gc
 import inspect
 import io
@@ -19,30 +18,32 @@ import torch
 from ignite import handlers as ignites
 from ignite.engine import Engine, EventEnum, Events
 from ignite.handlers import Checkpoint
+from profiled import (
+    PROFILERS,
+    QUIET,
+    Custom,
+    counts_in,
+    csv_rows,
+    kind_of,
+    nothing,
+    own_attributes,
+    phase,
+)
 from torch.utils.data import DataLoader, IterableDataset
 
 from seamark import init_run
 from seamark.errors import ArgumentError
 from seamark.ignite import BasicTimeProfiler, HandlersTimeProfiler
 
-# Neither is there in 0.4.13.
+# It is not there in 0.4.13.
 NEWER = pytest.mark.skipif(
     "max_iters" not in inspect.signature(Engine.run).parameters, reason="came with Ignite 0.5"
 )
-PROFILERS = [BasicTimeProfiler, HandlersTimeProfiler]
 WIDE = [
     "epoch", "iteration", "processing_stats", "dataflow_stats", "Event_STARTED", "Event_COMPLETED",
     "Event_EPOCH_STARTED", "Event_EPOCH_COMPLETED", "Event_ITERATION_STARTED",
     "Event_ITERATION_COMPLETED", "Event_GET_BATCH_STARTED", "Event_GET_BATCH_COMPLETED",
 ]  # fmt: skip
-
-
-class Custom(EventEnum):
-    HAPPENED = "happened"
-
-
-def nothing(engine, batch):
-    pass
 
 
 def quick():
@@ -57,104 +58,57 @@ def never():
     pass
 
 
-def own_attributes(engine):
-    return set(vars(engine)) - set(vars(Engine(nothing)))
+def counts(profiler):
+    return {(one.name, one.event): one.count for one in profiler.stats()}
 
 
-def counts(profiler, **given):
-    return {(one.name, one.event): one.count for one in profiler.stats(**given)}
-
-
-def phase(profiler, name="processing", **given):
-    return next(one for one in profiler.stats(**given) if one.name == name)
-
-
-def csv_rows(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.fixture(params=PROFILERS)
-def profiler(request):
-    return request.param()
-
-
-@pytest.fixture
-def both():
-    return BasicTimeProfiler(), HandlersTimeProfiler()
-
-
-# ---------------------------------------------------------------- mistakes
-
-
-@pytest.mark.parametrize("cls", PROFILERS)
-def test_cuda_is_off_or_events(cls):
-    assert cls().cuda == "off"
-    with pytest.raises(ArgumentError, match="'off' or 'events'"):
-        cls(cuda="sync")
+def attach(profilers, engine):
+    for one in profilers:
+        one.attach(engine)
 
 
 # ---------------------------------------------------------------- the engine stays as it is
 
 
-def failing(error):
-    def step(engine, batch):
-        if engine.state.iteration == 2:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no"), KeyboardInterrupt(), SystemExit(3), ValueError("in a handler")]
+)
+def test_exceptions_leave_the_run(profiler, error):
+    """Of a step and of a handler, Ctrl-C too; the next run reaches its end."""
+    in_handler = isinstance(error, ValueError)
+
+    def fail(engine, _batch=None):
+        if engine.state.iteration == 2 and not completed:
             raise error
 
-    return step
-
-
-@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt(), SystemExit(3)])
-def test_exceptions_leave_the_run(profiler, error):
-    """What a step raises reaches the caller, Ctrl-C too, and nothing of ours stays behind."""
-    engine = Engine(failing(error))
+    engine, completed = Engine(nothing if in_handler else fail), []
+    if in_handler:
+        engine.add_event_handler(Events.ITERATION_COMPLETED, fail)
+    engine.add_event_handler(Events.COMPLETED, lambda: completed.append(1))
     profiler.attach(engine)
     with pytest.raises(type(error)):
         engine.run(range(3), max_epochs=2)
     assert engine.state.iteration == 2
     assert not own_attributes(engine)
     assert Events.EXCEPTION_RAISED not in engine._event_handlers
-    assert phase(profiler).count == 1
-
-
-def test_exceptions_of_handlers_leave_the_run(profiler):
-    engine, message = Engine(nothing), "in a handler"
-    profiler.attach(engine)
-
-    @engine.on(Events.ITERATION_COMPLETED)
-    def broken():
-        raise ValueError(message)
-
-    with pytest.raises(ValueError, match=message):
-        engine.run(range(3))
-    assert not own_attributes(engine)
-
-
-def test_a_run_after_an_exception_reaches_its_end(profiler):
-    """The second run is complete, and handlers of COMPLETED are called."""
-    error = RuntimeError("once")
-    engine = Engine(failing(error))
-    completed = []
-    engine.add_event_handler(Events.COMPLETED, lambda: completed.append(1))
-    profiler.attach(engine)
-    with pytest.raises(RuntimeError):
-        engine.run(range(3))
-    assert phase(profiler).count == 1
-    engine._process_function = nothing
+    assert phase(profiler).count == 1 + in_handler
+    completed.append(0)
     engine.state.max_epochs = None
     engine.run(range(3))
-    assert completed == [1]
+    assert completed == [0, 1]
     assert phase(profiler).count == 3
 
 
 def test_an_exception_handler_is_told(profiler):
-    engine = Engine(failing(RuntimeError("told")))
+    def step(engine, batch):
+        raise error
+
+    error, told = RuntimeError("told"), []
+    engine = Engine(step)
     profiler.attach(engine)
-    told = []
-    engine.add_event_handler(Events.EXCEPTION_RAISED, lambda _, error: told.append(str(error)))
+    engine.add_event_handler(Events.EXCEPTION_RAISED, lambda _, error: told.append(error))
     engine.run(range(3))
-    assert told == ["told"]
+    assert told == [error]
 
 
 def furnished():
@@ -172,26 +126,27 @@ def furnished():
     engine.add_event_handler(Custom.HAPPENED, plain, "custom")
     engine.add_event_handler(Events.ITERATION_STARTED(once=2), engine.fire_event, Custom.HAPPENED)
     engine.add_event_handler(Events.TERMINATE_SINGLE_EPOCH, plain)
-
-    @engine.on(Events.ITERATION_STARTED(once=4))
-    def end_epoch():
-        engine.terminate_epoch()
-
+    engine.add_event_handler(Events.ITERATION_STARTED(once=4), engine.terminate_epoch)
     return engine, seen
 
 
 @pytest.mark.parametrize("attached", [PROFILERS[:1], PROFILERS[1:], PROFILERS])
-def test_engine_and_handlers_are_those_of_a_run_without(attached):
-    """Same calls with the same arguments; after detaching, the same handlers in the same order."""
-    engine, seen = furnished()
-    twin, expected = furnished()
+def test_engine_and_handlers_are_those_of_a_run_without(attached, caplog):
+    """Same calls, arguments and debug messages; once detached, the same handlers in order."""
+    (engine, seen), (twin, expected) = furnished(), furnished()
     before = {event: list(held) for event, held in engine._event_handlers.items()}
     profilers = [cls() for cls in attached]
-    for one in profilers:
-        one.attach(engine)
-    engine.run(range(3), max_epochs=3)
-    twin.run(range(3), max_epochs=3)
+    attach(profilers, engine)
+    said = []
+    for one in (engine, twin):
+        one.logger.setLevel(logging.DEBUG)
+        caplog.clear()
+        one.run(range(3), max_epochs=3)
+        said.append([r.getMessage() for r in caplog.records if "Firing" in r.getMessage()])
+    engine.logger.setLevel(logging.NOTSET)
     assert seen == expected
+    assert said[0] == said[1]
+    assert len(said[0]) > 30
     for one in profilers:
         one.detach()
     assert engine._event_handlers == before
@@ -206,7 +161,7 @@ def test_a_handler_can_be_found_and_removed_while_it_is_timed():
         calls.append(engine.state.iteration)
 
     handle = engine.add_event_handler(Events.ITERATION_COMPLETED, handler)
-    other = engine.add_event_handler(Events.ITERATION_COMPLETED(every=1), handler)
+    _other = engine.add_event_handler(Events.ITERATION_COMPLETED(every=1), handler)
 
     @engine.on(Events.ITERATION_COMPLETED(once=1))
     def remove():
@@ -216,27 +171,9 @@ def test_a_handler_can_be_found_and_removed_while_it_is_timed():
 
     engine.run(range(4))
     assert calls == [1, 1]
-    assert other is not None
 
 
-def test_debug_messages_and_last_event_stay(profiler, caplog):
-    """What the engine's log says with the profiler is what it says without."""
-    said = []
-    for attached in (False, True):
-        engine = Engine(nothing)
-        engine.logger.setLevel(logging.DEBUG)
-        if attached:
-            profiler.attach(engine)
-        caplog.clear()
-        engine.run(range(2))
-        said.append([r.getMessage() for r in caplog.records if "Firing" in r.getMessage()])
-    engine.logger.setLevel(logging.NOTSET)
-    assert said[0] == said[1]
-    assert len(said[0]) == 12
-
-
-def test_nothing_keeps_an_engine_alive(profiler):
-    """A profiler that is kept for its results holds no model."""
+def test_a_profiler_keeps_no_engine_alive(profiler):
     engine = Engine(nothing)
     engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
     profiler.attach(engine)
@@ -252,10 +189,9 @@ def test_nothing_keeps_an_engine_alive(profiler):
     assert phase(profiler).count == 2
 
 
-def test_detaching_twice_is_harmless(profiler):
+def test_attaching_and_detaching_twice_is_harmless(profiler):
     engine = Engine(nothing)
-    profiler.attach(engine)
-    profiler.attach(engine)
+    attach([profiler, profiler], engine)
     engine.run(range(2))
     profiler.detach(engine)
     profiler.detach()
@@ -265,7 +201,7 @@ def test_detaching_twice_is_harmless(profiler):
     assert phase(profiler).count == 2
 
 
-def test_a_method_that_somebody_else_put_there_is_called_and_stays(profiler):
+def test_a_method_that_somebody_else_replaced_is_called_and_stays(profiler):
     engine, fired = Engine(nothing), []
     plain = engine._fire_event
     engine._fire_event = theirs = lambda *given: (fired.append(given[0]), plain(*given))[1]
@@ -278,8 +214,6 @@ def test_a_method_that_somebody_else_put_there_is_called_and_stays(profiler):
 
 
 def test_an_engine_that_fires_in_its_own_way_does_so(hand_clock):
-    """Its method is called, and its handlers are timed."""
-
     class Own(Engine):
         fired = 0
 
@@ -297,40 +231,27 @@ def test_an_engine_that_fires_in_its_own_way_does_so(hand_clock):
 
 
 def test_odd_handlers_are_called(both):
-    """A profiler never raises into training, whatever a handler is."""
+    """One without any attribute, and a closure that is filled later; neither is compared."""
 
     class Odd:
         def __getattr__(self, name):
             raise RuntimeError(name)
 
         def __call__(self):
-            calls.append(1)
-
-    calls = []
-    engine = Engine(nothing)
-    engine._event_handlers[Events.ITERATION_COMPLETED].append((Odd(), (), {}))
-    for one in both:
-        one.attach(engine)
-    engine.run(range(3))
-    assert calls == [1, 1, 1]
-    assert phase(both[1]).count == 3
-
-
-def test_a_closure_that_is_not_filled_yet_can_be_a_handler(both):
-    """Nor is what a handler closes over compared with anything."""
-    engine, calls = Engine(nothing), []
-    for one in both:
-        one.attach(engine)
+            calls.append("odd")
 
     def handler():
         calls.append(later)
 
+    engine, calls = Engine(nothing), []
+    engine._event_handlers[Events.ITERATION_STARTED].append((Odd(), (), {}))
+    attach(both, engine)
     engine.add_event_handler(Events.ITERATION_COMPLETED, handler)
     engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), handler)
     later = torch.ones(2)
     engine.run(range(4))
-    assert len(calls) == 6
-    assert [one.count for one in both[1].stats() if one.kind == "handler"] == [4, 2]
+    assert len(calls) == 10
+    assert [one.count for one in both[1].stats() if one.kind == "handler"] == [4, 4, 2]
 
 
 # ---------------------------------------------------------------- every length of data
@@ -362,84 +283,47 @@ def test_the_length_of_the_data_need_not_be_known(profiler, data, given, expecte
     assert len(csv_rows(tmp_path / "wide.csv")) == expected
 
 
-def test_a_batch_is_that_which_was_fetched(both, hand_clock):
-    """A slow first batch has index 0, and its iteration is 1."""
+def test_indices_and_numbers_of_slow_iterations(both, hand_clock):
+    """The first batch has index 0 and iteration 1; resumed iterations keep their numbers."""
 
     def data():
         hand_clock.sleep(0.05)
-        yield from range(6)
+        yield from range(10)
 
-    engine = Engine(nothing)
-    for one in both:
-        one.attach(engine)
-    engine.run(data(), epoch_length=6)
+    engine = Engine(lambda engine, _: engine.state.iteration == 15 and hand_clock.sleep(0.05))
     basic, handlers = both
+    attach(both, engine)
+    engine.run(data(), epoch_length=10)
     assert basic.get_results()["dataflow_stats"]["max/index"][1] == 0
     assert handlers.get_results()[-1][4][1] == 0
     assert phase(basic, "dataflow").max_iteration == 1
-
-
-def test_resumed_iterations_keep_their_numbers(both, hand_clock):
-    def step(engine, batch):
-        if engine.state.iteration == 15:
-            hand_clock.sleep(0.05)
-
-    engine = Engine(step)
-    for one in both:
-        one.attach(engine)
     engine.load_state_dict({"iteration": 10, "epoch_length": 10, "max_epochs": 2})
     engine.run(range(10))
-    basic, handlers = both
     assert basic.get_results()["processing_stats"]["max/index"][1] == 14
     assert handlers.get_results()[-2][4][1] == 14
     found = phase(basic)
     assert (found.max_epoch, found.max_iteration, found.count) == (2, 15, 10)
 
 
-def test_rows_name_the_epoch_that_they_were_in(tmp_path):
-    """An epoch that is ended after two iterations has two rows, and only what ran has any."""
+def test_rows_name_their_epoch_also_after_one_that_was_ended(tmp_path):
     engine, profiler = Engine(nothing), BasicTimeProfiler()
     profiler.attach(engine)
-
-    @engine.on(Events.ITERATION_COMPLETED(once=2))
-    def end_epoch():
-        engine.terminate_epoch()
-
+    engine.add_event_handler(Events.ITERATION_COMPLETED(once=2), engine.terminate_epoch)
     engine.run(range(9), max_epochs=2, epoch_length=5)
     profiler.write_results(tmp_path / "wide.csv")
     rows = csv_rows(tmp_path / "wide.csv")
     assert list(rows[0]) == WIDE
-    assert [row["epoch"] for row in rows] == ["1"] * 2 + ["2"] * 5
-    assert [row["iteration"] for row in rows] == [str(number) for number in range(1, 8)]
+    places = [(row["epoch"], row["iteration"]) for row in rows]
+    assert places == [("1" if number < 3 else "2", str(number)) for number in range(1, 8)]
     profiler.write_results(tmp_path / "long.csv", layout="long")
     long = [row for row in csv_rows(tmp_path / "long.csv") if row["kind"] == "processing"]
-    assert [(row["epoch"], row["iteration"]) for row in long] == [
-        (row["epoch"], row["iteration"]) for row in rows
-    ]
-
-
-def test_an_interruption_counts_nowhere_and_the_run_goes_on(profiler, hand_clock):
-    engine = Engine(nothing)
-    profiler.attach(engine)
-
-    @engine.on(Events.GET_BATCH_STARTED(once=3))
-    def pause():
-        engine.interrupt()
-
-    engine.run(range(5), max_epochs=1)
-    assert not own_attributes(engine)
-    hand_clock.sleep(0.2)
-    engine.run(range(5), max_epochs=1)
-    stats = profiler.stats()
-    assert phase(profiler).count == 5
-    assert max(one.max_s for one in stats) == 0
+    assert [(row["epoch"], row["iteration"]) for row in long] == places
 
 
 # ---------------------------------------------------------------- runs and engines
 
 
-def test_an_evaluator_inside_a_handler_has_its_own_numbers(profiler):
-    """Its latest run, in a profiler of its own: one measures one engine."""
+def test_an_evaluator_inside_a_handler_has_its_own_profiler(profiler):
     trainer, evaluator, other = Engine(nothing), Engine(nothing), type(profiler)()
     profiler.attach(trainer)
     with pytest.raises(ArgumentError, match="measures one engine; make another"):
@@ -447,7 +331,7 @@ def test_an_evaluator_inside_a_handler_has_its_own_numbers(profiler):
     other.attach(evaluator)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(range(3)))
     trainer.run(range(4), max_epochs=2)
-    assert (phase(profiler).count, phase(other).count) == (8, 3)
+    assert (phase(profiler).count, phase(other).count) == (8, 3)  # of its latest run
     profiler.detach(trainer)
     profiler.attach(evaluator)
 
@@ -460,8 +344,7 @@ def test_results_before_the_first_run(both, tmp_path, capsys):
     assert results["event_handlers_stats"]["total_time"].item() == 0
     assert "not yet triggered" in basic.print_results(results)
     handlers.print_results(handlers.get_results())
-    out = capsys.readouterr().out
-    assert "Processing None not triggered" in " ".join(out.split())
+    assert "Processing None not triggered" in " ".join(capsys.readouterr().out.split())
     for one in both:
         one.write_results(tmp_path / "empty.csv")
         assert csv_rows(tmp_path / "empty.csv") == []
@@ -488,49 +371,32 @@ def test_results_at_any_moment(profiler, event, tmp_path):
     assert phase(profiler).count == 6
 
 
-def test_attached_by_what_ends_a_run(profiler):
-    """No event comes any more that could tell of the end."""
-    engine = Engine(nothing)
-
-    @engine.on(Events.ITERATION_COMPLETED(once=3))
-    def attach():
-        profiler.attach(engine)
-        raise KeyError
-
-    with pytest.raises(KeyError):
-        engine.run(range(6))
-    assert not own_attributes(engine)
-
-
 # ---------------------------------------------------------------- handlers and events
 
 
 def test_handlers_added_during_the_run_are_measured(both, hand_clock):
     engine = Engine(nothing)
-    for one in both:
-        one.attach(engine)
+    attach(both, engine)
 
     def late():
         hand_clock.sleep(0.01)
 
-    @engine.on(Events.ITERATION_COMPLETED(once=1))
-    def add():
-        engine.add_event_handler(Events.ITERATION_COMPLETED, late)
-
+    engine.add_event_handler(
+        Events.ITERATION_COMPLETED(once=1),
+        lambda: engine.add_event_handler(Events.ITERATION_COMPLETED, late),
+    )
     engine.run(range(3))
     basic, handlers = both
-    assert basic.get_results()["event_handlers_stats"]["ITERATION_COMPLETED"]["total"] == (
-        pytest.approx(0.03)
-    )
+    total = basic.get_results()["event_handlers_stats"]["ITERATION_COMPLETED"]["total"]
+    assert total == pytest.approx(0.03)
     (row,) = [row for row in handlers.get_results() if row[0].endswith(".late")]
     assert row[2] == pytest.approx(0.03)
     assert counts(handlers)[row[0], "ITERATION_COMPLETED"] == 3  # 1 too: it came during the event
 
 
-def test_handlers_that_come_and_go_need_no_memory():
-    engine, profiler = Engine(nothing), HandlersTimeProfiler()
+def test_handlers_that_come_and_go_have_one_row():
+    engine, profiler, handles = Engine(nothing), HandlersTimeProfiler(), []
     profiler.attach(engine)
-    handles = []
 
     @engine.on(Events.ITERATION_STARTED)
     def exchange():
@@ -543,11 +409,12 @@ def test_handlers_that_come_and_go_need_no_memory():
     assert [one.count for one in found] == [100]
 
 
-def test_calls_that_a_filter_lets_pass_are_counted_however_fast():
-    engine, profiler = Engine(nothing), HandlersTimeProfiler()
+def test_calls_that_a_filter_lets_pass_are_counted_and_it_is_asked_once():
+    engine, profiler, asked = Engine(nothing), HandlersTimeProfiler(), []
     profiler.attach(engine)
+    seventh = Events.ITERATION_COMPLETED(event_filter=lambda _, i: asked.append(i) or i == 7)
     engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), quick)
-    engine.add_event_handler(Events.ITERATION_COMPLETED(event_filter=lambda _, i: i == 7), rare)
+    engine.add_event_handler(seventh, rare)
     engine.add_event_handler(Events.EPOCH_COMPLETED(once=9), never)
     engine.run(range(100))
     found = counts(profiler)
@@ -555,50 +422,34 @@ def test_calls_that_a_filter_lets_pass_are_counted_however_fast():
     assert found["rare", "ITERATION_COMPLETED"] == 1
     assert found["never", "EPOCH_COMPLETED"] == 0
     assert ["never", "EPOCH_COMPLETED", "not triggered"] in [r[:3] for r in profiler.get_results()]
-    one = next(one for one in profiler.stats() if one.name == "rare")
-    assert one.max_iteration == 7
+    assert phase(profiler, "rare").max_iteration == 7
+    assert asked[-100:] == [*range(1, 101)]  # Ignite itself tries the filter when it is made
 
 
-def test_a_filter_is_asked_once_a_firing():
-    engine, asked = Engine(nothing), []
-    HandlersTimeProfiler().attach(engine)
-    wanted = Events.ITERATION_COMPLETED(event_filter=lambda _, i: asked.append(i) or i % 2 == 0)
-    engine.add_event_handler(wanted, quick)
-    engine.run(range(4))
-    assert asked[-4:] == [1, 2, 3, 4]  # Ignite itself tries the filter when it is made
+def test_names_of_handlers():
+    """Two of one name are kept apart; an object that can be called has that of its class."""
 
-
-def test_handlers_of_one_name_are_kept_apart():
-    engine, profiler = Engine(nothing), HandlersTimeProfiler()
-    profiler.attach(engine)
-    for _ in range(2):
-        engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
-    engine.run(range(3))
-    names = [one.name for one in profiler.stats() if one.kind == "handler"]
-    assert len(set(names)) == 2
-    assert names[1] == f"{names[0]} #2"
-
-
-def test_a_callable_object_with_a_filter_has_its_own_name():
     class Saver:
         def __call__(self, engine):
             pass
 
-    saver = Saver()
     engine, profiler = Engine(nothing), HandlersTimeProfiler()
-    engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), saver)
+    engine.add_event_handler(Events.ITERATION_COMPLETED(every=2), Saver())
     profiler.attach(engine)
-    engine.run(range(4))
-    assert profiler.get_results()[0][0] == "Saver"
+    for _ in range(2):
+        engine.add_event_handler(Events.ITERATION_COMPLETED, lambda: None)
+    engine.run(range(3))
+    saver, first, second = (one.name for one in profiler.stats() if one.kind == "handler")
+    assert saver == profiler.get_results()[0][0] == "Saver"
+    assert second == f"{first} #2"
 
 
-def test_a_handler_that_fires_an_event_keeps_its_time(hand_clock):
+def test_a_handler_that_fires_an_event_keeps_its_time(both, hand_clock):
     """Its own time is that without the handlers of the event; nothing counts twice in totals."""
     engine = Engine(nothing)
     engine.register_events(*Custom)
-    both = basic, handlers = BasicTimeProfiler(), HandlersTimeProfiler()
-    for one in both:
-        one.attach(engine)
+    basic, handlers = both
+    attach(both, engine)
 
     @engine.on(Events.EPOCH_COMPLETED)
     def outer():
@@ -640,15 +491,37 @@ def test_custom_events_of_a_step_are_measured(hand_clock):
 
 
 def test_core_events_fired_by_hand_make_no_rows(both, tmp_path):
-    engine = Engine(nothing)
-    for one in both:
-        one.attach(engine)
+    engine, basic = Engine(nothing), both[0]
+    attach(both, engine)
     engine.add_event_handler(Events.EPOCH_COMPLETED, engine.fire_event, Events.ITERATION_STARTED)
     engine.run(range(3))
-    basic = both[0]
     basic.write_results(tmp_path / "wide.csv")
     assert len(csv_rows(tmp_path / "wide.csv")) == 3
     assert counts(basic)["ITERATION_STARTED", ""] == 4
+
+
+@pytest.mark.parametrize(
+    "outside", [Events.STARTED, Events.COMPLETED], ids=lambda event: event.value
+)
+def test_events_that_are_fired_outside_of_epochs_are_no_part_of_an_epoch(
+    profiler, outside, hand_clock
+):
+    """As by a Checkpoint that saves at the end."""
+    engine = Engine(nothing)
+    engine.register_events(*Custom)
+    engine.add_event_handler(Custom.HAPPENED, lambda: hand_clock.sleep(0.03))
+    engine.add_event_handler(outside, lambda: engine.fire_event(Custom.HAPPENED))
+    engine.add_event_handler(Events.EPOCH_STARTED(once=1), lambda: hand_clock.sleep(0.01))
+    engine.add_event_handler(Events.EPOCH_STARTED(once=1), engine.fire_event, Custom.HAPPENED)
+    profiler.attach(engine)
+    engine.run(range(3), max_epochs=2)
+    (happened,) = [one for one in profiler.stats() if Custom.HAPPENED.name in (one.name, one.event)]
+    assert happened.count == 2
+    breakdown = profiler._times().breakdown(by_handler=profiler._by_handler)
+    in_parts = sum(seconds for _, seconds in breakdown.parts)  # of an epoch, of which there are two
+    assert in_parts == pytest.approx(0.02)
+    assert breakdown.whole_s == pytest.approx(0.02)
+    assert "HAPPENED" in profiler.largest_cost()  # the one in an epoch
 
 
 # ---------------------------------------------------------------- Ignite's shapes
@@ -658,13 +531,13 @@ def test_one_duration_has_all_numbers(both):
     """As several have; the deviation is 0, and indices are those of iterations or epochs."""
     engine = Engine(nothing)
     engine.add_event_handler(Events.EPOCH_COMPLETED, quick)
-    for one in both:
-        one.attach(engine)
+    attach(both, engine)
     engine.run(range(1))
     basic, handlers = both
+    results = basic.get_results()
     for found in (
-        basic.get_results()["processing_stats"],
-        basic.get_results()["event_handlers_stats"]["EPOCH_COMPLETED"],
+        results["processing_stats"],
+        results["event_handlers_stats"]["EPOCH_COMPLETED"],
     ):
         assert found["total"] == found["mean"] == found["min/index"][0] == found["max/index"][0]
         assert (found["min/index"][1], found["std"]) == (0, 0.0)
@@ -673,28 +546,6 @@ def test_one_duration_has_all_numbers(both):
     for one in (phase(basic), phase(handlers, "quick")):
         assert (one.count, one.std_s, one.p50_s, one.p99_s) == (1, 0.0, one.min_s, one.max_s)
         assert (one.max_epoch, one.max_iteration) == (1, 1)
-
-
-def test_handlers_results_have_ignites_shape(capsys, tmp_path):
-    engine, profiler = Engine(nothing), HandlersTimeProfiler()
-    engine.add_event_handler(Events.EPOCH_STARTED, quick)
-    profiler.attach(engine)
-    engine.run(range(4), max_epochs=2)
-    first, total, processing, dataflow = profiler.get_results()
-    assert first[:2] == ["quick", "EPOCH_STARTED"]
-    assert [len(first), len(first[3]), len(first[4])] == [7, 2, 2]
-    assert [total[0], total[3:]] == ["Total", ["", "", "", ""]]
-    assert [processing[:2], dataflow[:2]] == [["Processing", "None"], ["Dataflow", "None"]]
-    profiler.write_results(tmp_path / "wide.csv")
-    rows = csv_rows(tmp_path / "wide.csv")
-    assert list(rows[0]) == ["#", "processing_stats", "dataflow_stats", "quick (EPOCH_STARTED)"]
-    assert [row["#"] for row in rows] == [str(number) for number in range(1, 9)]
-    quick_times = [float(row["quick (EPOCH_STARTED)"]) for row in rows]
-    assert all(quick_times[:2])
-    assert quick_times[2:] == [0.0] * 6
-    assert len(profiler.processing_times) == len(profiler.dataflow_times) == 8
-    assert len(profiler.event_handlers_times[Events.EPOCH_STARTED]["quick"]) == 2
-    assert profiler.EVENT_FILTER_THESHOLD_TIME == 0.0001
 
 
 def profiled(profiler, iterations):
@@ -758,60 +609,33 @@ def test_handlers_results_are_those_of_ignites(iterations, tmp_path):
     assert {event: list(each) for event, each in ours.event_handlers_times.items()} == {
         event: list(each) for event, each in theirs.event_handlers_times.items()
     }
-    check_files(theirs, ours, tmp_path)
+    assert len(ours.processing_times) == len(ours.dataflow_times) == iterations
+    assert len(ours.event_handlers_times[Events.STARTED]["quick"]) == 1
+    assert ours.EVENT_FILTER_THESHOLD_TIME == theirs.EVENT_FILTER_THESHOLD_TIME
+    rows = check_files(theirs, ours, tmp_path)
+    assert [row["#"] for row in rows] == [str(number) for number in range(1, iterations + 1)]
+    started = [float(row["quick (STARTED)"]) for row in rows]
+    assert started[0]
+    assert not any(started[1:])
     HandlersTimeProfiler.print_results(expected)
     ignites.HandlersTimeProfiler.print_results(found)
 
 
 def check_files(theirs, ours, folder):
-    """Check that two files have the same columns and as many rows, and numbers in all cells."""
+    """Check that files have the same columns and as many rows of numbers; return our rows."""
     theirs.write_results(folder / "theirs.csv")
     ours.write_results(folder / "ours.csv")
     expected, found = csv_rows(folder / "theirs.csv"), csv_rows(folder / "ours.csv")
     assert list(found[0]) == list(expected[0])
     assert len(found) == len(expected)
     assert all(float(cell) >= 0 for row in found for cell in row.values())
-
-
-@pytest.mark.parametrize(
-    "outside", [Events.STARTED, Events.COMPLETED], ids=lambda event: event.value
-)
-def test_what_handlers_outside_of_epochs_fire_is_no_part_of_an_epoch(profiler, outside, hand_clock):
-    """As a Checkpoint does that saves at the end."""
-    engine = Engine(nothing)
-    engine.register_events(*Custom)
-    engine.add_event_handler(Custom.HAPPENED, lambda: hand_clock.sleep(0.03))
-    engine.add_event_handler(outside, lambda: engine.fire_event(Custom.HAPPENED))
-    engine.add_event_handler(Events.EPOCH_STARTED(once=1), lambda: hand_clock.sleep(0.01))
-    engine.add_event_handler(Events.EPOCH_STARTED(once=1), engine.fire_event, Custom.HAPPENED)
-    profiler.attach(engine)
-    engine.run(range(3), max_epochs=2)
-    (happened,) = [one for one in profiler.stats() if Custom.HAPPENED.name in (one.name, one.event)]
-    assert happened.count == 2
-    breakdown = profiler._times().breakdown(by_handler=profiler._by_handler)
-    in_parts = sum(seconds for _, seconds in breakdown.parts)  # of an epoch, of which there are two
-    assert in_parts == pytest.approx(0.02)
-    assert breakdown.whole_s == pytest.approx(0.02)
-    assert "HAPPENED" in profiler.largest_cost()  # the one in an epoch
-
-
-def test_printing_changes_nothing(capsys):
-    engine, profiler = Engine(nothing), HandlersTimeProfiler()
-    engine.add_event_handler(Events.EPOCH_STARTED, quick)
-    profiler.attach(engine)
-    engine.run(range(2))
-    results = profiler.get_results()
-    profiler.print_results(results)
-    first = capsys.readouterr().out
-    profiler.print_results(results)
-    assert capsys.readouterr().out == first
-    assert results == profiler.get_results()
+    return found
 
 
 Many = EventEnum("Many", {f"MANY_{n}": f"many_{n}" for n in range(12)})
 
 
-def test_what_is_printed_fits_a_terminal(both, capsys, monkeypatch, hand_clock):
+def test_a_printed_report_fits_a_terminal(both, capsys, monkeypatch, hand_clock):
     """The 15 with most time in 100 columns or those of the terminal, and where the others are."""
     engine = Engine(nothing)
     engine.register_events(*Many)
@@ -825,16 +649,18 @@ def test_what_is_printed_fits_a_terminal(both, capsys, monkeypatch, hand_clock):
         engine.add_event_handler(event, handler)
     engine.add_event_handler(Events.EPOCH_COMPLETED, lambda: hand_clock.sleep(0.01))
     engine.add_event_handler(Events.STARTED, lambda: [engine.fire_event(one) for one in Many])
-    for one in both:
-        one.attach(engine)
+    attach(both, engine)
     engine.run(range(3), max_epochs=2)
 
     for columns, terminal in ((100, False), (80, True)):
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setattr(sys.stdout, "isatty", lambda terminal=terminal: terminal)
-        printed = [one.print_results(one.get_results()) for one in both]
-        basic = printed[0]
+        results = [one.get_results() for one in both]
+        basic, _ = [one.print_results(found) for one, found in zip(both, results, strict=True)]
         out = capsys.readouterr().out
+        both[1].print_results(results[1])  # printing changes nothing
+        assert capsys.readouterr().out.strip() == out.removeprefix(basic).strip()
+        assert results[1] == both[1].get_results()
         assert max(map(len, out.splitlines())) <= columns
         assert "- Events.EPOCH_COMPLETED: [" in basic
         handlers = out.removeprefix(basic).splitlines()
@@ -846,8 +672,8 @@ def test_what_is_printed_fits_a_terminal(both, capsys, monkeypatch, hand_clock):
     assert all(str(one.table()).count("\n") > 15 for one in both)
 
 
-def test_results_are_printed_wherever_standard_output_goes(profiler, monkeypatch):
-    """A handler whose name cannot be encoded there must not end a script after its training."""
+def test_a_report_is_printed_where_a_name_cannot_be_encoded(profiler, monkeypatch):
+    """It must not end a script after its training."""
 
     def handler():
         pass
@@ -870,7 +696,7 @@ def test_results_are_printed_wherever_standard_output_goes(profiler, monkeypatch
 
 @pytest.fixture
 def run(tmp_path):
-    with init_run(root=tmp_path / "root", capture={"git": False, "packages": False}) as run:
+    with init_run(root=tmp_path / "root", **QUIET) as run:
         yield run
 
 
@@ -879,21 +705,17 @@ def test_times_stand_in_the_run(run, profiler, tmp_path, hand_clock):
     engine = Engine(lambda engine, batch: hand_clock.sleep(0.001))
     profiler.attach(engine, run=run)
     engine.run(range(5), max_epochs=2)
-    kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
-    points = run[f"profiling/{kind}/processing_s"].fetch_points()
+    space = f"profiling/{kind_of(profiler)}"
+    points = run[f"{space}/processing_s"].fetch_points()
     steps = points.step.tolist()
     assert steps == sorted(set(steps))
     assert (steps[0], steps[-1]) == (1.0, 10.0)  # more between, where all of it took a second
     assert points.value.tolist() == pytest.approx([0.001] * len(steps))
-    assert (
-        run[f"profiling/{kind}/largest_cost"].fetch().startswith("The largest cost is processing")
-    )
-    run[f"profiling/{kind}/summary"].download(tmp_path / "summary.csv")
-    names = {row["name"]: row["count"] for row in csv_rows(tmp_path / "summary.csv")}
-    assert names["processing"] == "10"
-    assert not run.exists(f"profiling/{kind}/GET_BATCH_STARTED_s")  # has no handlers
+    assert run[f"{space}/largest_cost"].fetch().startswith("The largest cost is processing")
+    assert counts_in(run, f"{space}/summary", tmp_path)["processing"] == 10
+    assert not run.exists(f"{space}/GET_BATCH_STARTED_s")  # has no handlers
     profiler.to_run(run)  # adds no points to series that are there
-    assert run[f"profiling/{kind}/processing_s"].fetch_points().step.tolist() == steps
+    assert run[f"{space}/processing_s"].fetch_points().step.tolist() == steps
 
 
 def test_times_can_be_recorded_afterwards(run, profiler, tmp_path):
@@ -905,14 +727,12 @@ def test_times_can_be_recorded_afterwards(run, profiler, tmp_path):
     profiler.attach(engine)
     engine.run(range(5), max_epochs=2)
     profiler.to_run(run, namespace="times")
-    kind = "events" if isinstance(profiler, BasicTimeProfiler) else "handlers"
-    assert run[f"times/{kind}/largest_cost"].fetch().startswith("The largest cost is")
-    run[f"times/{kind}/summary"].download(tmp_path / "summary.csv")
-    names = {row["name"]: row["count"] for row in csv_rows(tmp_path / "summary.csv")}
-    assert names["dataflow"] == "10"
+    space = f"times/{kind_of(profiler)}"
+    assert run[f"{space}/largest_cost"].fetch().startswith("The largest cost is")
+    assert counts_in(run, f"{space}/summary", tmp_path)["dataflow"] == 10
 
 
-def test_a_run_that_is_stopped_disturbs_nobody(run, profiler, caplog):
+def test_training_goes_on_after_its_run_was_stopped(run, profiler, caplog):
     engine = Engine(nothing)
     engine.add_event_handler(Events.EPOCH_COMPLETED(once=1), run.stop)
     profiler.attach(engine, run=run)

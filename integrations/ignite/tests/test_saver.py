@@ -74,12 +74,12 @@ def test_loading_back(keeper, net):
 
 
 def test_name_that_comes_twice(keeper, read):
-    """The later bytes are the file, whether or not the first was removed in between."""
+    """The later bytes are the file; removing what is gone is no error."""
     saver = SeamarkSaver(keeper)
+    saver.remove("never.pt")
     for number in range(3):
-        saver(
-            {"a": number}, "same.pt", {"basename": "same", "score_name": None, "priority": number}
-        )
+        known = {"basename": "same", "score_name": None, "priority": number}
+        saver({"a": number}, "same.pt", known)
     assert torch.load(saver.path("same.pt"), weights_only=True) == {"a": 2}
     assert keeper["same.pt/priority"].fetch() == 2
     assert keeper["same.pt/score_name"].fetch() is None
@@ -88,15 +88,9 @@ def test_name_that_comes_twice(keeper, read):
     saver({"a": 3}, "same.pt")
     assert list(files_of(keeper, read)) == ["same.pt"]
     assert list(saver.path("same.pt").parent.iterdir()) == [saver.path("same.pt")]
-
-
-def test_removing_what_is_gone(logger):
-    """Is no error: a folder may have been tidied up by hand."""
-    saver = SeamarkSaver(logger)
-    saver.remove("never.pt")
-    saver({"a": 1}, "one.pt")
-    saver.path("one.pt").unlink()
-    saver.remove("one.pt")
+    saver.path("same.pt").unlink()
+    saver.remove("same.pt")
+    assert not files_of(keeper, read)
 
 
 def test_older_attempt_s_files_are_removed_too(read, net):
@@ -120,8 +114,7 @@ def test_older_attempt_s_files_are_removed_too(read, net):
     second.close()
 
 
-def test_names_with_folders_and_names_that_lead_away(logger):
-    """Folders are made; nothing is written outside the run's own."""
+def test_names_may_have_folders_and_do_not_lead_out_of_the_runs_own(logger):
     saver = SeamarkSaver(logger)
     saver({"a": 1}, "fold-1/one.pt")
     assert saver.path("fold-1/one.pt").is_file()
@@ -132,8 +125,7 @@ def test_names_with_folders_and_names_that_lead_away(logger):
         saver.path("/one.pt")
 
 
-def test_two_namespaces_of_one_run_do_not_meet(logger):
-    """Files of the same name lie apart."""
+def test_files_of_two_namespaces_of_one_run_lie_apart(logger):
     logger["a"] = 1
     folds = [SeamarkSaver(SeamarkLogger(run=logger.experiment[f"fold-{n}"])) for n in range(2)]
     for number, saver in enumerate(folds):
@@ -162,15 +154,13 @@ def test_disk_that_is_full_stops_no_training(logger, monkeypatch, caplog, read):
     assert logger.experiment.session.recorder.writer.dropped["checkpoints"] == 2
 
 
-def test_what_cannot_be_pickled_is_said(logger):
-    """It would be missing at the end of the training."""
+def test_objects_that_cannot_be_pickled_raise(logger):
     with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
         SeamarkSaver(logger)({"a": lambda: 1}, "one.pt")
     assert not SeamarkSaver(logger).path("one.pt").exists()
 
 
 def test_saver_wants_one_of_our_loggers():
-    """It is the first thing that is checked."""
     with pytest.raises(TypeError, match="SeamarkSaver works only with SeamarkLogger"):
         SeamarkSaver(object())
     assert NeptuneSaver is SeamarkSaver
@@ -180,8 +170,9 @@ def test_saver_wants_one_of_our_loggers():
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_files_of_a_model_checkpoint_are_recorded(keeper, read, net, when):
-    """Those that are on disk, whichever handler was attached first."""
+def test_files_of_a_model_checkpoint_are_recorded_whichever_was_attached_first(
+    keeper, read, net, when
+):
     scores = iter([0.1, 0.4, 0.2, 0.3])
     engine = Engine(lambda *_: next(scores))
     handler = ModelCheckpoint("models", "best", n_saved=2, score_function=lambda e: e.state.output)
@@ -201,7 +192,6 @@ def test_files_of_a_model_checkpoint_are_recorded(keeper, read, net, when):
 
 
 def test_files_are_recorded_while_the_training_goes_on(logger, read, net):
-    """Not only at its end, which it may not reach."""
     engine = Engine(lambda *_: 0.0)
     handler = Checkpoint({"net": net}, "models", n_saved=1)
     engine.add_event_handler(Events.ITERATION_COMPLETED, handler)
@@ -217,8 +207,7 @@ def test_files_are_recorded_while_the_training_goes_on(logger, read, net):
     assert list(files_of(logger, read)) == ["model/checkpoints/net_3"]
 
 
-def test_files_of_a_bare_disk_saver(logger, read):
-    """Called by a handler of the user's own."""
+def test_files_of_a_disk_saver_in_a_handler_of_the_user(logger, read):
     engine = Engine(lambda *_: 0.0)
     saver = DiskSaver("models")
     engine.add_event_handler(
@@ -233,7 +222,6 @@ def test_files_of_a_bare_disk_saver(logger, read):
 
 
 def test_two_handlers_prune_only_their_own(logger, read, net):
-    """Files of another handler in another folder stay."""
     engine = Engine(lambda *_: 0.0)
     for name in ("a", "b"):
         handler = ModelCheckpoint(name, name, n_saved=1)
@@ -245,7 +233,6 @@ def test_two_handlers_prune_only_their_own(logger, read, net):
 
 @pytest.mark.parametrize("wrong", [object(), lambda: None])
 def test_handler_that_keeps_no_files_is_refused(logger, engine, wrong):
-    """The message says what is expected."""
     with pytest.raises(TypeError, match="expected a Checkpoint or ModelCheckpoint"):
         logger.attach_checkpoint(engine, wrong, Events.COMPLETED)
     handler = Checkpoint({"net": torch.nn.Linear(1, 1)}, SeamarkSaver(logger))
@@ -254,7 +241,6 @@ def test_handler_that_keeps_no_files_is_refused(logger, engine, wrong):
 
 
 def test_trouble_with_a_record_stops_no_training(logger, net, monkeypatch, caplog):
-    """It is counted."""
     engine = Engine(lambda *_: 0.0)
     handler = ModelCheckpoint("models", "x", n_saved=1)
     engine.add_event_handler(Events.EPOCH_COMPLETED, handler, {"net": net})

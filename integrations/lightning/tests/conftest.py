@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -17,8 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 # Programs of tests import this file, too, and have no settings of pytest.
 sys.path.append(str(Path(__file__).parents[3] / "tests" / "support"))
-from isolation import *  # noqa: F403 - its fixtures and hooks
-from isolation import reset_signals
+from isolation import *  # noqa: F403, I001 - its fixtures and hooks
+from hosts import _environment, refuse_others  # noqa: F401 - in place of the fixture above
 
 PACKAGES = {"lightning.pytorch": "lightning", "pytorch_lightning": "pytorch-lightning"}
 PROVEN = {
@@ -36,29 +34,9 @@ from seamark.index.index import Index  # noqa: E402
 from seamark.lightning import SeamarkLogger  # noqa: E402 - see above
 
 
-def pytest_configure() -> None:
-    """Refuse to start where the host is missing, or is another than is to be proved."""
-    reset_signals()
-    if not INSTALLED:
-        msg = "neither lightning nor pytorch_lightning can be imported: nothing can be proved"
-        raise pytest.UsageError(msg)
-    claim = os.environ.get("SEAMARK_REQUIRE")
-    if claim is None:
-        return
-    found = {PACKAGES[name]: importlib.metadata.version(PACKAGES[name]) for name in INSTALLED}
-    if found != PROVEN.get(claim):
-        msg = f"SEAMARK_REQUIRE={claim} means {PROVEN.get(claim)}, but installed is {found}"
-        raise pytest.UsageError(msg)
-
-
-@pytest.fixture
-def _environment():
-    """What every run looks up when it starts depends on no release of the host.
-
-    Hardware is measured every 10 s: whether a run has such series depends on how long a test takes.
-    """
-    names = ("HARDWARE_METRICS", "GIT", "HOST", "PACKAGES", "SCRIPT")
-    return {f"SEAMARK_CAPTURE_{name}": "0" for name in names}
+def pytest_configure():
+    modules = {name.partition(".")[0]: package for name, package in PACKAGES.items()}
+    refuse_others(modules, PROVEN)
 
 
 @pytest.fixture(autouse=True)

@@ -88,21 +88,14 @@ def program(one_host):
     Path("program.py").write_text(text)
 
     def start(*arguments):
-        done = subprocess.run(
-            [sys.executable, "program.py", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-        )
+        command = [sys.executable, "program.py", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
         assert done.returncode == 0, done.stderr
-        return done
 
     return start
 
 
 def test_twice_in_one_folder(fit, cli_arguments):
-    """The second run has a log_dir of its own; each configuration lies beside its checkpoints."""
     for width in ("2", "3"):
         fit(*cli_arguments, "--trainer.logger.project=cli", f"--model.width={width}")
     runs = [path.parent for path in Path(".seamark/cli").glob("*/journal")]
@@ -159,9 +152,8 @@ def test_single_parameters_on_the_command_line(fit, cli_arguments, first):
     """Each is one parameter with its type, beside those that were given together."""
     more = [f"--trainer.logger.params.{one}" for one in ("y=4", "name=wide", "lr=0.5")]
     fit(*cli_arguments, *first, *more)
-    run = recorded()
     wanted = {"y": 4, "name": "wide", "lr": 0.5} | ({"depth": 3} if first else {})
-    assert run["parameters"].fetch() == wanted
+    assert recorded()["parameters"].fetch() == wanted
 
 
 @pytest.mark.parametrize(
@@ -185,7 +177,6 @@ def test_wrong_arguments_are_refused_by_name(fit, cli_arguments, capsys, wrong, 
 
 
 def test_help_tells_every_argument(fit, capsys):
-    """With its type, its default and what it means."""
     with pytest.raises(SystemExit):
         fit("--trainer.logger.help=seamark.lightning.SeamarkLogger")
     told = " ".join(capsys.readouterr().out.split())
@@ -214,32 +205,18 @@ def recorded(project="default"):
 
 def test_what_the_trainer_and_the_data_were_told_is_recorded(fit, cli_arguments):
     """Flat, with their types, beside what became of it; nothing that was left to its default."""
-    fit(
-        *cli_arguments,
-        "--trainer.gradient_clip_val=0.5",
-        "--trainer.deterministic=warn",
-        "--data.batch_size=2",
-        "--data.parts={a: {b: 1}}",
-        "--optimizer=Adam",
-        "--optimizer.lr=0.1",
-    )
+    told = ("trainer.gradient_clip_val=0.5", "trainer.deterministic=warn", "data.batch_size=2",
+            "data.parts={a: {b: 1}}", "optimizer=Adam", "optimizer.lr=0.1")  # fmt: skip
+    fit(*cli_arguments, *(f"--{one}" for one in told))
     torch.use_deterministic_algorithms(mode=False)
     run = recorded()
     trainer = run["training/trainer"].fetch()
-    assert {
-        "max_epochs": 1,
-        "gradient_clip_val": 0.5,
-        "deterministic": "warn",
-        "accelerator": "cpu",
-        "accumulate_grad_batches": 1,
-    }.items() <= trainer.items()
+    expected = {"max_epochs": 1, "gradient_clip_val": 0.5, "deterministic": "warn",
+                "accelerator": "cpu", "accumulate_grad_batches": 1}  # fmt: skip
+    assert expected.items() <= trainer.items()
     assert not trainer.keys() & {"logger", "callbacks", "max_time"}
-    assert run["training/data"].fetch() == {
-        "batch_size": 2,
-        "password": "",
-        "url": "",
-        "parts": {"a": {"b": 1}},
-    }
+    data = {"batch_size": 2, "password": "", "url": "", "parts": {"a": {"b": 1}}}
+    assert run["training/data"].fetch() == data
     optimizer = run["training/optimizer"].fetch()
     assert (optimizer["lr"], optimizer["class_path"]) == (0.1, "torch.optim.Adam")
     assert run["training/seed_everything"].fetch() == 1
@@ -247,14 +224,12 @@ def test_what_the_trainer_and_the_data_were_told_is_recorded(fit, cli_arguments)
 
 
 def test_a_section_that_was_added_is_recorded(fit, cli_arguments):
-    """Each argument of ``add_lightning_class_args`` is a value."""
     fit(*cli_arguments, "--stopping.patience=7", "--stopping.min_delta=0.5")
     stopping = recorded()["training/stopping"].fetch()
     assert {"monitor": "val/loss", "patience": 7, "min_delta": 0.5}.items() <= stopping.items()
 
 
 def test_the_configuration_is_kept_with_the_run(fit, cli_arguments):
-    """As LightningCLI saved it, so that it can be used again."""
     fit(*cli_arguments, "--model.width=3", "--data.batch_size=2")
     (blobs,) = Path(".seamark/default").glob("*/blobs")
     assert len(list(blobs.iterdir())) == 1  # nothing is uploaded again for what did not change
@@ -267,7 +242,6 @@ def test_the_configuration_is_kept_with_the_run(fit, cli_arguments):
 
 
 def test_secrets_of_the_configuration_are_in_no_record(fit, cli_arguments, capsys):
-    """By their names and by their shapes, in values and in the file that is kept."""
     url = "postgresql://me:s3cr3tw0rd@host/db"
     words = ["--data.password=hunter2hunter2", f"--data.url={url}"]
     fit(*cli_arguments, *words, "--trainer.logger.api_key=tok-5e1f")

@@ -31,44 +31,57 @@ def rank_of_lightning():
 # ---------------------------------------------------------------- construction
 
 
-def test_unknown_argument_names_the_nearest():
-    """A misspelt run argument is an error at the line that has it."""
-    with pytest.raises(TypeError, match="description"):
-        SeamarkLogger(descripton="typo")
+WRONG = [
+    ({"descripton": "typo"}, TypeError, "description"),  # the nearest
+    *(
+        ({name: "x"}, ValueError, f"{name}: use")  # of older loggers
+        for name in ("project_name", "offline_mode", "experiment_name", "upload_stdout",
+                     "close_after_fit")
+    ),
+    *(({"run": run}, ValueError, r"seamark\.init_run") for run in ("some string", 3, object())),
+    ({"prefix": "a//b"}, ValueError, "prefix"),
+    ({"prefix": "/a"}, ValueError, "prefix"),
+    ({"project": "../up"}, ValueError, "project"),
+    ({"custom_run_id": 3}, (ValueError, TypeError), "custom"),
+]  # fmt: skip
+ILLEGAL = [
+    (
+        {"log_model_checkpoints": "best"},
+        "SeamarkLogger: log_model_checkpoints: expected True, False or None, got str: 'best'",
+    ),
+    (
+        {"log_graph": "yes"},
+        "SeamarkLogger: log_graph: expected True, False or None, got str: 'yes'",
+    ),
+    ({"checkpoints": "all"}, "checkpoints: expected one of 'reference', 'keep', got 'all'"),
+    ({"ranks": 0}, "ranks: expected one of 'zero', 'all', got 0"),
+    ({"resume": "always"}, "resume: expected one of 'auto', 'never', 'must', got 'always'"),
+    ({"save_dir": 5}, "save_dir: expected a path or None, got int: 5"),
+]
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (
-            {"log_model_checkpoints": "best"},
-            "SeamarkLogger: log_model_checkpoints: expected True, False or None, got str: 'best'",
-        ),
-        (
-            {"log_graph": "yes"},
-            "SeamarkLogger: log_graph: expected True, False or None, got str: 'yes'",
-        ),
-        ({"checkpoints": "all"}, "checkpoints: expected one of 'reference', 'keep', got 'all'"),
-        ({"ranks": 0}, "ranks: expected one of 'zero', 'all', got 0"),
-        ({"resume": "always"}, "resume: expected one of 'auto', 'never', 'must', got 'always'"),
-        ({"save_dir": 5}, "save_dir: expected a path or None, got int: 5"),
-        ({"root": 5}, "root: expected a path or None, got int: 5"),
-    ],
-)
-@pytest.mark.parametrize("with_run", [False, True])
-def test_illegal_values_are_refused_at_once(given, says, with_run, tmp_path):
-    """Whether or not they are of use for this logger; none counts as True in silence."""
-    run = seamark.init_run("p", mode="disabled")
-    if with_run and "root" in given:
-        pytest.skip("only a new run takes it")
-    with pytest.raises(ArgumentError) as caught:
-        SeamarkLogger(**({"run": run} if with_run else {"root": tmp_path}) | given)
-    assert str(caught.value) == says
-    assert list(tmp_path.iterdir()) == []
+def test_wrong_arguments_are_refused_at_construction(tmp_path):
+    """Whether or not they are of use for this logger, and before anything is on disk."""
+    for given, error, says in WRONG:
+        with pytest.raises(error, match=says):
+            SeamarkLogger(**given)
+    with pytest.raises(TypeError):
+        SeamarkLogger("arguments are keywords")
+    with pytest.raises(ArgumentError, match="root: expected a path or None, got int: 5"):
+        SeamarkLogger(root=5)
+    for given, says in ILLEGAL:
+        for more in ({"root": tmp_path}, {"run": seamark.init_run("p", mode="disabled")}):
+            with pytest.raises(ArgumentError) as caught:
+                SeamarkLogger(**more | given)
+            assert str(caught.value) == says
+    with seamark.init_run(root=tmp_path) as run:
+        for other in ("project", "name", "api_key", "tags", "foo"):
+            with pytest.raises(ValueError, match=other):
+                SeamarkLogger(run=run, **{other: "redundant"})
+    assert list(Path.cwd().iterdir()) == []
 
 
-def test_it_is_printed_as_what_it_records(tmp_path):
-    """Project, id, name and place; to look at it begins no run."""
+def test_repr_names_project_id_name_and_place_and_begins_no_run(tmp_path):
     logger = SeamarkLogger(project="team/digits", name="first", root=tmp_path)
     run = logger.version
     assert repr(logger) == f"<SeamarkLogger of team/digits/{run} 'first' in {tmp_path}>"
@@ -77,87 +90,20 @@ def test_it_is_printed_as_what_it_records(tmp_path):
     assert repr(SeamarkLogger.__new__(SeamarkLogger)) == "<SeamarkLogger>"
 
 
-@pytest.mark.parametrize(
-    "legacy",
-    [
-        "project_name",
-        "offline_mode",
-        "experiment_name",
-        "upload_stdout",
-        "close_after_fit",
-    ],
-)
-def test_legacy_keyword_says_what_to_write(legacy):
-    """Keywords of older loggers are refused with their successor."""
-    with pytest.raises(ValueError, match=f"{legacy}: use"):
-        SeamarkLogger(**{legacy: "x"})
-
-
-@pytest.mark.parametrize("run", ["some string", 3, object()])
-def test_run_must_be_a_run(run):
-    """Anything but a Run or one of its namespaces is refused."""
-    with pytest.raises(ValueError, match=r"seamark\.init_run"):
-        SeamarkLogger(run=run)
-
-
-@pytest.mark.parametrize("other", ["project", "name", "api_key", "tags", "foo"])
-def test_run_excludes_what_describes_a_new_one(other):
-    """With a run given, nothing else about a run can be."""
-    with seamark.init_run() as run, pytest.raises(ValueError, match=other):
-        SeamarkLogger(run=run, **{other: "redundant"})
-
-
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        ("prefix", "a//b"),
-        ("prefix", "/a"),
-        ("project", "../up"),
-        ("checkpoints", "copy"),
-        ("custom_run_id", 3),
-    ],
-)
-def test_wrong_values_raise_at_construction(argument, value):
-    """A direct mistake is an exact error, before any training."""
-    with pytest.raises((ValueError, TypeError), match=argument.partition("_")[0]):
-        SeamarkLogger(**{argument: value})
-
-
-def test_arguments_are_keywords():
-    """As in the logger whose signature this is."""
-    with pytest.raises(TypeError):
-        SeamarkLogger("some key")
-
-
-def test_no_argument_at_all_works(host):
-    """And the class is a Logger of every Lightning that is imported."""
-    logger = SeamarkLogger()
-    assert isinstance(logger, host.loggers.Logger)
-    assert issubclass(SeamarkLogger, host.loggers.Logger)
+def test_the_class_is_a_logger_of_lightning_and_the_removed_one_of_neptune(host):
+    assert isinstance(SeamarkLogger(), host.loggers.Logger)
     assert NeptuneLogger is SeamarkLogger
-
-
-def test_class_attributes_of_the_removed_logger():
-    assert (
-        SeamarkLogger.LOGGER_JOIN_CHAR,
-        SeamarkLogger.PARAMETERS_KEY,
-        SeamarkLogger.ARTIFACTS_KEY,
-    ) == (
-        "/",
-        "hyperparams",
-        "artifacts",
-    )
+    names = ("LOGGER_JOIN_CHAR", "PARAMETERS_KEY", "ARTIFACTS_KEY")
+    assert [getattr(SeamarkLogger, name) for name in names] == ["/", "hyperparams", "artifacts"]
 
 
 def test_aggregation_arguments_warn_once():
-    """They are accepted and have no effect."""
     with pytest.warns(UserWarning, match="agg_key_funcs") as caught:
         SeamarkLogger(agg_key_funcs={"loss": max}, agg_default_func=min)
     assert len([one for one in caught if "agg_key_funcs" in str(one.message)]) == 1
 
 
 def test_nothing_on_disk_before_the_first_value(logger):
-    """Looking at a logger costs nothing."""
     assert logger.experiment is logger.run
     assert logger.name
     assert logger.version
@@ -179,59 +125,32 @@ def test_name_and_version_are_safe_as_folders(name):
         assert part == Path(part).name
         assert part not in {"", ".", ".."}
         assert len(part.encode()) <= 100
-    assert (
-        Path(logger.save_dir, logger.name, logger.version)
-        .resolve()
-        .is_relative_to(Path(logger.save_dir).resolve())
-    )
+    folder = Path(logger.save_dir).resolve()
+    assert (folder / logger.name / logger.version).resolve().is_relative_to(folder)
 
 
-def test_two_loggers_share_no_folder():
+def test_two_loggers_share_no_folder(logger):
     """Otherwise LightningCLI refuses the second run in one working folder."""
     one, two = SeamarkLogger(name="same"), SeamarkLogger(name="same")
     assert one.save_dir != two.save_dir
     one, two = SeamarkLogger(save_dir="logs"), SeamarkLogger(save_dir="logs")
     assert one.save_dir == two.save_dir == "logs"
     assert (one.name, one.version) != (two.name, two.version)
-
-
-def test_inherited_properties(logger):
+    for given in (logger, one):
+        assert given.log_dir == str(Path(given.save_dir, given.name, given.version))
     assert logger.group_separator == "/"
-    assert logger.log_dir == str(Path(logger.save_dir, logger.name, logger.version))
-    logger = SeamarkLogger(name="one", save_dir="logs")
-    assert logger.log_dir == str(Path("logs", "one", logger.version))
 
 
 # ---------------------------------------------------------------- an existing run
 
 
-def test_logger_on_a_run(read):
-    """Values go below the prefix of the run that was given."""
+def test_logger_on_a_run_records_below_its_prefix(read):
     run = seamark.init_run(name="mine")
     logger = SeamarkLogger(run=run)
     logger.log_metrics({"loss": 0.5}, step=3)
     assert logger.experiment is run
-    assert logger.version == run.id
-    assert logger.name == "mine"
+    assert (logger.version, logger.name) == (run.id, "mine")
     assert read(logger)["training/loss"].value.last == 0.5
-    run.stop()
-
-
-def test_logger_on_a_namespace(read, tiny, trainer):
-    """Everything goes below that path, but for the version of the integration."""
-    run = seamark.init_run()
-    logger = SeamarkLogger(run=run["folds/1"])
-    fit = trainer(logger=logger)
-    fit.fit(tiny)
-    logger.experiment["note"] = "inside"
-    found = read(logger)
-    assert found["folds/1/note"].value == "inside"
-    assert found["folds/1/training/train/loss"].value.count == 2
-    assert found["folds/1/training/hyperparams/width"].value == 2
-    assert found["folds/1/training/model/checkpoints/epoch=0-step=2"].family == "file"
-    assert found["folds/1/training/status"].value == "success"
-    assert "source_code/integrations/pytorch-lightning" in found
-    assert logger.version == run.id
     run.stop()
 
 
@@ -249,18 +168,12 @@ def test_metrics_keep_step_and_kind(logger, read):
     assert values[:2] == [1.0, math.inf]
     assert math.isnan(values[2])
     assert values[3:] == [2.0, 3.0]
-    assert read(logger)["training/acc"].value.last == 0.5
-
-
-def test_metrics_that_cannot_be_kept_do_not_raise(logger, read):
-    """Everything else in the same call is kept."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logger.log_metrics(
-            {"text": "abc", "none": None, "big": torch.zeros(3), "": 1.0, 5: 2.0, "good": 4.0},
-            step=0,
-        )
-    assert read(logger)["training/good"].value.last == 4.0
+        odd = {"text": "abc", "none": None, "big": torch.zeros(3), "": 1.0, 5: 2.0}
+        logger.log_metrics({**odd, "good": 4.0}, step=0)  # what cannot be kept does not raise
+    found = read(logger)
+    assert [found[f"training/{name}"].value.last for name in ("acc", "good")] == [0.5, 4.0]
 
 
 def test_prefix_is_of_the_callers_choice(read):
@@ -271,7 +184,6 @@ def test_prefix_is_of_the_callers_choice(read):
 
 
 def test_save_costs_nothing(logger, monkeypatch):
-    """Lightning calls it after every ``log_metrics``."""
     logger.log_metrics({"loss": 1.0}, step=0)
     journal = next(logger.experiment.folder.journal_dir.iterdir())
     size = journal.stat().st_size
@@ -321,16 +233,12 @@ def test_hyperparameters_of_every_kind(logger, read):
         path.removeprefix("training/hyperparams/"): one
         for path, one in read(logger, "training").items()
     }
-    assert (found["lr"].value, found["lr"].type) == (0.1, "float")
-    assert (found["steps"].value, found["steps"].type) == (3, "int")
-    assert (found["flag"].value, found["flag"].type) == (True, "bool")
-    assert found["nothing"].value is None
-    assert found["names"].value == ["a", "b"]
-    assert found["nested/deep/x"].value == 1
-    assert found["space/a"].value == 1
-    assert found["options/lr"].value == 0.1
+    typed = {name: (found[name].value, found[name].type) for name in ("lr", "steps", "flag")}
+    assert typed == {"lr": (0.1, "float"), "steps": (3, "int"), "flag": (True, "bool")}
+    expected = {"nothing": None, "names": ["a", "b"], "nested/deep/x": 1, "space/a": 1,
+                "options/lr": 0.1, "activation": "ReLU"}  # fmt: skip
+    assert {name: found[name].value for name in expected} == expected
     assert "never" in found["callable"].value
-    assert found["activation"].value == "ReLU"
     assert "Linear" in found["model"].value
     assert found["config"].value.startswith("trainer:")
 
@@ -342,7 +250,6 @@ def test_hyperparameters_of_omegaconf(logger, read):
 
 
 def test_unchanged_hyperparameters_write_nothing(logger):
-    """Lightning logs them at every stage."""
     logger.log_hyperparams({"lr": 0.1, "net": {"width": 3}, "nan": float("nan")})
     journal = next(logger.experiment.folder.journal_dir.iterdir())
     size = journal.stat().st_size
@@ -379,7 +286,6 @@ def test_secret_in_a_configuration_is_not_recorded():
 
 
 def test_model_summary(tiny, logger, read):
-    """A text file, as a person asked for it."""
     logger.log_model_summary(tiny, max_depth=-1)
     found = read(logger)["training/model/summary"]
     assert (found.family, found.value["ext"]) == ("file", "txt")
@@ -419,17 +325,13 @@ def test_graph_with_an_example_changes_nothing_in_the_model(helpers, read):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_graph_never_raises(helpers):
-    logger = SeamarkLogger(log_graph=True)
-    model = helpers.module_class()()
+def test_graph_never_raises_and_is_off_by_default(helpers, tiny, logger):
+    logger.log_graph(tiny)
+    assert list(Path.cwd().iterdir()) == []
+    logger, model = SeamarkLogger(log_graph=True), helpers.module_class()()
     model.example_input_array = torch.ones(5, 99)
     logger.log_graph(model)
     logger.log_graph(None)
-
-
-def test_graph_is_off_by_default(tiny, logger):
-    logger.log_graph(tiny)
-    assert list(Path.cwd().iterdir()) == []
 
 
 # ---------------------------------------------------------------- deprecated methods
@@ -438,37 +340,39 @@ def test_graph_is_off_by_default(tiny, logger):
 def test_deprecated_methods_warn_and_work(logger, read):
     """They say what to write instead."""
     Path("file.txt").write_text("content")
-    with pytest.warns(UserWarning, match=r"append\(42\)"):
-        logger.log_metric("metric", torch.tensor(1.5), step=2)
-    with pytest.warns(UserWarning, match="append"):
-        logger.log_text("text", "words")
-    with pytest.warns(UserWarning, match="append"):
-        logger.log_image("image", "file.txt")
-    with pytest.warns(UserWarning, match="upload"):
-        logger.log_artifact("file.txt")
-    with pytest.warns(UserWarning, match="upload"):
-        logger.log_artifact("named", "file.txt")
-    found = read(logger)
-    assert found["training/metric"].family == "float_series"
-    assert found["training/text"].family == "string_series"
-    assert found["training/image"].family == "file_series"
-    assert found["training/artifacts/file.txt"].family == "file"
+    for call, given, says in [
+        (logger.log_metric, ("metric", torch.tensor(1.5)), r"append\(42\)"),
+        (logger.log_text, ("text", "words"), "append"),
+        (logger.log_image, ("image", "file.txt"), "append"),
+        (logger.log_artifact, ("file.txt",), "upload"),
+        (logger.log_artifact, ("named", "file.txt"), "upload"),
+    ]:
+        with pytest.warns(UserWarning, match=says):
+            call(*given)
+    found = read(logger, "training")
+    assert {path.removeprefix("training/"): one.family for path, one in found.items()} == {
+        "metric": "float_series",
+        "text": "string_series",
+        "image": "file_series",
+        "artifacts/file.txt": "file",
+        "artifacts/named": "file",
+    }
     assert found["training/artifacts/named"].value["size"] == len("content")
 
 
-def test_removed_methods_raise(logger):
-    with pytest.raises(AttributeError, match=r"run\[.path.\] = value"):
-        logger.set_property("a", 1)
-    with pytest.raises(AttributeError, match="sys/tags"):
-        logger.append_tags("a")
-
-
-def test_methods_of_other_loggers_say_what_to_write_instead(logger):
+def test_removed_methods_and_those_of_other_loggers_say_what_to_write_instead(logger):
     """At once, and honestly for who asks whether they are there."""
-    with pytest.raises(AttributeError, match=r"run = logger\.experiment, run\[.path.\]\.append"):
-        logger.watch("model")
-    with pytest.raises(AttributeError, match=r"run\[.path.\]\.append\(value, step=step\)"):
-        logger.experiment.add_scalar("loss", 1.0, 1)
+    for call, says in [
+        (lambda: logger.set_property("a", 1), r"run\[.path.\] = value"),
+        (lambda: logger.append_tags("a"), "sys/tags"),
+        (lambda: logger.watch("model"), r"run = logger\.experiment, run\[.path.\]\.append"),
+        (
+            lambda: logger.experiment.add_scalar("loss", 1.0, 1),
+            r"run\[.path.\]\.append\(value, step=step\)",
+        ),
+    ]:
+        with pytest.raises(AttributeError, match=says):
+            call()
     assert not hasattr(logger, "watch")
     assert not hasattr(logger.experiment, "add_image")
     with pytest.raises(TypeError, match="log_image"):
@@ -490,11 +394,8 @@ def test_copies_are_the_same_run(how, recorded, read):
     before = sorted(Path.cwd().rglob("*"))
     other = how(logger)
     assert sorted(Path.cwd().rglob("*")) == before
-    assert (other.name, other.version, other.save_dir) == (
-        logger.name,
-        logger.version,
-        logger.save_dir,
-    )
+    for name in ("name", "version", "save_dir"):
+        assert getattr(other, name) == getattr(logger, name)
     other.log_metrics({"acc": 1.0}, step=1)
     found = read(other)
     assert found["training/acc"].value.last == 1.0
@@ -505,7 +406,6 @@ def test_copies_are_the_same_run(how, recorded, read):
 
 
 def test_copies_hold_no_secret():
-    """Neither the key nor what a proxy's URL may hold."""
     proxies = {"https": f"http://user:{SECRET}@proxy"}
     logger = SeamarkLogger(api_key=SECRET, proxies=proxies)
     token = SeamarkLogger(api_token=SECRET)
@@ -518,11 +418,15 @@ def test_copies_hold_no_secret():
     assert proxies == {"https": f"http://user:{SECRET}@proxy"}
 
 
-def test_nothing_raises_after_the_run_was_stopped(tiny, caplog):
-    """It is said once, and not for every step."""
+@pytest.mark.parametrize("how", ["stopped", "read-only"])
+def test_nothing_raises_where_nothing_can_be_recorded(tiny, caplog, how):
+    """After the run was stopped, or on one that is read; it is said once."""
     logger = SeamarkLogger(log_graph=True)
     logger.log_metrics({"a": 1.0}, step=0)
-    logger.experiment.stop()
+    if how == "stopped":
+        logger.experiment.stop()
+    else:
+        logger = SeamarkLogger(with_id=logger.version, mode="read-only", log_graph=True)
     for _ in range(3):
         logger.log_metrics({"b": 1.0}, step=1)
         logger.log_hyperparams({"lr": 1})
@@ -533,20 +437,7 @@ def test_nothing_raises_after_the_run_was_stopped(tiny, caplog):
     assert 1 <= len(caplog.records) <= 2
 
 
-def test_nothing_raises_where_nothing_can_be_written(tiny, caplog):
-    """A run that was opened for reading."""
-    first = SeamarkLogger()
-    first.log_metrics({"a": 1.0}, step=0)
-    logger = SeamarkLogger(with_id=first.version, mode="read-only")
-    for _ in range(3):
-        logger.log_metrics({"b": 1.0}, step=1)
-        logger.log_hyperparams({"lr": 1})
-        logger.finalize("success")
-    assert 1 <= len(caplog.records) <= 2
-
-
 def test_logger_of_a_given_run_pickles(read):
-    """Also of a namespace; both sides record into one run."""
     run = seamark.init_run(project="given")
     logger = SeamarkLogger(run=run["inner"])
     logger.log_metrics({"a": 1.0}, step=0)
@@ -560,8 +451,8 @@ def test_logger_of_a_given_run_pickles(read):
 # ---------------------------------------------------------------- other ranks
 
 
-def test_other_ranks_hold_a_silent_run(logger):
-    """Every verb of a Run does nothing there."""
+def test_other_ranks_record_nothing(logger, tiny):
+    """Every verb of a Run does nothing there, and no method that Lightning calls."""
     rank_of_lightning().rank = 1
     experiment = logger.experiment
     assert logger.run is experiment
@@ -579,12 +470,6 @@ def test_other_ranks_hold_a_silent_run(logger):
     assert "a" not in experiment
     assert experiment["a/b"].fetch() is None
     experiment.stop()
-    assert list(Path.cwd().iterdir()) == []
-
-
-def test_other_ranks_record_nothing(logger, tiny):
-    """Lightning calls every method on every rank."""
-    rank_of_lightning().rank = 1
     logger.log_hyperparams({"lr": 1})
     logger.log_metrics({"a": 1.0}, step=0)
     logger.log_graph(tiny)
@@ -619,7 +504,6 @@ def test_rank_of_a_launcher_counts(logger, monkeypatch, name):
 
 
 def test_disabled_logger_records_nothing(trainer, tiny):
-    """``mode="disabled"`` trains as if there were no logger."""
     logger = SeamarkLogger(mode="disabled")
     fit = trainer(logger=logger)
     fit.fit(tiny)
@@ -634,26 +518,33 @@ def distributed(found, above=""):
     return {path.removeprefix(space): one.value for path, one in found.items() if space in path}
 
 
-def test_facts_of_one_process(trainer, tiny, read):
-    """Known from the first stage on; what a step takes as soon as there are data."""
+def test_logger_on_a_namespace(trainer, tiny, read):
+    """Everything goes below that path, but for the version of the integration.
+
+    How it is distributed is known from the first stage on; the batch size as soon as there are
+    data.
+    """
     run = seamark.init_run(capture={"packages": False, "git": False})
     logger = SeamarkLogger(run=run["folds/1"])
     fit = trainer(logger=logger, accumulate_grad_batches=2, max_epochs=2)
     fit.validate(tiny, verbose=False)
     first = distributed(read(logger), "folds/1/")
     fit.fit(tiny)
-    found = distributed(read(logger), "folds/1/")
+    logger.experiment["note"] = "inside"
+    found = read(logger)
     run.stop()
-    assert first == {
-        "strategy": "SingleDeviceStrategy",
-        "world_size": 1,
-        "nodes": 1,
-        "devices": 1,
-        "accelerator": "cpu",
-        "precision": str(fit.precision),
-    }
+    counts = {"world_size": 1, "nodes": 1, "devices": 1, "accelerator": "cpu"}
+    known = counts | {"strategy": "SingleDeviceStrategy", "precision": str(fit.precision)}
+    assert first == known
     batch = {"batch_size": 4, "accumulate_grad_batches": 2, "effective_batch_size": 8}
-    assert found == first | batch
+    assert distributed(found, "folds/1/") == known | batch
+    assert found["folds/1/note"].value == "inside"
+    assert found["folds/1/training/train/loss"].value.count == 2
+    assert found["folds/1/training/hyperparams/width"].value == 2
+    assert found["folds/1/training/model/checkpoints/epoch=1-step=2"].family == "file"
+    assert found["folds/1/training/status"].value == "success"
+    assert "source_code/integrations/pytorch-lightning" in found
+    assert logger.version == run.id
 
 
 def test_a_training_that_logs_nothing_tells_its_batch_size(trainer, tiny, read, logger):
@@ -664,7 +555,6 @@ def test_a_training_that_logs_nothing_tells_its_batch_size(trainer, tiny, read, 
 
 
 def test_facts_of_data_that_do_not_say_their_size(trainer, tiny, read, logger):
-    """Then nothing is guessed."""
     batches = torch.utils.data.TensorDataset(torch.randn(2, 1, 4))
     loader = torch.utils.data.DataLoader(batches, batch_size=None)
     trainer(logger=logger).fit(tiny, train_dataloaders=loader)

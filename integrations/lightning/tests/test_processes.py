@@ -12,8 +12,8 @@ import pytest
 from seamark.index.index import Index
 
 TESTS = Path(__file__).parent
-HEAD = """
-import importlib, os, signal, sys, time, warnings
+PROGRAM = """
+import importlib, json, os, signal, sys, tempfile, time, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, {tests!r})
 host = importlib.import_module({host!r})
@@ -21,55 +21,15 @@ import conftest
 from seamark.lightning import SeamarkLogger
 Tiny = conftest.module_class(host)
 Tiny.__module__, Tiny.__qualname__ = "__main__", "Tiny"  # so that it pickles
-quiet = dict(accelerator="cpu", log_every_n_steps=1, enable_progress_bar=False,
-enable_model_summary=False,
-             num_sanity_val_steps=0, max_epochs=1)
-"""
-
-pytestmark = pytest.mark.launches
-
-
-@pytest.fixture
-def run_program(helpers):
-    """Run a program after HEAD; returns the finished process, whatever its exit code."""
-
-    def start(body):
-        text = HEAD.format(tests=str(TESTS), host=helpers.package) + body
-        Path("program.py").write_text(text)
-        return subprocess.run(
-            [sys.executable, "program.py"], capture_output=True, text=True, timeout=240, check=False
-        )
-
-    return start
-
-
-def attributes(project):
-    """Read the only run of a project."""
-    root = Path(".seamark").absolute()
-    index = Index.open(root)
-    index.refresh(project)
-    ((_, run),) = index.runs(project)
-    found = {one.path: one for one in index.view(project, run).attributes()}
-    index.close()
-    return found
-
-
-def test_what_shows_when_a_process_ends(run_program, helpers):
-    """Kept checkpoints outlive their folder, and what is written after ``finalize`` is recorded.
-
-    In a first project nobody asked for the removal of files but the callback, which removed the
-    first; in the second the writer is slow, and the process fails. The logger derives from the
-    Lightning that is running, and does not load the other.
-    """
-    done = run_program(
-        """
-import json, tempfile
+quiet = dict(
+    accelerator="cpu", log_every_n_steps=1, enable_progress_bar=False, enable_model_summary=False,
+    num_sanity_val_steps=0, max_epochs=3,
+)
 from seamark.lightning import _host
-tops = {name.split(".")[0] for name in sys.modules}
+tops = {{name.split(".")[0] for name in sys.modules}}
 print(json.dumps([_host.PACKAGES, "pytorch_lightning" in tops, "lightning" in tops]), flush=True)
-quiet["max_epochs"] = 3
 with tempfile.TemporaryDirectory() as folder:
-    saver = host.callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=2,
+    saver = host.callbacks.ModelCheckpoint(dirpath=folder, filename="{{epoch}}", save_top_k=2,
     monitor="step", mode="max", save_last=True)
     logger = SeamarkLogger(project="kept", checkpoints="keep")
     host.Trainer(logger=logger, callbacks=[saver], **quiet).fit(Tiny())
@@ -86,11 +46,36 @@ class Slow(base):
 model = Tiny()
 model._log_hyperparams = False  # so that the first record is a metric
 model.at_step = lambda m: m.seen == 3 and 1 / 0
-saver = host.callbacks.ModelCheckpoint(dirpath="kept", filename="{epoch}")
+saver = host.callbacks.ModelCheckpoint(dirpath="kept", filename="{{epoch}}")
 plugins = [plugins.AsyncCheckpointIO(Slow())]
 logger = SeamarkLogger(project="failed")
 host.Trainer(logger=logger, callbacks=[saver], plugins=plugins, **quiet).fit(model)
 """
+
+pytestmark = pytest.mark.launches
+
+
+def attributes(project):
+    """Read the only run of a project."""
+    root = Path(".seamark").absolute()
+    index = Index.open(root)
+    index.refresh(project)
+    ((_, run),) = index.runs(project)
+    found = {one.path: one for one in index.view(project, run).attributes()}
+    index.close()
+    return found
+
+
+def test_records_are_whole_when_a_process_ends(helpers):
+    """Kept checkpoints outlive their folder, and what is written after ``finalize`` is recorded.
+
+    In a first project nobody asked for the removal of files but the callback, which removed the
+    first; in the second the writer is slow, and the process fails. The logger derives from the
+    Lightning that is running, and does not load the other.
+    """
+    Path("program.py").write_text(PROGRAM.format(tests=str(TESTS), host=helpers.package))
+    done = subprocess.run(
+        [sys.executable, "program.py"], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr

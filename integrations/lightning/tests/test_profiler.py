@@ -7,6 +7,7 @@ import importlib
 import pickle
 import sys
 import time
+from contextlib import nullcontext
 
 import pytest
 
@@ -15,23 +16,18 @@ from seamark.errors import ArgumentError
 from seamark.lightning import ResumeCallback, SeamarkLogger, TimeProfiler
 
 
-def rows_of(lines):
-    """Return the rows of a report, which stand below the names of the columns."""
-    (head,) = (number for number, line in enumerate(lines) if line.endswith("  Action"))
-    (end,) = (number for number, line in enumerate(lines) if line.startswith("and "))
-    return lines[head + 1 : end]
-
-
 def by_name(profiler):
     return {one.name: one for one in profiler.stats()}
 
 
-def test_what_is_no_run_is_refused():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ArgumentError, match="expected a Run"):
         TimeProfiler(run="here")
+    with pytest.raises(ArgumentError, match="dirpath: expected a path"):
+        TimeProfiler(dirpath=5, filename="report")
 
 
-def test_starting_twice_and_stopping_the_unknown_raise():
+def test_starting_twice_and_stopping_the_unknown_raise_and_exceptions_pass():
     profiler = TimeProfiler()
     with pytest.raises(ValueError, match=r"stop recording an action \(b\) which was never"):
         profiler.stop("b")
@@ -39,15 +35,10 @@ def test_starting_twice_and_stopping_the_unknown_raise():
     with pytest.raises(ValueError, match="Attempted to start a which has already started"):
         profiler.start("a")
     profiler.stop("a")
-    assert by_name(profiler)["a"].count == 1
-
-
-def test_an_exception_in_an_action_is_timed_and_passes():
-    profiler = TimeProfiler()
     mine = RuntimeError("mine")
     with pytest.raises(RuntimeError, match="mine"), profiler.profile("a"):
         raise mine
-    assert by_name(profiler)["a"].count == 1
+    assert by_name(profiler)["a"].count == 2
     assert profiler.current_actions == {}
 
 
@@ -66,13 +57,13 @@ def test_an_action_inside_another_is_no_time_of_its_own(monkeypatch):
     assert found["inner"].self_s == found["inner"].total_s == pytest.approx(0.02)
 
 
-def test_actions_may_end_in_any_order():
+def test_actions_may_end_in_any_order_and_go_by_pickle():
     profiler = TimeProfiler()
-    for name in ("a", "b"):
-        profiler.start(name)
-    for name in ("a", "b"):
-        profiler.stop(name)
-    assert {name: one.count for name, one in by_name(profiler).items()} == {"a": 1, "b": 1}
+    for act in (profiler.start, profiler.stop):
+        for name in ("a", "b"):
+            act(name)
+    for one in (profiler, pickle.loads(pickle.dumps(profiler))):
+        assert {name: stat.count for name, stat in by_name(one).items()} == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize("extended", [True, False])
@@ -86,13 +77,6 @@ def test_reports_before_anything_was_timed(extended):
     assert "Mean (s)" in text
     assert ("Calls" in text) is extended
     assert list(profiler.recorded_durations) == ["a"]
-
-
-def test_a_profiler_travels():
-    profiler = TimeProfiler()
-    with profiler.profile("a"):
-        pass
-    assert by_name(pickle.loads(pickle.dumps(profiler)))["a"].count == 1
 
 
 def test_a_training_is_timed_and_recorded(trainer, tiny, logger, read, tmp_path):
@@ -121,42 +105,22 @@ def test_a_training_is_timed_and_recorded(trainer, tiny, logger, read, tmp_path)
     ]  # fmt: skip
 
 
-def test_what_is_logged_fits_a_terminal(host, trainer, tiny, caplog):
-    """The 15 largest totals in 100 columns, and how to see the others."""
+def test_a_report_fits_a_terminal(trainer, tiny, logger, monkeypatch, caplog):
+    """The 15 largest totals in 100 columns or those of the terminal, and where the others are."""
     caplog.set_level("INFO")
-    trainer(logger=False, profiler=TimeProfiler()).fit(tiny)
-    (text,) = [one.getMessage() for one in caplog.records if "Profiler Report" in one.getMessage()]
-    lines = text.splitlines()
-    assert max(map(len, lines)) <= 100
-    assert len(rows_of(lines)) == 15
-    assert "run_training_epoch" in text
-    assert "more: " in text
-    assert "The largest cost is " in text
-
-
-def test_a_report_is_no_wider_than_the_terminal(trainer, tiny, logger, monkeypatch, capsys):
-    """Names give way; the line about the others says where the run has them."""
     profiler = TimeProfiler()
     trainer(logger=logger, profiler=profiler).fit(tiny)
+    (text,) = [one.getMessage() for one in caplog.records if "Profiler Report" in one.getMessage()]
+    assert all(part in text for part in ("run_training_epoch", "more: ", "The largest cost is "))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    lines = profiler.digest().splitlines()
-    assert max(map(len, lines)) <= 80
-    assert len(rows_of(lines)) == 15
-    assert "profiling/actions/summary" in " ".join(lines)
-
-
-def test_every_stage_is_described(trainer, tiny, logger, read, tmp_path):
-    profiler = TimeProfiler(dirpath=tmp_path, filename="report")
-    loggers = [logger, SeamarkLogger()]
-    one = trainer(logger=loggers, profiler=profiler)
-    one.fit(tiny)
-    one.validate(tiny, verbose=False)
-    assert {path.name for path in tmp_path.iterdir()} >= {"fit-report.txt", "validate-report.txt"}
-    assert read(logger)["sys/state"].value == "completed"
-    for each in loggers:
-        assert each.experiment.exists("profiling/actions/run_training_batch_s")
-        assert each.experiment.exists("profiling/actions/summary")
+    for report, columns in ((text, 100), (profiler.digest(), 80)):
+        lines = report.splitlines()
+        assert max(map(len, lines)) <= columns
+        (head,) = (number for number, line in enumerate(lines) if line.endswith("  Action"))
+        (end,) = (number for number, line in enumerate(lines) if line.startswith("and "))
+        assert end - head - 1 == 15
+        assert "profiling/actions/summary" in " ".join(lines)
 
 
 def test_a_given_run_gets_the_times(trainer, tiny, tmp_path):
@@ -166,7 +130,6 @@ def test_a_given_run_gets_the_times(trainer, tiny, tmp_path):
 
 
 def test_a_failed_fit_can_be_fitted_again(trainer, tiny, logger):
-    """What the exception left open hinders nobody."""
     profiler = TimeProfiler()
     tiny.at_step = lambda module: 1 / 0
     with pytest.raises(ZeroDivisionError):
@@ -200,11 +163,6 @@ def test_a_report_goes_where_a_url_says(trainer, tiny):
     assert fsspec.filesystem("memory").exists("/here/fit-report.txt")
 
 
-def test_a_folder_that_is_no_path_is_refused():
-    with pytest.raises(ArgumentError, match="dirpath: expected a path"):
-        TimeProfiler(dirpath=5, filename="report")
-
-
 def test_a_stage_without_training_has_a_largest_cost_too(trainer, tiny, logger, read):
     profiler = TimeProfiler()
     trainer(logger=logger, profiler=profiler).predict(tiny)
@@ -213,19 +171,6 @@ def test_a_stage_without_training_has_a_largest_cost_too(trainer, tiny, logger, 
     assert line in profiler.summary()
     recorded = read(logger, "profiling/actions")
     assert recorded["profiling/actions/largest_cost"].value.startswith("The largest cost is ")
-
-
-def test_what_a_later_stage_does_is_no_part_of_a_training_epoch(trainer, tiny, logger, read):
-    profiler = TimeProfiler()
-    one = trainer(logger=logger, profiler=profiler)
-    one.fit(tiny)
-    before = profiler.largest_cost()
-    points = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
-    one.test(tiny, verbose=False)
-    one.predict(tiny)
-    assert profiler.largest_cost() == before
-    after = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
-    assert after.value.tolist() == points.value.tolist()
 
 
 def test_rows_of_a_second_training_are_means_of_its_own_times(trainer, tiny, logger):
@@ -239,35 +184,39 @@ def test_rows_of_a_second_training_are_means_of_its_own_times(trainer, tiny, log
     assert min(second.experiment[path].fetch_points().value) >= 0.2
 
 
-def test_a_trainer_without_a_logger_writes_into_no_other_trainers_run(trainer, tiny, logger):
-    profiler = TimeProfiler()
-    trainer(logger=logger, profiler=profiler).fit(tiny)
-    before = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
+def test_times_of_a_training_are_those_of_its_fit(trainer, tiny, logger, read, tmp_path):
+    """In the runs of all its loggers; later stages and a trainer without a logger add nothing."""
+    profiler = TimeProfiler(dirpath=tmp_path, filename="report")
+    loggers = [logger, SeamarkLogger()]
+    one = trainer(logger=loggers, profiler=profiler)
+    one.fit(tiny)
+    path = "profiling/actions/run_training_batch_s"
+    before = profiler.largest_cost(), logger.experiment[path].fetch_points().value.tolist()
+    one.validate(tiny, verbose=False)
+    one.test(tiny, verbose=False)
+    one.predict(tiny)
+    assert {path.name for path in tmp_path.iterdir()} >= {"fit-report.txt", "validate-report.txt"}
+    assert read(logger)["sys/state"].value == "completed"
+    for each in loggers:
+        assert each.experiment.exists(path)
+        assert each.experiment.exists("profiling/actions/summary")
+    assert profiler.largest_cost() == before[0]
     trainer(logger=False, profiler=profiler).fit(tiny)
-    after = logger.experiment["profiling/actions/run_training_batch_s"].fetch_points()
-    assert len(after.step) == len(before.step)
+    assert logger.experiment[path].fetch_points().value.tolist() == before[1]
 
 
-def test_memory_is_bounded_also_without_training_batches():
+@pytest.mark.parametrize("batches", [False, True])
+def test_memory_is_bounded_long_before_an_action_was_called_65536_times(batches):
+    """While batches run and without them."""
     profiler = TimeProfiler()
-    for _ in range(100_000):
-        with profiler.profile("a"):
-            pass
-    (action,) = profiler._actions.values()
-    assert len(action.waiting) <= 20_000
-    assert by_name(profiler)["a"].count == 100_000
-    assert len(profiler.recorded_durations["a"]) <= 65_536
-    assert len(profiler.recorded_durations["a"]) <= 16_384
-
-
-def test_memory_is_bounded_while_batches_run():
-    """Long before an action has been called 65,536 times."""
-    profiler = TimeProfiler()
-    for _ in range(20_000):
-        with profiler.profile("run_training_batch"), profiler.profile("a"):
-            pass
-    assert {len(times) <= 8_192 for times in profiler.recorded_durations.values()} == {True}
-    assert by_name(profiler)["a"].count == 20_000
+    calls, most = (20_000, 8_192) if batches else (100_000, 16_384)
+    for _ in range(calls):
+        with profiler.profile("run_training_batch") if batches else nullcontext():  # noqa: SIM117
+            with profiler.profile("a"):
+                pass
+    assert len(profiler._actions["a"].waiting) <= 20_000
+    assert by_name(profiler)["a"].count == calls
+    assert all(len(times) <= most for times in profiler.recorded_durations.values())
 
 
 def test_a_report_says_what_lightnings_own_says(host, trainer, tiny, tmp_path):

@@ -67,47 +67,32 @@ print("after fit", trainer.global_step)
 """
 
 
-SLURM = {
-    "SLURM_NTASKS": "1",
-    "SLURM_JOB_NAME": "train",
-    "SLURM_JOB_ID": "7",
-    "SLURM_PROCID": "0",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "0",
+SLURM = dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"), "0") | {
+    "SLURM_NTASKS": "1", "SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "7",
     "SLURM_NODELIST": "localhost",
-}
-
-
-def start(folder, way, what, env):
-    """Start the program in a folder of its own."""
-    folder.mkdir()
-    (folder / "program.py").write_text(PROGRAM.format(tests=str(TESTS), host=HOST))
-    return subprocess.Popen(
-        [sys.executable, "program.py", way, what],
-        cwd=folder,
-        env=os.environ | env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def end(process, folder):
-    """Return (exit code, lines printed, checkpoints left), and stderr."""
-    try:
-        stdout, stderr = process.communicate(timeout=240)
-    finally:
-        process.kill()
-    saved = sorted(path.name for path in folder.rglob("*.ckpt"))
-    return (process.returncode, stdout.splitlines(), saved), stderr
+}  # fmt: skip
 
 
 def compare(folder, ways, what, env=None):
     """Run the program without us and in these ways; return (exit code, lines, checkpoints)."""
-    begun = [(folder / way, start(folder / way, way, what, env or {})) for way in ("bare", *ways)]
-    (bare, _), *ended = [end(process, at) for at, process in begun]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    begun, ended = {}, []
+    for way in ("bare", *ways):
+        place = folder / way
+        place.mkdir()
+        (place / "program.py").write_text(PROGRAM.format(tests=str(TESTS), host=HOST))
+        command = [sys.executable, "program.py", way, what]
+        begun[place] = subprocess.Popen(command, cwd=place, env=os.environ | (env or {}), **pipes)
+    for place, process in begun.items():
+        try:
+            stdout, stderr = process.communicate(timeout=240)
+        finally:
+            process.kill()
+        saved = sorted(path.name for path in place.rglob("*.ckpt"))
+        ended.append(((process.returncode, stdout.splitlines(), saved), stderr))
+    (bare, _), *others = ended
     assert "strike" in bare[1]
-    for ours, stderr in ended:
+    for ours, stderr in others:
         assert ours == bare, stderr
     return bare
 

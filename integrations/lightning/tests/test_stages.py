@@ -11,74 +11,67 @@ from pathlib import Path
 import pytest
 
 import seamark
-from seamark.journal.format import Kind
 from seamark.journal.headers import header_of
 from seamark.journal.reader import JournalReader, decode_json
 from seamark.lightning import ResumeCallback, SeamarkLogger
+
+OP = 2
 
 
 def state_of(read, logger):
     return read(logger)["sys/state"].value
 
 
-class Journal:
-    """A callback that writes down which hooks were called."""
+def test_fit_records_what_was_logged(host, trainer, tiny, logger, read):
+    """Metrics with Lightning's step, its epoch, hyperparameters, status and version.
 
-    @staticmethod
-    def of(host):
-        class Recorder(host.callbacks.Callback):
-            def __init__(self):
-                self.hooks = []
+    ``self.logger.experiment`` is the Run, with all its verbs; and a logger that has trained goes by
+    pickle, as one that has not.
+    """
 
-            def __getattribute__(self, name):
-                if name.startswith("on_") and name not in (
-                    "on_save_checkpoint",
-                    "on_load_checkpoint",
-                ):
-                    object.__getattribute__(self, "hooks").append(name)
-                return object.__getattribute__(self, name)
+    class Data(host.LightningDataModule):
+        def __init__(self, batch_size=4):
+            super().__init__()
+            self.save_hyperparameters()
 
-        return Recorder()
+        train_dataloader = val_dataloader = lambda self: tiny.loader()
 
+    def at_step(module):
+        module.logger.experiment["own/series"].append(module.seen, step=module.global_step)
+        module.logger.experiment["own"]["best"] = {"loss": 0.5}
 
-def test_fit_records_what_was_logged(trainer, tiny, logger, read):
-    """Metrics with Lightning's step, its epoch, hyperparameters, status and version."""
-    trainer(logger=logger, max_epochs=2).fit(tiny)
+    tiny.at_step = at_step
+    fit = trainer(logger=logger, max_epochs=2)
+    assert pickle.loads(pickle.dumps(fit)).logger.version == logger.version
+    fit.fit(tiny, datamodule=Data())
+    run = logger.experiment
+    assert [float(step) for step in run["training/train/loss"].fetch_points().step] == [0, 1, 2, 3]
+    assert list(run["training/val/loss"].fetch_points().step) == [1, 3]
     found = read(logger)
-    points = logger.experiment["training/train/loss"].fetch_points()
-    assert [float(step) for step in points.step] == [0, 1, 2, 3]
-    assert list(logger.experiment["training/val/loss"].fetch_points().step) == [1, 3]
+    assert found["own/series"].value.count == 4
+    expected = {"own/best/loss": 0.5, "training/hyperparams/width": 2, "training/status": "success",
+                "training/hyperparams/batch_size": 4, "sys/state": "completed"}  # fmt: skip
+    assert {path: found[path].value for path in expected} == expected
     assert found["training/epoch"].family == "float_series"
-    assert found["training/hyperparams/width"].value == 2
-    assert found["training/status"].value == "success"
     assert found["source_code/integrations/pytorch-lightning"].value
-    assert state_of(read, logger) == "completed"
+    other = pickle.loads(pickle.dumps(fit.logger))
+    other.log_metrics({"acc": 1.0}, step=9)
+    found = read(other)
+    assert found["training/acc"].value.last == 1.0
+    assert found["training/train/loss"].value.count == 4
 
 
 def test_settings_of_the_trainer_are_recorded(trainer, tiny, logger, read):
     """Those that have an influence on the training, as they are, once for each change."""
-    made = trainer(
-        logger=logger,
-        max_epochs=1,
-        gradient_clip_val=0.5,
-        gradient_clip_algorithm="norm",
-        accumulate_grad_batches=2,
-        limit_val_batches=1,
-    )
+    given = {"max_epochs": 1, "gradient_clip_val": 0.5, "gradient_clip_algorithm": "norm",
+             "accumulate_grad_batches": 2, "limit_val_batches": 1}  # fmt: skip
+    made = trainer(logger=logger, **given)
     made.validate(tiny, verbose=False)
     assert not [path for path in read(logger) if path.startswith("training/trainer/")]
     made.fit(tiny)
     told = logger.experiment["training/trainer"].fetch()
-    assert {
-        "max_epochs": 1,
-        "max_steps": -1,
-        "gradient_clip_val": 0.5,
-        "gradient_clip_algorithm": "norm",
-        "accumulate_grad_batches": 2,
-        "limit_val_batches": 1,
-        "deterministic": False,
-        "log_every_n_steps": 1,
-    }.items() <= told.items()
+    others = {"max_steps": -1, "deterministic": False, "log_every_n_steps": 1}
+    assert (given | others).items() <= told.items()
     assert not told.keys() & logger.experiment["distributed"].fetch().keys() - {
         "accumulate_grad_batches"
     }
@@ -103,21 +96,6 @@ def test_a_trainer_that_logs_no_hyperparameters(host, trainer, tiny, logger):
     assert run["distributed/world_size"].fetch() == 1
     assert not run.exists("training/hyperparams")
     assert run["sys/state"].fetch() == "completed"
-
-
-def test_hyperparameters_of_module_and_data_are_recorded(host, trainer, tiny, logger):
-    """As Lightning merges them, without LightningCLI."""
-
-    class Data(host.LightningDataModule):
-        def __init__(self, batch_size=4):
-            super().__init__()
-            self.save_hyperparameters()
-
-        train_dataloader = val_dataloader = lambda self: tiny.loader()
-
-    trainer(logger=logger).fit(tiny, datamodule=Data())
-    found = logger.experiment["training/hyperparams"].fetch()
-    assert (found["width"], found["batch_size"]) == (2, 4)
 
 
 def test_all_stages_go_to_one_run(trainer, tiny, logger, read):
@@ -148,13 +126,17 @@ def test_logging_after_finalize(trainer, tiny, logger, read):
     logger.experiment["note"] = "looks good"
     logger.log_model_summary(tiny)
     logger.experiment.stop()
+    fit = trainer(logger=logger)
+    fit.test(tiny, verbose=False)  # whoever stops the run loses records, not the stage
+    assert fit.callback_metrics["test/loss"] is not None
     found = read(logger)
     assert {"training/later", "note", "training/model/summary"} <= set(found)
+    assert "training/test/loss" not in found
     assert found["sys/state"].value == "completed"
 
 
-def test_failure_is_recorded_and_passed_on(trainer, tiny, logger, read):
-    """The exception reaches the caller as it is; the run knows it."""
+def test_failure_is_recorded_and_passed_on(trainer, tiny, helpers, logger, read):
+    """The exception reaches the caller as it is; whoever tries again has a run that succeeds."""
     tiny.at_step = lambda module: module.seen == 1 and 1 / 0
     with pytest.raises(ZeroDivisionError):
         trainer(logger=logger).fit(tiny)
@@ -162,14 +144,6 @@ def test_failure_is_recorded_and_passed_on(trainer, tiny, logger, read):
     assert read(logger)["training/status"].value == "failed"
     logger.log_metrics({"later": 1.0}, step=100)
     assert state_of(read, logger) == "failed"
-
-
-def test_fit_after_a_failure_is_running_again(trainer, helpers, logger, read):
-    """Whoever tries again with the same logger has a run that succeeds."""
-    model = helpers.module_class()()
-    model.at_step = lambda module: 1 / 0
-    with pytest.raises(ZeroDivisionError):
-        trainer(logger=logger).fit(model)
     trainer(logger=logger).fit(helpers.module_class()())
     assert state_of(read, logger) == "completed"
 
@@ -224,10 +198,20 @@ def test_requeue_suspends(trainer, tiny, logger, read):
 
 def test_same_callbacks_and_checkpoints_as_without(host, trainer, helpers, logger):
     """No hook more or less, and the same weights."""
+    states = ("on_save_checkpoint", "on_load_checkpoint")
+
+    class Recorder(host.callbacks.Callback):
+        def __init__(self):
+            self.hooks = []
+
+        def __getattribute__(self, name):
+            if name.startswith("on_") and name not in states:
+                object.__getattribute__(self, "hooks").append(name)
+            return object.__getattribute__(self, name)
 
     def train(given, folder):
         host.seed_everything(1)
-        callback = Journal.of(host)
+        callback = Recorder()
         saver = host.callbacks.ModelCheckpoint(dirpath=folder, monitor="val/loss", save_last=True)
         fit = trainer(logger=given or False, max_epochs=2, callbacks=[callback, saver])
         model = helpers.module_class()()
@@ -248,21 +232,7 @@ def test_several_loggers_side_by_side(host, trainer, tiny, read):
     assert read(loggers[1])["b/model/checkpoints/epoch=0-step=2"].family == "file"
 
 
-def test_trainer_pickles_with_its_logger(trainer, tiny, logger, read):
-    """The logger also after a fit, when it has held on to callbacks."""
-    fit = trainer(logger=logger)
-    fit.fit(tiny)
-    other = pickle.loads(pickle.dumps(fit.logger))
-    other.log_metrics({"acc": 1.0}, step=9)
-    found = read(other)
-    assert found["training/acc"].value.last == 1.0
-    assert found["training/train/loss"].value.count == 2
-    assert pickle.loads(pickle.dumps(trainer(logger=logger))).logger.version == logger.version
-
-
 def test_subclass_is_told_every_metric(trainer, tiny, read):
-    """Lightning calls ``log_metrics(metrics=..., step=...)``."""
-
     class Telling(SeamarkLogger):
         def __init__(self, **given):
             super().__init__(**given)
@@ -284,16 +254,6 @@ def test_subclass_is_told_every_metric(trainer, tiny, read):
     ]
 
 
-def test_stopped_run_does_not_stop_the_training(trainer, tiny, logger, read):
-    """Whoever stops the run too early loses records, not the training."""
-    trainer(logger=logger).fit(tiny)
-    logger.experiment.stop()
-    fit = trainer(logger=logger)
-    fit.test(tiny, verbose=False)
-    assert fit.callback_metrics["test/loss"] is not None
-    assert "training/test/loss" not in read(logger)
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_root_that_cannot_be_written_holds_no_checkpoints_either(host, trainer, tiny, caplog):
     """They go into the current folder, and one line says so."""
@@ -307,25 +267,15 @@ def test_root_that_cannot_be_written_holds_no_checkpoints_either(host, trainer, 
     assert len([line for line in told if "another folder" in line]) == 1, told
 
 
-def states(logger):
-    """Return the states of the only run as they were recorded."""
-    found = []
-    for journal in logger.own_run.folder.journals():
-        with JournalReader(journal.path) as reader:
-            for frame in reader.frames():
-                op = decode_json(frame.payload) if frame.kind == Kind.OP else {}
-                if op.get("op") == "state":
-                    found.append((frame.t, op["state"]))
-    return [state for _, state in sorted(found)]
-
-
 def test_two_loggers_of_one_run_complete_it_once(trainer, tiny):
-    """The second has nothing new to say."""
-    run = seamark.init_run()
-    loggers = [SeamarkLogger(run=run[name]) for name in ("a", "b")]
-    trainer(logger=loggers).fit(tiny)
+    run, states = seamark.init_run(), []
+    trainer(logger=[SeamarkLogger(run=run[name]) for name in ("a", "b")]).fit(tiny)
     run.stop()
-    assert states(loggers[0]) == ["running", "completed"]
+    for journal in run.folder.journals():
+        with JournalReader(journal.path) as reader:
+            ops = [(one.t, decode_json(one.payload)) for one in reader.frames() if one.kind == OP]
+        states += [(t, op["state"]) for t, op in ops if op["op"] == "state"]
+    assert [state for _, state in sorted(states)] == ["running", "completed"]
 
 
 def test_other_logger_that_fails_to_finalize(host, trainer, tiny, logger, read):
@@ -361,29 +311,13 @@ def test_start_that_is_refused_leaves_the_run_alone(trainer, helpers, read, agai
     assert len(logger.own_run.folder.journals()) == 1
 
 
-def test_hooks_of_the_module_use_the_run(trainer, tiny, logger, read):
-    """``self.logger.experiment`` is the Run, with all its verbs."""
-
-    def at_step(module):
-        module.logger.experiment["own/series"].append(module.seen, step=module.global_step)
-        module.logger.experiment["own"]["best"] = {"loss": 0.5}
-
-    tiny.at_step = at_step
-    trainer(logger=logger).fit(tiny)
-    found = read(logger)
-    assert found["own/series"].value.count == 2
-    assert found["own/best/loss"].value == 0.5
-
-
 @pytest.mark.parametrize("stage", ["validate", "test", "predict"])
 def test_stages_without_a_fit(trainer, tiny, logger, read, stage):
-    """Each of them is a training's worth of a run."""
     given = {} if stage == "predict" else {"verbose": False}
     getattr(trainer(logger=logger), stage)(tiny, **given)
     assert state_of(read, logger) == "completed"
 
 
 def test_fast_dev_run_records_nothing(trainer, tiny, logger):
-    """Lightning replaces the loggers itself."""
     trainer(logger=logger, fast_dev_run=True).fit(tiny)
     assert not list(os.scandir("."))

@@ -6,18 +6,14 @@ import contextlib
 import importlib.metadata
 import json
 import os
-import re
-import secrets
 import signal
-import socket
 import subprocess
 import sys
-import threading
-import time
 
 import pytest
 from isolation import *  # noqa: F403 - its fixtures and hooks
 from isolation import reset_signals
+from server_process import start_server
 
 PROVEN = {
     "neptune-client:first": "1.0.0",
@@ -61,48 +57,29 @@ class Server:
     """``seamark server`` on a folder; may be killed and started again at the same address."""
 
     def __init__(self, folder):
-        self.folder, self.port, self.token = folder, 0, ""
+        self.folder, self.token, self._port = folder, "", "0"
         self.start()
 
     def start(self):
-        words = ["--folder", str(self.folder), "--port", str(self.port)]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "seamark", "server", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        lines, ready = [], threading.Event()
-
-        def read():
-            for line in self.process.stdout:
-                lines.append(line)
-                if line.startswith("Ctrl-C"):
-                    ready.set()
-            ready.set()
-
-        threading.Thread(target=read, daemon=True).start()
-        assert ready.wait(120), lines
-        text = "".join(lines)
-        self.url = re.search(r"answers at (\S+)", text)[1]
-        self.port = int(self.url.rpartition(":")[2])
-        self.token = (re.search(r"seamark_[A-Za-z0-9_-]{43}", text) or [self.token])[0]
+        self._running = start_server(self.folder, "--port", self._port)
+        self.url, self.token = self._running.url, self._running.token or self.token
+        self._port = self.url.rpartition(":")[2]
 
     def kill(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(60)
+        pids = [self._running.process.pid, *self._running.workers()]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._running.stop()
 
     def stop(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.kill()
+        try:
+            self._running.stop()
+        except subprocess.TimeoutExpired:
+            self.kill()
 
     def seamark(self, *words, token=None):
-        """Run our own command and return what it printed."""
+        """Run the command ``seamark`` and return what it printed."""
         env = {**os.environ, "SEAMARK_API_TOKEN": token or self.token}
         made = subprocess.run(
             [sys.executable, "-m", "seamark", *words],
@@ -115,7 +92,7 @@ class Server:
         return made.stdout
 
     def environment(self, project="", mode="sync", user=()):
-        """Return the variables that somebody sets who only changes the token."""
+        """Return the variables of a user who only changes the token."""
         limit = ["--project", project] if project else []
         told = self.seamark("token", "create", *user, "--neptune", *limit, "--server", self.url)
         return {**dict(line.split("=", 1) for line in told.splitlines()), "MODE": mode}
@@ -133,66 +110,55 @@ class Server:
         )
 
     def run(self, folder, script, env):
-        """Run a script of a user and return what it told."""
+        """Run a script; return what it told, and all that it ``printed``."""
         process = self.start_script(folder, script, env)
         text, _ = process.communicate(timeout=200)
         assert process.returncode == 0, text
-        found = {}
-        for line in text.splitlines():
-            if line.startswith("TOLD "):
-                found |= json.loads(line.removeprefix("TOLD "))
-        return found
+        told = [line[5:] for line in text.splitlines() if line.startswith("TOLD ")]
+        found = {name: value for line in told for name, value in json.loads(line).items()}
+        return {"printed": text, **found}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """One server a module; its tests use projects of their own."""
+    """One server a module, whose tests use projects of their own."""
     made = Server(tmp_path_factory.mktemp("server"))
     yield made
     made.stop()
 
 
-def free_port():
-    """Return a port that nobody has, below those from which connections are given any."""
-    while True:
-        port = 10_000 + secrets.randbelow(20_000)
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.bind(("", port))
-            return port
+MOTO = """
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+input()
+"""
 
 
 @pytest.fixture
 def s3():
-    """A server that speaks S3's protocol; returns the variables by which clients find it."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    words = ["-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(
-        [S3_PYTHON, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        for _ in range(600):
-            assert process.poll() is None, "moto is not installed: nothing can be proved"
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.1)
+    """A server of S3's protocol; gives the environment variables by which clients find it."""
+    with subprocess.Popen(
+        [S3_PYTHON, "-c", MOTO],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        port = process.stdout.readline().strip()
+        assert port, "moto is not installed: nothing can be proved"
         yield {
-            "AWS_ENDPOINT_URL": url,
-            "S3_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
+            **dict.fromkeys(("AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"), f"http://127.0.0.1:{port}"),
+            **dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "test"),
             "AWS_DEFAULT_REGION": "us-east-1",
         }
-    finally:
-        process.terminate()
-        process.wait(30)
+        process.kill()
 
 
 @pytest.fixture
 def new_server():
-    """Return what starts a server for one test."""
+    """The class that starts a server for one test."""
     return Server
 
 

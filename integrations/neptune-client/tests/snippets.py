@@ -1,8 +1,8 @@
-# ruff: noqa: B007, BLE001, C408, ICN001, PLW0108, PTH100, PTH103, PTH118, PTH123, PTH208, SIM115, T201
-"""Short scripts that say `neptune`: run by the tests with the client's package, and with Seamark's.
+# ruff: noqa: B007, BLE001, C408, ICN001, PLW0108, PTH100, PTH103, PTH123, PTH208, SIM115, T201
+"""Short scripts that import `neptune`: run by the tests with the client's package and with Seamark.
 
-Each is a function of the module `neptune`, whatever that is, and prints what it sees; both have to
-print the same lines. A line that differs for a decided reason is named in `test_vocabulary.py`.
+Each is a function of the module `neptune`, whatever that is, and prints what it reads; both have to
+print the same lines. Lines that differ for a decided reason are named in `test_vocabulary.py`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import io
 import os
+import pathlib
 import sys
 import zipfile
 
@@ -43,15 +44,19 @@ def show(label, look):
 
 
 def opened(neptune, **more):
-    given = dict(
-        capture_hardware_metrics=False,
-        capture_stdout=False,
-        capture_stderr=False,
-        source_files=[],
-        git_ref=False,
-        mode="sync",
-    )
-    return neptune.init_run(**{**given, **more})
+    off = {f"capture_{what}": False for what in ("hardware_metrics", "stdout", "stderr")}
+    return neptune.init_run(**{**off, "source_files": [], "git_ref": False, "mode": "sync", **more})
+
+
+def put(files):
+    for name, data in files.items():
+        path = pathlib.Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(data)
+
+
+def members(archive):
+    return sorted(name for name in zipfile.ZipFile(archive).namelist() if name[-1] != "/")
 
 
 def values(neptune):
@@ -151,10 +156,7 @@ def files(neptune):
     from neptune.types import File
 
     run = opened(neptune)
-    os.makedirs("d/sub")
-    for name, data in (("m.txt", "hello"), ("d/a.txt", "A"), ("d/sub/b.txt", "BB")):
-        with open(name, "w") as file:
-            file.write(data)
+    put({"m.txt": "hello", "d/a.txt": "A", "d/sub/b.txt": "BB"})
     run["f"].upload("m.txt")
     run["content"].upload(File.from_content("text"))
     run["bytes"].upload(File.from_content(b"\x00\x01", extension="dat"))
@@ -171,15 +173,13 @@ def files(neptune):
     show("into", lambda: sorted(os.listdir("into")))
     run["set"].upload_files("d/**/*.txt")
     run["set"].download("set.zip")
-    show("set", lambda: sorted(n for n in zipfile.ZipFile("set.zip").namelist() if n[-1] != "/"))
+    show("set", lambda: members("set.zip"))
     show("list", lambda: [entry.name for entry in run["set"].list_fileset_files()])
     show("below", lambda: [entry.name for entry in run["set"].list_fileset_files("d/sub")])
     run["set"].upload_files("m.txt")
     run["set"].delete_files("d/a.txt")
     run["set"].download("again.zip")
-    show(
-        "again", lambda: sorted(n for n in zipfile.ZipFile("again.zip").namelist() if n[-1] != "/")
-    )
+    show("again", lambda: members("again.zip"))
     run["shot"].upload(File.as_image(np.zeros((4, 4, 3))))
     show("image", lambda: run["shot"].fetch_extension())
     for place in range(2):
@@ -203,36 +203,26 @@ def files(neptune):
 
 def artifacts(neptune):
     run = opened(neptune)
-    os.makedirs("data/sub")
-    for name in ("data/a", "data/sub/b"):
-        with open(name, "w") as file:
-            file.write(name)
+    put({"data/a": "data/a", "data/sub/b": "data/sub/b"})
     run["whole"].track_files("data")
     run["part"].track_files("data/a")
     run["placed"].track_files("data/a", destination="there")
+
+    def files(path):
+        found = run[path].fetch_files_list()
+        return sorted((one.file_path, one.file_hash, one.size, one.type) for one in found)
+
     for name in ("whole", "part", "placed"):
         show(name, lambda name=name: (len(run[name].fetch_hash()), len(run[name].fetch().hash)))
-        show(
-            f"{name} files",
-            lambda name=name: sorted(
-                (one.file_path, one.file_hash, one.size, one.type)
-                for one in run[name].fetch_files_list()
-            ),
-        )
+        show(f"{name} files", lambda name=name: files(name))
     run["part"].track_files("data/sub")
     show("merged", lambda: [one.file_path for one in run["part"].fetch_files_list()])
     run["copy"] = run["whole"].fetch()
     show("copy", lambda: run["copy"].fetch_hash() == run["whole"].fetch_hash())
     os.makedirs("back")
     show("download", lambda: run["whole"].download("back"))
-    show(
-        "back",
-        lambda: sorted(
-            os.path.relpath(os.path.join(at, n), "back")
-            for at, _, ns in os.walk("back")
-            for n in ns
-        ),
-    )
+    back = pathlib.Path("back")
+    show("back", lambda: sorted(str(p.relative_to(back)) for p in back.rglob("*") if p.is_file()))
     show("missing", lambda: run["none"].fetch_hash())
     run.stop()
 
@@ -354,19 +344,11 @@ def helpers(neptune):
     run["all"] = stringify_unsupported({"o": Own(), "n": 1, "deep": {"o": Own()}, "t": "x"})
     show("own", lambda: (run["all/o"].fetch(), run["all/n"].fetch(), run["all/deep/o"].fetch()))
     show("kinds", lambda: [one.__module__.split(".")[1] for one in (File, FloatSeries, StringSet)])
-    show(
-        "exceptions",
-        lambda: [
-            issubclass(getattr(neptune.exceptions, child), getattr(neptune.exceptions, parent))
-            for child, parent in (
-                ("MissingFieldException", "NeptuneException"),
-                ("MetadataInconsistency", "NeptuneException"),
-                ("FileNotFound", "NeptuneException"),
-                ("RunNotFound", "NeptuneException"),
-                ("InactiveRunException", "InactiveContainerException"),
-            )
-        ],
-    )
+    children = ("MissingFieldException", "MetadataInconsistency", "FileNotFound", "RunNotFound")
+    pairs = [(child, "NeptuneException") for child in children]
+    pairs += [("InactiveRunException", "InactiveContainerException")]
+    classes = neptune.exceptions
+    show("exceptions", lambda: [issubclass(*(getattr(classes, n) for n in p)) for p in pairs])
     run.stop()
 
 

@@ -1,4 +1,4 @@
-"""The unmodified client writes to a server, and reads what it wrote."""
+"""The unmodified client writes to a server and reads it again."""
 
 from __future__ import annotations
 
@@ -394,30 +394,22 @@ project.stop()
 """
 
 
+def has(told, **wanted):
+    """Check some of what a script told."""
+    assert told == told | wanted
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_what_is_written_is_read(server, tmp_path, mode):
-    """Values, series, tags: what one client writes, a later one and Seamark itself read."""
-    env = server.environment(f"values/{mode}", mode)
-    told = server.run(tmp_path, WRITES, env)
+def test_values_series_and_tags_are_read_as_written(server, tmp_path, mode):
+    """By the client, by a later one, and by Seamark itself."""
+    told = server.run(tmp_path, WRITES, server.environment(f"values/{mode}", mode))
     assert re.fullmatch(rf"{mode.upper()[:3]}-\d+", told["id"])
-    assert told["name"] == "first"
-    assert told["tags"] == ["b"]
-    assert told["owner"] == "admin"
-    assert (told["f"], told["i"], told["b"], told["s"]) == (0.5, 3, True, "héllo / 世")
-    assert told["d"] == dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
-    assert (told["odd"], told["deep"]) == ("odd", 2)
-    assert told["loss"] == [3.0, 2.0, 1.0]
-    assert told["numbers"] == [0, 1, 2]
-    assert told["last"] == 1.0
-    assert told["steps"] == [0.5, 4]
-    assert told["lines"] == ["x", "y"]
-    assert not told["gone"]
-    assert not told["failed"]
-
-    assert told["resumed"] == [0, 1, 2, 3]
-    assert told["now"] == 4
-    assert told["error"] == "MetadataInconsistency"
-
+    has(told, name="first", tags=["b"], owner="admin", failed=False)
+    has(told, f=0.5, i=3, b=True, s="héllo / 世", odd="odd", deep=2)
+    has(told, d=dt.datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp())
+    has(told, loss=[3.0, 2.0, 1.0], numbers=[0, 1, 2], last=1.0)
+    has(told, steps=[0.5, 4], lines=["x", "y"], gone=False)
+    has(told, resumed=[0, 1, 2, 3], now=4, error="MetadataInconsistency")
     text = server.seamark("ls", "--remote", server.url, "--project", f"values/{mode}", "--json")
     (row,) = (
         [json.loads(line) for line in text.splitlines()] if text[0] == "{" else json.loads(text)
@@ -426,50 +418,39 @@ def test_what_is_written_is_read(server, tmp_path, mode):
     assert row["sys/state"] == "running"  # as long as it may still be heard of
 
 
-def test_files_come_back(server, tmp_path):
+def test_files_are_read_as_written(server, tmp_path):
     """Files whole and in parts, sets, pictures and artifacts."""
     told = server.run(tmp_path, FILES, server.environment("contents/all", "async"))
-    assert told["f"] == "hello"
-    assert told["same"]
-    assert told["ext"] == "txt"
-    assert told["names"] == ["/", "d/", "d/a.txt", "d/sub/", "d/sub/b.txt", "d/sub/large.bin"]
-    assert told["pictures"] == ["0.png", "1.png"]
-    assert told["tracked"] == ["a.txt", "m.txt", "sub/b.txt", "sub/large.bin"]
+    has(told, f="hello", same=True, ext="txt", pictures=["0.png", "1.png"])
+    has(told, names=["/", "d/", "d/a.txt", "d/sub/", "d/sub/b.txt", "d/sub/large.bin"])
+    has(told, tracked=["a.txt", "m.txt", "sub/b.txt", "sub/large.bin"])
 
 
 def test_tables_and_projects(server, tmp_path):
     """Columns, order, queries, the trash; a custom id means one run."""
-    env = server.environment("tables/all") | {"PREFIX": "ALL"}
-    told = server.run(tmp_path, TABLE, env)
-    assert told["ids"] == ["ALL-1", "ALL-2", "ALL-3"]
-    assert told["loss"] == [0.0, 2.0, 4.0]
-    assert (told["again"], told["acc"]) == ("ALL-2", 1)
+    told = server.run(tmp_path, TABLE, server.environment("tables/all") | {"PREFIX": "ALL"})
+    has(told, ids=["ALL-1", "ALL-2", "ALL-3"], loss=[0.0, 2.0, 4.0], again="ALL-2", acc=1)
+    has(told, active=3, version=3, left=["ALL-2", "ALL-3"])
     assert sorted(told["tagged"]) == ["ALL-2", "ALL-3"]
-    assert (told["active"], told["version"], told["left"]) == (3, 3, ["ALL-2", "ALL-3"])
     if told["newer"]:  # queries came with 1.9
-        assert (told["asked"], told["none"]) == (["ALL-2"], 0)
-        assert told["error"] == "NeptuneInvalidQueryException"
+        has(told, asked=["ALL-2"], none=0, error="NeptuneInvalidQueryException")
 
 
-def test_what_nobody_asks_for_is_recorded(server, tmp_path):
-    """Code, git, output and machine; the files of a table's row; and what is deleted is gone."""
+def test_default_captures_are_recorded(server, tmp_path):
+    """Code, git, output and machine; files of a table's row are read; a purged run is gone."""
     env = server.environment("unasked/all") | {"GIT_PYTHON_REFRESH": "quiet"}
     told = server.run(tmp_path, UNASKED, env)
-    assert (told["id"], told["custom"]) == ("ALL-1", "by the environment")
-    assert told["url"] == f"{server.url}/unasked/all/e/ALL-1"
-    assert told["structure"]
+    has(told, id="ALL-1", custom="by the environment", structure=True, entry="train.py")
+    has(told, url=f"{server.url}/unasked/all/e/ALL-1", source=["train.py"], gone="RunNotFound")
+    has(told, row="of the table", set=["train.py"])
     assert "a line that is printed" in told["out"]
     assert "careful" in told["log"]
     assert told["host"]
-    assert told["entry"] == "train.py"
     assert {"entrypoint", "files", "git"} <= set(told["known"])
-    assert told["source"] == ["train.py"]
-    assert (told["row"], told["set"]) == ("of the table", ["train.py"])
-    assert told["gone"] == "RunNotFound"
 
 
 def test_one_token_is_for_several_projects(server, tmp_path):
-    """For a workspace, or for all that its user may do: projects are made, listed and deleted."""
+    """For a workspace, or for all of its user: projects are created, listed and deleted."""
     for workspace, limit in [("studio", "studio"), ("atelier", "")]:
         server.seamark(
             *["token", "create", f"of-{workspace}", "--project", workspace],
@@ -481,23 +462,19 @@ def test_one_token_is_for_several_projects(server, tmp_path):
         folder.mkdir()
         told = server.run(folder, MANAGES, env | {"WORKSPACE": workspace})
         kept = [f"{workspace}/one", f"{workspace}/two"]
-        assert told["ids"] == ["ONE-1", "TWO-1"]
-        assert told["listed"] == [f"{workspace}/empty", *kept]
-        assert (told["left"], told["named"]) == (kept, False)
+        has(told, ids=["ONE-1", "TWO-1"], listed=[f"{workspace}/empty", *kept], left=kept)
+        has(told, named=False)
 
 
-def test_a_token_of_one_project_makes_no_other(server, tmp_path):
-    """The client raises what it has for this, and shows why."""
+def test_a_token_of_one_project_creates_no_other(server, tmp_path):
+    """The client raises its own error, which shows why."""
     env = server.environment("annex/one", user=["ann"]) | {"WORKSPACE": "annex"}
-    process = server.start_script(tmp_path, REFUSED, env)
-    text, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, text
-    assert '{"error": "Forbidden"}' in text
-    assert "this token is for annex/one alone" in text
+    told = server.run(tmp_path, REFUSED, env)
+    assert told["error"] == "Forbidden"
+    assert "this token is for annex/one alone" in told["printed"]
 
 
-def test_every_refusal_is_described(server, tmp_path):
-    """Whatever the server refuses, the client reads it, whichever operation it is."""
+def test_the_client_understands_every_refusal(server, tmp_path):
     from seamark.neptune.server.answers import BY_NAME
 
     env = server.environment("refusals/one", user=["carl"]) | {"URL": server.url}
@@ -513,20 +490,17 @@ def test_every_refusal_is_described(server, tmp_path):
 
 
 def test_a_workspace_sees_its_members(server, tmp_path):
-    """All of a workspace are members of what it may see; only its owners make projects public."""
+    """Its members belong to its visible projects; only its owners make projects public."""
     on = ["--server", server.url]
     for words in (["olga", "--role", "owner"], ["milo"], ["bot", "--service"]):
         server.seamark("token", "create", *words, "--project", "house", *on)
     server.seamark("token", "create", "vera", "--project", "house/else", "--role", "viewer", *on)
-    env = {
-        variable: server.environment(user=[user])["NEPTUNE_API_TOKEN"]
-        for variable, user in [("OWNER", "olga"), ("MEMBER", "milo")]
-    }
-    env = server.environment(user=["olga"]) | env
-    told = server.run(tmp_path, MEMBERS, env)
+    owner, member = (server.environment(user=[user]) for user in ("olga", "milo"))
+    env = {"OWNER": owner["NEPTUNE_API_TOKEN"], "MEMBER": member["NEPTUNE_API_TOKEN"]}
+    told = server.run(tmp_path, MEMBERS, owner | env)
     own = {"olga": "owner"}
-    assert told["found"]["priv"] == told["found"]["pub"] == own
-    assert told["found"]["workspace"] == own | {"milo": "contributor", "vera": "viewer"}
+    has(told["found"], priv=own, pub=own)
+    has(told["found"], workspace=own | {"milo": "contributor", "vera": "viewer"})
     assert told["found"]["workspace accounts"] == {}
     assert '"pub"' in told["refused"]
     assert '"priv", "workspace"' in told["refused"]
@@ -534,16 +508,13 @@ def test_a_workspace_sees_its_members(server, tmp_path):
     assert "house/mine" not in told["projects"]
 
 
-def test_what_was_recorded_offline_is_sent(server, tmp_path):
-    """``neptune sync`` sends what a script recorded without a server."""
-    told = server.run(tmp_path, OFFLINE, server.environment("offline/all"))
-    assert told["x"] == [1]
-    assert told["loss"] == [2.0]
+def test_neptune_sync_sends_offline_runs(server, tmp_path):
+    has(server.run(tmp_path, OFFLINE, server.environment("offline/all")), x=[1], loss=[2.0])
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_models_and_versions(server, tmp_path, monkeypatch, mode):
-    """The containers of `seamark.init_model`: whoever made them, both read them and go on."""
+def test_models_and_versions(server, tmp_path, mode):
+    """Seamark and the client read and continue each other's."""
     import seamark
 
     project = f"registry/{mode}"
@@ -554,24 +525,15 @@ def test_models_and_versions(server, tmp_path, monkeypatch, mode):
     with seamark.init_model_version(model="OURS", **to) as version:
         version["mine"] = 1
     told = server.run(tmp_path, MODELS, server.environment(project, mode) | {"PREFIX": prefix})
-    net = f"{prefix}-NET"
-    assert (told["id"], told["ids"]) == (net, [f"{net}-{n}" for n in (1, 2, 3)])
-    assert told["clash"] == "NeptuneModelKeyAlreadyExistsError"
-    assert (told["stage"], told["acc"], told["back"], told["of"]) == (
-        "production",
-        0.5,
-        "weights",
-        net,
-    )
+    net, stages = f"{prefix}-NET", ["none", "production", "none"]
+    has(told, id=net, ids=[f"{net}-{n}" for n in (1, 2, 3)], of=net, back="weights", acc=0.5)
+    has(told, clash="NeptuneModelKeyAlreadyExistsError", stage="production")
+    has(told, rows=[[f"{net}-{n + 1}", stages[n], n / 2] for n in range(3)])
+    has(told, runs=0, ours=f"{prefix}-OURS-2", left=[1, 0])
     assert told["url"].endswith(f"/{project}/m/{net}/v/{net}-3")
-    stages = ["none", "production", "none"]
-    assert told["rows"] == [[f"{net}-{n + 1}", stages[n], n / 2] for n in range(3)]
     if "asked" in told:
-        assert told["asked"] == [[f"{net}-2"]]
-        assert told["sorted"] == [0.0, 0.5]
+        has(told, asked=[[f"{net}-2"]], sorted=[0.0, 0.5])
     assert sorted(map(str, told["models"])) == [f"['{net}', 'said']", f"['{prefix}-OURS', nan]"]
-    assert (told["runs"], told["ours"], told["left"]) == (0, f"{prefix}-OURS-2", [1, 0])
-
     with seamark.init_model_version(with_id="OURS-1", mode="read-only", **to) as version:
         assert version["theirs"].fetch() == 2
     with seamark.init_model_version(with_id="NET-2", mode="read-only", **to) as version:
@@ -594,37 +556,30 @@ def hash_of(files):
 
 @pytest.mark.slow
 def test_artifacts_of_s3(server, tmp_path, s3):
-    """Files of a bucket are listed, hashed and downloaded; only what is known of them is sent."""
+    """Files of a bucket are listed, hashed and downloaded; only their metadata is sent."""
     told = server.run(tmp_path, S3, server.environment("artifacts/s3") | s3)
     found = told["all"]
-    assert [(path, size, kind, place) for path, _, size, kind, place in found] == [
-        ("a", 1, "S3", "s3://lab/data/a"),
-        ("sub/bé", 2000, "S3", "s3://lab/data/sub/bé"),
-    ]
-    assert [one[1] for one in found] == [
-        hashlib.md5(data).hexdigest() for data in (b"A", b"BB" * 1000)
+    a, b = (hashlib.md5(data).hexdigest() for data in (b"A", b"BB" * 1000))
+    assert found == [
+        ["a", a, 1, "S3", "s3://lab/data/a"],
+        ["sub/bé", b, 2000, "S3", "s3://lab/data/sub/bé"],
     ]
     assert [one[4] for one in told["one"]] == ["s3://lab/data/sub/bé"]
     assert [one[0] for one in told["more"]] == ["a", "sub/bé", "to/c"]
     assert told["hashes"][:2] == [hash_of(found), hash_of(told["more"])]
     assert told["hashes"][2] not in told["hashes"][:2]
-    assert (told["a"], told["b"]) == ("A", 2000)
-    text = server.seamark(
-        "show", told["id"], "--remote", server.url, "--project", "artifacts/s3", "--json"
-    )
-    assert "s3://lab/data/a" in text
+    has(told, a="A", b=2000)
+    words = ["--remote", server.url, "--project", "artifacts/s3", "--json"]
+    assert "s3://lab/data/a" in server.seamark("show", told["id"], *words)
 
 
 @pytest.mark.slow
-def test_the_client_before_this_one(server, tmp_path):
-    """``neptune.legacy`` records, and finds again what it recorded."""
+def test_neptune_legacy(server, tmp_path):
+    """The client before this one records, and finds again what it recorded."""
     told = server.run(tmp_path, LEGACY, server.environment("legacy/old"))
-    assert (told["id"], told["ids"]) == ("OLD-2", ["OLD-1", "OLD-2"])
-    assert (told["params"], told["properties"]) == ({"lr": 0.1}, {"p": "v"})
+    has(told, id="OLD-2", ids=["OLD-1", "OLD-2"], params={"lr": 0.1}, properties={"p": "v"})
+    has(told, announced={"loss": True, "said": True, "picture": True}, owner="admin", back="x")
+    has(told, loss=[[0.0, 1.0], [2.0, 0.5]], tagged=["OLD-1"], running=2, none=0)
     assert sorted(told["tags"]) == ["1", "more", "t"]
-    assert told["announced"] == {"loss": True, "said": True, "picture": True}
-    assert told["loss"] == [[0.0, 1.0], [2.0, 0.5]]
-    assert (told["back"], told["owner"]) == ("x", "admin")
     assert {"parameter_lr", "property_p", "channel_loss", "running_time"} <= set(told["columns"])
     assert [float(value) for value in told["last"]] == [0.5, 0.5]
-    assert (told["tagged"], told["running"], told["none"]) == (["OLD-1"], 2, 0)

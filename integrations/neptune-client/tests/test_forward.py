@@ -1,4 +1,4 @@
-"""Runs that are sent on with ``neptune://`` are read with the package neptune."""
+"""Runs that are sent to ``neptune://`` are read with the package neptune."""
 
 from __future__ import annotations
 
@@ -98,16 +98,15 @@ print("READ " + json.dumps(found, default=sorted))
 
 
 class Onward:
-    """A project of a server, in which things are sent and read with its token."""
+    """A project of a server, in which runs are sent and read with its token."""
 
     def __init__(self, server, folder):
         self.folder = folder
         self.token = server.environment("team/onward")
 
-    def run(self, name, script, *words, **env):
-        (self.folder / name).write_text(script)
+    def python(self, *words, **env):
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", name, *words],
+            [sys.executable, "-W", "ignore", *words],
             cwd=self.folder,
             env={**os.environ, **env},
             capture_output=True,
@@ -118,19 +117,16 @@ class Onward:
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
+    def train(self, script, **env):
+        (self.folder / "train.py").write_text(script)
+        return self.python("train.py", **env)
+
     def read(self, name, *paths):
-        told = self.run("read.py", READS, name, *paths, **self.token).stdout
+        told = self.python("-c", READS, name, *paths, **self.token).stdout
         return json.loads(told.partition("READ ")[2].splitlines()[0])
 
     def seamark(self, *words):
-        return subprocess.run(
-            [sys.executable, "-m", "seamark", *words],
-            cwd=self.folder,
-            env={**os.environ, **self.token},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return self.python("-m", "seamark", *words, **self.token)
 
 
 @pytest.fixture
@@ -138,16 +134,12 @@ def onward(server, tmp_path):
     return Onward(server, tmp_path)
 
 
-def test_a_run_is_there_with_its_points_values_and_files(onward):
-    """The package reads what was recorded; what its protocol has no form for is said and shown."""
-    done = onward.run("train.py", TRAINS, **onward.token)
+def test_points_values_and_files_are_read(onward):
+    """Values that the protocol does not support are printed and counted."""
+    done = onward.train(TRAINS, **onward.token)
     assert "sent to neptune://team/onward" in done.stderr
     assert "integers beyond 32 bits: sent as floats" in done.stderr
-    found = onward.read(
-        *("hello", "lr", "big", "a", "a_/b", "labels", "notes", "set", "loss", "fraction"),
-        *("pictures", "text", "sys/tags"),
-    )
-    assert found == {
+    wanted = {
         "lr": 0.5,
         "big": float(1 << 40),
         "a": 1,
@@ -155,29 +147,25 @@ def test_a_run_is_there_with_its_points_values_and_files(onward):
         "labels": "x, y",
         "notes": "all good",
         "set": ["train.py"],
-        "loss": [[step, 1 / (step + 1)] for step in range(2000)],
-        "fraction": [[0.5, 1.5]],
         "pictures": 3,
         "text": [[0, "done"]],
+        "loss": [[step, 1 / (step + 1)] for step in range(2000)],
+        "fraction": [[0.5, 1.5]],
         "sys/tags": ["a", "b"],
     }
+    assert onward.read("hello", *wanted) == wanted
     shown = onward.seamark("show", "hello").stdout
     assert "not all of it has a form at neptune://team/onward" in shown
-    for line in (
-        "1  points that are NaN or infinite: left",
-        "1  paths that are in each other's way",
-    ):
-        assert line in shown
+    assert "1  points that are NaN or infinite: left" in shown
+    assert "1  paths that are in each other's way" in shown
     again = onward.seamark("sync", "--to", "neptune://team/onward")
     assert "1 run was at neptune://team/onward already" in again.stderr, again.stderr
 
 
-def test_a_run_of_before_is_sent_by_the_command(onward):
-    """``seamark sync --to neptune://...`` sends what was recorded with no remote at all."""
+def test_the_command_sends_a_run_that_was_recorded_without_a_remote(onward):
     script = TRAINS.replace(', remote="neptune://team/onward"', "").replace("hello", "late")
-    onward.run("train.py", script, **onward.token)
-    done = onward.seamark("sync", "late", "--to", "neptune://team/onward")
-    assert done.returncode == 0, done.stderr
+    onward.train(script, **onward.token)
+    onward.seamark("sync", "late", "--to", "neptune://team/onward")
     found = onward.read("late", "loss", "notes", "pictures")
     assert len(found["loss"]) == 2000
     assert (found["notes"], found["pictures"]) == ("all good", 3)
@@ -185,9 +173,9 @@ def test_a_run_of_before_is_sent_by_the_command(onward):
 
 @pytest.mark.slow
 def test_lightning_under_ddp_is_read_with_the_package(onward):
-    """Two processes train; rank 0's logger takes the token as ``api_key``, and sends all of it."""
+    """Two processes train; rank 0's logger takes the token as ``api_key`` and sends everything."""
     key = onward.token["NEPTUNE_API_TOKEN"]
-    onward.run("train.py", f"API_KEY = {key!r}{LIGHTNING}")
+    onward.train(f"API_KEY = {key!r}{LIGHTNING}")
     paths = ["training/train/loss", "training/rank", "training/hyperparams/lr"]
     loss, rank, lr = onward.read("ddp", *paths).values()
     assert [step for step, _ in loss] == list(range(20))
@@ -197,8 +185,8 @@ def test_lightning_under_ddp_is_read_with_the_package(onward):
 
 @pytest.mark.slow
 def test_ignite_is_read_with_the_package(onward):
-    """Ignite's logger takes the same words."""
+    """Ignite's logger takes the same arguments."""
     key = onward.token["NEPTUNE_API_TOKEN"]
-    onward.run("train.py", f"API_KEY = {key!r}{IGNITE}")
+    onward.train(f"API_KEY = {key!r}{IGNITE}")
     found = onward.read("ignite", "train/loss")
     assert [step for step, _ in found["train/loss"]] == list(range(1, 21))

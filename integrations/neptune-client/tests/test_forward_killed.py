@@ -1,4 +1,4 @@
-"""A training that is sent on or its server is killed: each point is there exactly once."""
+"""A training that is sent to ``neptune://`` or its server is killed: each point arrives once."""
 
 from __future__ import annotations
 
@@ -41,17 +41,15 @@ open("found.json", "w").write(json.dumps(told))
 
 
 class Kills:
-    """A training that lives several times, and what is killed meanwhile."""
+    """A training that is started several times, and kills of it and its server."""
 
     def __init__(self, server, folder, env, seed):
         self.server, self.folder = server, folder
         self.env = {**os.environ, **env, "PYTHONWARNINGS": "ignore"}
         self.chance = random.Random(seed)
-        (folder / "train.py").write_text(TRAINS)
-        (folder / "read.py").write_text(READS)
 
     def run(self, *words):
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, *words],
             cwd=self.folder,
             env=self.env,
@@ -59,11 +57,13 @@ class Kills:
             text=True,
             check=False,
         )
+        assert done.returncode == 0, done.stderr
+        return done
 
     def live(self, life, whom):
         """Train; kill the server or none; then the training."""
         process = subprocess.Popen(
-            [sys.executable, "train.py", str(life)],
+            [sys.executable, "-c", TRAINS, str(life)],
             cwd=self.folder,
             env=self.env,
             stdout=subprocess.PIPE,
@@ -81,22 +81,16 @@ class Kills:
         process.wait(60)
         process.stdout.close()
 
-    def sync(self):
-        words = ["sync", "--root", "root", "--to", "neptune://killed/forward"]
-        done = self.run("-m", "seamark", *words)
-        assert done.returncode == 0, done.stderr
-        return done.stderr
-
     def check(self):
-        """Compare what is there with what is on this disk, to the point."""
+        """Compare all points on the server with those on this disk."""
         import seamark
 
-        self.sync()
-        assert "was at neptune://killed/forward already" in self.sync()
+        sync = ["-m", "seamark", "sync", "--root", "root", "--to", "neptune://killed/forward"]
+        self.run(*sync)
+        assert "was at neptune://killed/forward already" in self.run(*sync).stderr
         root = str(self.folder / "root")
         run = seamark.init_run("kills", custom_run_id="one", root=root, mode="read-only")
-        read = self.run("read.py")
-        assert read.returncode == 0, read.stderr
+        self.run("-c", READS)
         there = json.loads((self.folder / "found.json").read_text())
         for path in ("loss", "acc", "log"):
             frame = run[path].fetch_values(include_timestamp=False)
@@ -119,14 +113,13 @@ def run_kills(new_server, folder, ways, seed):
 
 
 @pytest.mark.slow
-def test_each_point_is_there_once_whoever_was_killed(new_server, tmp_path):
-    """The server, then the training, which lives twice; ``seamark sync`` ends it."""
+def test_each_point_arrives_once_after_kills_of_server_and_training(new_server, tmp_path):
+    """The training is started again after each; ``seamark sync`` sends the rest."""
     run_kills(new_server, tmp_path, ["server", "training"], 1)
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
-def test_each_point_is_there_once_after_many_kills(new_server, tmp_path):
-    """The same twenty times."""
+def test_each_point_arrives_once_after_twenty_kills(new_server, tmp_path):
     run_kills(new_server, tmp_path, ["server", "training"] * 10, 2)

@@ -1,7 +1,7 @@
-"""A home for what scripts record that say ``neptune``, and a run there to record into.
+"""A home for scripts that import ``neptune``, and a run there to record into.
 
-With ``--home=installed`` Seamark stands in the place of the package ``neptune``; with
-``--home=server`` that package itself talks to a server of ours. The scripts are the same.
+With ``--home=installed`` Seamark replaces the package ``neptune``; with ``--home=server`` that
+package itself talks to a server of Seamark. The scripts are the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ collect_ignore = _OF_LATEST if CLAIM == "neptune:oldest" else _OF_OLDEST
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let the same scripts be run at either home, and what they record be compared."""
+    """Run the same scripts at either home, and compare their records."""
     parser.addoption("--home", choices=list(HOMES), default="installed")
     parser.addoption(
         "--recorded",
@@ -60,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to start where a package is missing, or is another than is to be proved."""
+    """Refuse to start where a package is missing or has another version."""
     reset_signals()
     home = config.getoption("--home")
     for name, version in {**PROVEN[CLAIM], **HOMES[home]}.items():
@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out where there is a server what the client cannot do."""
+    """Leave out what the client cannot do, where it is used."""
     if config.getoption("--home") == "server":
         left = [item for item in items if item.get_closest_marker("installed")]
         config.hook.pytest_deselected(items=left)
@@ -109,7 +109,7 @@ def server(request, tmp_path_factory):
 
 @pytest.fixture
 def _environment(server):
-    """Record the same with both packages: captures are off; a server may be named."""
+    """Variables for both packages: captures are off; a server may be named."""
     names = ("HARDWARE_METRICS", "GIT", "PACKAGES", "STDOUT", "STDERR")
     off = {f"SEAMARK_CAPTURE_{name}": "0" for name in names}
     return {**server, **off, "MPLBACKEND": "agg"}
@@ -137,10 +137,10 @@ def run():
 
 @pytest.fixture
 def read(request, server, tmp_path_factory):
-    """Stop a run, and return it as somebody else opens it for reading.
+    """Stop a run, and return it opened for reading.
 
-    With a server, what its client sees and what Seamark sees is compared, and both with what the
-    same script recorded where Seamark was installed.
+    With a server, what the client and Seamark read is compared, and both with what the same script
+    recorded where Seamark was installed.
     """
     import neptune
 
@@ -172,26 +172,3 @@ def read(request, server, tmp_path_factory):
     yield read
     for each in opened:
         each.stop()
-
-
-@pytest.fixture
-def below():
-    """Return the names in a namespace."""
-
-    def below(run, path):
-        found = run.get_structure()
-        for name in path.split("/"):
-            found = found[name]
-        return list(found)
-
-    return below
-
-
-@pytest.fixture
-def values():
-    """Return the values of a series."""
-
-    def values(handler):
-        return handler.fetch_values(include_timestamp=False)["value"].tolist()
-
-    return values

@@ -1,4 +1,4 @@
-"""What a run recorded, as one mapping, in which homes and readers can be compared."""
+"""The records of a run as one mapping, with which homes and readers can be compared."""
 
 from __future__ import annotations
 
@@ -148,3 +148,17 @@ def without_drawn(found: Any) -> Any:
     if len(found) == 2 and found[0] in ("html", "png"):
         return found[:1]
     return [without_drawn(each) for each in found]
+
+
+def below(run: Any, path: str) -> list[str]:
+    """Return the names in a namespace."""
+    found = run.get_structure()
+    for name in path.split("/"):
+        found = found[name]
+    return list(found)
+
+
+def values(handler: Any) -> list[Any]:
+    """Return the values of a series."""
+    found: list[Any] = handler.fetch_values(include_timestamp=False)["value"].tolist()
+    return found

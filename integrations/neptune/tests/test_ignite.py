@@ -7,6 +7,7 @@ import pytest
 import torch
 from ignite.engine import Engine, Events
 from ignite.handlers import Checkpoint
+from recorded import values
 
 try:
     from ignite.handlers.neptune_logger import NeptuneLogger, NeptuneSaver
@@ -14,7 +15,7 @@ except ImportError:
     from ignite.contrib.handlers.neptune_logger import NeptuneLogger, NeptuneSaver
 
 
-def test_ignite(read, values):
+def test_ignite(read):
     """Ignite's own logger, its handlers, and its checkpoints."""
     net = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

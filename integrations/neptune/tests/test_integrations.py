@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from neptune.integrations.python_logger import NeptuneHandler
+from recorded import below, values
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def digits():
     return numbers, (numbers[:, 0] > 0).astype(int)
 
 
-def test_optuna(run, read, values, below):
+def test_optuna(run, read):
     """A study, its charts, and the study itself, which loads."""
     import neptune.integrations.optuna as npt_utils
     import optuna
@@ -46,7 +47,7 @@ def test_optuna(run, read, values, below):
     assert npt_utils.load_study_from_run(again).best_params == study.best_params
 
 
-def test_optuna_with_two_objectives(run, read, values):
+def test_optuna_with_two_objectives(run, read):
     """Each objective has a series of its own."""
     import neptune.integrations.optuna as npt_utils
     import optuna
@@ -66,7 +67,7 @@ def test_optuna_with_two_objectives(run, read, values):
 
 
 @pytest.mark.installed
-def test_optuna_with_trials_that_have_nothing(run, read, values):
+def test_optuna_with_trials_that_have_nothing(run, read):
     """A trial without a value, or without parameters, ends no study; the client's it ends."""
     import neptune.integrations.optuna as npt_utils
     import optuna
@@ -86,7 +87,7 @@ def test_optuna_with_trials_that_have_nothing(run, read, values):
     assert values(again["values"]) == [1.0]
 
 
-def test_xgboost(run, read, values, digits):
+def test_xgboost(run, read, digits):
     """Metrics of every round, parameters, the model and the charts."""
     import xgboost
     from neptune.integrations.xgboost import NeptuneCallback
@@ -109,7 +110,7 @@ def test_xgboost(run, read, values, digits):
     assert again.exists("training/plots/importance")
 
 
-def test_lightgbm(run, read, values, digits):
+def test_lightgbm(run, read, digits):
     """Metrics of every round, parameters, and a summary with charts in a series of files."""
     import lightgbm
     from neptune.integrations.lightgbm import NeptuneCallback, create_booster_summary
@@ -155,7 +156,7 @@ def test_sklearn(run, read, digits):
     assert again.exists("cls/test/preds")
 
 
-def test_pytorch(run, read, values, tmp_path, monkeypatch):
+def test_pytorch(run, read, tmp_path, monkeypatch):
     """Norms of gradients and parameters, and the model's weights."""
     from neptune.integrations.pytorch import NeptuneLogger
 
@@ -179,8 +180,8 @@ def test_pytorch(run, read, values, tmp_path, monkeypatch):
     assert torch.equal(loaded["weight"], net.weight)
 
 
-def test_tensorboard(run, read, values):
-    """What is written for TensorBoard is recorded as well."""
+def test_tensorboard(run, read):
+    """Values written for TensorBoard are recorded as well."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pkg_resources
         from neptune_tensorboard import enable_tensorboard_logging_ctx
@@ -197,7 +198,7 @@ def test_tensorboard(run, read, values):
     assert again["tensorboard/image/picture"].fetch_extension() == "png"
 
 
-def test_fastai(run, read, values, below):
+def test_fastai(run, read):
     """Two fits of a learner, each under an index of its own, whose paths begin with a slash."""
     from fastai.basics import DataLoader, DataLoaders, Learner
     from neptune.integrations.fastai import NeptuneCallback
@@ -222,7 +223,7 @@ def test_fastai(run, read, values, below):
     assert all(map(math.isfinite, losses))
 
 
-def test_transformers(read, values):
+def test_transformers(read):
     """A Trainer that reports to neptune: losses by step, arguments, the model's configuration."""
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
     from transformers.integrations import NeptuneCallback
@@ -255,7 +256,7 @@ def test_transformers(read, values):
     assert again["sys/tags"].fetch() == {"bert"}
 
 
-def test_python_logger(run, read, values):
+def test_python_logger(run, read):
     """Python's own logging."""
     logger = logging.getLogger("a training")
     handler = NeptuneHandler(run=run, path="log")

@@ -8,11 +8,12 @@ import warnings
 import neptune
 import pytest
 import torch
+from recorded import below, values
 
 
 @pytest.mark.parametrize("package", ["pytorch_lightning", "lightning.pytorch"])
 @pytest.mark.parametrize("given", ["project", "run", "handler"])
-def test_what_it_logs_is_recorded(package, given, read, values, below):
+def test_logged_values_are_recorded(package, given, read):
     """Metrics, hyperparameters, the model's summary and the checkpoints."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of 1.9.5 about today's torch

@@ -10,6 +10,7 @@ import torch
 from pytorch_lightning import loggers
 from pytorch_lightning.loggers import NeptuneLogger
 from pytorch_lightning.loggers.neptune import NeptuneLogger as Same
+from recorded import values
 
 import seamark.lightning
 import seamark.neptune
@@ -29,7 +30,7 @@ class Net(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def test_the_stub_is_replaced(read, values):
+def test_the_stub_is_replaced(read):
     """A script that was written for Lightning 2.5 trains, and what it logs is in the run."""
     assert NeptuneLogger is Same is seamark.lightning.NeptuneLogger
     logger = NeptuneLogger(project="team/moved", log_model_checkpoints=False)

@@ -143,7 +143,7 @@ def _joined(
 ) -> bytes:
     """Return the bytes of adjoining blocks for a batch; one frame of ``block`` in any case."""
     parts: list[bytes] = []
-    size = inflated = 0
+    size, inflated = 0, FILE_HEADER_BYTES  # who receives it counts the opening, too
     while block is not None:
         end, most = _end_of_part(block, limit - size, INFLATED_BYTES - inflated, first=not parts)
         whole = end == block.end - block.base
@@ -174,8 +174,10 @@ def _end_of_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[i
         return whole, most  # nearly always, and without a step for each frame
     end = inflated = 0
     for frame in map(block.frames.raw, range(len(block.frames))):
-        following = frame[0] + FRAME_HEADER_BYTES + padded(frame[5])
-        more = _inflated(block.data, frame)
+        more = FRAME_HEADER_BYTES + padded(frame[5])
+        following = frame[0] + more
+        if frame[2] & ZLIB:
+            more += _inflated(block.data, frame)
         if (end or not first) and (following > limit or inflated + more > room):
             break
         end, inflated = following, inflated + more
@@ -184,8 +186,6 @@ def _end_of_part(block: Block, limit: int, room: int, *, first: bool) -> tuple[i
 
 def _inflated(data: bytes, frame: RawFrame) -> int:
     # Where it cannot be told without more memory than a payload may take, it is the limit.
-    if not frame[2] & ZLIB:
-        return frame[5]
     try:
         return len(payload_of(data, frame))
     except ValueError:

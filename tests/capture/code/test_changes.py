@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from git_repositories import Hostile, git, make_repository
+from git_repositories import git, make_repository
 
 from seamark.capture.code import changes
 from seamark.capture.code.hiding import hide_in_patch
@@ -20,18 +20,28 @@ def repository(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "repo")
 
 
-def commit(folder: Path) -> None:
+def commit(folder: Path, **files: str) -> None:
+    """Write some files and commit everything."""
+    write(folder, **files)
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "more")
 
 
-def taken(folder: Path, timeout_s: float = 60) -> tuple[dict[str, object], dict[str, changes.Diff]]:
+def write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def taken(folder: Path) -> tuple[dict[str, object], dict[str, changes.Diff]]:
     """Return the facts about a repository, and what is kept of its changes, by name."""
     facts: dict[str, object] = {}
     kept: dict[str, changes.Diff] = {}
-    probe = GitProbe(folder, timeout_s=60)
-    probe.find(facts.update, lambda one: kept.update(diff=one))
+    GitProbe(folder, timeout_s=60).find(facts.update, lambda one: kept.update(diff=one))
     return facts, kept
+
+
+def patch_of(folder: Path) -> bytes:
+    return taken(folder)[1]["diff"].content
 
 
 def tree_of(folder: Path) -> dict[str, object]:
@@ -48,48 +58,38 @@ def tree_of(folder: Path) -> dict[str, object]:
     return found
 
 
-def applied(folder: Path, patch: bytes, target: Path, *options: str) -> Path:
+def applied(folder: Path, patch: bytes, target: Path) -> Path:
     """Return a clean checkout of the commit with a patch applied to it."""
     git(folder, "worktree", "add", "-q", "--detach", str(target), "HEAD")
     file = target.parent / "changes.patch"
     file.write_bytes(patch)
-    git(target, "apply", "--whitespace=nowarn", *options, str(file))
+    git(target, "apply", "--whitespace=nowarn", str(file))
     return target
 
 
-# --------------------------------------------------------------------- a patch that applies
-
-
-def new_and_staged(folder: Path) -> None:
-    (folder / "new.py").write_text("new\n")
-    git(folder, "add", "new.py")
-    (folder / "new.py").write_text("newer\n")
-
-
-def deleted(folder: Path) -> None:
+def change_modes_and_links(folder: Path) -> None:
+    (folder / "dos.txt").chmod(0o755)
+    (folder / "link").symlink_to("train.py")
     (folder / "train.py").unlink()
+    (folder / "train.py").symlink_to("somewhere/else")
+    git(folder, "add", "link")
 
 
-def renamed(folder: Path) -> None:
-    git(folder, "mv", "train.py", "fit.py")
+def empty_and_stage(folder: Path) -> None:
+    write(folder, **{"train.py": "", "empty": "", "new.py": "new\n"})
+    git(folder, "add", "empty", "new.py")
+    write(folder, **{"new.py": "newer\n"})
 
 
-def emptied(folder: Path) -> None:
-    (folder / "train.py").write_text("")
-    (folder / "empty").write_text("")
-    git(folder, "add", "empty")
-
-
-def mode(folder: Path) -> None:
-    (folder / "train.py").chmod(0o755)
-
-
-def line_ends(folder: Path) -> None:
+def change_bytes(folder: Path) -> None:
+    """Ends of lines, no end of a line, no UTF-8, and what looks like a patch."""
     (folder / "dos.txt").write_bytes(b"a\r\nchanged\r\nc\r\n")
-    (folder / "train.py").write_bytes(b"no newline\r\nat the end")
+    (folder / "train.py").write_bytes(b"caf\xe9\n\x0c\x85 a\x0bb\nno newline\r\nat the end")
+    write(folder, patch="diff --git a/x b/x\n@@ -1 +1 @@\n--- a\n+++ b\n-- \n")
+    git(folder, "add", "patch")
 
 
-def odd_names(folder: Path) -> None:
+def give_odd_names(folder: Path) -> None:
     for name in ("a b.txt", "z\u00fcge.txt", "line\nfeed", 'quo"te\\d', "a b/c\td", "-x", "*[a]"):
         path = folder / name
         path.parent.mkdir(exist_ok=True)
@@ -98,36 +98,24 @@ def odd_names(folder: Path) -> None:
     git(folder, "add", "-A")
 
 
-def link(folder: Path) -> None:
-    (folder / "link").symlink_to("train.py")
-    (folder / "train.py").unlink()
-    (folder / "train.py").symlink_to("somewhere/else")
-    git(folder, "add", "link")
-
-
-def content_like_a_patch(folder: Path) -> None:
-    text = "diff --git a/x b/x\n@@ -1 +1 @@\n--- a\n+++ b\n-- \n"
-    (folder / "train.py").write_text(text)
-
-
-def not_utf8(folder: Path) -> None:
-    (folder / "train.py").write_bytes("caf\u00e9\n".encode("latin-1") + b"\x0c\x85 a\x0bb\n")
-
-
-def attributes(folder: Path) -> None:
-    (folder / ".gitattributes").write_text("*.py text eol=crlf diff=evil\n*.x -text\n")
-    commit(folder)
+def set_attributes(folder: Path) -> None:
+    commit(folder, **{".gitattributes": "*.py text eol=crlf diff=evil\n*.x -text\n"})
     (folder / "train.py").write_bytes(b"some\r\nchanged\r\n")
 
 
-CHANGES = [
-    attributes, content_like_a_patch, deleted, emptied, line_ends, link, mode,
-    new_and_staged, not_utf8, odd_names, renamed,
-]  # fmt: skip
+CHANGES = {
+    "deleted": lambda folder: (folder / "train.py").unlink(),
+    "renamed": lambda folder: git(folder, "mv", "train.py", "fit.py"),
+    "modes and links": change_modes_and_links,
+    "empty and staged": empty_and_stage,
+    "bytes": change_bytes,
+    "odd names": give_odd_names,
+    "attributes": set_attributes,
+}
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_the_diff_applied_to_the_commit_is_what_was_executed(repository, tmp_path, change):
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_diff_applied_to_the_commit_gives_the_executed_files(repository, tmp_path, change):
     (repository / "dos.txt").write_bytes(b"a\r\nb\r\nc\r\n")
     commit(repository)
     change(repository)
@@ -140,130 +128,79 @@ def test_the_diff_applied_to_the_commit_is_what_was_executed(repository, tmp_pat
     assert hide_in_patch(diff.content, Secrets()) == diff.content
 
 
-def test_where_nothing_can_be_compared_there_is_no_diff(repository, tmp_path):
-    """Nothing has changed but a time; there is no commit yet; there is no working tree."""
+def test_there_is_no_diff_where_nothing_can_be_compared(repository, tmp_path):
     os.utime(repository / "train.py", (1, 1))
     facts, kept = taken(repository)
     assert kept == {}
     assert "source_code/git/files_changed" not in facts
     git(tmp_path, "init", "-q", "--bare", "bare.git")
     assert taken(tmp_path / "bare.git")[1] == {}
-    new = tmp_path / "new"
-    new.mkdir()
-    git(new, "init", "-q")
-    (new / "a.py").write_text("a\n")
-    git(new, "add", "a.py")
-    facts, kept = taken(new)
+    git(tmp_path, "init", "-q", "new")
+    write(tmp_path / "new", **{"a.py": "a\n"})
+    git(tmp_path / "new", "add", "a.py")
+    facts, kept = taken(tmp_path / "new")
     assert facts["source_code/git/dirty"] is True
     assert kept == {}
 
 
-def test_of_a_submodule_the_commit_is_told(repository, tmp_path):
+def test_only_the_commit_of_a_submodule_is_in_the_diff(repository, tmp_path):
     """What has changed within it is not: git would run in it."""
     inner = make_repository(repository / "inner")
     git(repository, "-c", "advice.addEmbeddedRepo=false", "add", "inner")
     git(repository, "commit", "-q", "-m", "submodule")
-    (inner / "train.py").write_text("changed\n")
+    write(inner, **{"train.py": "changed\n"})
     assert "diff" not in taken(repository)[1]
     commit(inner)
-    patch = taken(repository)[1]["diff"].content
-    assert b"+Subproject commit " + git(inner, "rev-parse", "HEAD").encode() in patch
-    (repository / "train.py").write_text("also\n")
-    patch = taken(repository)[1]["diff"].content
-    (tmp_path / "clean").mkdir()
-    clean = applied(repository, patch, tmp_path / "clean" / "tree")
+    subproject = b"+Subproject commit " + git(inner, "rev-parse", "HEAD").encode()
+    assert subproject in patch_of(repository)
+    write(repository, **{"train.py": "also\n"})
+    clean = applied(repository, patch_of(repository), tmp_path / "clean")
     assert (clean / "train.py").read_text() == "also\n"
 
 
-# --------------------------------------------------------------------- what is left out
-
-
-def test_what_does_not_fit_is_left_out(repository, tmp_path, monkeypatch):
+def test_files_that_do_not_fit_are_left_out_and_named(repository, tmp_path, monkeypatch):
     monkeypatch.setattr(changes, "MAX_DIFF", 4000)
-    names = ("a.txt", "b.txt", "c.txt", "d.txt")
-    for name in names:
-        (repository / name).write_text("x\n")
-    commit(repository)
-    for name, lines in zip(names, (10, 3000, 20, 1900), strict=True):
-        (repository / name).write_text("y\n" * lines)
+    lines = {"a.txt": 10, "b.txt": 3000, "c.txt": 20, "d.txt": 1900}
+    commit(repository, **dict.fromkeys(lines, "x\n"))
+    write(repository, **{name: "y\n" * count for name, count in lines.items()})
     facts, kept = taken(repository)
     assert facts["source_code/git/files_changed"] == 4
     assert "2 files are left out: b.txt (binary, or more than" in kept["diff"].left_out
     assert "d.txt (the diff has" in kept["diff"].left_out
     clean = applied(repository, kept["diff"].content, tmp_path / "clean")
-    assert (clean / "a.txt").read_text() == "y\n" * 10
-    assert (clean / "b.txt").read_text() == "x\n"
-    assert (clean / "c.txt").read_text() == "y\n" * 20
+    found = [(clean / name).read_text() for name in lines]
+    assert found == ["y\n" * 10, "x\n", "y\n" * 20, "x\n"]
 
 
-def test_what_git_cannot_compare_is_left_out(repository, tmp_path):
-    """Binary files, a file with a filter (git-lfs), a pipe, a conflict; the rest still applies."""
+def test_files_that_git_cannot_compare_are_left_out_and_named(repository, tmp_path):
     git(repository, "config", "filter.upper.clean", "tr a-z A-Z")
-    (repository / ".gitattributes").write_text("*.up filter=upper\n")
-    (repository / "data.up").write_text("abc\n")
+    write(repository, **{".gitattributes": "*.up filter=upper\n", "data.up": "abc\n"})
     for name in ("changed.bin", "gone.bin", "link.bin"):
         (repository / name).write_bytes(bytes(range(200)) * 2)
-    for name in ("aaa.py", "pipe.py"):
-        (repository / name).write_text("x\n")
-    commit(repository)
+    commit(repository, **{"aaa.py": "x\n", "pipe.py": "x\n"})
     git(repository, "checkout", "-q", "-b", "other")
-    (repository / "train.py").write_text("other\n")
-    commit(repository)
+    commit(repository, **{"train.py": "other\n"})
     git(repository, "checkout", "-q", "topic/one")
-    (repository / "train.py").write_text("mine\n")
-    commit(repository)
-    subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b", "merge", "-q", "other"],
-        cwd=repository, capture_output=True, check=False,
-    )  # fmt: skip
-    (repository / "data.up").write_text("xyz\n")
+    commit(repository, **{"train.py": "mine\n"})
+    with pytest.raises(subprocess.CalledProcessError):  # a conflict
+        git(repository, "merge", "-q", "other")
+    write(repository, **{"data.up": "xyz\n", "aaa.py": "y\n"})
     (repository / "changed.bin").write_bytes(bytes(range(199)) * 2)
     for name in ("gone.bin", "link.bin", "pipe.py"):
         (repository / name).unlink()
     (repository / "link.bin").symlink_to("train.py")
     os.mkfifo(repository / "pipe.py")
-    (repository / "aaa.py").write_text("y\n")
     facts, kept = taken(repository)
     diff = kept["diff"]
     assert facts["source_code/git/files_changed"] == 7
     assert diff.left_out.startswith("6 files are left out: ")
-    assert "data.up (filter upper)" in diff.left_out
-    assert "pipe.py (no regular file)" in diff.left_out
-    assert "train.py (in conflict)" in diff.left_out
+    for said in ("data.up (filter upper)", "pipe.py (no regular file)", "train.py (in conflict)"):
+        assert said in diff.left_out
     assert diff.left_out.count(".bin (binary, or more than") == 3
     assert b"xyz" not in diff.content
     clean = applied(repository, diff.content, tmp_path / "clean")
     assert (clean / "aaa.py").read_text() == "y\n"
     assert (clean / "gone.bin").exists()
-
-
-# --------------------------------------------------------------------- a stranger's repository
-
-
-def test_variables_run_nothing_for_its_changes(repository, tmp_path, monkeypatch):
-    hostile = Hostile(repository, tmp_path / "canary")
-    hostile.attribute("*.py diff=evil filter=evil")
-    hostile.change("PASS\n")
-    names = (
-        "GIT_EXTERNAL_DIFF",
-        "GIT_PAGER",
-        "GIT_SSH_COMMAND",
-        "GIT_EDITOR",
-        "PAGER",
-        "GIT_ASKPASS",
-    )
-    for name in names:
-        monkeypatch.setenv(name, str(hostile.program))
-    settings = ["diff.external", "diff.evil.textconv", "diff.evil.command", "core.fsmonitor"]
-    monkeypatch.setenv("GIT_CONFIG_COUNT", str(len(settings)))
-    for number, key in enumerate(settings):
-        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", key)
-        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", str(hostile.program))
-    assert b"+PASS" in taken(repository)[1]["diff"].content
-    assert not hostile.canary.exists()
-
-
-# --------------------------------------------------------------------- secrets
 
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\nabcdef\n-----END RSA PRIVATE KEY-----\n"
@@ -277,14 +214,11 @@ PLANTED = {
 }
 
 
-def test_planted_secrets_are_hidden_and_what_is_added_still_applies(
-    repository, tmp_path, monkeypatch
-):
+def test_planted_secrets_are_hidden_and_the_patch_still_applies(repository, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_PASSWORD", "planted-variable")
-    for name, text in PLANTED.items():
-        (repository / name).write_text(text)
+    write(repository, **PLANTED)
     git(repository, "add", "-A")
-    patch = taken(repository)[1]["diff"].content
+    patch = patch_of(repository)
     assert patch.count(b"planted") == 7
     hidden = hide_in_patch(patch, Secrets())
     assert b"planted" not in hidden
@@ -294,34 +228,31 @@ def test_planted_secrets_are_hidden_and_what_is_added_still_applies(
     )
     assert (clean / "settings.yaml").read_text() == "db:\n  password: ***\n  port: 5432\n"
     assert (clean / "key.pem").read_text().count("\n") == 4
-    plain = hide_in_patch(patch, Secrets(masked=False))
-    assert plain == patch
+    assert hide_in_patch(patch, Secrets(masked=False)) == patch
 
 
 def test_secrets_that_are_removed_or_stand_beside_a_change_are_hidden(repository):
-    """In the lines around, and behind the numbers of a hunk."""
     lines = ['PASSWORD = "planted-0"', *(f" x{n} = {n}" for n in range(20)), 'token = "planted-1"']
-    (repository / "train.py").write_text("\n".join(lines) + "\n")
-    commit(repository)
-    (repository / "train.py").write_text("\n".join([*lines[:19], "y = 1"]) + "\n")
-    patch = taken(repository)[1]["diff"].content
+    commit(repository, **{"train.py": "\n".join(lines) + "\n"})
+    write(repository, **{"train.py": "\n".join([*lines[:19], "y = 1"]) + "\n"})
+    patch = patch_of(repository)
     assert patch.count(b"planted") == 2
     assert b"planted" not in hide_in_patch(patch, Secrets())
 
 
-def test_a_change_within_a_text_of_several_lines_leaves_code_as_it_is(repository):
+def test_change_within_a_text_of_several_lines_leaves_code_as_it_is(repository):
     """A hunk is two texts, and may begin within a literal or below a key that holds secrets."""
     doc = [f"    Line {n} is the user's." for n in range(9)]
-    code = ["def f(token):", '    """Do.', "", *doc, '    """', "    return g(token=token)"]
-    conf = ["secrets:", *(f"  n{n}: planted{n}" for n in range(9))]
-    old = ['CONF = """', "user = x", '"""', "login(token=x)"]
-    for name, lines in (("a.py", code), ("b.yaml", conf), ("c.py", old)):
-        (repository / name).write_text("\n".join(lines) + "\n")
-    commit(repository)
-    code[10], conf[8], old[0] = "    Another.", "  n7: planted-new", 'TEXT = """'
-    for name, lines in (("a.py", code), ("b.yaml", conf), ("c.py", old)):
-        (repository / name).write_text("\n".join(lines) + "\n")
-    patch = taken(repository)[1]["diff"].content
+    files = {
+        "a.py": ["def f(token):", '    """Do.', "", *doc, '    """', "    return g(token=token)"],
+        "b.yaml": ["secrets:", *(f"  n{n}: planted{n}" for n in range(9))],
+        "c.py": ['CONF = """', "user = x", '"""', "login(token=x)"],
+    }
+    commit(repository, **{name: "\n".join(lines) + "\n" for name, lines in files.items()})
+    files["a.py"][10], files["b.yaml"][8] = "    Another.", "  n7: planted-new"
+    files["c.py"][0] = 'TEXT = """'
+    write(repository, **{name: "\n".join(lines) + "\n" for name, lines in files.items()})
+    patch = patch_of(repository)
     hidden = hide_in_patch(patch, Secrets())
     assert patch.count(b"planted") > 4
     assert b"planted" not in hidden

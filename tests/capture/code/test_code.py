@@ -22,8 +22,7 @@ def plain(line: str) -> str:
     return line.partition("  # ")[2] if line.startswith("-e ") else line
 
 
-def test_every_distribution_stands_there_with_its_version():
-    """The same names and versions as importlib.metadata tells, sorted, each once."""
+def test_packages_are_those_of_importlib_metadata_sorted_and_each_once():
     lines = [plain(line) for line in installed_packages().splitlines()]
     expected = {
         f"{one.metadata['Name']}=={one.version}" for one in importlib.metadata.distributions()
@@ -34,7 +33,7 @@ def test_every_distribution_stands_there_with_its_version():
     assert keys == sorted(set(keys))
 
 
-def test_the_first_one_on_the_path_counts(tmp_path, monkeypatch):
+def test_first_distribution_on_the_path_counts(tmp_path, monkeypatch):
     for folder, version in (("first", "2.0"), ("second", "1.0")):
         info = tmp_path / folder / "some_package-9.dist-info"
         info.mkdir(parents=True)
@@ -56,22 +55,23 @@ def distribution(folder, name, noted):
     (info / "direct_url.json").write_text(text)
 
 
-def test_what_came_from_no_index_tells_where_from_without_credentials(tmp_path, monkeypatch):
+def test_package_from_no_index_tells_its_origin_without_credentials(tmp_path, monkeypatch):
     """As pip freeze writes it; packages that are edited stay on one line."""
-    distribution(
-        tmp_path,
-        "vcs",
-        {
-            "url": "https://me:hunter2@host/a/b.git",
-            "vcs_info": {"vcs": "git", "commit_id": "0123abcd", "requested_revision": "main"},
-            "subdirectory": "python/pkg",
-        },
-    )
+    commit = {"vcs": "git", "commit_id": "0123abcd", "requested_revision": "main"}
     digest = "sha256=" + "0f" * 32
     url = "https://host/w-1.0-py3-none-any.whl?token=hunter2"
-    distribution(tmp_path, "wheel-of", {"url": url, "archive_info": {"hash": digest}})
-    distribution(tmp_path, "local", {"url": "file:///src/local", "dir_info": {}})
-    distribution(tmp_path, "edited", {"url": "file:///src/x", "dir_info": {"editable": True}})
+    noted = {
+        "vcs": {
+            "url": "https://me:hunter2@host/a/b.git",
+            "vcs_info": commit,
+            "subdirectory": "python/pkg",
+        },
+        "wheel-of": {"url": url, "archive_info": {"hash": digest}},
+        "local": {"url": "file:///src/local", "dir_info": {}},
+        "edited": {"url": "file:///src/x", "dir_info": {"editable": True}},
+    }
+    for name, each in noted.items():
+        distribution(tmp_path, name, each)
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     assert installed_packages().splitlines() == [
         "-e /src/x  # edited==1.0",
@@ -85,14 +85,13 @@ def test_what_came_from_no_index_tells_where_from_without_credentials(tmp_path, 
     "noted",
     ["", "{", "[]", "[" * 100_000, {"url": 1}, {"url": "file:///a\nb==1"}, "{}" + " " * (1 << 17)],
 )
-def test_a_damaged_note_of_where_a_package_is_from_counts_for_nothing(tmp_path, monkeypatch, noted):
+def test_damaged_note_of_the_origin_of_a_package_counts_for_nothing(tmp_path, monkeypatch, noted):
     distribution(tmp_path, "some", noted)
     monkeypatch.setattr("sys.path", [str(tmp_path)])
     assert installed_packages() == "some==1.0"
 
 
-def test_the_lines_are_those_of_pip_freeze(tmp_path):
-    """Where the two differ, it is in how what is edited is written, and in pip itself."""
+def test_packages_are_those_of_pip_freeze_but_for_edited_ones(tmp_path):
     command = [sys.executable, "-m", "pip", "freeze", "--all"]
     frozen = subprocess.run(command, capture_output=True, text=True, check=False)
     if frozen.returncode:
@@ -103,9 +102,6 @@ def test_the_lines_are_those_of_pip_freeze(tmp_path):
     assert {line.lower() for line in lines} == expected
 
 
-# --------------------------------------------------------------------- conda
-
-
 @pytest.fixture
 def prefix(tmp_path, monkeypatch) -> Path:
     (tmp_path / "conda-meta").mkdir()
@@ -113,8 +109,7 @@ def prefix(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_a_recorded_environment_is_listed(monkeypatch):
-    """Name, version and build, as a command line takes them; sorted."""
+def test_conda_environment_is_listed_with_versions_and_builds(monkeypatch):
     monkeypatch.setenv("CONDA_PREFIX", str(RECORDED))
     assert conda_packages().splitlines() == [
         "_libgcc_mutex=0.1=conda_forge",
@@ -126,17 +121,15 @@ def test_a_recorded_environment_is_listed(monkeypatch):
     ]
 
 
-def test_what_is_no_package_is_not_listed(prefix):
+def test_files_that_are_no_conda_package_are_not_listed(prefix):
     meta = prefix / "conda-meta"
-    (meta / "noname.json").write_text("{}")
-    (meta / "history").write_text("==> now <==\n")
-    (meta / "line\nfeed-1-0.json").write_text("{}")
+    for name in ("noname.json", "history", "line\nfeed-1-0.json"):
+        (meta / name).write_text("{}")
     os.mkfifo(meta / "pytorch-2.0.1-py3.10_cuda11.7_cudnn8.5.0_0.json")
     assert conda_packages() == "pytorch=2.0.1=py3.10_cuda11.7_cudnn8.5.0_0"
 
 
-def test_the_environment_of_python_counts_where_none_is_activated(monkeypatch, prefix):
-    """A cluster job calls its Python by path; without conda there is nothing."""
+def test_conda_environment_of_python_counts_where_none_is_activated(monkeypatch, prefix):
     (prefix / "conda-meta" / "a-1-0.json").write_text("{}")
     monkeypatch.delenv("CONDA_PREFIX")
     monkeypatch.setattr("sys.prefix", str(prefix))

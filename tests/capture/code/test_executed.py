@@ -6,11 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
-
-import seamark
 
 BEGIN = """
     import threading, seamark
@@ -26,17 +25,13 @@ WHOLE = BEGIN + "    run.stop()\n"
 
 def files_of(scripts, target: str = "out") -> dict[str, str]:
     """Return the files that the only run of some scripts keeps of its code."""
-    (folder,) = (scripts.root / "default").iterdir()
-    run = seamark.init_run(with_id=folder.name, root=scripts.root, mode="read-only")
+    run = scripts.reopened()
     if not run.exists("source_code/files"):
         return {}
     place = scripts.folder / target
     run["source_code/files"].download(str(place))
-    return {
-        path.relative_to(place).as_posix(): path.read_text()
-        for path in place.rglob("*")
-        if path.is_file()
-    }
+    paths = [path for path in place.rglob("*") if path.is_file()]
+    return {path.relative_to(place).as_posix(): path.read_text() for path in paths}
 
 
 def version_of(scripts) -> object:
@@ -45,23 +40,22 @@ def version_of(scripts) -> object:
     return found
 
 
-# --------------------------------------------------------------------- the script
-
-
-@pytest.mark.parametrize("switch", ["script=True), source_files=[]", "script=False)"])
-def test_no_script_is_kept_where_that_is_said(scripts, switch):
-    assert scripts.run(WHOLE.replace("packages=False)", f"packages=False, {switch}", 1)).code == 0
-    assert files_of(scripts) == {}
-
-
-def test_files_that_are_named_stand_in_for_the_script(scripts):
-    """As with Neptune; they are kept as they are."""
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ("script=True), source_files=[]", {}),
+        ("script=False)", {}),
+        ("script=True), source_files='conf.py'", {"conf.py": 'password = "hunter2x"\n'}),
+    ],
+)
+def test_script_is_kept_unless_switched_off_or_files_are_named(scripts, options, kept):
+    """Files that are named stand in for it, as with Neptune, and are kept as they are."""
     (scripts.folder / "conf.py").write_text('password = "hunter2x"\n')
-    scripts.run(WHOLE.replace("packages=False)", "packages=False), source_files='conf.py'", 1))
-    assert files_of(scripts) == {"conf.py": 'password = "hunter2x"\n'}
+    assert scripts.run(WHOLE.replace("packages=False)", f"packages=False, {options}", 1)).code == 0
+    assert files_of(scripts) == kept
 
 
-def test_a_module_is_named_as_it_was_started_and_kept_under_its_path(scripts):
+def test_module_is_named_as_it_was_started_and_kept_under_its_path(scripts):
     (scripts.folder / "pack").mkdir()
     scripts.write("", "pack/__init__.py")
     for name, started in (("train", "pack.train"), ("__main__", "pack")):
@@ -75,10 +69,8 @@ def test_a_module_is_named_as_it_was_started_and_kept_under_its_path(scripts):
 
 
 @pytest.mark.once
-def test_what_is_installed_is_not_kept(scripts):
-    """python -m pytest, lightning, a console script: not what the person wrote."""
-    scripts.write(WHOLE.replace("    ", "", 0), "test_it.py")
-    code = "def test_it():" + WHOLE.replace("    import", "    import", 1)
+def test_installed_entry_point_and_code_of_a_virtual_environment_are_not_kept(scripts):
+    code = "def test_it():" + WHOLE
     (scripts.folder / "test_it.py").write_text(code)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
     ended = scripts.start(command)
@@ -87,14 +79,9 @@ def test_what_is_installed_is_not_kept(scripts):
     assert files_of(scripts) == {}
     first = version_of(scripts)
     assert first
-    with (scripts.folder / "test_it.py").open("a") as file:
-        file.write("\n# changed\n")
+    (scripts.folder / "test_it.py").write_text(code + "\n# changed\n")
     scripts.start(command)
     assert version_of(scripts) != first
-
-
-@pytest.mark.once
-def test_of_a_virtual_environment_nothing_is_kept(scripts):
     command = [sys.executable, "-m", "venv", "--without-pip", "env"]
     subprocess.run(command, cwd=scripts.folder, check=True)
     scripts.write(WHOLE, "env/tool.py")
@@ -103,22 +90,16 @@ def test_of_a_virtual_environment_nothing_is_kept(scripts):
     assert files_of(scripts) == {}
 
 
-def test_code_without_a_file_keeps_none(scripts):
-    import textwrap
-
+@pytest.mark.parametrize("how", ["-c", "-"])
+def test_code_without_a_file_keeps_none(scripts, how):
     code = textwrap.dedent(WHOLE)
-    assert scripts.start([sys.executable, "-c", code]).code == 0
-    assert files_of(scripts) == {}
-    shutil.rmtree(scripts.root)
-    subprocess.run(
-        [sys.executable, "-"], input=code, text=True, cwd=scripts.folder, check=True,
-        capture_output=True,
-    )  # fmt: skip
+    command = [sys.executable, "-c", code] if how == "-c" else [sys.executable, "-"]
+    subprocess.run(command, input=code, text=True, cwd=scripts.folder, check=True)
     assert files_of(scripts) == {}
     assert version_of(scripts) is None
 
 
-def test_a_spawned_worker_keeps_the_script_of_its_parent(scripts):
+def test_spawned_worker_keeps_the_script_of_its_parent(scripts):
     code = f"""
         import multiprocessing
         def work():
@@ -135,20 +116,14 @@ def test_a_spawned_worker_keeps_the_script_of_its_parent(scripts):
     assert atoms["source_code/arguments"] == ["--x"]
 
 
-def test_planted_secrets_are_hidden_and_noted(scripts):
-    """The script is kept unasked; what has no literal stays as it is."""
+def test_secrets_in_the_script_are_hidden_and_noted(scripts):
     code = WHOLE + '    token = str(1)\n    login(token="planted-1") if 0 else 0\n'
     assert scripts.run(code).code == 0
     written = (scripts.folder / "script.py").read_text()
     assert files_of(scripts) == {"script.py": written.replace("planted-1", "***")}
     kept = b"".join(path.read_bytes() for path in scripts.root.rglob("*") if path.is_file())
     assert b"planted" not in kept
-    (folder,) = (scripts.root / "default").iterdir()
-    run = seamark.init_run(with_id=folder.name, root=scripts.root, mode="read-only")
-    assert run["sys/masked"].fetch() == {"source_code/files"}
-
-
-# --------------------------------------------------------------------- the version
+    assert scripts.reopened()["sys/masked"].fetch() == {"source_code/files"}
 
 
 def version_in(scripts, folder: Path, code: str, *, helper: str = "x = 1\n", **kwargs) -> object:
@@ -167,8 +142,7 @@ IMPORTS = "    import lib.helper\n" + WHOLE
 
 @pytest.mark.once
 @pytest.mark.thorough
-def test_the_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
-    """Line ends of another system count for nothing; a changed line does, the entry or a helper."""
+def test_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
     first = version_in(scripts, tmp_path / "a", IMPORTS)
     assert isinstance(first, str)
     assert len(first) == 16
@@ -180,8 +154,7 @@ def test_the_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
 
 
 @pytest.mark.once
-def test_files_that_are_not_imported_and_packages_count_for_nothing(scripts, tmp_path):
-    """Nor does what lies in a virtual environment within the folder."""
+def test_version_is_that_of_imported_files_without_packages(scripts, tmp_path):
     first = version_in(scripts, tmp_path / "a", IMPORTS)
     (tmp_path / "a" / "other.py").write_text("y = 1\n")
     site = tmp_path / "a" / "venv" / "lib" / "python3" / "site-packages"
@@ -195,16 +168,16 @@ def test_files_that_are_not_imported_and_packages_count_for_nothing(scripts, tmp
 
 
 @pytest.mark.once
-def test_what_is_imported_while_the_run_goes_on_counts(scripts, tmp_path):
-    """Looked at again before the run stops; what is edited meanwhile is what was executed."""
-    late = BEGIN + "    import lib.helper\n    run.stop()\n"
+@pytest.mark.parametrize("end", ["    run.stop()\n", ""], ids=["stop", "exit"])
+def test_version_counts_what_is_imported_or_edited_while_the_run_goes_on(scripts, tmp_path, end):
+    late = BEGIN + "    import lib.helper\n" + end
     first = version_in(scripts, tmp_path / "a", late)
     assert version_in(scripts, tmp_path / "b", late, helper="x = 2\n") != first
     edited = "    import lib.helper, pathlib\n" + BEGIN
     edit = "    pathlib.Path(lib.helper.__file__).write_text('x = 3\\n')\n"
-    unchanged = version_in(scripts, tmp_path / "c", edited + "    pass\n    run.stop()\n")
-    changed = version_in(scripts, tmp_path / "c", edited + edit + "    run.stop()\n")
-    again = version_in(scripts, tmp_path / "d", edited + edit + "    run.stop()\n")
+    unchanged = version_in(scripts, tmp_path / "c", edited + "    pass\n" + end)
+    changed = version_in(scripts, tmp_path / "c", edited + edit + end)
+    again = version_in(scripts, tmp_path / "d", edited + edit + end)
     assert changed == again != unchanged
 
 
@@ -219,8 +192,7 @@ def test_too_much_code_has_no_version(scripts, tmp_path):
     assert "more than 1 modules" in atoms["source_code/version_unknown"]
 
 
-def test_nothing_of_a_module_is_asked_that_runs_code(scripts):
-    """Lazy modules load when they are asked; some raise."""
+def test_no_module_is_asked_for_attributes_that_run_code(scripts):
     code = """
     import sys, types
     class Odd(types.ModuleType):

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from git_repositories import ARMED, Hostile, git, make_repository
+from git_repositories import ARMED, Arm, Hostile, git, make_repository
+from process_status import has_ended
 
 import seamark
 from seamark.capture.code import Script
@@ -28,42 +29,45 @@ def repository(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "repo")
 
 
-def found(folder: Path, timeout_s: float = 60) -> dict[str, object]:
+def found(folder: Path, keep=lambda diff: None, timeout_s: float = 60) -> dict[str, object]:
     """Return what is found; by default in more time than any machine takes."""
     facts: dict[str, object] = {}
-    GitProbe(folder, timeout_s).find(facts.update, lambda _: None)
+    GitProbe(folder, timeout_s).find(facts.update, keep)
     facts.pop(FACTS + "files_changed", None)
     return {path.removeprefix(FACTS): value for path, value in facts.items()}
 
 
-def test_a_repository_tells_commit_branch_remote_and_dirty(repository):
-    """Names as in the reference; the remote without user and password."""
-    git(repository, "remote", "add", "backup", "/srv/backup.git")
-    git(repository, "remote", "add", "origin", "https://user:ghp_abcdef123456@host/org/repo.git")
+def test_commit_branch_remote_without_password_and_dirty_are_found(repository):
+    """The remote is origin, else the first, as configured: insteadOf hands tokens to git in CI."""
+    git(repository, "config", "url.https://x:top-token@host/.insteadOf", "https://host/")
+    git(repository, "remote", "add", "backup", "git@host:org/repo.git")
+    git(repository, "remote", "add", "zweite", "/srv/x")
     commit = git(repository, "rev-parse", "HEAD")
-    expected = {
-        "commit": commit,
-        "branch": "topic/one",
-        "remote": "https://host/org/repo.git",
-        "dirty": False,
-    }
-    assert found(repository) == expected
-    inside = repository / "inside"
-    inside.mkdir()
-    assert found(inside) == expected
+    expected = {"commit": commit, "branch": "topic/one", "dirty": False}
+    assert found(repository) == {**expected, "remote": "host:org/repo.git"}
+    git(repository, "remote", "add", "origin", "https://user:ghp_abcdef123456@host/org/repo.git")
+    (repository / "inside").mkdir()
+    for folder in (repository, repository / "inside"):
+        assert found(folder) == {**expected, "remote": "https://host/org/repo.git"}
 
 
-def test_a_changed_file_is_dirty_and_a_new_one_is_not(repository):
+def test_changed_file_is_dirty_and_a_new_one_is_not(repository):
     """The run's own folder would make every repository dirty otherwise."""
+    index = repository / ".git" / "index"
+    before = index.read_bytes()
+    os.utime(repository / "train.py", (1, 1))
     (repository / "new.txt").write_text("x")
     assert found(repository)["dirty"] is False
     (repository / "train.py").write_text("changed\n")
     assert found(repository)["dirty"] is True
+    # Somebody may be committing; only git status and its like write the index.
+    assert index.read_bytes() == before
+    assert not (repository / ".git" / "index.lock").exists()
     git(repository, "add", "train.py")
     assert found(repository)["dirty"] is True
 
 
-def test_a_detached_head_has_no_branch_and_a_first_branch_no_commit(repository, tmp_path):
+def test_detached_head_has_no_branch_and_a_first_branch_no_commit(repository, tmp_path):
     commit = git(repository, "rev-parse", "HEAD")
     git(repository, "checkout", "-q", "--detach")
     assert found(repository) == {"commit": commit, "branch": None, "remote": None, "dirty": False}
@@ -71,18 +75,7 @@ def test_a_detached_head_has_no_branch_and_a_first_branch_no_commit(repository, 
     assert found(tmp_path) == {"commit": None, "branch": "main", "remote": None, "dirty": False}
 
 
-def test_the_address_is_that_of_origin_else_of_the_first_remote(repository):
-    """As it is configured: url.<base>.insteadOf is how tokens are handed to git in CI."""
-    git(repository, "config", "url.https://x:top-token@host/.insteadOf", "https://host/")
-    git(repository, "remote", "add", "upstream", "git@host:org/repo.git")
-    git(repository, "remote", "add", "zweite", "/srv/x")
-    assert found(repository)["remote"] == "host:org/repo.git"
-    git(repository, "remote", "add", "origin", "https://host/org/repo.git")
-    assert found(repository)["remote"] == "https://host/org/repo.git"
-
-
-def test_where_there_is_nothing_to_ask_nothing_is_recorded(repository, tmp_path, monkeypatch):
-    """No repository, no folder, a run that has stopped, no git: no error, no message."""
+def test_nothing_is_recorded_where_there_is_no_repository_or_git(repository, tmp_path, monkeypatch):
     assert found(tmp_path) == {}
     assert found(tmp_path / "missing") == {}
     probe = GitProbe(repository)
@@ -92,87 +85,62 @@ def test_where_there_is_nothing_to_ask_nothing_is_recorded(repository, tmp_path,
     assert found(repository) == {}
 
 
-# --------------------------------------------------------------------- a git that hangs
+def put_git(folder: Path, monkeypatch, lines: str) -> None:
+    """Put a git on PATH that executes these lines of a shell."""
+    (folder / "bin").mkdir()
+    script = folder / "bin" / "git"
+    script.write_text(f"#!/bin/sh\n{lines}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.fixture
 def slow_git(tmp_path: Path, monkeypatch) -> Path:
     """Put a git on PATH that starts a child, notes both pids, and hangs with the pipe open."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    script = folder / "git"
-    script.write_text('#!/bin/sh\nsleep 300 &\necho $$ $! >> "$SLOW_GIT_PIDS"\nwait\n')
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("SLOW_GIT_PIDS", str(tmp_path / "pids"))
+    put_git(tmp_path, monkeypatch, 'sleep 300 &\necho $$ $! >> "$SLOW_GIT_PIDS"\nwait')
     return tmp_path / "pids"
 
 
-def lives(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def wait_until_gone(pids: Path) -> None:
-    while any(map(lives, pids.read_text().split())):
+    while not all(has_ended(int(pid)) for pid in pids.read_text().split()):
         os.sched_yield()
 
 
-class TimeIsUp(threading.Timer):
-    """The time that git gets: over once a condition holds, however long that takes."""
+def let_time_be_up(monkeypatch, holds: Callable[[], bool]) -> None:
+    """Have the time that git gets be over once a condition holds, however long that takes."""
 
-    holds: Callable[[], bool]
+    class Timer(threading.Timer):
+        def run(self) -> None:
+            while not (self.finished.is_set() or holds()):
+                os.sched_yield()
+            if not self.finished.is_set():
+                self.function(*self.args, **self.kwargs)
 
-    def run(self) -> None:
-        while not (self.finished.is_set() or self.holds()):
-            os.sched_yield()
-        if not self.finished.is_set():
-            self.function(*self.args, **self.kwargs)
-
-
-@pytest.fixture
-def time_is_up(slow_git, monkeypatch) -> None:
-    """Let the time that git gets be over when the slow git hangs, however long it took to start."""
-    monkeypatch.setattr(
-        TimeIsUp,
-        "holds",
-        lambda _: slow_git.exists() and slow_git.read_text().endswith("\n"),
-        raising=False,
-    )
-    monkeypatch.setattr(threading, "Timer", TimeIsUp)
+    monkeypatch.setattr(threading, "Timer", Timer)
 
 
-@pytest.mark.usefixtures("time_is_up")
-def test_a_git_that_hangs_is_killed_with_all_it_started(slow_git, tmp_path):
-    """Once, not once a command; nothing is left behind."""
+def test_git_that_hangs_is_killed_once_with_all_it_started(slow_git, tmp_path, monkeypatch):
+    let_time_be_up(monkeypatch, lambda: slow_git.exists() and slow_git.read_text().endswith("\n"))
     assert found(tmp_path) == {}
     assert len(slow_git.read_text().splitlines()) == 1
     wait_until_gone(slow_git)
 
 
 @pytest.mark.parametrize(("command", "known"), [("status", 3), ("diff-index", 4)])
-def test_what_is_known_when_time_runs_out_is_kept(
+def test_facts_that_are_known_when_time_runs_out_are_kept(
     repository, tmp_path, monkeypatch, command, known
 ):
-    """In a huge repository it is the comparison that takes long."""
     (repository / "train.py").write_text("changed\n")
-    real = shutil.which("git")
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    script, begun = folder / "git", tmp_path / "begun"
+    begun = tmp_path / "begun"
     hangs = f'case "$*" in *" {command} "*) touch {begun}; sleep 300;; esac'
-    script.write_text(f'#!/bin/sh\n{hangs}\nexec {real} "$@"\n')
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(TimeIsUp, "holds", lambda _: begun.exists(), raising=False)
-    monkeypatch.setattr(threading, "Timer", TimeIsUp)
+    put_git(tmp_path, monkeypatch, f'{hangs}\nexec {shutil.which("git")} "$@"')
+    let_time_be_up(monkeypatch, begun.exists)
     assert list(found(repository)) == ["commit", "branch", "remote", "dirty"][:known]
 
 
 @pytest.mark.once
-def test_a_training_neither_waits_for_a_git_that_hangs_nor_leaves_it_behind(scripts, slow_git):
+def test_training_neither_waits_for_a_git_that_hangs_nor_leaves_it_behind(scripts, slow_git):
     code = """
         import os, seamark
         with seamark.init_run() as run:
@@ -189,26 +157,17 @@ def test_a_training_neither_waits_for_a_git_that_hangs_nor_leaves_it_behind(scri
     wait_until_gone(slow_git)
 
 
-@pytest.fixture
-def endless_git(slow_git) -> Path:
-    """Have the git on PATH print without end instead."""
-    script = slow_git.parent / "bin" / "git"
-    script.write_text('#!/bin/sh\necho $$ >> "$SLOW_GIT_PIDS"\nexec yes\n')
-    return slow_git
-
-
-def test_a_git_that_prints_without_end_is_killed(repository, endless_git):
-    """Little of it is read, so the training's memory is its own."""
+def test_git_that_prints_without_end_is_killed_and_read_in_part(repository, slow_git):
+    (slow_git.parent / "bin" / "git").write_text(
+        '#!/bin/sh\necho $$ >> "$SLOW_GIT_PIDS"\nexec yes\n'
+    )
     tracemalloc.start()
     try:
         assert found(repository) == {}
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
-    wait_until_gone(endless_git)
-
-
-# --------------------------------------------------------------------- which repository
+    wait_until_gone(slow_git)
 
 
 class GitRef:
@@ -221,57 +180,42 @@ class GitRefDisabled:
 
 
 def test_git_ref_names_the_repository_or_none(repository, tmp_path, monkeypatch):
-    """Neptune's argument: a path, an object with a path, False, or nothing."""
+    """Neptune's argument: a path, an object with a path, False, or nothing.
+
+    An installed script, as pytest, may lie in a repository of its own, which says nothing.
+    """
     monkeypatch.chdir(tmp_path)
     script = Script("train.py", (), repository / "train.py")
-    assert repository_of(None, script) == repository
-    assert repository_of(True, script) == repository  # noqa: FBT003
-    assert repository_of(GitRef(), script) == repository
-    assert repository_of(False, script) is None  # noqa: FBT003
-    assert repository_of(GitRefDisabled(), script) is None
-    here = Script("train.py", (), None)
-    assert repository_of("repo", here) == repository
-    assert repository_of(repository / "train.py", here) == repository
-    assert repository_of(GitRef(repository), here) == repository
-    assert repository_of(None, here) == tmp_path
-
-
-def test_an_installed_script_says_nothing_about_the_repository(tmp_path, monkeypatch):
-    """pytest, torchrun and the like may lie in a repository of their own: pyenv is one."""
-    monkeypatch.chdir(tmp_path)
     installed = Script("-m pytest", (), Path(sys.prefix) / "bin" / "pytest")
-    assert repository_of(None, installed) == tmp_path
+    here = Script("train.py", (), None)
+    for ref, started, wanted in [
+        *((ref, script, repository) for ref in (None, True, GitRef())),
+        *((ref, script, None) for ref in (False, GitRefDisabled())),
+        *((ref, here, repository) for ref in ("repo", repository / "train.py", GitRef(repository))),
+        *((None, started, tmp_path) for started in (here, installed)),
+    ]:
+        assert repository_of(ref, started) == wanted, (ref, started)
 
 
-# --------------------------------------------------------------------- a stranger's repository
-
-
-@pytest.mark.parametrize(
-    "arm",
-    ARMED,
-    ids=lambda arm: arm.__name__,
-)
-def test_nothing_that_a_repository_names_is_run(repository, tmp_path, arm):
-    """Its configuration is a stranger's; the commit is told all the same."""
+@pytest.mark.parametrize("how", ARMED)
+def test_nothing_that_a_repository_names_is_run(repository, tmp_path, how):
     hostile = Hostile(repository, tmp_path / "canary")
-    command = arm(hostile)
-    commit = None if arm.__name__ == "directory_elsewhere" else git(repository, "rev-parse", "HEAD")
+    command = hostile.arm(ARMED[how])
+    commit = None if how == "directory elsewhere" else git(repository, "rev-parse", "HEAD")
     (repository / "untracked.py").write_text("x")
     hostile.canary.unlink(missing_ok=True)
     assert found(repository).get("commit", commit)
     assert not hostile.canary.exists()
-    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
-    on_terminal = "import pty, sys; pty.spawn(sys.argv[1:])" if arm.__name__ == "pagers" else None
     words = ["git", "-C", str(repository), *command]
-    if on_terminal:
-        words = [sys.executable, "-c", on_terminal, *words]
+    if how == "pagers":  # on a terminal
+        words = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", *words]
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
     subprocess.run(words, env=env, capture_output=True, stdin=subprocess.DEVNULL, check=False)
     assert hostile.canary.exists(), "the program is not armed: this shows nothing"
 
 
 @pytest.mark.parametrize("place", [".git/HEAD", ".git/config", ".git/index"])
-def test_a_pipe_in_the_place_of_a_file_costs_the_time_that_git_gets(repository, place):
-    """And no more: git waits for somebody to write into it, and is killed."""
+def test_pipe_in_the_place_of_a_file_costs_only_the_time_that_git_gets(repository, place):
     (repository / place).unlink()
     os.mkfifo(repository / place)
     assert "dirty" not in found(repository, timeout_s=0.5)
@@ -279,64 +223,44 @@ def test_a_pipe_in_the_place_of_a_file_costs_the_time_that_git_gets(repository, 
 
 @pytest.mark.root
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
-def test_a_repository_of_another_user_is_not_asked(repository):
-    """Git itself refuses it, unless its user says that it is safe."""
+def test_repository_of_another_user_is_not_asked(repository):
     for path in [repository, *repository.rglob("*")]:
         os.chown(path, 12345, 12345)
     assert found(repository) == {}
 
 
-def test_variables_of_git_lead_it_nowhere_else(repository, tmp_path, monkeypatch):
-    """A training that is started by a hook finds some of them set; others have git run programs."""
-    git(tmp_path, "init", "-q", "-b", "other")
-    expected = found(repository)
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\necho ran >> {tmp_path / 'canary'}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
-    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path))
-    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
-    monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(program))
-    monkeypatch.setenv("GIT_SSH_COMMAND", str(program))
-    monkeypatch.setenv("GIT_TRACE", str(tmp_path / "canary"))
-    assert found(repository) == expected
-    assert not (tmp_path / "canary").exists()
-
-
-def test_settings_in_variables_run_nothing_and_stay_for_whom_they_are(repository, tmp_path):
-    """safe.directory may be one of them; a filter of one's own is not a stranger's to start."""
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\necho ran >> {tmp_path / 'canary'}\n")
-    program.chmod(0o755)
+def test_variables_of_git_lead_it_nowhere_else_and_run_nothing(repository, tmp_path, monkeypatch):
+    """A training that a hook starts finds some of them; settings stay for whom they are made."""
     hostile = Hostile(repository, tmp_path / "canary")
-    hostile.attribute("*.py filter=mine")
-    hostile.change("PASS\n")
-    settings = {"filter.mine.clean": str(program), "remote.origin.url": "https://host/repo"}
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("GIT_CONFIG", os.devnull)
-        patched.setenv("GIT_CONFIG_COUNT", str(len(settings)))
-        for number, (key, value) in enumerate(settings.items()):
-            patched.setenv(f"GIT_CONFIG_KEY_{number}", key)
-            patched.setenv(f"GIT_CONFIG_VALUE_{number}", value)
-        facts = found(repository)
-    assert facts["remote"] == "https://host/repo"
-    assert facts["dirty"] is None
-    assert not (tmp_path / "canary").exists()
-
-
-def test_the_index_stays_as_it_is(repository):
-    """Somebody may be committing; only git status and its like write it."""
-    index = repository / ".git" / "index"
-    before = index.read_bytes()
-    os.utime(repository / "train.py", (1, 1))
-    assert found(repository)["dirty"] is False
-    (repository / "train.py").write_text("changed\n")
-    assert found(repository)["dirty"] is True
-    assert index.read_bytes() == before
-    assert not (repository / ".git" / "index.lock").exists()
-
-
-# --------------------------------------------------------------------- filters, and settings
+    hostile.arm(Arm(attribute="*.py diff=evil filter=evil", changed=True))
+    expected = found(repository)
+    git(tmp_path, "init", "-q", "-b", "other")
+    programs = ("EXTERNAL_DIFF", "PAGER", "SSH_COMMAND", "EDITOR", "ASKPASS")
+    elsewhere = {"DIR": ".git", "WORK_TREE": "", "INDEX_FILE": "index", "TRACE": "canary"}
+    variables = {
+        "PAGER": hostile.program,
+        "GIT_CONFIG": os.devnull,
+        **{f"GIT_{name}": hostile.program for name in programs},
+        **{f"GIT_{name}": tmp_path / place for name, place in elsewhere.items()},
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(value))
+    kept = []
+    assert found(repository, kept.append) == expected
+    assert b"+PASS" in kept[0].content
+    settings = dict.fromkeys(
+        ("diff.external", "diff.evil.textconv", "diff.evil.command", "core.fsmonitor"),
+        str(hostile.program),
+    ) | {"remote.origin.url": "https://host/repo"}
+    for number, (key, value) in enumerate(settings.items()):
+        monkeypatch.setenv(f"GIT_CONFIG_KEY_{number}", key)
+        monkeypatch.setenv(f"GIT_CONFIG_VALUE_{number}", value)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", str(len(settings)))
+    assert found(repository, kept.append) == {**expected, "remote": "https://host/repo"}
+    assert b"+PASS" in kept[1].content
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "filter.evil.clean")  # of one's own, not a stranger's
+    assert found(repository)["dirty"] is None
+    assert not hostile.canary.exists()
 
 
 def with_filter(repository: Path) -> None:
@@ -346,58 +270,45 @@ def with_filter(repository: Path) -> None:
     (repository / "data.bin").write_text("abc\n")
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "data")
-    settle(repository)
-
-
-def settle(repository: Path) -> None:
-    """Have the index be younger than the files, as it is a moment after a commit."""
-    for path in repository.iterdir():
-        if path.is_file():
-            os.utime(path, (1_000_000_000, 1_000_000_000))
+    for path in repository.glob("*.*"):  # older than the index, as a moment after a commit
+        os.utime(path, (1_000_000_000, 1_000_000_000))
     git(repository, "update-index", "--refresh")
 
 
-def test_a_changed_file_with_a_filter_is_not_judged(repository):
-    """Its filter would have to run for that; null, and why."""
+def not_compared(repository: Path) -> object:
+    """Return why files are not compared."""
+    facts = found(repository)
+    assert facts["dirty"] is None
+    return facts["dirty_unknown"]
+
+
+def test_changed_file_with_a_filter_is_not_compared_as_that_would_run_it(repository):
     with_filter(repository)
     assert found(repository)["dirty"] is False  # size and time are those that the index knows
     (repository / "data.bin").write_text("xyz\n")
-    facts = found(repository)
-    assert facts["dirty"] is None
-    assert facts["dirty_unknown"] == (
-        "1 of the files can only be compared by running a filter: upper"
+    assert (
+        not_compared(repository) == "1 of the files can only be compared by running a filter: upper"
     )
     (repository / "train.py").write_text("changed\n")
     assert found(repository)["dirty"] is True
     tree = git(repository, "rev-parse", "HEAD^{tree}")
     (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
-    facts = found(repository)
-    assert facts["dirty"] is None
-    assert facts["dirty_unknown"] == "git cannot compare the files with the commit"
+    assert not_compared(repository) == "git cannot compare the files with the commit"
 
 
-def test_a_configuration_that_is_too_long_to_read_judges_nothing(repository):
+def test_filter_without_a_program_is_none_and_too_long_configuration_is_not_read(repository):
     with_filter(repository)
     (repository / "data.bin").write_text("xyz\n")
+    git(repository, "config", "--unset", "filter.upper.clean")
+    assert found(repository)["dirty"] is True
     with (repository / ".git" / "config").open("a") as config:
         config.write('[remote "many"]\n' + "\turl = https://example.org/a/b\n" * 50_000)
-    facts = found(repository)
-    assert facts["dirty"] is None
-    assert facts["dirty_unknown"] == "the configuration of the repository is too long"
+    assert not_compared(repository) == "the configuration of the repository is too long"
 
 
-def test_a_filter_that_names_no_program_is_none(repository):
-    """As git sees it: git-lfs is not installed, say."""
-    with_filter(repository)
-    git(repository, "config", "--remove-section", "filter.upper")
-    (repository / "data.bin").write_text("xyz\n")
-    assert found(repository)["dirty"] is True
-
-
-def test_settings_that_say_how_files_compare_are_heeded(repository):
-    """Line ends and modes are compared as git would."""
-    git(repository, "config", "core.autocrlf", "true")
-    git(repository, "config", "core.filemode", "false")
+def test_line_ends_and_modes_are_compared_as_git_would(repository):
+    for setting in ("core.autocrlf true", "core.filemode false"):
+        git(repository, "config", *setting.split())
     (repository / "train.py").write_bytes(b"pass\r\n")
     git(repository, "add", "train.py")
     (repository / "train.py").chmod(0o755)
@@ -411,8 +322,7 @@ def test_settings_that_say_how_files_compare_are_heeded(repository):
 
 
 @pytest.mark.parametrize("kind", ["sha1", "sha256"])
-def test_both_kinds_of_names_for_objects_are_known(tmp_path, kind):
-    """A repository with SHA-256 says so in its configuration."""
+def test_sha1_and_sha256_repositories_are_known(tmp_path, kind):
     git(tmp_path, "init", "-q", "-b", "main", f"--object-format={kind}")
     (tmp_path / "a").write_text("x")
     git(tmp_path, "add", "a")
@@ -424,20 +334,16 @@ def test_both_kinds_of_names_for_objects_are_known(tmp_path, kind):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs prlimit")
-def test_a_command_of_git_has_bounded_memory(repository, tmp_path, monkeypatch):
-    """Rules of 20 GB would be read into it."""
-    told, folder = tmp_path / "told", tmp_path / "bin"
-    folder.mkdir()
+def test_command_of_git_has_bounded_memory(repository, tmp_path, monkeypatch):
+    told = tmp_path / "told"
     wait = f'while [ "$(ulimit -d)" != {(1 << 30) // 1024} ]; do :; done; echo so >> {told}'
-    (folder / "git").write_text(f'#!/bin/sh\n{wait}\nexec {shutil.which("git")} "$@"\n')
-    (folder / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    put_git(tmp_path, monkeypatch, f'{wait}\nexec {shutil.which("git")} "$@"')
     assert found(repository)["dirty"] is False
     assert told.exists()
 
 
 @pytest.mark.parametrize("given", [5, ["repo"], object])
-def test_a_git_ref_that_names_nothing_is_refused(given):
+def test_git_ref_that_names_nothing_is_refused(given):
     with pytest.raises(ArgumentError) as caught:
         Settings.of(git_ref=given)
     said = "git_ref: expected a path, True, False, None or Neptune's GitRef, got "
@@ -445,8 +351,7 @@ def test_a_git_ref_that_names_nothing_is_refused(given):
 
 
 @pytest.mark.parametrize("place", ["missing", "empty"])
-def test_a_git_ref_without_a_repository_is_told_once(tmp_path, caplog, place):
-    """Whoever names one means one; where nobody does, nothing is said."""
+def test_git_ref_without_a_repository_is_told_once(tmp_path, caplog, place):
     (tmp_path / "empty").mkdir()
     where = tmp_path / place
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -18,27 +19,22 @@ def shown(scripts, *command: str, **kwargs) -> str:
     return ended.stdout.strip()
 
 
-def test_a_script_is_named_relative_to_the_working_directory(scripts):
+def test_script_is_named_relative_to_the_working_directory(scripts):
     (scripts.folder / "jobs").mkdir()
-    scripts.write(SHOW, "jobs/train.py")
+    script = scripts.write(SHOW, "jobs/train.py")
     assert shown(scripts, "jobs/train.py", "--lr", "1") == "jobs/train.py ['--lr', '1']"
-    outside = scripts.folder / "jobs" / "train.py"
     (scripts.folder / "elsewhere").mkdir()
-    run = f"runpy.run_path({str(outside)!r}, run_name='__main__')"
-    code = f"import os, runpy; os.chdir('elsewhere'); {run}"
-    assert shown(scripts, "-c", code) == f"{outside} []"
+    run = f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    assert shown(scripts, "-c", f"import os, runpy; os.chdir('elsewhere'); {run}") == f"{script} []"
 
 
-def test_a_folder_code_and_standard_input_are_named_as_they_were_started(scripts):
+def test_folder_code_and_standard_input_are_named_as_they_were_started(scripts):
     (scripts.folder / "app").mkdir()
     scripts.write(SHOW, "app/__main__.py")
     assert shown(scripts, "app", "x") == "app/__main__.py ['x']"
     assert shown(scripts, "-c", SHOW, "x") == "-c ['x']"
-    code = f"""
-        import subprocess, sys
-        subprocess.run([sys.executable, "-", "x"], input={SHOW!r}, text=True, check=True)
-    """
-    assert scripts.run(code).stdout == "<stdin> ['x']\n"
+    done = subprocess.run([sys.executable, "-", "x"], input=SHOW, text=True, stdout=-1, check=True)
+    assert done.stdout == "<stdin> ['x']\n"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +45,7 @@ def test_a_folder_code_and_standard_input_are_named_as_they_were_started(scripts
         ("https://me:hunter2@host/x.ipynb?token=hunter2", "https://host/x.ipynb"),
     ],
 )
-def test_a_notebook_is_named_by_its_path_where_the_front_end_tells_it(scripts, variable, named):
+def test_notebook_is_named_by_its_path_where_the_front_end_tells_it(scripts, variable, named):
     """ipykernel is what every notebook runs in; arguments are the kernel's own and say nothing."""
     code = f"import sys, types; sys.modules['ipykernel'] = types.ModuleType('ipykernel'); {SHOW}"
     env = {"JPY_SESSION_NAME": variable}

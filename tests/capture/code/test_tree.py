@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,193 +21,138 @@ ELSEWHERE = "the repository's files lie elsewhere"
 def taken(folder: Path) -> tuple[dict[str, object], dict[str, Diff]]:
     facts: dict[str, object] = {}
     kept: dict[str, Diff] = {}
-    GitProbe(folder, timeout_s=60).find(
-        facts.update, lambda one: kept.update({"source_code/diff": one})
-    )
+    GitProbe(folder, timeout_s=60).find(facts.update, lambda one: kept.update(diff=one))
     return {path.removeprefix("source_code/git/"): value for path, value in facts.items()}, kept
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """Return a home folder with something private, a repository among it."""
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / ".bashrc").write_text("export TOKEN=private\n")
-    make_repository(home / "private")
-    (home / "private" / "secret.py").write_text("private\n")
-    git(home / "private", "add", ".")
-    git(home / "private", "commit", "-q", "-m", "private")
-    return home
+@dataclass
+class Arm:
+    """What leads a stranger's folder, ``downloads/stranger``, to the files of a home."""
+
+    before: tuple[str, ...] = ()
+    """Commands of git that are executed in the home."""
+    repository: bool = False
+    """Whether the stranger's folder is a repository of its own at first."""
+    links: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    then: tuple[str, ...] = ()
+    """Commands of git that are executed in the stranger's folder."""
+
+    def apply(self, home: Path) -> Path:
+        for command in self.before:
+            git(home, *command.split())
+        stranger = home / "downloads" / "stranger"
+        stranger.parent.mkdir()
+        if self.repository:
+            make_repository(stranger)
+        else:
+            stranger.mkdir()
+        for name, target in self.links.items():
+            place = stranger / name
+            if place.is_dir():
+                shutil.rmtree(place)
+            place.unlink(missing_ok=True)
+            place.symlink_to(target)
+        for name, text in self.files.items():
+            (stranger / name).write_text(text)
+        for command in self.then:
+            git(stranger, *command.split())
+        return stranger
 
 
-def work_tree_of_home(home: Path, stranger: Path) -> None:
-    make_repository(stranger)
-    (home / ".bashrc").rename(stranger / ".bashrc")
-    git(stranger, "add", ".bashrc")
-    git(stranger, "commit", "-q", "-m", "the same name")
-    (stranger / ".bashrc").unlink()
-    (home / ".bashrc").write_text("export TOKEN=changed\n")
-    git(stranger, "config", "core.worktree", "../../..")
+WORKTREE = ("-C private worktree add -q --detach ../second",)
+SUBMODULE = (
+    "-C repo -c protocol.file.allow=always submodule add -q ../inner inner",
+    "-C repo commit -q -m submodule",
+)
+OF_HOME = "../../../private/.git"
+BRANCH = {".git/refs/heads/topic/one": f"../../../{OF_HOME}/refs/heads/topic/one"}
+ALTERNATES = {".git/objects/info/alternates": f"../{OF_HOME}/objects\n"}
+HOSTILE = {
+    "a file": Arm(files={".git": "gitdir: ../../private/.git\n"}),
+    "a link": Arm(links={".git": "../../private/.git"}),
+    "a link to a worktree": Arm(WORKTREE, links={".git": "../../second/.git"}),
+    "the file of a worktree": Arm(
+        WORKTREE, files={".git": "gitdir: ../../private/.git/worktrees/second\n"}
+    ),
+    "a file to a submodule": Arm(
+        (
+            *(command.replace("-C repo", "-C private") for command in SUBMODULE),
+            "-C private config -f .git/modules/inner/config --unset core.worktree",
+        ),
+        files={".git": "gitdir: ../../private/.git/modules/inner\n"},
+    ),
+    "the working tree": Arm(
+        repository=True,
+        files={".bashrc": "the same name\n"},
+        then=("add .bashrc", "commit -q -m more", "config core.worktree ../../.."),
+    ),
+    "a shared folder": Arm(repository=True, files={".git/commondir": f"{OF_HOME}\n"}),
+    "links within": Arm(
+        repository=True,
+        links={f".git/{name}": f"{OF_HOME}/{name}" for name in ("refs", "objects")},
+    ),
+    "a link to a branch": Arm(repository=True, links=BRANCH, files=ALTERNATES),
+    "the index of another": Arm(
+        repository=True,
+        links=BRANCH | {".git/index": f"{OF_HOME}/index"},
+        files=ALTERNATES,
+        then=("update-ref --no-deref HEAD HEAD",),
+    ),
+}
 
 
-def git_file(home: Path, stranger: Path) -> None:
-    stranger.mkdir()
-    (stranger / ".git").write_text("gitdir: ../../private/.git\n")
-
-
-def link(home: Path, stranger: Path) -> None:
-    stranger.mkdir()
-    (stranger / ".git").symlink_to("../../private/.git")
-
-
-def link_to_a_worktree(home: Path, stranger: Path) -> None:
-    git(home / "private", "worktree", "add", "-q", "--detach", str(home / "second"))
-    stranger.mkdir()
-    (stranger / ".git").symlink_to("../../second/.git")
-
-
-def file_to_a_worktree(home: Path, stranger: Path) -> None:
-    git(home / "private", "worktree", "add", "-q", "--detach", str(home / "second"))
-    stranger.mkdir()
-    shutil.copy(home / "second" / ".git", stranger / ".git")
-
-
-def file_to_a_submodule(home: Path, stranger: Path) -> None:
-    add_submodule(home / "private", home)
-    stranger.mkdir()
-    (stranger / ".git").write_text("gitdir: ../../private/.git/modules/inner\n")
-    git(home / "private", "config", "-f", ".git/modules/inner/config", "--unset", "core.worktree")
-
-
-def shared_folder(home: Path, stranger: Path) -> None:
-    make_repository(stranger)
-    git(stranger, "symbolic-ref", "HEAD", "refs/heads/topic/one")
-    (stranger / ".git" / "commondir").write_text("../../../private/.git\n")
-
-
-def links_within(home: Path, stranger: Path) -> None:
-    make_repository(stranger)
-    for name in ("refs", "objects"):
-        shutil.rmtree(stranger / ".git" / name)
-        (stranger / ".git" / name).symlink_to(f"../../../private/.git/{name}")
-
-
-def link_to_a_branch(home: Path, stranger: Path) -> None:
-    make_repository(stranger)
-    branch = stranger / ".git" / "refs" / "heads" / "topic" / "one"
-    branch.unlink()
-    branch.symlink_to(home / "private" / ".git" / "refs" / "heads" / "topic" / "one")
-    alternates = stranger / ".git" / "objects" / "info" / "alternates"
-    alternates.write_text(f"{home / 'private' / '.git' / 'objects'}\n")
-
-
-def index_of_another(home: Path, stranger: Path) -> None:
-    link_to_a_branch(home, stranger)
-    git(stranger, "update-ref", "--no-deref", "HEAD", "HEAD")
-    (stranger / ".git" / "index").unlink()
-    (stranger / ".git" / "index").symlink_to(home / "private" / ".git" / "index")
-
-
-HOSTILE = [
-    work_tree_of_home,
-    git_file,
-    link,
-    link_to_a_worktree,
-    file_to_a_worktree,
-    file_to_a_submodule,
-    shared_folder,
-    links_within,
-    link_to_a_branch,
-    index_of_another,
-]
-
-
-@pytest.mark.parametrize("arm", HOSTILE, ids=lambda arm: arm.__name__)
-def test_files_outside_are_neither_compared_nor_listed(home, arm):
+@pytest.mark.parametrize("how", HOSTILE)
+def test_files_outside_are_neither_compared_nor_listed(tmp_path, how):
     """A stranger's repository may name anybody's files as its own, or anybody's repository."""
-    (home / "downloads").mkdir()
-    stranger = home / "downloads" / "stranger"
-    arm(home, stranger)
+    (tmp_path / ".bashrc").write_text("export TOKEN=private\n")
+    make_repository(tmp_path / "inner")
+    make_repository(tmp_path / "private")
+    (tmp_path / "private" / "secret.py").write_text("private\n")
+    git(tmp_path / "private", "add", ".")
+    git(tmp_path / "private", "commit", "-q", "-m", "private")
+    stranger = HOSTILE[how].apply(tmp_path)
     facts, kept = taken(stranger)
+    assert facts["commit"] == git(stranger, "rev-parse", "HEAD")
     assert (facts["dirty"], facts["dirty_unknown"]) == (None, ELSEWHERE)
     assert not kept
 
 
-def add_submodule(folder: Path, tmp_path: Path) -> Path:
-    inner = make_repository(tmp_path / "inner-origin")
-    git(folder, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(inner), "inner")
-    git(folder, "commit", "-q", "-m", "submodule")
-    return folder / "inner"
-
-
-def worktree(tmp_path: Path) -> Path:
-    repository = make_repository(tmp_path / "repo")
-    git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "other"))
-    return tmp_path / "other"
-
-
-def submodule(tmp_path: Path) -> Path:
-    return add_submodule(make_repository(tmp_path / "repo"), tmp_path)
-
-
-def worktree_of_a_bare_repository_within(tmp_path: Path) -> Path:
-    repository = make_repository(tmp_path / "repo")
-    git(tmp_path, "clone", "-q", "--bare", str(repository), "all/.bare")
-    git(tmp_path / "all" / ".bare", "worktree", "add", "-q", "--detach", "../main")
-    return tmp_path / "all" / "main"
-
-
-def through_a_link(tmp_path: Path) -> Path:
+@pytest.mark.parametrize(
+    ("folder", "commands"),
+    [
+        ("second", ["clone -q --shared repo second"]),
+        (
+            "repo",
+            ["-C repo init -q --separate-git-dir ../apart", "-C repo config core.worktree ../repo"],
+        ),
+        ("repo", ["-C repo init -q --separate-git-dir .hidden"]),
+        ("repo/inner", SUBMODULE),
+        ("linked", []),
+        ("other", ["-C repo worktree add -q --detach ../other"]),
+        (
+            "all/main",
+            ["clone -q --bare repo all/.bare", "-C all/.bare worktree add -q --detach ../main"],
+        ),
+    ],
+)
+def test_files_are_compared_in_every_folder_that_git_makes(tmp_path, folder, commands):
     make_repository(tmp_path / "repo")
+    make_repository(tmp_path / "inner")
     (tmp_path / "linked").symlink_to("repo")
-    return tmp_path / "linked"
-
-
-def folder_apart_that_points_back(tmp_path: Path) -> Path:
-    repository = make_repository(tmp_path / "repo")
-    git(repository, "init", "-q", "--separate-git-dir", str(tmp_path / "apart"))
-    git(repository, "config", "core.worktree", str(repository))
-    return repository
-
-
-def folder_apart_within(tmp_path: Path) -> Path:
-    repository = make_repository(tmp_path / "repo")
-    git(repository, "init", "-q", "--separate-git-dir", str(repository / ".hidden"))
-    return repository
-
-
-def clone_that_shares_objects(tmp_path: Path) -> Path:
-    git(tmp_path, "clone", "-q", "--shared", str(make_repository(tmp_path / "repo")), "second")
-    return tmp_path / "second"
-
-
-REAL = [
-    clone_that_shares_objects,
-    folder_apart_that_points_back,
-    folder_apart_within,
-    submodule,
-    through_a_link,
-    worktree,
-    worktree_of_a_bare_repository_within,
-]
-
-
-@pytest.mark.parametrize("make", REAL, ids=lambda make: make.__name__)
-def test_what_git_makes_is_compared(tmp_path, make):
-    """Worktrees and submodules point back at their files; from a folder below, too."""
-    folder = make(tmp_path)
+    for command in commands:
+        git(tmp_path, *command.split())
+    folder = tmp_path / folder
     assert taken(folder)[0]["dirty"] is False
     (folder / "train.py").write_text("changed\n")
-    below = folder / "below"
-    below.mkdir()
-    for asked in (folder, below):
+    (folder / "below").mkdir()
+    for asked in (folder, folder / "below"):
         facts, kept = taken(asked)
         assert (facts["dirty"], facts["files_changed"]) == (True, 1)
-        assert b"+changed" in kept["source_code/diff"].content
+        assert b"+changed" in kept["diff"].content
 
 
-def test_a_git_folder_apart_without_a_way_back_is_not_compared(tmp_path):
-    """It looks as somebody else's does; the commit is told."""
+def test_git_folder_apart_without_a_way_back_is_not_compared(tmp_path):
     repository = make_repository(tmp_path / "repo")
     git(repository, "init", "-q", "--separate-git-dir", str(tmp_path / "apart"))
     facts, kept = taken(repository)

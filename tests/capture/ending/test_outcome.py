@@ -44,27 +44,22 @@ def exit_while_handling(code, handled):
 
 BAD, REFUSED, KEYS = SystemExit(3), SystemExit("refused"), KeyboardInterrupt()
 WHY = ValueError("why")
+REASON, AGAIN = exit_while_handling("no such file", WHY), exit_while_handling(1, SystemExit(0))
 
 
 @pytest.mark.parametrize(
     ("error", "cause", "state"),
     [
-        (None, None, None),
-        (GeneratorExit(), None, None),
-        (SystemExit(), None, None),
-        (SystemExit(0), None, None),
-        (SystemExit(False), None, None),  # noqa: FBT003
-        (BAD, BAD, "failed"),
-        (REFUSED, REFUSED, "failed"),
-        (WHY, WHY, "failed"),
+        *((error, None, None) for error in (None, GeneratorExit(), SystemExit())),
+        *((SystemExit(code), None, None) for code in (0, False)),
+        *((error, error, "failed") for error in (BAD, REFUSED, WHY, REASON, AGAIN)),
         (KEYS, KEYS, "interrupted"),
         (exit_while_handling(1, WHY), WHY, "failed"),
         (exit_while_handling(1, KEYS), KEYS, "interrupted"),
         (exit_while_handling(0, WHY), None, None),
     ],
 )
-def test_what_went_wrong(error, cause, state):
-    """An exit fails by its code; Ctrl-C interrupts, everything else fails."""
+def test_exit_fails_by_its_code_or_its_reason_and_ctrl_c_interrupts(error, cause, state):
     assert cause_of(error) is cause
     recorded = Recorded()
     Capture(recorded, Switches()).saw_exception(error)
@@ -73,15 +68,7 @@ def test_what_went_wrong(error, cause, state):
     assert state is None or state_after(cause) == state
 
 
-def test_an_exit_for_a_reason_of_its_own():
-    """Its text is the reason, whatever was handled; a number after an exit with 0 is the exit."""
-    error = exit_while_handling("no such file", WHY)
-    assert cause_of(error) is error
-    error = exit_while_handling(1, SystemExit(0))
-    assert cause_of(error) is error
-
-
-def test_the_exit_that_follows_on_a_signal_says_nothing_new():
+def test_exit_that_follows_on_a_signal_says_nothing_new():
     """A handler that saves and exits with 7 ends an interrupted run; an error would fail it."""
     recorded = Recorded()
     capture = Capture(recorded, Switches())
@@ -111,8 +98,7 @@ def struck():
 @pytest.mark.parametrize(
     "work", [Capture.start, lambda capture: capture.note_exception(WHY)], ids=["start", "error"]
 )
-def test_a_time_limit_that_strikes_while_something_is_captured_ends_the_training(struck, work):
-    """What its handler raised goes on; captures swallow only what is their own."""
+def test_time_limit_that_strikes_during_a_capture_ends_the_training(struck, work):
     version = {"script": True, "version_at_start": lambda: struck.assign_quietly({})}
     capture = Capture(struck, Switches(**{**NOTHING, "host": False, **version}))
     with pytest.raises(TimeIsUp):
@@ -120,8 +106,7 @@ def test_a_time_limit_that_strikes_while_something_is_captured_ends_the_training
     capture.stop()
 
 
-def test_an_error_whose_text_cannot_be_read_is_described_by_its_type(struck):
-    """But a time limit that strikes meanwhile ends the training."""
+def test_error_whose_text_cannot_be_read_is_described_by_its_type(struck):
 
     class OddError(Exception):
         def __str__(self):
@@ -137,8 +122,7 @@ def test_an_error_whose_text_cannot_be_read_is_described_by_its_type(struck):
         error_message(SlowError())
 
 
-def test_what_goes_wrong_in_a_capture_stays_there(caplog):
-    """A run that cannot take it is no reason to end a training."""
+def test_capture_that_fails_ends_no_training(caplog):
 
     def refuse():
         raise RuntimeError("no")  # noqa: EM101
@@ -181,8 +165,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_worker_ends_like_everything_else(scripts, method):
-    """Its exit is a failure by the same rule, however it was started."""
+def test_exit_of_a_worker_fails_by_the_same_rule(scripts, method):
     ended = scripts.run(WORKERS, method)
     assert ended.stdout.splitlines() == [
         "0 None",

@@ -16,177 +16,87 @@ WITH_RUN = "import seamark; run = seamark.init_run(capture=dict(git=False, packa
 WITH_TWO = WITH_RUN + "; other = seamark.init_run(capture=dict(git=False, packages=False))"
 
 
-def both(scripts, code: str, *, started: str = WITH_RUN):
-    """Run a script without and with us; return both ends. Tracebacks name the same lines."""
+def alike(scripts, code, *, started=WITH_RUN, parts=("code", "stdout", "stderr")):
+    """Run a script without and with us, and return how ours ended: as the other one.
+
+    Tracebacks name the same lines.
+    """
     # Python 3.12 warns of any fork where there are threads, and a run has one.
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
     bare = scripts.run(code.replace("OBSERVED", BARE), env=quiet)
     ours = scripts.run(code.replace("OBSERVED", started), env=quiet)
-    return bare, ours
+    for part in parts:
+        assert getattr(ours, part) == getattr(bare, part)
+    return ours
 
 
-@pytest.mark.parametrize("started", [WITH_RUN, WITH_TWO], ids=["one run", "two runs"])
-def test_an_uncaught_exception_fails_every_run_and_ends_the_process_as_before(scripts, started):
-    """Same exit code, same output on stderr; the run says failed, and why."""
+def test_uncaught_exception_fails_every_run_and_ends_the_process_as_before(scripts):
     code = """
         OBSERVED
         def train():
             raise ValueError("loss is gone")
         train()
     """
-    bare, ours = both(scripts, code, started=started)
-    assert (ours.code, ours.stdout, ours.stderr) == (bare.code, bare.stdout, bare.stderr)
-    assert ours.code == 1
-    runs = scripts.all_recorded()
-    assert len(runs) == (2 if started is WITH_TWO else 1)
-    for run in runs:
+    assert alike(scripts, code, started=WITH_TWO).code == 1
+    recorded = scripts.all_recorded()
+    assert len(recorded) == 2
+    for run in recorded:
         assert [one["state"] for one in run.states] == ["running", "failed"]
         assert run.states[-1]["error"] == {"type": "ValueError", "message": "loss is gone"}
         assert 'raise ValueError("loss is gone")' in run.one("/traceback")
 
 
-def test_ctrl_c_interrupts_the_run_and_still_dies_of_sigint(scripts):
-    code = """
-        import os, signal
-        OBSERVED
-        os.kill(os.getpid(), signal.SIGINT)
-        signal.pause()
-    """
-    bare, ours = both(scripts, code)
-    assert (ours.code, ours.stderr) == (bare.code, bare.stderr)
-    assert ours.code == -signal.SIGINT
-    last = scripts.recorded().states[-1]
-    assert last["state"] == "interrupted"
-    assert last["error"]["type"] == "KeyboardInterrupt"
-
-
-@pytest.mark.parametrize("exit_code", ["None", "3", "'a message'"])
-def test_a_script_that_exits(scripts, exit_code):
-    """With 0 the run is completed, with another code it has failed where Python tells of it."""
-    bare, ours = both(scripts, f"import sys\nOBSERVED\nsys.exit({exit_code})\n")
-    assert (ours.code, ours.stderr) == (bare.code, bare.stderr)
-    last = scripts.recorded().states[-1]
-    assert last["state"] == (EXITED if ours.code else "completed")
-    if last["state"] == "failed":
-        assert last["error"] == {"type": "SystemExit", "message": exit_code.strip("'")}
-
-
-def test_an_exit_that_is_caught_and_the_end_of_a_thread_end_nothing(scripts):
-    """The process goes on, and nobody has to call stop at its end."""
-    code = """
-        import sys, threading
-        OBSERVED
-        for work in (lambda: sys.exit(3), lambda: 1 / 0):
-            thread = threading.Thread(target=work)
-            thread.start(); thread.join()
-        try:
-            sys.exit(3)
-        except SystemExit:
-            pass
-    """
-    bare, ours = both(scripts, code)
-    assert ours.code == bare.code == 0
-    assert ours.stderr.count("ZeroDivisionError") == bare.stderr.count("ZeroDivisionError") == 1
-    recorded = scripts.recorded()
-    assert [one["state"] for one in recorded.states] == ["running", "completed"]
-    assert not [path for path in recorded.atoms if path.endswith("traceback")]
-
-
-def test_the_excepthook_that_was_there_runs_as_before(scripts):
-    """Ours stands in front of it and calls it, whatever it does."""
-    code = """
-        import sys
-        def hook(kind, error, trace):
-            print("mine", kind.__name__, error, trace.tb_lineno)
-            raise SystemError("hook is broken")
-        sys.excepthook = hook
-        OBSERVED
-        raise ValueError("x")
-    """
-    bare, ours = both(scripts, code)
-    assert (ours.code, ours.stdout) == (bare.code, bare.stdout)
-    assert "mine ValueError x 8" in ours.stdout
-    assert "SystemError: hook is broken" in ours.stderr
-    assert scripts.recorded().states[-1]["state"] == "failed"
-
-
-def test_a_failure_is_seen_though_our_hook_was_replaced(scripts):
-    """rich.traceback.install() puts its hook in place of ours and does not call it."""
-    code = """
-        import sys
-        OBSERVED
-        sys.excepthook = lambda kind, error, trace: print("pretty", error)
-        raise ValueError("x")
-    """
-    bare, ours = both(scripts, code)
-    assert (ours.code, ours.stdout, ours.stderr) == (bare.code, bare.stdout, bare.stderr)
-    recorded = scripts.recorded()
-    assert [one["state"] for one in recorded.states] == ["running", "failed"]
-    assert "ValueError: x" in recorded.one("/traceback")
-
-
-def test_a_hook_over_ours_that_calls_it_does_not_tell_the_run_twice(scripts):
-    """Layers of hooks are one end of the process."""
-    code = """
-        import sys
-        OBSERVED
-        before = sys.excepthook
-        sys.excepthook = lambda *what: before(*what)
-        second = seamark.init_run(capture=dict(git=False, packages=False))
-        raise ValueError("x")
-    """
-    scripts.run(code.replace("OBSERVED", WITH_RUN))
-    for run in scripts.all_recorded():
-        assert [one["state"] for one in run.states] == ["running", "failed"]
-
-
-@pytest.mark.parametrize(
-    ("switches", "state", "traced"),
-    [
-        ("capture_traceback=False", "failed", False),
-        ("fail_on_exception=False", "completed", True),
-    ],
-)
-def test_each_part_of_a_failure_has_a_switch(scripts, switches, state, traced):
-    scripts.run(f"import seamark\nrun = seamark.init_run({switches})\nraise ValueError('x')\n")
-    recorded = scripts.recorded()
-    assert recorded.states[-1]["state"] == state
-    assert any(path.endswith("/traceback") for path in recorded.atoms) is traced
-
-
-# --------------------------------------------------------------------- SIGTERM
-
 KILL = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+HANDLER = "signal.signal(signal.SIGTERM, lambda *_: (print('saving'), sys.exit(7)))"
+CTRL_C = {"state": "interrupted", "error": {"type": "KeyboardInterrupt", "message": ""}}
+SIGTERM = {"state": "interrupted", "signal": "SIGTERM"}
 
 
-@pytest.mark.parametrize("started", [WITH_RUN, WITH_TWO], ids=["one run", "two runs"])
-def test_sigterm_interrupts_every_run_and_still_kills(scripts, started):
-    """The exit status is that of the signal: a launcher must be able to tell."""
-    # On a slow disk the handler returns, and the process dies a moment later.
-    code = f"import time\nOBSERVED\n{KILL}\ntime.sleep(60)\nprint('lived on')\n"
-    bare, ours = both(scripts, code, started=started)
-    assert (ours.code, ours.stdout, ours.stderr) == (bare.code, bare.stdout, bare.stderr)
-    assert ours.code == -signal.SIGTERM
-    for run in scripts.all_recorded():
-        assert run.states[-1] == {"op": "state", "state": "interrupted", "signal": "SIGTERM"}
+def exit_error(message):
+    """Return what is recorded of the error of an exit, where Python tells of it."""
+    error = {"error": {"type": "SystemExit", "message": message}}
+    return {"state": EXITED, **(error if EXITED == "failed" else {})}
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_sigterm_handler_of_the_script_decides(scripts, when):
-    """One that was there before is called by ours; one that comes later replaces ours."""
-    handler = "signal.signal(signal.SIGTERM, lambda *_: (print('saving'), sys.exit(7)))"
-    lines = [handler, "OBSERVED"] if when == "before" else ["OBSERVED", handler]
-    code = "\n".join(["import signal, sys", *lines, KILL])
-    bare, ours = both(scripts, code)
-    assert (ours.code, ours.stdout) == (bare.code, bare.stdout) == (7, "saving\n")
-    state = scripts.recorded().states[-1]["state"]
-    assert state == ("interrupted" if when == "before" else EXITED)
-
-
-def test_a_handler_over_ours_that_calls_it_decides(scripts):
-    """Lightning does so: ours marks the run and returns, for what stands above decides."""
-    code = f"""
-import signal
+COMPLETED, FAILED = {"state": "completed"}, {"state": "failed"}
+SCRIPTS = {
+    "Ctrl-C": "OBSERVED\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()",
+    "an interrupt that the script shows itself": """
+OBSERVED
+try:
+    raise KeyboardInterrupt
+except KeyboardInterrupt:
+    sys.excepthook(*sys.exc_info())
+""",
+    "exit None": "OBSERVED\nsys.exit(None)",
+    "exit 3": "OBSERVED\nsys.exit(3)",
+    "exit with a message": "OBSERVED\nsys.exit('a message')",
+    "exits that are caught, and ends of threads": """
+OBSERVED
+for work in (lambda: sys.exit(3), lambda: 1 / 0):
+    thread = threading.Thread(target=work)
+    thread.start(); thread.join()
+try:
+    sys.exit(3)
+except SystemExit:
+    pass
+""",
+    "a broken hook that was there": """
+def hook(kind, error, trace):
+    print("mine", kind.__name__, error, trace.tb_lineno)
+    raise SystemError("hook is broken")
+sys.excepthook = hook
+OBSERVED
+raise ValueError("x")
+""",
+    "a hook in the place of ours that does not call it": """
+OBSERVED
+sys.excepthook = lambda kind, error, trace: print("pretty", error)
+raise ValueError("x")
+""",
+    "a handler of SIGTERM that was there": f"{HANDLER}\nOBSERVED\n{KILL}",
+    "a handler that comes later": f"OBSERVED\n{HANDLER}\n{KILL}",
+    "a handler over ours that calls it and goes on": f"""
 OBSERVED
 found = signal.getsignal(signal.SIGTERM)
 def graceful(*what):
@@ -196,62 +106,100 @@ def graceful(*what):
 signal.signal(signal.SIGTERM, graceful)
 {KILL}
 print("went on")
+""",
+    "SIGTERM that is ignored": f"signal.signal(15, signal.SIG_IGN)\nOBSERVED\n{KILL}\nprint('on')",
+}
+ENDS = {
+    "Ctrl-C": ((-signal.SIGINT, ""), CTRL_C),
+    "an interrupt that the script shows itself": ((0, ""), {}),
+    "exit None": ((0, ""), COMPLETED),
+    "exit 3": ((3, ""), exit_error("3")),
+    "exit with a message": ((1, ""), exit_error("a message")),
+    "exits that are caught, and ends of threads": ((0, ""), COMPLETED),
+    "a broken hook that was there": ((1, "mine ValueError x 8\n"), FAILED),
+    "a hook in the place of ours that does not call it": ((1, "pretty x\n"), FAILED),
+    "a handler of SIGTERM that was there": ((7, "saving\n"), SIGTERM),
+    "a handler that comes later": ((7, "saving\n"), {"state": EXITED}),
+    "a handler over ours that calls it and goes on": ((0, "graceful\nwent on\n"), SIGTERM),
+    "SIGTERM that is ignored": ((0, "on\n"), COMPLETED),
+}
+OTHER_STDERR = ("exits that are caught, and ends of threads", "a broken hook that was there")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_process_ends_as_without_a_run_which_says_how(scripts, end):
+    shown, state = ENDS[end]
+    parts = ("code", "stdout") if end in OTHER_STDERR else ("code", "stdout", "stderr")
+    ours = alike(scripts, f"import os, signal, sys, threading\n{SCRIPTS[end]}\n", parts=parts)
+    assert (ours.code, ours.stdout) == shown
+    recorded = scripts.recorded()
+    assert state.items() <= recorded.states[-1].items()
+    assert [one["state"] for one in recorded.states[:-1]] == ["running"]
+    traces = [text for path, text in recorded.atoms.items() if path.endswith("traceback")]
+    if "hook" in end:
+        assert traces[0].endswith("ValueError: x\n")
+        assert ("hook is broken" in ours.stderr) == ("broken" in end)
+    if state == COMPLETED:
+        assert not traces
+
+
+DIES = """
+import atexit, seamark
+run = seamark.init_run(capture=dict(git=False))
+run['a'] = 1
+atexit.register(eval, '1')
+raise KeyboardInterrupt
 """
-    bare, ours = both(scripts, code)
-    assert (ours.code, ours.stdout) == (bare.code, bare.stdout) == (0, "graceful\nwent on\n")
-    assert scripts.recorded().states[-1].get("signal") == "SIGTERM"
 
 
-def test_ignored_sigterm_stays_ignored(scripts):
-    """Who ignores SIGTERM goes on, and is not called interrupted."""
-    bare, ours = both(
-        scripts,
-        f"import signal\nsignal.signal(15, signal.SIG_IGN)\nOBSERVED\n{KILL}\nprint('on')\n",
-    )
-    assert (ours.code, ours.stdout) == (bare.code, bare.stdout) == (0, "on\n")
-    assert scripts.recorded().states[-1]["state"] == "completed"
+@pytest.mark.parametrize("how", [["script.py"], ["-m", "script"], ["-c", DIES]])
+def test_ctrl_c_kills_the_process_though_a_text_is_executed_at_its_exit(scripts, how):
+    """Python has one flag for the interrupt, which ``exec`` resets, as an import may do."""
+    scripts.write(DIES)
+    ended = scripts.start([sys.executable, *how])
+    assert (ended.code, ended.stderr.count("\nKeyboardInterrupt\n")) == (-signal.SIGINT, 1)
 
 
-def test_handlers_go_with_the_last_run(scripts):
-    """Two runs, one registration; what was found is put back when the last one stops, or in a
-    forked child, which dies of SIGTERM at once only so. What others put over ours stays.
-    """
-    code = """
-        import os, signal, sys, seamark
-        tools = getattr(sys, "monitoring", None)
-        handlers = lambda: (signal.getsignal(signal.SIGTERM), sys.excepthook)
-        begin = lambda: seamark.init_run(capture=dict(git=False, packages=False))
-        found = handlers()
-        runs = [begin() for _ in range(2)]
-        ours = handlers()
-        if os.fork() == 0:
-            os._exit(0 if handlers() == found else 1)
-        assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
-        runs[0].stop()
-        assert handlers() == ours
-        runs[1].stop()
-        assert handlers() == found
-        assert all(one not in ours for one in found)
-        assert tools is None or [tools.get_tool(number) for number in range(6)] == [None] * 6
-        run = begin()
-        mine, hook = lambda *_: None, lambda *_: None
-        signal.signal(signal.SIGTERM, mine); sys.excepthook = hook
-        run.stop()
-        assert handlers() == (mine, hook)
-    """
-    ended = scripts.run(code, env={"PYTHONWARNINGS": "ignore::DeprecationWarning"})
-    assert (ended.code, ended.stderr) == (0, "")
+def test_layers_of_hooks_tell_a_run_once(scripts):
+    code = f"""
+{WITH_RUN}
+import sys
+before = sys.excepthook
+sys.excepthook = lambda *what: before(*what)
+second = seamark.init_run(capture=dict(git=False, packages=False))
+raise ValueError("x")
+"""
+    scripts.run(code)
+    for run in scripts.all_recorded():
+        assert [one["state"] for one in run.states] == ["running", "failed"]
 
 
-OVER_OURS = """
-import signal, sys, threading, seamark
-found = signal.getsignal(signal.SIGTERM), sys.excepthook
+@pytest.mark.parametrize(
+    ("switches", "state", "traced"),
+    [("capture_traceback=False", "failed", False), ("fail_on_exception=False", "completed", True)],
+)
+def test_each_part_of_a_failure_has_a_switch(scripts, switches, state, traced):
+    scripts.run(f"import seamark\nrun = seamark.init_run({switches})\nraise ValueError('x')\n")
+    recorded = scripts.recorded()
+    assert recorded.states[-1]["state"] == state
+    assert any(path.endswith("/traceback") for path in recorded.atoms) is traced
 
-def begin():
-    return seamark.init_run(capture=dict(git=False, packages=False))
+
+def test_sigterm_interrupts_every_run_and_kills_the_process(scripts):
+    # On a slow disk the handler returns, and the process dies a moment later.
+    code = f"import time\nOBSERVED\n{KILL}\ntime.sleep(60)\nprint('lived on')\n"
+    assert alike(scripts, code, started=WITH_TWO).code == -signal.SIGTERM
+    assert [run.states[-1] for run in scripts.all_recorded()] == [{"op": "state", **SIGTERM}] * 2
+
+
+HANDLERS = """
+import os, signal, sys, threading, seamark
+handlers = lambda: (signal.getsignal(signal.SIGTERM), sys.excepthook)
+begin = lambda: seamark.init_run(capture=dict(git=False, packages=False))
+found = handlers()
 
 def put_over():
-    before = signal.getsignal(signal.SIGTERM), sys.excepthook
+    before = handlers()
     signal.signal(signal.SIGTERM, lambda *what: before[0](*what))
     sys.excepthook = lambda *what: before[1](*what)
     return before
@@ -259,60 +207,80 @@ def put_over():
 def put_back(before):
     signal.signal(signal.SIGTERM, before[0])
     sys.excepthook = before[1]
-
-run = begin()
-before = put_over()
 """
 
 
-def test_what_was_found_is_put_back_when_what_stood_over_ours_goes_later(scripts):
-    """Lightning's handler is still there when a stage ends, and puts back the one it found."""
+def test_handlers_go_with_the_last_run(scripts):
+    """Or in a forked child, which dies of SIGTERM at once only so. What others put over ours stays.
+
+    Lightning's handler is still there when a stage ends, and later puts back the one it found.
+    """
     code = """
+tools = getattr(sys, "monitoring", None)
+runs = [begin() for _ in range(2)]
+ours = handlers()
+if os.fork() == 0:
+    os._exit(0 if handlers() == found else 1)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+runs[0].stop()
+assert handlers() == ours
+runs[1].stop()
+assert handlers() == found
+assert all(one not in ours for one in found)
+assert tools is None or [tools.get_tool(number) for number in range(6)] == [None] * 6
+run = begin()
+before = put_over()
 run.stop()
-assert (signal.getsignal(signal.SIGTERM), sys.excepthook) != found
+assert handlers() != found
 put_back(before)
-assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
+assert handlers() == found
 for thread in threading.enumerate():
     if thread.name == "seamark-sigterm":
         thread.join()
 assert signal.set_wakeup_fd(-1) == -1
+run = begin()
+mine = lambda *_: None, lambda *_: None
+put_back(mine)
+run.stop()
+assert handlers() == mine
 """
-    ended = scripts.run(OVER_OURS + code)
+    ended = scripts.run(HANDLERS + code, env={"PYTHONWARNINGS": "ignore::DeprecationWarning"})
     assert (ended.code, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
     ("end", "state"), [("raise ValueError('x')", "failed"), (KILL, "interrupted")]
 )
-def test_a_run_that_begins_before_ours_is_put_back_is_told(scripts, end, state):
-    """What is left of an earlier run serves the next one."""
+def test_run_that_begins_before_our_handlers_go_is_marked_by_them(scripts, end, state):
     code = f"""
+run = begin()
+before = put_over()
 run.stop()
 second = begin()
 put_back(before)
-assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == before
+assert handlers() == before
 {end}
 """
-    scripts.run(OVER_OURS + code)
+    scripts.run(HANDLERS + code)
     states = [run.states[-1]["state"] for run in scripts.all_recorded()]
     assert sorted(states) == sorted(["completed", state])
 
 
-RESTING = """
-import os, signal, sys, seamark
-found = signal.getsignal(signal.SIGTERM), sys.excepthook
+RESTING = (
+    HANDLERS
+    + """
 run = seamark.init_run(capture=dict(git=False))
 capture = run.session.ending._capture
 run.set_state("completed")
 for _ in range(2):
     capture.stop()
-assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == found
+assert handlers() == found
 """
+)
 
 
 @pytest.mark.parametrize("end", ["raise ValueError('x')", KILL])
-def test_the_end_of_the_process_says_nothing_about_a_run_at_rest(scripts, end):
-    """A sweep goes on with the next trial; what happens there is no business of this one."""
+def test_end_of_the_process_says_nothing_about_a_run_at_rest(scripts, end):
     assert scripts.run(RESTING + end).code != 0
     recorded = scripts.recorded()
     assert [one["state"] for one in recorded.states] == ["running", "completed"]
@@ -323,8 +291,7 @@ def test_the_end_of_the_process_says_nothing_about_a_run_at_rest(scripts, end):
     ("end", "state"),
     [("raise ValueError('x')", "failed"), ("sys.exit(3)", EXITED), (KILL, "interrupted")],
 )
-def test_a_run_that_goes_on_is_told_again(scripts, end, state):
-    """Once, however often it went on; and what was captured is there once."""
+def test_run_that_goes_on_is_marked_again_by_the_end(scripts, end, state):
     code = """
 for _ in range(3):
     capture.start()
@@ -342,30 +309,41 @@ run.set_state("running")
     assert len(captured) == len(set(captured))
 
 
-def test_signals_that_are_not_ours_are_left_alone(scripts):
+def test_other_signals_and_the_wakeup_descriptor_are_left_as_they_were(scripts):
     """A handler of SIGUSR1 would turn Lightning's SLURM requeue off; SIGTERM has a switch, and
-    only the main thread may install a handler: elsewhere that is no error.
+    only the main thread may install a handler: elsewhere that is no error. An event loop may have
+    the descriptor already.
     """
     code = """
-        import signal, threading, seamark
-        names = signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP
-        before = [signal.getsignal(name) for name in names]
-        made = [seamark.init_run(capture=dict(signals=False))]
-        thread = threading.Thread(target=lambda: made.append(seamark.init_run()))
-        thread.start(); thread.join()
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        made[1]["a"] = 1
-        made.append(seamark.init_run())
-        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-        assert [signal.getsignal(name) for name in names] == before
-    """
-    ended = scripts.run(code)
+ours, its = os.pipe()
+os.set_blocking(its, False)
+for taken in (False, True):
+    if taken:
+        signal.set_wakeup_fd(its)
+    run = begin()
+    current = signal.set_wakeup_fd(-1)
+    assert (current == its) == taken
+    assert current != -1
+    signal.set_wakeup_fd(current)
+    run.stop()
+    assert signal.set_wakeup_fd(-1) == (its if taken else -1)
+names = signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGCHLD, signal.SIGHUP
+before = [signal.getsignal(name) for name in names]
+made = [seamark.init_run(capture=dict(signals=False))]
+thread = threading.Thread(target=lambda: made.append(seamark.init_run()))
+thread.start(); thread.join()
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+made[1]["a"] = 1
+made.append(seamark.init_run())
+assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+assert [signal.getsignal(name) for name in names] == before
+"""
+    ended = scripts.run(HANDLERS + code)
     assert (ended.code, ended.stderr) == (0, "")
-    assert [run.states[-1]["state"] for run in scripts.all_recorded()] == ["completed"] * 3
+    assert [run.states[-1]["state"] for run in scripts.all_recorded()] == ["completed"] * 5
 
 
 def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
-    """What the handler notes is written after the call that it interrupted; then we die."""
     code = """
         import os, signal, threading, seamark
         from seamark.capture.ending import sigterm
@@ -399,7 +377,7 @@ run["loss"].append(1.0)
 """
 
 
-def test_a_process_that_waits_in_c_code_dies_of_sigterm_as_it_would_without_us(scripts):
+def test_process_that_waits_in_c_code_dies_of_sigterm(scripts):
     """No handler of Python's is ever called there; a rank in a collective is such a process.
 
     To lock a mutex that is locked goes on in C whatever signal arrives; glibc writes 2 into it when
@@ -424,7 +402,6 @@ for _ in range(2):
 
 
 def test_signals_of_a_forked_child_are_not_taken_for_our_own(scripts):
-    """The child handles SIGTERM in its own way; nobody tells its parent, who would die of it."""
     code = (
         IN_C
         + """
@@ -451,39 +428,13 @@ print(caught, died)
     assert (ended.code, ended.stdout) == (0, "1 []\n")
 
 
-def test_the_descriptor_of_signals_is_left_as_it_was_found(scripts):
-    """An event loop may have it already; it is given back with the last run."""
-    code = """
-        import os, signal, seamark
-        ours, its = os.pipe()
-        os.set_blocking(its, False)
-        for taken in (False, True):
-            if taken:
-                signal.set_wakeup_fd(its)
-            run = seamark.init_run(capture=dict(git=False, packages=False))
-            current = signal.set_wakeup_fd(-1)
-            assert (current == its) == taken
-            assert current != -1
-            signal.set_wakeup_fd(current)
-            run.stop()
-            assert signal.set_wakeup_fd(-1) == (its if taken else -1)
-    """
-    ended = scripts.run(code)
-    assert ended.code == 0, ended.stderr
-
-
-# --------------------------------------------------------------------- fork
-
-ENDS = (
-    "sys.exit(3)",
-    "raise ValueError('in the child')",
-    "os.kill(os.getpid(), signal.SIGTERM)",
-    "os._exit(0)",
-)
-CHILDREN = f"""
+CHILDREN = """
 import os, signal, sys
 OBSERVED
-for end in {ENDS!r}:
+for end in (
+    "sys.exit(3)", "raise ValueError('in the child')", "os.kill(os.getpid(), signal.SIGTERM)",
+    "os._exit(0)",
+):
     pid = os.fork()
     if pid == 0:
         exec(end)
@@ -492,11 +443,8 @@ for end in {ENDS!r}:
 """
 
 
-def test_how_a_forked_child_ends_says_nothing_about_the_run(scripts):
-    """DataLoader workers are forked, fail and are killed; the run is their parent's."""
-    bare, ours = both(scripts, CHILDREN)
-    assert (ours.code, ours.stdout, ours.stderr) == (bare.code, bare.stdout, bare.stderr)
-    assert ours.stdout == "child 3\nchild 1\nchild -15\nchild 0\n"
+def test_end_of_a_forked_child_says_nothing_about_the_run(scripts):
+    assert alike(scripts, CHILDREN).stdout == "child 3\nchild 1\nchild -15\nchild 0\n"
     recorded = scripts.recorded()
     assert [one["state"] for one in recorded.states] == ["running", "completed"]
     assert recorded.journals == 1

@@ -16,21 +16,23 @@ from pathlib import Path
 
 import pytest
 
+import seamark
+
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("g++")
 SOURCE = Path(__file__).parents[2] / "support" / "nvml.c"
 GIB = 2**30
 
-H100 = {
-    "name": "NVIDIA H100 80GB HBM3",
-    "total": 80 * GIB,
-    "used": 40 * GIB,
-    "busy": 93,
-    "milliwatts": 612345,
-    "degrees": 61,
-    "divided": 0,
-}
+SIZE = {"name": "NVIDIA H100 80GB HBM3", "total": 80 * GIB, "used": 40 * GIB}
+H100 = {**SIZE, "busy": 93, "milliwatts": 612345, "degrees": 61, "divided": 0}
 ONE = {"count": 1, "driver": "550.54.15", "cuda": 12040, "0": {**H100}, "GPU-aa01": "0"}
 TWO = {**ONE, "count": 2, "1": {**H100, "busy": 12, "used": 5 * GIB}, "GPU-bb02": "1"}
+FACTS = {
+    "gpu": "NVIDIA H100 80GB HBM3",
+    "gpu_count": 1,
+    "gpu_memory": 80.0,
+    "driver": "550.54.15",
+    "cuda_driver": "12.4",
+}
 READ = {
     "gpu": 93.0,
     "gpu_memory": 40.0,
@@ -92,17 +94,10 @@ def environment(library, tmp_path):
 @pytest.fixture(scope="module")
 def probe(library):
     """A process that says what it finds, each time it is told the variables of a machine."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PROBE],
-        env={
-            **os.environ,
-            "LD_LIBRARY_PATH": str(library),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    variables = {"LD_LIBRARY_PATH": str(library), "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", PROBE]
+    with subprocess.Popen(command, env={**os.environ, **variables}, **pipes) as process:
         yield process
 
 
@@ -122,16 +117,9 @@ def ask(environment, probe, tmp_path):
     return ask
 
 
-def test_a_gpu_tells_what_it_does_and_is(ask):
+def test_gpu_tells_what_it_does_and_is(ask):
     said = ask(ONE)
-    assert said["reads"] == [{0: READ}]
-    assert said["facts"] == {
-        "gpu": "NVIDIA H100 80GB HBM3",
-        "gpu_count": 1,
-        "gpu_memory": 80.0,
-        "driver": "550.54.15",
-        "cuda_driver": "12.4",
-    }
+    assert (said["reads"], said["facts"]) == ([{0: READ}], FACTS)
 
 
 @pytest.mark.parametrize(
@@ -160,28 +148,20 @@ def test_only_gpus_that_cuda_would_use_are_asked(visible, numbers, ask):
 
 @pytest.mark.parametrize("error", [4, 9, 18, 999])
 def test_without_a_driver_there_are_no_gpus(error, ask):
-    """No permission, not loaded, of another version than its library, unknown."""
     said = ask({**ONE, "init": f"!{error}"})
     assert (said["numbers"], said["facts"], said["reads"]) == ([], {}, [{}])
 
 
 def test_without_the_library_there_are_no_gpus(tmp_path):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE],
-        env=env,
-        input=json.dumps(env),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-c", PROBE]
+    said = subprocess.run(command, env=env, input=json.dumps(env), text=True, stdout=-1, check=True)
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("there is a driver")
-    assert json.loads(done.stdout)["numbers"] == []
+    assert json.loads(said.stdout)["numbers"] == []
 
 
-def test_what_a_gpu_does_not_say_is_left_out(ask):
-    """The power of some cards; what it cannot answer now; all, where it fell off the bus."""
+def test_numbers_that_a_gpu_does_not_give_are_left_out(ask):
     said = ask({**ONE, "0": {**H100, "milliwatts": "!3", "degrees": "!4"}})
     assert said["reads"] == [{0: {"gpu": 93.0, "gpu_memory": 40.0}}]
     said = ask({**ONE, "0": {**H100, "busy": "!10"}}, then=ONE)
@@ -196,8 +176,7 @@ def test_what_a_gpu_does_not_say_is_left_out(ask):
         assert later[1]["gpu"] == 12.0
 
 
-def test_a_part_of_a_gpu_is_asked_for_its_own_memory(ask):
-    """MIG: how busy it is and what it draws is not told of a part."""
+def test_part_of_a_gpu_is_asked_for_its_own_memory_only(ask):
     part = {"name": "NVIDIA H100 MIG 1g.10gb", "total": 10 * GIB, "used": 4 * GIB}
     divided = {**ONE, "0": {**H100, "divided": 1, "busy": "!3"}, "0m2": part, "MIG-5ca1": "0m2"}
     said = ask(divided, CUDA_VISIBLE_DEVICES="MIG-5ca1")
@@ -205,8 +184,6 @@ def test_a_part_of_a_gpu_is_asked_for_its_own_memory(ask):
     assert said["facts"]["gpu"] == "NVIDIA H100 MIG 1g.10gb"
     assert ask(divided, CUDA_VISIBLE_DEVICES="MIG-0000")["numbers"] == []
 
-
-# ------------------------------------------------------------------ in a run
 
 TRAINING = """
 import os, threading
@@ -220,19 +197,11 @@ hardware.BEGIN_S = hardware.FIRST_S = hardware.LAST_S = 0.0
 def train(code, environment, folder, **given):
     path = folder / "train.py"
     path.write_text(TRAINING + textwrap.dedent(code))
-    return subprocess.run(
-        [sys.executable, str(path)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        **given,
-    )
+    given |= {"cwd": folder, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, str(path)], timeout=120, check=False, **given)
 
 
-def test_a_run_records_its_gpus(environment, tmp_path):
+def test_run_records_its_gpus(environment, tmp_path):
     code = """
         recorded = threading.Event()
         append = Captured.append_numbers
@@ -243,32 +212,27 @@ def test_a_run_records_its_gpus(environment, tmp_path):
         run = seamark.init_run("p")
         run["loss"].append(1.0)
         assert recorded.wait(60)
-        space = f"monitoring/{run.writer}"
+        print(run.id, run.writer)
         run.stop()
-        run = seamark.init_run("p", with_id=run.id, mode="read-only")
-        for name in ("gpu", "gpu_1", "gpu_memory_0", "gpu_power_1", "gpu_temperature_0"):
-            print(name, run.exists(f"{space}/{name}") and run[f"{space}/{name}"].fetch_last())
-        for name in ("gpu", "gpu_count", "gpu_memory", "driver", "cuda_driver"):
-            print(name, run[f"{space}/environment/{name}"].fetch())
     """
     done = train(code, environment(TWO), tmp_path)
-    assert done.stdout.splitlines() == [
-        "gpu False",
-        "gpu_1 12.0",
-        "gpu_memory_0 40.0",
-        "gpu_power_1 612.345",
-        "gpu_temperature_0 61.0",
-        "gpu NVIDIA H100 80GB HBM3",
-        "gpu_count 2",
-        "gpu_memory 80.0",
-        "driver 550.54.15",
-        "cuda_driver 12.4",
-    ], done.stderr
+    assert done.returncode == 0, done.stderr
+    number, writer = done.stdout.split()
+    run = seamark.init_run("p", with_id=number, root=tmp_path / ".seamark", mode="read-only")
+    space = f"monitoring/{writer}"
+    assert not run.exists(f"{space}/gpu")
+    numbers = {
+        "gpu_1": 12.0,
+        "gpu_memory_0": 40.0,
+        "gpu_power_1": 612.345,
+        "gpu_temperature_0": 61.0,
+    }
+    assert {name: run[f"{space}/{name}"].fetch_last() for name in numbers} == numbers
+    assert {**FACTS, "gpu_count": 2}.items() <= run[f"{space}/environment"].fetch().items()
 
 
 @pytest.mark.parametrize("where", ["init", "0"])
-def test_a_driver_that_hangs_does_not_keep_a_training_from_its_end(where, environment, tmp_path):
-    """Nor the next one in the process; only one thread waits; the process ends by itself."""
+def test_driver_that_hangs_does_not_keep_a_training_from_its_end(where, environment, tmp_path):
     answers = {**ONE, where: {**H100, "busy": "hang"} if where == "0" else "hang"}
     code = """
         from seamark.capture.hardware import machine
@@ -295,8 +259,7 @@ def test_a_driver_that_hangs_does_not_keep_a_training_from_its_end(where, enviro
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
 
-def test_a_forked_child_asks_nothing(environment, tmp_path):
-    """It has no thread, and what it records is its own affair."""
+def test_forked_child_asks_nothing(environment, tmp_path):
     code = """
         run = seamark.init_run("p")
         run["a"] = 1
@@ -312,8 +275,6 @@ def test_a_forked_child_asks_nothing(environment, tmp_path):
     assert (done.returncode, done.stdout) == (0, "['MainThread']\n"), done.stderr
 
 
-# ------------------------------------------------------------------ AMD
-
 AMDSMI = """
 class AmdSmiTemperatureType:
     EDGE, HOTSPOT = 0, 1
@@ -321,27 +282,13 @@ class AmdSmiTemperatureType:
 class AmdSmiTemperatureMetric:
     CURRENT = 0
 
-opened = False
-
-def amdsmi_init():
-    global opened
-    opened = True
-
-def amdsmi_shut_down():
-    global opened
-    opened = False
-
-def amdsmi_get_processor_handles():
-    return ["first", "second"]
-
-def amdsmi_get_gpu_asic_info(handle):
-    return {"market_name": "AMD Instinct MI300X"}
-
-def amdsmi_get_gpu_driver_info(handle):
-    return {"driver_name": "amdgpu", "driver_version": "6.8.5"}
-
-def amdsmi_get_gpu_vram_usage(handle):
-    return {"vram_total": 196592, "vram_used": 2048}
+opened = []
+amdsmi_init = lambda: opened.append(True)
+amdsmi_shut_down = opened.clear
+amdsmi_get_processor_handles = lambda: ["first", "second"]
+amdsmi_get_gpu_asic_info = lambda handle: {"market_name": "AMD Instinct MI300X"}
+amdsmi_get_gpu_driver_info = lambda handle: {"driver_name": "amdgpu", "driver_version": "6.8.5"}
+amdsmi_get_gpu_vram_usage = lambda handle: {"vram_total": 196592, "vram_used": 2048}
 
 def amdsmi_get_gpu_activity(handle):
     if handle == "second":
@@ -375,7 +322,7 @@ for visible in json.loads(sys.argv[1]):
 """
 
 
-def test_amds_gpus_are_asked_where_rocm_has_its_module(tmp_path):
+def test_gpus_of_amd_are_asked_where_rocm_has_its_module(tmp_path):
     """A module that answers what its documents say; no real one was seen.
 
     It does not count who has opened it: another run that ends takes nothing away.
@@ -385,13 +332,8 @@ def test_amds_gpus_are_asked_where_rocm_has_its_module(tmp_path):
     env = {name: value for name, value in os.environ.items() if "VISIBLE" not in name}
     env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
     numbers_of = {None: [0, 1], "1": [1], "": [], "GPU-1": [0, 1]}
-    done = subprocess.run(
-        [sys.executable, "-c", AMD_PROBE, json.dumps(list(numbers_of))],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-c", AMD_PROBE, json.dumps(list(numbers_of))]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     both = {"gpu_memory": 2.0, "gpu_power": 512.0, "gpu_temperature": 66.0}
     expected = {"0": {"gpu": 87.0, **both}, "1": both}
     said = map(json.loads, done.stdout.splitlines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import queue
 import signal
@@ -18,28 +17,21 @@ from cgroup_trees import DOCKER_V2, GIB, write_tree
 from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, between
 from seamark.capture.hardware.machine import Machine, Reading, usage
 
-MIB = 2**20
-
 
 class Clock:
-    """Seconds that pass when somebody waits."""
+    """Seconds that pass when somebody waits, up to the end of a run."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    now = 0.0
+
+    def __init__(self, end: float) -> None:
+        self.end = end
 
     def __call__(self) -> float:
         return self.now
 
-
-class End:
-    """The end of a run at a given time; until then the clock goes on to what is waited for."""
-
-    def __init__(self, clock, at) -> None:
-        self._clock, self._at = clock, at
-
-    def get(self, timeout):
-        self._clock.now = min(self._clock.now + timeout, self._at)
-        if self._clock.now < self._at:
+    def get(self, timeout: float) -> None:
+        self.now = min(self.now + timeout, self.end)
+        if self.now < self.end:
             raise queue.Empty
 
 
@@ -74,8 +66,9 @@ class Recorded:
     """The part of a run that captures write to, in memory, with the time of each record."""
 
     place = os.curdir
+    machine: Steady | None = None
 
-    def __init__(self, clock=None) -> None:
+    def __init__(self, clock=lambda: 0.0) -> None:
         self.clock = clock
         self.facts: dict[str, object] = {}
         self.rows: list[tuple[float, dict[str, float]]] = []
@@ -84,58 +77,52 @@ class Recorded:
         self.facts.update(atoms)
 
     def append_numbers(self, numbers) -> None:
-        self.rows.append((self.clock.now if self.clock else 0.0, dict(numbers)))
+        self.rows.append((self.clock(), dict(numbers)))
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def sample(end, *, machine=Steady, run=Recorded, **given):
+    """Sample a machine to the end of a run; return the run."""
+    clock = Clock(end)
+    recorded = run(clock)
+
+    def made():
+        recorded.machine = machine(clock)
+        return recorded.machine
+
+    hardware = Hardware(recorded, "m", machine=made, clock=clock, **given)
+    hardware._ended = clock
+    hardware.sample(clock)
+    return recorded
 
 
-def sample(run, clock, end, machine=None, **given):
-    """Sample a run to its end; return its machine."""
-    machine = machine or Steady(clock)
-    hardware = Hardware(run, "m", machine=lambda: machine, clock=clock, **given)
-    hardware._ended = End(clock, end)
-    hardware.sample(hardware._ended)
-    return machine
-
-
-# ------------------------------------------------------------------ when
+def with_gpus(*numbers):
+    return type("WithGpus", (Steady,), {"gpus": numbers})
 
 
 @pytest.mark.parametrize(
     ("end", "rows"),
     [
-        (0.4, []),
-        (1.4, []),
-        (1.5, [1.5]),
-        (2.5, [2.0]),
-        (3.0, [2.0, 3.0]),
+        *((0.4, []), (1.4, []), (1.5, [1.5]), (2.5, [2.0]), (3.0, [2.0, 3.0])),
         (27.5, [2.0, 12.0, 22.0, 27.5]),
     ],
 )
-def test_samples_come_soon_then_at_an_interval_and_at_the_end(clock, end, rows):
-    """The first is of the time since half a second; each of a second at least."""
-    run = Recorded(clock)
-    machine = sample(run, clock, end)
+def test_samples_come_soon_then_at_an_interval_and_at_the_end(end, rows):
+    run = sample(end)
     assert (BEGIN_S, FIRST_S, EVERY_S) == (0.5, 2.0, 10.0)
     assert [at for at, _ in run.rows] == rows
-    assert machine.reads == ([0.5] if end > BEGIN_S else []) + rows
-    assert machine.closed == (end > BEGIN_S)
+    if end > BEGIN_S:
+        assert (run.machine.reads, run.machine.closed) == ([0.5, *rows], 1)
+    else:
+        assert run.machine is None
 
 
 @pytest.mark.parametrize("name", ["__init__", "facts", "close"])
-def test_a_machine_that_fails_raises_nothing(clock, name, monkeypatch):
+def test_machine_that_fails_raises_nothing(name, monkeypatch):
     monkeypatch.setattr(Steady, name, lambda *_: 1 / 0)
-    hardware = Hardware(Recorded(clock), "m", machine=lambda: Steady(clock), clock=clock)
-    hardware._ended = End(clock, 3.0)
-    hardware.sample(hardware._ended)
+    sample(3.0)
 
 
-def test_a_failure_costs_one_sample(clock):
-    """Of the machine, or of the run that records."""
-
+def test_failure_of_the_machine_or_the_run_costs_one_sample():
     class Failing(Steady):
         def read(self, place=None):
             if self.clock.now == 2.0:
@@ -144,23 +131,17 @@ def test_a_failure_costs_one_sample(clock):
 
     class Full(Recorded):
         def append_numbers(self, numbers) -> None:
-            if self.clock.now == 12.0:
+            if self.clock() == 12.0:
                 raise OSError
             super().append_numbers(numbers)
 
-    run = Full(clock)
-    sample(run, clock, 22.5, Failing(clock))
+    run = sample(22.5, machine=Failing, run=Full)
     assert [at for at, _ in run.rows] == [22.0]
     assert run.rows[0][1]["m/cpu"] == pytest.approx(40)
 
 
-# ------------------------------------------------------------------ what, and under which names
-
-
-def test_rates_are_those_of_the_time_between_two_samples(clock):
-    """Each run's own; the names are the same in every row, which keeps rows small."""
-    run = Recorded(clock)
-    sample(run, clock, 23)
+def test_rates_are_those_of_the_time_between_two_samples():
+    run = sample(23)
     expected = {
         "m/cpu": pytest.approx(40.0),
         "m/memory": 12.0,
@@ -170,15 +151,11 @@ def test_rates_are_those_of_the_time_between_two_samples(clock):
     }
     assert [row for _, row in run.rows] == [expected] * 4
     assert len({tuple(row) for _, row in run.rows}) == 1
-    assert run.facts == {
-        "m/environment/cpu": "A CPU",
-        "m/environment/memory": 64.0,
-        "m/environment/gpu_count": 0,
-    }
+    facts = {"cpu": "A CPU", "memory": 64.0, "gpu_count": 0}
+    assert run.facts == {f"m/environment/{name}": value for name, value in facts.items()}
 
 
-def test_what_cannot_be_said_this_time_is_left_out():
-    """A counter that fell, one that is new, no time in between; never a made-up number."""
+def test_rates_that_cannot_be_computed_are_left_out():
     before = Reading(0.0, {}, {"a": 10.0, "b": 5.0})
     after = Reading(10.0, {"memory": 1.0}, {"a": 4.0, "b": 25.0, "c": 1.0})
     assert between(before, after, {}) == {"memory": 1.0, "b": 2.0}
@@ -187,15 +164,12 @@ def test_what_cannot_be_said_this_time_is_left_out():
     assert between(before, after, {}) == {"memory": 1.0}
 
 
-def test_one_gpu_has_no_number_and_several_have_theirs(clock):
-    """As Neptune names them; the number is that of nvidia-smi."""
+def test_one_gpu_has_no_number_and_several_have_that_of_nvidia_smi():
     for gpus, names in [
         ((3,), {"m/gpu", "m/gpu_power"}),
         ((1, 2), {"m/gpu_1", "m/gpu_2", "m/gpu_power_1", "m/gpu_power_2"}),
     ]:
-        run, machine = Recorded(clock), Steady(clock)
-        machine.gpus = gpus
-        sample(run, clock, clock.now + 3, machine)
+        run = sample(3, machine=with_gpus(*gpus))
         assert {name for name in run.rows[0][1] if "gpu" in name} == names
 
 
@@ -210,15 +184,12 @@ def test_one_gpu_has_no_number_and_several_have_theirs(clock):
     ],
     ids=["rank 0", "its gpu", "more ranks than gpus", "next host", "one on each host"],
 )
-def test_a_host_is_told_of_once_and_a_rank_tells_of_itself(
-    environment, host, gpus, clock, monkeypatch
+def test_first_rank_of_a_host_records_the_host_and_each_rank_itself(
+    environment, host, gpus, monkeypatch
 ):
-    """Where every rank records: each its processes, the first of a host what they share."""
     for name, value in {"WORLD_SIZE": "16", **environment}.items():
         monkeypatch.setenv(name, value)
-    run, machine = Recorded(clock), Steady(clock)
-    machine.gpus = (0, 1)
-    sample(run, clock, 3, machine)
+    run = sample(3, machine=with_gpus(0, 1))
     names = {name.removeprefix("m/") for name in run.rows[0][1]}
     assert ("cpu" in names, "memory" in names, "disk_free" in names) == (host, host, host)
     assert {"process_cores", "process_memory"} <= names
@@ -226,18 +197,13 @@ def test_a_host_is_told_of_once_and_a_rank_tells_of_itself(
 
 
 @pytest.mark.parametrize(("facts", "metrics"), [(True, False), (False, True)])
-def test_facts_and_numbers_have_switches_of_their_own(facts, metrics, clock):
+def test_facts_and_numbers_have_switches_of_their_own(facts, metrics):
     """Facts say where a run ran, and belong to ``capture={"host": ...}``."""
-    run = Recorded(clock)
-    sample(run, clock, 5, facts=facts, metrics=metrics)
+    run = sample(5, facts=facts, metrics=metrics)
     assert (bool(run.facts), bool(run.rows)) == (facts, metrics)
 
 
-# ------------------------------------------------------------------ a real machine
-
-
-def test_real_numbers_are_those_of_the_kernel():
-    """Near to what /proc says at the same moment."""
+def test_numbers_are_near_to_those_of_the_kernel():
     machine = Machine()
     facts = {name: value for part in machine.facts() for name, value in part.items()}
     reading = machine.read()
@@ -250,14 +216,8 @@ def test_real_numbers_are_those_of_the_kernel():
     seconds, memory = usage(psutil)
     assert memory >= int(resident) * 1024 * 0.5
     assert seconds >= sum(os.times()[:2]) * 0.5
-    assert set(reading.counted) == {
-        "process_cores",
-        "cpu",
-        "disk_read_rate",
-        "disk_write_rate",
-        "network_receive_rate",
-        "network_send_rate",
-    }
+    rates = {"disk_read_rate", "disk_write_rate", "network_receive_rate", "network_send_rate"}
+    assert set(reading.counted) == {"process_cores", "cpu", *rates}
     assert "disk_free" not in reading.present
     free = machine.read(Path("/")).present["disk_free"]
     assert free == pytest.approx(psutil.disk_usage("/").free / GIB, rel=0.1)
@@ -265,7 +225,6 @@ def test_real_numbers_are_those_of_the_kernel():
 
 
 def test_percent_and_memory_are_those_of_the_container(tmp_path, monkeypatch):
-    """Half of its one and a half cores is 50 %, whatever the host has."""
     machine = Machine(write_tree(DOCKER_V2, tmp_path))
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
@@ -273,63 +232,54 @@ def test_percent_and_memory_are_those_of_the_container(tmp_path, monkeypatch):
     assert (facts["cpu_usable"], facts["memory_limit"]) == (1.5, 2.0)
     before = machine.read()
     assert before.present["memory"] == pytest.approx((GIB + 50_000_000) / GIB)
-    stat = "usage_usec " + str(61_500_000 + 7_500_000) + "\n"
-    write_tree({"sys/fs/cgroup/cpu.stat": stat}, tmp_path)
-    found = between(
-        dataclasses.replace(before, at=-10.0), dataclasses.replace(machine.read(), at=0.0), {}
-    )
-    assert found["cpu"] == pytest.approx(50)
+    write_tree({"sys/fs/cgroup/cpu.stat": f"usage_usec {61_500_000 + 7_500_000}\n"}, tmp_path)
+    after = machine.read()
+    before.at, after.at = -10.0, 0.0
+    assert between(before, after, {})["cpu"] == pytest.approx(50)
 
 
 def test_percent_is_of_the_cores_that_may_be_used(monkeypatch):
-    """On a host of many jobs, what other cores do is not this run's."""
 
     class Times(tuple):
         __slots__ = ()
         idle = property(lambda self: self[1])
 
-    times = [Times((10.0, 90.0)), Times((80.0, 20.0)), Times((60.0, 40.0))]
+    times = [Times(each) for each in ((10.0, 90.0), (80.0, 20.0), (60.0, 40.0))]
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 3)
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu=False: times)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2})
     assert Machine().read().counted["cpu"] == pytest.approx(100 * 140 / 2)
 
 
-def test_children_and_what_they_started_are_counted():
-    """Data loaders too; their memory, and the time of those that ended."""
-    hold = "import sys; sys.stdin.read()"
-    code = (
-        "import subprocess, sys\n"
-        f"inner = subprocess.Popen([sys.executable, '-c', {hold!r}], stdin=subprocess.PIPE)\n"
-        "data = bytearray(50 << 20)\n"
-        "print(inner.pid, flush=True)\n"
-        "sys.stdin.read()\n"
-        "inner.stdin.close()\n"
-        "inner.wait()\n"  # its time passes to who waits for it, and would be lost otherwise
-    )
+def test_children_and_their_children_are_counted():
+    code = """
+import subprocess, sys
+hold = "import sys; sys.stdin.read()"
+inner = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE)
+data = bytearray(50 << 20)
+print(inner.pid, flush=True)
+sys.stdin.read()
+inner.stdin.close()
+inner.wait()  # its time passes to who waits for it, and would be lost otherwise
+"""
     _, before = usage(psutil)
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
         inner = int(child.stdout.readline())
         below = psutil.Process().children(recursive=True)
         assert {child.pid, inner} <= {each.pid for each in below}
         seconds, memory = usage(psutil)
         child.stdin.close()
         child.wait()
-    assert memory - before > 50 * MIB
+    assert memory - before > 50 << 20
     assert usage(psutil)[0] >= seconds
 
 
-def test_a_process_that_vanishes_is_left_out(monkeypatch):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        gone = psutil.Process(child.pid)
-        child.communicate(b"\n")
+def test_process_that_vanishes_is_left_out(monkeypatch):
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
     monkeypatch.setattr("seamark.capture.hardware.machine._tree", lambda _: [gone.pid, os.getpid()])
-    assert usage(psutil)[1] > MIB
-
-
-# ------------------------------------------------------------------ the thread
+    assert usage(psutil)[1] > 1 << 20
 
 
 def hardware_threads():
@@ -350,33 +300,27 @@ class Told(Machine):
 
 
 def test_facts_are_recorded_once_and_the_thread_ends_with_the_run():
-    """A daemon; a run that goes on after a rest is on the same machine."""
     run, machine = Recorded(), Told()
     machine.let.set()
     hardware = Hardware(run, "m", machine=lambda: machine)
-    hardware.start()
-    hardware.start()  # started already: nothing
-    (thread,) = hardware_threads()
-    assert thread.daemon
-    assert machine.asked.wait(60)
-    hardware.stop(60)
-    thread.join(60)
-    assert run.facts == {"m/environment/told": 1}
-    run.facts.clear()
-    hardware.start()
-    (thread,) = hardware_threads()
-    hardware.stop(60)
-    hardware.stop(60)
-    thread.join(60)
-    assert run.facts == {}
+    for facts in ({"m/environment/told": 1}, {}):
+        run.facts.clear()
+        hardware.start()
+        hardware.start()  # started already: nothing
+        (thread,) = hardware_threads()
+        assert thread.daemon
+        assert machine.asked.wait(60)
+        hardware.stop(60)
+        hardware.stop(60)
+        thread.join(60)
+        assert run.facts == facts
     none = Hardware(run, "m", facts=False, metrics=False)
     none.start()
     none.stop(60)
     assert hardware_threads() == []
 
 
-def test_a_machine_that_hangs_holds_nothing_up():
-    """Stopping gives up, and what it says later is recorded nowhere."""
+def test_machine_that_hangs_holds_nothing_up():
     run, machine = Recorded(), Told()
     hardware = Hardware(run, "m", machine=lambda: machine)
     hardware.start()
@@ -390,8 +334,7 @@ def test_a_machine_that_hangs_holds_nothing_up():
     assert (run.facts, run.rows) == ({}, [])
 
 
-def test_ctrl_c_after_a_sample_ends_the_process_as_ever(scripts):
-    """By the signal: what is recorded at the end hides nothing of it."""
+def test_ctrl_c_after_a_sample_ends_the_process_by_the_signal(scripts):
     code = """
         import os, signal, threading, seamark
         from seamark.capture import hardware
@@ -413,8 +356,7 @@ def test_ctrl_c_after_a_sample_ends_the_process_as_ever(scripts):
     assert scripts.recorded().states[-1]["state"] == "interrupted"
 
 
-def test_a_script_that_ends_at_once_asks_nothing(scripts):
-    """It loads neither psutil nor the driver's library, and no thread is left to wait for."""
+def test_script_that_ends_at_once_loads_neither_psutil_nor_a_driver(scripts):
     code = """
         import sys, threading, seamark
         run = seamark.init_run()

@@ -32,23 +32,24 @@ UNUSED = [name for name in DOCKER_V2 if name.endswith(("memory.current", "cpu.st
     ],
     ids=["docker", "path of the host", "a path upwards", "pod", "outer", "use unknown", "none"],
 )
-def test_the_tightest_limit_counts_and_what_its_group_uses(tree, told, tmp_path):
+def test_tightest_limit_and_use_of_its_group_count(tree, told, tmp_path):
     """From the group of the process up to what is mounted; without files the kernel gives back."""
     cpu, memory = limits(write_tree(tree, tmp_path))
     assert (cpu and (cpu.cores, cpu.used_s()), memory and (memory.size, memory.used())) == told
 
 
-@pytest.mark.parametrize("odd", ["", "-5", "0 0", "many", "9" * 40, "1 2 3", "150000 0"])
-def test_what_makes_no_sense_is_no_limit(odd, tmp_path):
-    tree = {**DOCKER_V2, "sys/fs/cgroup/memory.max": odd, "sys/fs/cgroup/cpu.max": odd}
-    assert limits(write_tree(tree, tmp_path)) == (None, None)
-
-
-def test_a_folder_in_the_place_of_a_file_is_no_limit(tmp_path):
-    """As unreadable as a file gets, for root too; nothing raises."""
-    (tmp_path / "sys/fs/cgroup/memory.max").mkdir(parents=True)
-    tree = {name: text for name, text in DOCKER_V2.items() if not name.endswith("memory.max")}
-    assert limits(write_tree(tree, tmp_path))[1] is None
+@pytest.mark.parametrize(
+    "odd", ["", "-5", "0 0", "many", "9" * 40, "1 2 3", "150000 0", "a folder"]
+)
+def test_nonsense_and_unreadable_files_are_no_limit(odd, tmp_path):
+    files = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/cpu.max")
+    write_tree({name: text for name, text in DOCKER_V2.items() if name not in files}, tmp_path)
+    for name in files:
+        if odd == "a folder":  # as unreadable as a file gets, for root too
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).write_text(odd)
+    assert limits(tmp_path) == (None, None)
 
 
 class Held:
@@ -72,8 +73,7 @@ def opened_gpus():
     return found
 
 
-def test_a_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
-    """It may take seconds, and is not waited for again and again if it hangs."""
+def test_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
     monkeypatch.setattr(machine, "_opened_gpus", opened_gpus)
     monkeypatch.setattr(machine, "_driver", Held(5))
     assert list(Machine().facts())[1] == {"gpu": "one"}
@@ -85,7 +85,7 @@ def test_a_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
     assert hung.waits[1:] == [0, 0]
 
 
-def test_a_forked_child_does_not_wait_for_the_driver_of_its_parent():
+def test_forked_child_does_not_wait_for_the_driver_of_its_parent():
     code = """
 import os, sys
 from test_machine import Machine, machine, opened_gpus

@@ -88,9 +88,19 @@ with rich.progress.Progress("{task.percentage}", auto_refresh=False) as bar:
 rich.console.Console().print("[bold]bold[/] [red]red[/]")
 sys.stdout.flush()
 if os.isatty(1):
-    print(os.get_terminal_size(), file=sys.stderr, flush=True)
+    import termios
+    attributes = termios.tcgetattr(1)
+    del attributes[1]
+    print(os.get_terminal_size(1), attributes, file=sys.stderr, flush=True)
 print("no end of line", end="")
 """
+
+
+def write_script(folder: Path, code: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    script = folder / "script.py"
+    script.write_text(CAPTURED + textwrap.dedent(code))
+    return script
 
 
 class Training:
@@ -98,19 +108,15 @@ class Training:
 
     def __init__(self, folder: Path, code: str, captured: str, where: str) -> None:
         self.folder = folder
-        folder.mkdir(exist_ok=True)
-        script = folder / "script.py"
-        script.write_text(CAPTURED + textwrap.dedent(code))
+        script = write_script(folder, code)
         self.shown = bytearray()
         self.outer = -1
         self._reader: threading.Thread | None = None
-        self._go_on = threading.Event()
-        self._go_on.set()
         environment = {**os.environ, "CAPTURE": captured, "TERM": "xterm", "TRAINING": str(folder)}
         environment.pop("NO_COLOR", None)
         if where == "terminal":
             self.outer, inner = pty.openpty()
-            resize(inner, 31, 97)
+            fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("4H", 31, 97, 0, 0))
         elif where == "pipe":
             self.outer, inner = os.pipe()
         else:
@@ -132,14 +138,9 @@ class Training:
             self._reader.start()
 
     def _read(self) -> None:
-        while True:
-            try:
-                data = os.read(self.outer, 1 << 16)
-            except OSError:
-                return
-            if not data:
-                return
-            self.shown += data
+        with contextlib.suppress(OSError):  # that of a terminal nobody has the other end of
+            while data := os.read(self.outer, 1 << 16):
+                self.shown += data
 
     def wait_for(self, text: bytes) -> None:
         wait_until(lambda: text in self.shown)
@@ -162,21 +163,64 @@ class Training:
         return (self.folder / f"recorded{number}").read_bytes()
 
     def helpers(self) -> list[psutil.Process]:
-        """Return the processes that copy."""
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if not any(each.endswith("_copier.py") for each in process.cmdline()):
-                    continue
-                if process.environ().get("TRAINING") == str(self.folder):
-                    found.append(process)
-            except psutil.Error:
-                continue
-        return found
+        return helpers_with("TRAINING", str(self.folder))
+
+    def copier(self) -> psutil.Process | None:
+        """Return the helper that another one has started, which copies; nobody else does."""
+        with contextlib.suppress(psutil.Error):  # one went meanwhile
+            helpers = self.helpers()
+            pids = {helper.pid for helper in helpers}
+            return next((each for each in helpers if each.ppid() in pids), None)
+        return None
 
 
-def resize(terminal: int, lines: int, columns: int) -> None:
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", lines, columns, 0, 0))
+def helpers_with(name: str, value: str) -> list[psutil.Process]:
+    """Return the processes that copy and have this variable."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            ours = any(each.endswith("_copier.py") for each in process.cmdline())
+            if ours and process.environ().get(name) == value:
+                found.append(process)
+    return found
+
+
+@contextlib.contextmanager
+def redirected(target: int) -> Iterator[None]:
+    """Have descriptor 1 of this process lead elsewhere.
+
+    No fixture: pytest puts its own file there before each test.
+    """
+    saved = os.dup(1)
+    os.dup2(target, 1)
+    os.close(target)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+@contextlib.contextmanager
+def piped() -> Iterator[bytearray]:
+    """Have descriptor 1 lead to a pipe; what arrives is all there at the end."""
+    shown = bytearray()
+    reading, writing = os.pipe()
+
+    def read() -> None:
+        with os.fdopen(reading, "rb", buffering=0) as file:
+            while data := file.read(1 << 16):
+                shown.extend(data)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    with redirected(writing):
+        yield shown
+    thread.join(LIMIT_S)
+
+
+def opened(path: Path, flags: int = os.O_APPEND) -> int:
+    return os.open(path, os.O_CREAT | os.O_WRONLY | flags)
 
 
 def wait_until(true: Callable[[], object]) -> None:
@@ -206,51 +250,8 @@ def trained(tmp_path: Path) -> Iterator[Callable[..., Training]]:
             os.close(training.outer)
 
 
-class Piped:
-    """Has descriptor 1 of this process lead to a pipe, which is read."""
-
-    saved = -1
-
-    def begin(self) -> None:
-        """Begin; within a test, for pytest puts its own file there before each."""
-        reading, writing = os.pipe()
-        self.saved = os.dup(1)
-        os.dup2(writing, 1)
-        os.close(writing)
-        self.shown = bytearray()
-        self._file = os.fdopen(reading, "rb", buffering=0)
-        self._thread = threading.Thread(target=self._read)
-        self._thread.start()
-
-    def _read(self) -> None:
-        while data := self._file.read(1 << 16):
-            self.shown += data
-
-    def end(self) -> str:
-        """Put back what was there, and return everything that was shown."""
-        if self.saved >= 0:
-            os.dup2(self.saved, 1)
-            os.close(self.saved)
-            self.saved = -1
-            self._thread.join(LIMIT_S)
-            self._file.close()
-        return self.shown.decode()
-
-
-@pytest.fixture
-def piped() -> Iterator[Piped]:
-    """Return what has a pipe at descriptor 1, which is gone at the end."""
-    found = Piped()
-    yield found
-    found.end()
-
-
-# --------------------------------------------------------------------- what the person sees
-
-
 @pytest.mark.parametrize("where", ["pipe", "terminal", "file", "appended"])
-def test_what_is_shown_is_the_same_byte_for_byte(trained, where):
-    """Python, C, subprocesses, tqdm and Rich: through a pipe, a terminal and a file."""
+def test_output_is_shown_byte_for_byte_and_recorded(trained, where):
     plain = trained(PRINTING, "", where, "plain").end()
     assert b"subprocess" in plain
     captured = trained(PRINTING, "1 2", where, "captured")
@@ -261,24 +262,7 @@ def test_what_is_shown_is_the_same_byte_for_byte(trained, where):
     assert captured.recorded(1) == b"", "one helper for both, so that their order is kept"
 
 
-def test_a_terminal_stays_one(trained):
-    """isatty, the attributes that matter and the size are those of the terminal."""
-    training = trained(
-        """
-        import termios
-        print(os.isatty(1), os.isatty(2), os.get_terminal_size(1), flush=True)
-        one, other = termios.tcgetattr(1), termios.tcgetattr(sources[0].channel.original)
-        print("alike", one[:1] + one[2:] == other[:1] + other[2:], flush=True)
-        """,
-        where="terminal",
-    )
-    shown = training.end()
-    assert b"True True os.terminal_size(columns=97, lines=31)" in shown
-    assert b"alike True" in shown
-
-
 def test_lines_of_two_processes_stay_whole(trained):
-    """A line that is written at once is shown at once, whoever else writes to the same pipe."""
     training = trained(
         """
         line = b"captured " + b"x" * 90 + b"\\n"
@@ -301,8 +285,7 @@ def test_lines_of_two_processes_stay_whole(trained):
     assert len(torn) < len(lines) / 300, "only where 64 KiB end"
 
 
-def test_order_at_the_end(trained):
-    """What was printed before the capture ends is shown before what is printed after it."""
+def test_output_before_the_end_of_a_capture_is_shown_before_output_after_it(trained):
     training = trained(
         """
         for round in range(20):
@@ -322,14 +305,13 @@ def test_order_at_the_end(trained):
     assert training.end() == b"".join(lines)
 
 
-def test_one_stream_alone(trained):
+def test_one_stream_alone_is_recorded(trained):
     training = trained("os.write(1, b'out\\n'); os.write(2, b'err\\n')", "2")
     assert sorted(training.end().splitlines()) == [b"err", b"out"]
     assert training.recorded() == b"err\n"
 
 
-def test_two_files_have_two_helpers(tmp_path, trained):
-    """Standard error that goes elsewhere is recorded by itself."""
+def test_standard_error_that_goes_elsewhere_is_recorded_by_itself(tmp_path, trained):
     training = trained(
         """
         for source in reversed(sources): source.stop()
@@ -344,12 +326,8 @@ def test_two_files_have_two_helpers(tmp_path, trained):
     assert (tmp_path / "a" / "elsewhere").read_bytes() == b"err\n"
 
 
-# --------------------------------------------------------------------- a file
-
-
 @pytest.mark.parametrize("where", ["file", "appended"])
-def test_a_file_is_written_by_the_training_itself(trained, where):
-    """Nothing lies in between: what seeks still can, and what is written is there at once."""
+def test_file_is_written_by_the_training_itself(trained, where):
     training = trained(
         """
         import io, subprocess, sys
@@ -371,26 +349,12 @@ def test_a_file_is_written_by_the_training_itself(trained, where):
     assert training.recorded(1) == b"", "one open file, recorded once"
 
 
-@contextlib.contextmanager
-def leading_to(path: Path, flags: int) -> Iterator[None]:
-    """Have fd 1 lead to a file."""
-    saved, file = os.dup(1), os.open(path, os.O_CREAT | os.O_WRONLY | flags)
-    os.dup2(file, 1)
-    os.close(file)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 1)
-        os.close(saved)
-
-
 @pytest.mark.parametrize("flags", [os.O_APPEND, 0])
-def test_a_file_that_is_truncated(tmp_path, flags):
-    """What was written before is recorded once, what comes later too; no hole is recorded."""
+def test_truncated_file_is_recorded_once_and_without_holes(tmp_path, flags):
     (tmp_path / "log").write_bytes(b"" if flags else b"old text, behind the position\n")
     source = DescriptorSource(1, tmp_path)
     before = held()
-    with leading_to(tmp_path / "log", flags):
+    with redirected(opened(tmp_path / "log", flags)):
         os.write(1, b"before\n")
         source.start()
         assert source.take() == ""
@@ -402,27 +366,25 @@ def test_a_file_that_is_truncated(tmp_path, flags):
         assert source.take() == "two\n"
         os.write(1, b"three\n")
         assert source.stop() == "three\n"
+        assert (tmp_path / "log").read_bytes().lstrip(b"\0") == b"two\nthree\n"
     nothing_stays(before)
-    assert (tmp_path / "log").read_bytes().lstrip(b"\0") == b"two\nthree\n"
 
 
-def test_a_file_that_grows_too_fast(tmp_path):
-    """At most some MiB at once; what is left out is counted."""
+def test_file_that_grows_too_fast_is_recorded_in_part_and_counted(tmp_path):
     source = DescriptorSource(1, tmp_path)
-    with leading_to(tmp_path / "log", os.O_APPEND):
+    with redirected(opened(tmp_path / "log")):
         source.start()
         os.truncate(tmp_path / "log", 100 << 20)
-        found = source.take()
-        assert len(found) == 8 << 20
+        assert len(source.take()) == 8 << 20
         assert source.lost == 92 << 20
         os.write(1, b"end\n")
         assert source.stop() == "end\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read all")
-def test_a_file_that_cannot_be_read(tmp_path):
+def test_file_that_cannot_be_read_is_refused(tmp_path):
     before = held()
-    with leading_to(tmp_path / "log", os.O_APPEND):
+    with redirected(opened(tmp_path / "log")):
         (tmp_path / "log").chmod(0o200)
         with pytest.raises(NotCapturableError, match="cannot be captured at the descriptor"):
             DescriptorSource(1, tmp_path).start()
@@ -430,14 +392,10 @@ def test_a_file_that_cannot_be_read(tmp_path):
     nothing_stays(before)
 
 
-# --------------------------------------------------------------------- who prints
-
-
-def test_children_are_recorded_by_their_parent(trained):
-    """Fork, spawn and exec: what they print is recorded once, and nothing of ours runs there."""
+def test_output_of_children_is_recorded_once_and_the_end_waits_for_none(trained):
     training = trained(
         """
-        import multiprocessing, warnings
+        import multiprocessing, subprocess, warnings
 
         # A fork beside another thread is warned of by Python 3.12 and later.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -456,33 +414,20 @@ def test_children_are_recorded_by_their_parent(trained):
                 work("forked")
                 os.execlp("echo", "echo", "executed")
             os.waitpid(pid, 0)
-        """
-    )
-    shown = training.end()
-    assert shown == b"fork\nspawn\nforkserver\nforked ['', '']\nstill\nexecuted\n"
-    assert training.recorded() == shown
-
-
-def test_a_child_that_goes_on_is_shown(trained):
-    """The end of the training waits for none of its children; what they print later is shown."""
-    training = trained(
-        """
-        subprocess = __import__("subprocess")
-        subprocess.Popen(["sh", "-c", "while ! test -e later; do sleep 0.01; done; echo late"])
-        print("early", flush=True)
+            subprocess.Popen(["sh", "-c", "while ! test -e later; do sleep 0.01; done; echo late"])
         """
     )
     training.process.wait(LIMIT_S)
     training.say("later")
-    assert training.end() == b"early\nlate\n"
-    assert training.recorded() == b"early\n"
+    recorded = b"fork\nspawn\nforkserver\nforked ['', '']\nstill\nexecuted\n"
+    assert training.end() == recorded + b"late\n"
+    assert training.recorded() == recorded
 
 
 @pytest.mark.parametrize(
     ("how", "where"), [("kill", "pipe"), ("segfault", "terminal"), ("exit", "pipe")]
 )
-def test_what_a_killed_training_printed_is_shown(trained, how, where):
-    """The helper outlives the training until everything is shown."""
+def test_everything_a_killed_training_printed_is_shown(trained, how, where):
     training = trained(
         f"""
         import ctypes, faulthandler, signal
@@ -501,9 +446,15 @@ def test_what_a_killed_training_printed_is_shown(trained, how, where):
     assert (b"Segmentation fault" in shown[len(lines) :]) == (how == "segfault")
 
 
-def test_signals_for_the_training_spare_the_helper(trained):
-    """A scheduler signals every process of a job before it kills."""
-    training = trained("print('begin', flush=True); wait_for('go'); print('end', flush=True)")
+def test_signals_to_a_whole_job_spare_the_helpers_and_stopped_ones_are_continued(trained):
+    training = trained(
+        """
+        print("begin", flush=True)
+        wait_for("go")
+        for number in range(30_000):
+            os.write(1, b"%d\\n" % number)
+        """
+    )
     training.wait_for(b"begin")
     helpers = training.helpers()
     assert len(helpers) == 2
@@ -511,12 +462,13 @@ def test_signals_for_the_training_spare_the_helper(trained):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
             helper.send_signal(number)
         assert os.getpgid(helper.pid) != os.getpgid(training.process.pid)
+        helper.suspend()
     training.say("go")
-    assert training.end() == b"begin\nend\n"
-    assert training.recorded() == b"begin\nend\n"
+    assert training.process.wait(LIMIT_S) == 0
+    shown = b"begin\n" + b"".join(b"%d\n" % number for number in range(30_000))
+    assert training.end() == shown
+    assert training.recorded() == shown
 
-
-# --------------------------------------------------------------------- a helper that is killed
 
 NUMBERED = """
 number = 0
@@ -533,35 +485,25 @@ Path("written").write_text(str(number))
 
 @pytest.mark.once
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
-def test_a_killed_helper_is_replaced_and_nothing_is_lost(trained, where):
-    """It may be killed again and again in the middle of output: every byte is shown once, in
-    order, and recorded.
-    """
+def test_killed_helper_is_replaced_and_every_byte_is_shown_once_and_recorded(trained, where):
     training = trained(NUMBERED, "1", where)
-    kills = 0
     killed: set[int] = set()
     while training.process.poll() is None:
-        helpers = training.helpers()
-        for helper in helpers:
-            with contextlib.suppress(psutil.Error):  # it went meanwhile
-                copies = helper.ppid() in {each.pid for each in helpers}
-                if helper.pid not in killed and copies:
-                    killed.add(helper.pid)
-                    helper.kill()
-                    kills += 1
-        if kills == 4:
+        if (helper := training.copier()) and helper.pid not in killed:
+            killed.add(helper.pid)
+            with contextlib.suppress(psutil.Error):
+                helper.kill()
+        if len(killed) == 4:
             training.say("enough")
-    assert kills >= 4
-    shown = training.end().replace(b"\r\n", b"\n").removeprefix(b"before\n")
+    assert len(killed) >= 4
+    shown = training.end().replace(b"\r\n", b"\n")
     written = int((training.folder / "written").read_text())
     lines = b"".join(b"%07d %s\n" % (number, b"x" * (number * 7 % 90)) for number in range(written))
     assert shown == lines
     assert training.recorded() == lines
 
 
-def test_a_killed_helper_is_replaced_while_the_gil_is_held(
-    trained,
-):
+def test_killed_helper_is_replaced_while_the_gil_is_held(trained):
     """C code that fills the pipe does not wait for ever for what nobody in its process can do."""
     training = trained(
         """
@@ -575,21 +517,17 @@ def test_a_killed_helper_is_replaced_while_the_gil_is_held(
         "1",
     )
     training.wait_for(b"begin")
-    helpers = training.helpers()
-    pids = {helper.pid for helper in helpers}
-    copiers = [helper for helper in helpers if helper.ppid() in pids]
-    assert len(copiers) == 1
-    copiers[0].suspend()
+    copier = training.copier()
+    copier.suspend()
     training.say("killed")
     time.sleep(0.5)
-    copiers[0].kill()
+    copier.kill()
     assert training.end() == b"begin\n" + b"x" * 199_999 + b"\n"
     assert training.recorded() == b"begin\n" + b"x" * 199_999 + b"\n"
 
 
 @pytest.mark.parametrize("where", ["pipe", "terminal"])
-def test_without_any_helper_the_original_is_put_back(trained, where):
-    """What is in the pipe is shown; children that still write get no SIGPIPE, and are shown."""
+def test_original_is_put_back_when_all_helpers_are_killed(trained, where):
     training = trained(
         """
         import subprocess
@@ -620,40 +558,20 @@ def test_without_any_helper_the_original_is_put_back(trained, where):
     assert training.process.returncode == 0
 
 
-def test_a_child_that_prints_without_end_does_not_hold_up_the_end(tmp_path, piped):
-    piped.begin()
-    source = DescriptorSource(1, tmp_path)
-    source.start()
-    with subprocess.Popen(["yes"]) as child:
-        os.write(1, b"here")
-        before = time.monotonic()
-        text = source.stop(LIMIT_S)
-        child.kill()
+def test_child_that_prints_without_end_does_not_hold_up_the_end(tmp_path):
+    with piped():
+        source = DescriptorSource(1, tmp_path)
+        source.start()
+        with subprocess.Popen(["yes"]) as child:
+            os.write(1, b"here")
+            before = time.monotonic()
+            text = source.stop(LIMIT_S)
+            child.kill()
     assert "here" in text
     assert time.monotonic() - before < LIMIT_S / 2
 
 
-def test_stopped_helpers_are_continued(trained):
-    """Whoever prints does not wait for ever; in order, all is shown."""
-    training = trained(
-        """
-        print("begin", flush=True)
-        wait_for("stopped")
-        for number in range(30_000):
-            os.write(1, b"%d\\n" % number)
-        """,
-        "1",
-    )
-    training.wait_for(b"begin")
-    for helper in training.helpers():
-        helper.suspend()
-    training.say("stopped")
-    assert training.process.wait(LIMIT_S) == 0
-    assert training.end() == b"begin\n" + b"".join(b"%d\n" % number for number in range(30_000))
-
-
-def test_a_file_that_cannot_be_read_any_more(tmp_path):
-    """As on a file server that is gone: the source says so, and ends as ever."""
+def test_file_that_cannot_be_read_any_more_is_reported(tmp_path):
     with (tmp_path / "log").open("wb") as file:
         source = DescriptorSource(file.fileno(), tmp_path)
         source.start()
@@ -667,10 +585,8 @@ def test_a_file_that_cannot_be_read_any_more(tmp_path):
         assert source.stop() == "again"
 
 
-# --------------------------------------------------------------------- a kernel that can less
-
 WITH_LESS = """
-import ctypes
+import ctypes, resource
 from seamark.capture.output import _copier, descriptor
 
 # Not every kernel, sandbox, file system and destination has these.
@@ -680,6 +596,8 @@ Path("less.py").write_text(program)
 _copier.__file__ = os.path.abspath("less.py")
 if IN_A_FILE:
     del os.memfd_create
+if FULL:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 source = DescriptorSource(1, Path("run"))
 source.start()
 for number in range(3000):
@@ -699,60 +617,40 @@ NUMBERS = b"".join(b"%05d %s\n" % (number, b"x" * (number % 90)) for number in r
 
 
 @pytest.mark.parametrize(
-    ("where", "in_a_file", "shown_here"),
+    ("where", "in_a_file", "full", "shown_here"),
     [
-        ("pipe", False, False),
-        ("terminal", True, False),
-        ("pipe", True, True),
-        ("terminal", False, True),
+        ("pipe", False, False, False),
+        ("pipe", False, True, False),
+        ("terminal", True, False, False),
+        ("pipe", True, False, True),
+        ("terminal", False, False, True),
     ],
 )
-def test_bytes_are_read_and_written_where_the_kernel_cannot_move_them(
-    trained, where, in_a_file, shown_here
+def test_no_byte_is_lost_without_splice_sendfile_files_in_memory_and_room(
+    trained, where, in_a_file, full, shown_here
 ):
-    """No byte is lost without splice, sendfile and files in memory."""
-    given = f"IN_A_FILE, SHOWN_HERE = {in_a_file}, {shown_here}\n"
+    given = f"IN_A_FILE, FULL, SHOWN_HERE = {in_a_file}, {full}, {shown_here}\n"
     training = trained(given + WITH_LESS, "", where)
     assert training.end().replace(b"\r\n", b"\n") == NUMBERS
     assert training.process.returncode == 0
 
 
-def test_a_record_that_is_full(trained):
-    training = trained(
-        """
-        import resource
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-        source = DescriptorSource(1, Path("run"))
+def test_record_keeps_only_the_last_16_mib_in_memory(tmp_path):
+    with piped():
+        source = DescriptorSource(1, tmp_path)
         source.start()
-        for number in range(30_000):
-            os.write(1, b"%d\\n" % number)
-        source.stop(30)
-        """,
-        "",
-    )
-    assert training.end() == b"".join(b"%d\n" % number for number in range(30_000))
-
-
-def test_the_record_takes_a_bounded_part_of_memory(tmp_path, piped):
-    """What is older than the last 16 MiB is given back."""
-    piped.begin()
-    source = DescriptorSource(1, tmp_path)
-    source.start()
-    for _ in range(800):
-        os.write(1, b"0123456789abcde\n" * 4096)
-    source.settle(time.monotonic() + LIMIT_S)
-    held = os.fstat(source.channel.reading)
-    source.stop()
+        for _ in range(800):
+            os.write(1, b"0123456789abcde\n" * 4096)
+        source.settle(time.monotonic() + LIMIT_S)
+        held = os.fstat(source.channel.reading)
+        source.stop()
     assert held.st_size == 800 << 16
     assert held.st_blocks * 512 <= 18 << 20
 
 
-# --------------------------------------------------------------------- where it goes
-
-
-def test_a_reader_that_goes_away(trained):
-    """The training and its subprocesses learn of it as they would have."""
-    training = trained(
+def test_reader_that_goes_away_is_told_as_without_capture(tmp_path):
+    script = write_script(
+        tmp_path,
         """
         import signal, subprocess
         child = subprocess.Popen(["yes"], preexec_fn=lambda: signal.signal(13, signal.SIG_DFL))
@@ -762,235 +660,174 @@ def test_a_reader_that_goes_away(trained):
         except BrokenPipeError:
             Path("told").write_text(str(child.wait()))
         """,
-        "1",
-        "file",
     )
-    training.process.kill()  # only the script is of use here
-    script = training.folder / "script.py"
-    environment = {**os.environ, "CAPTURE": "1", "TRAINING": "head"}
     subprocess.run(
         f"{sys.executable} {script} | head -c 100000 > seen",
         shell=True,
-        cwd=training.folder,
-        env=environment,
+        cwd=tmp_path,
+        env={**os.environ, "CAPTURE": "1", "TRAINING": "head"},
         timeout=LIMIT_S,
         check=True,
     )
-    wait_until((training.folder / "told").exists)
-    assert (training.folder / "told").read_text() == str(-signal.SIGPIPE)
-    assert (training.folder / "seen").stat().st_size == 100000
+    wait_until((tmp_path / "told").exists)
+    assert (tmp_path / "told").read_text() == str(-signal.SIGPIPE)
+    assert (tmp_path / "seen").stat().st_size == 100000
 
 
-def test_a_device_is_left_alone(trained):
-    """Who can seek must be able to for ever; and the errors of a device are those it gives."""
+@pytest.mark.parametrize(
+    ("fd", "before", "told", "code"),
+    [
+        (1, "os.dup2(os.open('/dev/full', 1), 1)", "a device that is no terminal", "ENOSPC"),
+        (1, "os.close(1)", "fd 1 cannot be captured at the descriptor", "EBADF"),
+        (2, "os.close(2)", "fd 2 cannot be captured at the descriptor", "EBADF"),
+    ],
+)
+def test_device_or_closed_descriptor_is_refused_and_left_alone(trained, fd, before, told, code):
     training = trained(
-        """
+        f"""
         import errno
         from seamark.capture.output.descriptor import NotCapturableError
-        os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+        {before}
         try:
-            DescriptorSource(1, Path("run")).start()
+            DescriptorSource({fd}, Path("run")).start()
         except NotCapturableError as error:
             Path("told").write_text(str(error))
         try:
-            os.write(1, b"line\\n")
+            os.write({fd}, b"line\\n")
         except OSError as error:
             Path("code").write_text(errno.errorcode[error.errno])
         """,
         "",
     )
     training.end()
-    assert "a device that is no terminal" in (training.folder / "told").read_text()
-    assert (training.folder / "code").read_text() == "ENOSPC"
-
-
-@pytest.mark.parametrize("fd", [1, 2])
-def test_a_descriptor_that_is_closed(trained, fd):
-    training = trained(
-        f"""
-        from seamark.capture.output.descriptor import NotCapturableError
-        os.close({fd})
-        try:
-            DescriptorSource({fd}, Path("run")).start()
-        except NotCapturableError as error:
-            Path("told").write_text(str(error))
-        try:
-            os.fstat({fd})
-        except OSError:
-            Path("closed").touch()
-        """,
-        "",
-    )
-    training.end()
-    assert f"fd {fd} cannot be captured at the descriptor" in (training.folder / "told").read_text()
-    assert (training.folder / "closed").exists()
+    assert told in (training.folder / "told").read_text()
+    assert (training.folder / "code").read_text() == code
 
 
 @pytest.mark.parametrize("python", ["", "/nowhere/python", "/bin/false", "hanging"])
-def test_a_helper_that_does_not_start(monkeypatch, tmp_path, piped, python):
-    """Nothing has changed then, and an error says so."""
-    piped.begin()
+def test_helper_that_does_not_start_changes_nothing_and_raises(monkeypatch, tmp_path, python):
     if python == "hanging":
         python = str(tmp_path / "hanging")
         Path(python).write_text("#!/bin/sh\nexec sleep 1000\n")
         Path(python).chmod(0o755)
         monkeypatch.setattr(descriptor, "_START_S", 0.2)
     monkeypatch.setattr(sys, "executable", python)
-    before = held()
-    file = os.fstat(1)
-    with pytest.raises(NotCapturableError, match="cannot be captured at the descriptor"):
-        DescriptorSource(1, tmp_path).start()
-    nothing_stays(before)
-    assert os.path.samestat(os.fstat(1), file)
-    if Path(python).is_file():  # not once more: it may take as long each time
-        monkeypatch.setattr(descriptor.subprocess, "Popen", None)
-        with pytest.raises(NotCapturableError, match="did not start"):
+    with piped() as shown:
+        before, file = held(), os.fstat(1)
+        with pytest.raises(NotCapturableError, match="cannot be captured at the descriptor"):
             DescriptorSource(1, tmp_path).start()
-    os.write(1, b"as before")
-    assert piped.end() == "as before"
+        nothing_stays(before)
+        assert os.path.samestat(os.fstat(1), file)
+        if Path(python).is_file():  # not once more: it may take as long each time
+            monkeypatch.setattr(descriptor.subprocess, "Popen", None)
+            with pytest.raises(NotCapturableError, match="did not start"):
+                DescriptorSource(1, tmp_path).start()
+        os.write(1, b"as before")
+    assert shown == b"as before"
 
 
-def test_a_slow_reader_is_waited_for(trained):
-    """A reader that takes nothing holds up the training as it would have; the end is not held up
-    for longer than it may be.
-    """
+def test_slow_reader_is_waited_for_but_not_at_the_end(tmp_path):
     reading, writing = os.pipe()
-    training = trained("", "", "file", "unused")
-    training.process.wait(LIMIT_S)
-    script = training.folder / "script.py"
-    script.write_text(
-        CAPTURED
-        + textwrap.dedent(
-            """
-            os.write(1, b"x" * 100_000)
-            assert sources[0].stop(0.1) is not None
-            Path("stopped").touch()
-            """
-        )
+    script = write_script(
+        tmp_path,
+        """
+        os.write(1, b"x" * 100_000)
+        assert sources[0].stop(0.1) is not None
+        Path("stopped").touch()
+        """,
     )
-    process = subprocess.Popen(
-        [sys.executable, str(script)],
-        cwd=training.folder,
-        env={**os.environ, "CAPTURE": "1"},
-        stdout=writing,
-    )
+    given = {"cwd": tmp_path, "env": {**os.environ, "CAPTURE": "1"}, "stdout": writing}
+    process = subprocess.Popen([sys.executable, str(script)], **given)
     os.close(writing)
     assert process.wait(LIMIT_S) == 0
-    assert (training.folder / "stopped").exists()
+    assert (tmp_path / "stopped").exists()
     with os.fdopen(reading, "rb") as file:
         assert file.read() == b"x" * 100_000
 
 
-# --------------------------------------------------------------------- runs beside each other
-
-
 @pytest.mark.parametrize("first", [0, 1])
-def test_two_runs_capture_the_same_output(tmp_path, piped, first):
-    """Each records what was written while it lasted, whichever ends first; all is put back."""
-    piped.begin()
-    before, file = held(), os.fstat(1)
-    sources = [DescriptorSource(1, tmp_path / name) for name in "ab"]
+def test_two_runs_each_record_what_was_written_while_they_lasted(tmp_path, first):
     texts = ["", ""]
-    sources[0].start()
-    os.write(1, b"1")
-    sources[1].start()
-    os.write(1, b"2")
-    texts[first] = sources[first].stop()
-    os.write(1, b"3")
-    texts[1 - first] = sources[1 - first].stop()
-    os.write(1, b"4")
+    with piped() as shown:
+        before, file = held(), os.fstat(1)
+        sources = [DescriptorSource(1, tmp_path / name) for name in "ab"]
+        sources[0].start()
+        os.write(1, b"1")
+        sources[1].start()
+        os.write(1, b"2")
+        texts[first] = sources[first].stop()
+        os.write(1, b"3")
+        texts[1 - first] = sources[1 - first].stop()
+        os.write(1, b"4")
+        assert os.path.samestat(os.fstat(1), file)
+        nothing_stays(before)
     assert texts == (["12", "23"] if first == 0 else ["123", "2"])
-    assert os.path.samestat(os.fstat(1), file)
-    nothing_stays(before)
-    assert piped.end() == "1234"
+    assert shown == b"1234"
 
 
-def test_what_somebody_else_put_there_stays(tmp_path, piped):
-    """A redirection that began under the capture and outlives it is not undone."""
-    piped.begin()
-    original = os.dup(1)
-    before = held()
-    source = DescriptorSource(1, tmp_path)
-    source.start()
-    saved = os.dup(1)
-    with (tmp_path / "redirected").open("wb") as file:
-        os.dup2(file.fileno(), 1)
-    assert source.stop() == ""
-    os.write(1, b"there")
-    os.dup2(saved, 1)
-    os.close(saved)
-    os.write(1, b"here")
-    wait_until(lambda: b"here" in piped.shown)
-    os.dup2(original, 1)
+def test_redirection_that_outlives_the_capture_is_not_undone(tmp_path):
+    with piped() as shown:
+        original = os.dup(1)
+        before = held()
+        source = DescriptorSource(1, tmp_path)
+        source.start()
+        saved = os.dup(1)
+        os.dup2(file := opened(tmp_path / "redirected"), 1)
+        os.close(file)
+        assert source.stop() == ""
+        os.write(1, b"there")
+        os.dup2(saved, 1)
+        os.close(saved)
+        os.write(1, b"here")
+        wait_until(lambda: b"here" in shown)
+        os.dup2(original, 1)
+        nothing_stays(before)
+        os.close(original)
     assert (tmp_path / "redirected").read_bytes() == b"there"
-    nothing_stays(before)
-    os.close(original)
 
 
-# --------------------------------------------------------------------- how much
-
-
-def test_what_nobody_takes_is_bounded_and_counted(tmp_path, piped):
-    """What is not taken in time is shown and counted, and the gap lies where `take` ended."""
-    piped.begin()
-    source = DescriptorSource(1, tmp_path)
-    source.start()
+def test_text_that_is_not_taken_in_time_is_shown_and_counted(tmp_path):
+    """A take in the middle of a character waits for its end; but a gap lies where it ended."""
     line = b"0123456789abcde\n" * 4096
-    for _ in range(300):
-        os.write(1, line)
-    os.write(1, "Ä"[:1].encode()[:1])
-    source.settle(time.monotonic() + LIMIT_S)
-    first = source.take()
-    lost = source.lost
-    os.write(1, "Ärger\n".encode()[1:])
-    second = source.stop()
-    assert first == ""
-    assert lost == 300 * len(line) + 1
-    assert source.lost == lost
-    assert second == "�rger\n"
-    assert len(piped.end()) > 300 * len(line)
+    with piped() as shown:
+        source = DescriptorSource(1, tmp_path)
+        source.start()
+        os.write(1, "Ä".encode()[:1])
+        source.settle(time.monotonic() + LIMIT_S)
+        assert source.take() == ""
+        os.write(1, "Ä".encode()[1:])
+        source.settle(time.monotonic() + LIMIT_S)
+        assert source.take() == "Ä"
+        for _ in range(300):
+            os.write(1, line)
+        os.write(1, "Ä".encode()[:1])
+        source.settle(time.monotonic() + LIMIT_S)
+        assert source.take() == ""
+        assert source.lost == 300 * len(line) + 1
+        os.write(1, "Ärger\n".encode()[1:])
+        assert source.stop() == "�rger\n"
+        assert source.lost == 300 * len(line) + 1
+    assert len(shown) == 300 * len(line) + len("ÄÄrger\n".encode())
 
 
-def test_a_character_may_come_in_two_halves(tmp_path, piped):
-    """Taking in the middle of a character waits for its end."""
-    piped.begin()
-    source = DescriptorSource(1, tmp_path)
-    source.start()
-    os.write(1, "Ä".encode()[:1])
-    source.settle(time.monotonic() + LIMIT_S)
-    assert source.take() == ""
-    os.write(1, "Ä".encode()[1:])
-    assert source.stop() == "Ä"
-    assert piped.end() == "Ä"
-
-
-def test_nothing_is_left_at_rest(tmp_path, piped):
-    """No descriptor, no process, no thread and no file; and it may begin again."""
-    piped.begin()
-    before, file = held(), os.fstat(1)
-    sources = [DescriptorSource(fd, tmp_path) for fd in (1, 2)]
-    for _ in range(3):
-        for source in sources:
-            source.start()
-        helpers = [p for p in psutil.process_iter() if is_helper(p)]
-        assert helpers
-        os.write(1, b"text\n")
-        for source in sources:
-            source.stop()
-        wait_until(lambda pids=[p.pid for p in helpers]: all(map(has_ended, pids)))
-    nothing_stays(before)
-    assert os.path.samestat(os.fstat(1), file)
+def test_stopped_capture_leaves_nothing_and_may_begin_again(tmp_path):
+    variable = "PYTEST_CURRENT_TEST"
+    with piped() as shown:
+        before, file = held(), os.fstat(1)
+        sources = [DescriptorSource(fd, tmp_path) for fd in (1, 2)]
+        for _ in range(3):
+            for source in sources:
+                source.start()
+            pids = [each.pid for each in helpers_with(variable, os.environ[variable])]
+            assert pids
+            os.write(1, b"text\n")
+            for source in sources:
+                source.stop()
+            wait_until(lambda pids=pids: all(map(has_ended, pids)))
+        nothing_stays(before)
+        assert os.path.samestat(os.fstat(1), file)
     assert list(tmp_path.iterdir()) == []
-    assert piped.end() == "text\n" * 3
-
-
-def is_helper(process: psutil.Process) -> bool:
-    try:
-        if not any(each.endswith("_copier.py") for each in process.cmdline()):
-            return False
-        return process.environ().get("PYTEST_CURRENT_TEST") == os.environ["PYTEST_CURRENT_TEST"]
-    except psutil.Error:
-        return False
+    assert shown == b"text\n" * 3
 
 
 def held() -> set[object]:
@@ -1007,27 +844,21 @@ def nothing_stays(before: set[object]) -> None:
     wait_until(lambda: held() <= before)
 
 
-# --------------------------------------------------------------------- notebooks
-
-
 @pytest.mark.once
-def test_a_notebook_shows_and_records_what_is_written_to_the_descriptor(monkeypatch, tmp_path):
-    """A kernel reads the descriptor itself; what it shows in a cell is shown there still."""
+def test_notebook_shows_and_records_what_is_written_to_the_descriptor(monkeypatch, tmp_path):
     pytest.importorskip("ipykernel")
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.delenv("PYTEST_CURRENT_TEST")  # a kernel that finds it leaves descriptors alone
     cells = [
-        (
-            "import os, pathlib, seamark\n"
-            "run = seamark.init_run('demo', capture_stdout='fd', root='runs')"
-        ),
-        (
-            "print('Python', flush=True)\nos.write(1, b'raw\\n')\n"
-            "journals = pathlib.Path('runs').glob\n"
-            "while not any(b'raw' in each.read_bytes() for each in journals('*/*/journal/*')): pass"
-        ),
+        "import os, seamark\nrun = seamark.init_run('demo', capture_stdout='fd', root='runs')",
+        """import pathlib
+print('Python', flush=True)
+os.write(1, b'raw\\n')
+journals = pathlib.Path('runs').glob
+while not any(b'raw' in each.read_bytes() for each in journals('*/*/journal/*')):
+    pass""",
         "run.stop()",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])

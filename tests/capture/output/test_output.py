@@ -20,14 +20,9 @@ from hypothesis import strategies as st
 from printed import in_order, left_out, points, printed
 from recording import NOTHING, QUIET
 
-import seamark
 from seamark import init_run
 from seamark.capture.output.hiding import hide
-from seamark.capture.output.recording import (
-    Recording,
-    cut,
-    unfinished_from,
-)
+from seamark.capture.output.recording import Recording, cut, unfinished_from
 from seamark.capture.output.source import FRAME_BYTES, WRITTEN, Source, size_of
 from seamark.capture.secrets import Secrets
 from seamark.capture.switches import Limit
@@ -75,12 +70,10 @@ def written(stream: io.TextIOWrapper) -> str:
     return stream.buffer.getvalue().decode()
 
 
-# --------------------------------------------------------------------- the stream
-
-
 @printing
-def test_the_stream_stays_what_it_is(stdout):
-    """The same object, of the same type; its write is as before once nobody records."""
+def test_stream_stays_the_same_object_whose_write_is_put_back(stdout):
+    """What no encoding takes and what is printed into a closed stream is treated as ever."""
+    stdout.reconfigure(errors="backslashreplace")
     before = (type(stdout), stdout.buffer, stdout.encoding, stdout.isatty(), vars(stdout).copy())
     run = init_run(**ON)
     assert sys.stdout is stdout
@@ -94,6 +87,15 @@ def test_the_stream_stays_what_it_is(stdout):
     assert vars(stdout) == before[4]
     assert written(stdout) == "a\nb\nc\nd-1\n"
     assert printed(ROOT) == {"stdout": "a\nb\nc\nd-1\n"}
+    run = init_run(**ON)
+    print("a\udc80b")  # half a surrogate pair
+    stdout.close()
+    with pytest.raises(ValueError, match="closed file"):
+        print("unsaid")
+    run.stop()
+    (text,) = stdout_of(run)
+    assert (text[:1], text[-2:]) == ("a", "b\n")
+    init_run(**ON).stop()
 
 
 @pytest.mark.parametrize(
@@ -106,8 +108,7 @@ def test_the_stream_stays_what_it_is(stdout):
     ],
 )
 @printing
-def test_where_nothing_is_recorded_the_stream_is_untouched(stdout, given, monkeypatch):
-    """Disabled, switched off, opened for reading, or rank 1 of a run that rank 0 records."""
+def test_stream_is_untouched_where_nothing_is_recorded(stdout, given, monkeypatch):
     init_run(**QUIET).stop()
     if given == "rank 1":
         monkeypatch.setenv("RANK", "1")
@@ -120,8 +121,7 @@ def test_where_nothing_is_recorded_the_stream_is_untouched(stdout, given, monkey
     assert points(ROOT) == {}
 
 
-def test_a_run_that_begins_in_a_redirection_records_what_is_shown(monkeypatch):
-    """What goes to a string nobody sees; what is printed when that is over is recorded."""
+def test_run_that_begins_in_a_redirection_records_only_what_is_shown(monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     monkeypatch.setattr(sys, "stdout", stream)
     monkeypatch.setattr(sys, "__stdout__", stream)
@@ -136,8 +136,7 @@ def test_a_run_that_begins_in_a_redirection_records_what_is_shown(monkeypatch):
 
 
 @printing
-def test_a_run_at_rest_records_nothing_and_goes_on(stdout):
-    """What is printed before the end is in; the thread is gone; a run that goes on records on."""
+def test_run_at_rest_records_nothing_and_records_on_when_it_goes_on(stdout):
     run = init_run(**ON)
     print("before")
     run.session.rest()
@@ -152,8 +151,7 @@ def test_a_run_at_rest_records_nothing_and_goes_on(stdout):
 
 
 @printing
-def test_the_thread_lies_down_while_nothing_is_printed(stdout):
-    """It waits for whoever prints next, without a timeout; a print gets it up."""
+def test_thread_sleeps_while_nothing_is_printed(stdout):
     run = init_run(**ON)
     for word in ("one", "two"):
         print(word)
@@ -181,8 +179,7 @@ def test_nested_runs_each_record_from_start_to_stop(stdout):
 
 
 @printing
-def test_others_that_replace_write_may_come_and_go_in_any_order(stdout):
-    """Each print is written once, whoever takes whose function out."""
+def test_others_may_replace_write_and_put_it_back_in_any_order(stdout):
     shouted = []
 
     def shout(stream):
@@ -215,18 +212,6 @@ def test_others_that_replace_write_may_come_and_go_in_any_order(stdout):
     assert of_runs(run, second) == ["all\n", "again\n"]
     words = [text for text in shouted if text != "\n"]
     assert words == ["all", "all", "passed", "passed", "again", "again", "unseen"]
-
-
-@printing
-def test_what_is_redirected_is_not_printed(stdout):
-    """Text that goes elsewhere is no output; a stream that is put in place later is left alone."""
-    run = init_run(**ON)
-    with contextlib.redirect_stdout(io.StringIO()) as elsewhere:
-        print("elsewhere")
-    print("here")
-    run.stop()
-    assert elsewhere.getvalue() == "elsewhere\n"
-    assert printed(ROOT)["stdout"] == "here\n"
 
 
 class Logger:
@@ -279,8 +264,9 @@ class Slots:
     [(Logger, "text\n"), (Forwarding, "text\n"), (Slots, None), (lambda _: None, None)],
 )
 @printing
-def test_what_stands_in_for_stdout_works_as_ever(stdout, monkeypatch, wrap, recorded):
-    """Recorded where the object allows it, else left as it is; none at all is fine too."""
+def test_stand_in_for_stdout_works_as_ever_and_is_recorded_where_it_can(
+    stdout, monkeypatch, wrap, recorded
+):
     wrapped = wrap(stdout)
     monkeypatch.setattr(sys, "stdout", wrapped)
     run = init_run(**ON)
@@ -292,90 +278,58 @@ def test_what_stands_in_for_stdout_works_as_ever(stdout, monkeypatch, wrap, reco
 
 
 @printing
-def test_arguments_of_somebody_elses_write_are_passed_on(stdout, monkeypatch):
-    monkeypatch.setattr(sys, "stdout", logger := Logger(stdout))
+def test_one_object_for_both_streams_is_recorded_once_with_its_own_arguments(stdout, monkeypatch):
+    logger = Logger(stdout)
+    monkeypatch.setattr(sys, "stdout", logger)
+    monkeypatch.setattr(sys, "stderr", logger)
     run = init_run(**ON)
+    logger.kept.clear()  # our own lines
     sys.stdout.write("a", flush=True)
-    sys.stdout.write(message="b")
-    run.stop()
+    sys.stderr.write(message="b")
     assert logger.kept == [("a", True), ("b", False)]
-    assert printed(ROOT)["stdout"] == "ab"
-
-
-@printing
-def test_one_object_for_both_streams_is_recorded_once(stdout, monkeypatch):
-    monkeypatch.setattr(sys, "stderr", stdout)
-    run = init_run(**ON)
-    print("out")
-    print("err", file=sys.stderr)
     run.stop()
-    assert printed(ROOT) == {"stdout": "out\nerr\n"}
+    assert printed(ROOT) == {"stdout": "ab"}
 
 
-def test_both_streams_are_recorded_in_the_order_of_writing(monkeypatch):
-    """However often they take turns, many times within an interval; the times in it rise."""
-    for name in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
+@pytest.fixture
+def slow_streams(monkeypatch):
+    """Both streams, of which nothing is recorded before the end."""
     monkeypatch.setattr("seamark.capture.output.recording._EVERY_S", 3600.0)
+    for name in ("stdout", "stderr"):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        monkeypatch.setattr(sys, name, stream)
+
+
+def test_both_streams_are_recorded_in_the_order_of_writing(slow_streams):
     run = init_run(**ON)
     for epoch in range(10):
         print(f"epoch {epoch}")
         print("of it", file=sys.stderr)
         print(f"saved {epoch}", file=sys.stderr)
     run.stop()
-    expected = [f"{epoch}\n" for epoch in range(10)]
     assert in_order(ROOT) == [
         turn
-        for each in expected
-        for turn in (("stdout", f"epoch {each}"), ("stderr", f"of it\nsaved {each}"))
+        for at in range(10)
+        for turn in (("stdout", f"epoch {at}\n"), ("stderr", f"of it\nsaved {at}\n"))
     ]
 
 
-def test_streams_that_take_turns_all_the_time_make_few_points(monkeypatch):
-    """Beyond some, what is new is recorded whole; nothing is missing."""
-    for name in ("stdout", "stderr"):
-        monkeypatch.setattr(sys, name, io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
-    monkeypatch.setattr("seamark.capture.output.recording._EVERY_S", 3600.0)
+def test_streams_that_take_turns_all_the_time_make_few_points(slow_streams):
     run = init_run(**ON)
     for at in range(300):
         print(f"out {at}")
         print(f"err {at}", file=sys.stderr)
     run.stop()
-    found = {path.rpartition("/")[2]: texts for path, texts in points(ROOT).items()}
-    for name, word in (("stdout", "out"), ("stderr", "err")):
-        assert len(found[name]) == 16
-        assert "".join(found[name]) == "".join(f"{word} {at}\n" for at in range(300))
-
-
-@printing
-def test_a_closed_stream_raises_as_ever_and_nothing_of_ours(stdout):
-    """Also a run that begins and ends with one."""
-    run = init_run(**ON)
-    print("said")
-    stdout.close()
-    with pytest.raises(ValueError, match="closed file"):
-        print("unsaid")
-    run.stop()
-    init_run(**ON).stop()
-    assert printed(ROOT)["stdout"] == "said\n"
-
-
-@printing
-def test_what_no_encoding_takes_is_recorded(stdout):
-    """Half a surrogate pair, which the stream was told to escape."""
-    stdout.reconfigure(errors="backslashreplace")
-    run = init_run(**ON)
-    print("a\udc80b")
-    run.stop()
-    (text,) = stdout_of(run)
-    assert text.startswith("a")
-    assert text.endswith("b\n")
+    found = points(ROOT)
+    assert len(found) == 2
+    for path, texts in found.items():
+        assert len(texts) == 16
+        assert "".join(texts) == "".join(f"{path[-3:]} {at}\n" for at in range(300))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @printing
-def test_a_forked_child_records_nothing_and_prints(stdout):
-    """Nothing is patched there, and a run that the child begins itself records as any other."""
+def test_forked_child_records_nothing_unless_in_a_run_of_its_own(stdout):
     run = init_run(**ON)
     print("parent")
     reading, writing = os.pipe()
@@ -399,16 +353,17 @@ def test_a_forked_child_records_nothing_and_prints(stdout):
 
 
 @printing
-def test_a_namespace_of_ones_own(stdout):
-    run = init_run(monitoring_namespace="mon", **ON)
-    print("text")
-    run.stop()
-    assert points(ROOT) == {"mon/stdout": ["text\n"]}
+def test_namespace_and_limit_are_arguments(stdout):
+    with init_run(monitoring_namespace="mon", **ON | {"capture": NOTHING | {"limit": "100B"}}):
+        print("a" * 60)
+        print("b" * 60)
+    ((path, texts),) = points(ROOT).items()
+    assert path == "mon/stdout"
+    assert "more than 100 bytes in all" in "".join(texts)
 
 
 @printing
-def test_much_at_once_is_all_there(stdout):
-    """More than a frame, in one text and in many, from several threads."""
+def test_much_text_of_several_threads_is_recorded_whole(stdout):
     run = init_run(**ON | {"capture": NOTHING | {"limit": "1GiB/min"}})
     print("x" * 300_000)
 
@@ -429,9 +384,6 @@ def test_much_at_once_is_all_there(stdout):
     assert [line for line in whole.splitlines() if line[0] == "a"] == [
         f"a {number}" for number in range(2_000)
     ]
-
-
-# --------------------------------------------------------------------- pieces
 
 
 class Told(Source):
@@ -469,22 +421,13 @@ class Kept:
 def recorder(limit="1GiB/min", secrets=OFF):
     """Return a recording that is told what to record, what it was recorded in, and its clock."""
     clock, run = [0.0], Kept()
-    return (
-        Recording(
-            run,
-            "out",
-            Told(),
-            limit=Limit.of(limit),
-            secrets=secrets,
-            clock=lambda: clock[0],
-        ),
-        run,
-        clock,
-    )
+    given = {"limit": Limit.of(limit), "secrets": secrets, "clock": lambda: clock[0]}
+    return Recording(run, "out", Told(), **given), run, clock
 
 
-def record(recording: Recording) -> None:
-    """Record what its source has."""
+def record(recording: Recording, text: str) -> None:
+    """Record a text of its source."""
+    recording.source.text = text
     recording.record(recording.source.take())
     recording.settle()
 
@@ -493,30 +436,17 @@ def record_in(pieces, **given) -> Kept:
     """Record pieces, each with time to be recorded by itself."""
     recording, run, _ = recorder(**given)
     for piece in pieces:
-        recording.source.text = piece
-        record(recording)
+        record(recording, piece)
     recording.finish()
     return run
 
 
-SHOWN = st.sampled_from(
-    [
-        *"ab \n\r\b\t",
-        "\x1b[A",
-        "\x1b[2K",
-        "\x1b[31m",
-        "\x1b[0m",
-        "\r\n",
-        "é",
-        "\x1b]8;;x\x07",
-        "👩‍🔬",
-    ]
-)
+ESCAPES = ["\x1b[A", "\x1b[2K", "\x1b[31m", "\x1b[0m", "\r\n", "é", "\x1b]8;;x\x07", "👩‍🔬"]
+SHOWN = st.sampled_from([*"ab \n\r\b\t", *ESCAPES])
 
 
 @given(st.lists(SHOWN, max_size=60).map("".join), st.lists(st.integers(0, 60), max_size=8))
-def test_however_text_is_written_its_points_look_like_it(text, places):
-    """Cut into any pieces, in the middle of escapes too, points together look like the whole."""
+def test_points_together_look_like_the_text_however_it_is_cut(text, places):
     ends = sorted({min(place, len(text)) for place in places})
     starts = [0, *ends]
     pieces = [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True)]
@@ -526,8 +456,7 @@ def test_however_text_is_written_its_points_look_like_it(text, places):
 
 
 @given(st.text(st.sampled_from("aé 👩\u200d\n\r\t\u0301\udc80"), max_size=300), st.integers(0, 90))
-def test_a_cut_takes_no_more_than_it_may(text, most):
-    """At an end of a line if one fits; and the pieces are the text."""
+def test_cut_takes_no_more_than_it_may_and_ends_with_a_line_if_one_fits(text, most):
     taken = cut(text, most)
     assert size_of(text[:taken]) <= most
     if taken < len(text) and "\n" in text[:taken]:
@@ -535,15 +464,12 @@ def test_a_cut_takes_no_more_than_it_may(text, most):
 
 
 @pytest.mark.parametrize("whole", ["\x1b[38;5;12m", "é"])
-def test_nothing_is_cut_in_two(whole):
+def test_escape_or_character_is_not_cut_in_two(whole):
     text = "x" * 20 + whole + "y" * 20
-    for most in range(20, 20 + size_of(whole)):
-        assert cut(text, most) == 20
+    assert {cut(text, most) for most in range(20, 20 + size_of(whole))} == {20}
 
 
-# --------------------------------------------------------------------- secrets
-
-SECRETS = {
+PIECES = {
     "token=": ["token=", "hunter2secretA9", "\n"],
     "in one": ["token=hunter2secretA9\n"],
     "a name in two": ["my to", "ken=hunter2secretA9 and more\n"],
@@ -555,18 +481,9 @@ SECRETS = {
     "letters before": ["ab", "", "sk-proj-" + "aB3" * 12 + "hunter2\n"],
     "an address": ["get https://bob:hunter2", "secretA9@host/x\n"],
     "coloured": ["\x1b[33mtoken\x1b[0m=\x1b[35mhunter2secretA9\x1b[0m\n"],
+    "after what is recorded for a secret": ["*** (value looks like a secret)\ntoken=hunter2A9\n"],
     "coloured, in two": ["\x1b[33mtoken\x1b[0m=", "\x1b[35mhunter2secretA9\x1b[0m\n"],
 }
-
-
-@pytest.mark.parametrize("pieces", SECRETS.values(), ids=SECRETS)
-def test_a_name_hides_its_value_across_pieces(pieces):
-    """However it is coloured, and however long it took to print it."""
-    run = record_in([*pieces, "plain words\n"], secrets=Secrets())
-    text = "".join(run.texts)
-    assert "hunter2" not in text
-    assert "***" in text
-    assert text.endswith("plain words\n")
 
 
 def test_unfinished_lines_are_recorded_while_they_grow():
@@ -584,8 +501,7 @@ def test_unfinished_lines_are_recorded_while_they_grow():
     assert "".join(run.texts) == "loading tokenizer..." + "".join(states)
 
 
-def test_what_is_printed_for_hours_without_a_newline_is_recorded():
-    """At most 4,096 characters wait."""
+def test_text_without_newlines_is_recorded_but_for_the_last_4096_characters():
     recording, run, _ = recorder(secrets=Secrets())
     pieces = [f"token {number} " for number in range(2_000)]
     for number, piece in enumerate(pieces, 1):
@@ -595,8 +511,7 @@ def test_what_is_printed_for_hours_without_a_newline_is_recorded():
     assert "".join(run.texts) == "".join(pieces)
 
 
-def test_the_rest_of_a_secret_is_hidden():
-    """What was printed of it before it was one is there; what came later is not."""
+def test_rest_of_a_secret_is_hidden():
     run = record_in([f"login {HF[:12]}", HF[12:], " ok\n", "next\n"], secrets=Secrets())
     text = "".join(run.texts)
     assert HF[12:] not in text
@@ -604,14 +519,13 @@ def test_the_rest_of_a_secret_is_hidden():
     assert text.endswith(" ok\nnext\n")
 
 
-def test_a_key_that_never_ends_hides_no_training():
+def test_private_key_that_never_ends_hides_no_training():
     lines = [f"step {number} loss 0.5\n" for number in range(2_000)]
     run = record_in(["-----BEGIN PRIVATE KEY-----\n", *lines], secrets=Secrets())
     assert "".join(run.texts).endswith("".join(lines[-1000:]))
 
 
-def test_a_secret_is_not_cut_at_the_end_of_a_frame():
-    """A line that is longer than a point may be is cut between words."""
+def test_secret_is_not_cut_at_the_end_of_a_frame():
     for before in range(FRAME_BYTES - 60, FRAME_BYTES, 7):
         run = record_in(["x" * (before - 1) + f" {HF} {HF}\n"], secrets=Secrets())
         assert len(run.texts) > 1
@@ -639,10 +553,10 @@ PRINTED = {
     "a box that is coloured": "│ \x1b[1mtoken\x1b[0m │ {} │\n",
     "a folded string": "\x1b[1mx tokens\x1b[0m: [\n'{}A9Qx7\n{}'\n]\n",
     "a table": "| API key | {} |\n",
-    "a list": '{{\n  "tokens": [\n    "{}A9Qx7"\n  ]\n}}\n',
+    "a list": '{\n  "tokens": [\n    "{}A9Qx7"\n  ]\n}\n',
     "a list of keys": "x api_keys = ['{}', 'b']\n",
-    "a mapping": "x secrets: {{'openai': '{}'}}\n",
-    "a setting": "[{{'name': 'DB_PASSWORD', 'value': '{}'}}]\n",
+    "a mapping": "x secrets: {'openai': '{}'}\n",
+    "a setting": "[{'name': 'DB_PASSWORD', 'value': '{}'}]\n",
     "a setting of lines": "- name: DB_PASSWORD\n  value: {}\n",
     "a cookie": "x Cookie: session={}; path\n",
     "a traceback": """Traceback (most recent call last):
@@ -660,15 +574,17 @@ RuntimeError: login failed: user bob, password: {} token: A9{}
 }
 
 
-@pytest.mark.parametrize("text", PRINTED.values(), ids=PRINTED)
-def test_what_follows_a_name_anywhere_is_hidden(text):
-    """A line of a log has a prefix; tables, lists and tracebacks write names in their own ways."""
-    secret = "hunter2secret"
-    text = text.replace("{{", "{").replace("}}", "}").replace("{}", secret)
-    assert secret in text
-    run = record_in([text, "epoch 1\n"], secrets=Secrets())
-    assert "hunter2" not in "".join(run.texts)
-    assert "".join(run.texts).endswith("epoch 1\n")
+@pytest.mark.parametrize(
+    "pieces",
+    [*PIECES.values(), *([text.replace("{}", "hunter2secret")] for text in PRINTED.values())],
+    ids=[*PIECES, *PRINTED],
+)
+def test_value_behind_a_secret_name_is_hidden(pieces):
+    assert "hunter2" in "".join(pieces)
+    text = "".join(record_in([*pieces, "plain words\n"], secrets=Secrets()).texts)
+    assert "hunter2" not in text
+    assert "***" in text
+    assert text.endswith("plain words\n")
 
 
 @pytest.mark.parametrize(
@@ -690,10 +606,8 @@ def test_what_follows_a_name_anywhere_is_hidden(text):
         "\x1b[1mtoken\x1b[0m 3 \u00a0 👩\u200d🔬 a\bb\n",
     ],
 )
-def test_a_log_stays_readable(text):
-    """Numbers, words, markers and types are no secrets, and a prompt has none."""
-    hidden = Secrets().text(hide(text, Secrets()))
-    assert hidden == text
+def test_numbers_words_markers_and_types_in_a_log_are_kept(text):
+    assert Secrets().text(hide(text, Secrets())) == text
 
 
 BODY = ["q8Zk" * 16 + "\n"] * 9
@@ -706,8 +620,7 @@ KEYS = {
 
 @pytest.mark.parametrize("cuts", [None, [40], [10, 40], [40, 200, 500], [690]])
 @pytest.mark.parametrize(("begin", "end"), KEYS.values(), ids=KEYS)
-def test_a_private_key_is_hidden_though_it_is_printed_with_pauses(begin, end, cuts):
-    """After each line, or anywhere; what follows it is not hidden."""
+def test_private_key_is_hidden_though_it_is_printed_with_pauses(begin, end, cuts):
     lines = ["before\n", f"{begin}\n", *BODY, f"{end}\n", "after\n"]
     pieces = lines
     if cuts is not None:
@@ -722,14 +635,17 @@ def test_a_private_key_is_hidden_though_it_is_printed_with_pauses(begin, end, cu
 KNOWN = "tG7kQ2pLx9ZbW4nV8sRdYf3m"
 
 
-def test_a_known_value_is_hidden_letter_by_letter(monkeypatch):
+def test_known_value_is_hidden_letter_by_letter_and_where_there_are_no_blanks(monkeypatch):
     """What may become one waits for the rest, as long as there is more in each period."""
     monkeypatch.setenv("DB_PASSWORD", KNOWN)
     run = record_in(["it is ", KNOWN[:4], *KNOWN[4:], " ok\n"], secrets=Secrets())
     assert "".join(run.texts) == "it is *** ok\n"
+    for before in range(FRAME_BYTES - len(KNOWN), FRAME_BYTES, 5):
+        run = record_in(["x" * before + KNOWN + "y" * 9 + "\n"], secrets=Secrets())
+        assert "".join(run.texts) == "x" * before + "***" + "y" * 9 + "\n"
 
 
-def test_the_beginning_of_a_known_value_waits_for_one_period(monkeypatch):
+def test_beginning_of_a_known_value_waits_for_one_period(monkeypatch):
     """It may be a word that is shown to somebody who waits for it."""
     monkeypatch.setenv("DB_PASSWORD", KNOWN)
     recording, run, _ = recorder(secrets=Secrets())
@@ -741,7 +657,7 @@ def test_the_beginning_of_a_known_value_waits_for_one_period(monkeypatch):
 
 
 @printing
-def test_what_waited_is_recorded_though_nothing_follows(stdout, monkeypatch):
+def test_beginning_of_a_known_value_is_recorded_though_nothing_follows(stdout, monkeypatch):
     monkeypatch.setenv("DB_PASSWORD", KNOWN)
     run = init_run(**ON)
     print(f"it is {KNOWN[:6]}", end="")
@@ -750,22 +666,8 @@ def test_what_waited_is_recorded_though_nothing_follows(stdout, monkeypatch):
     run.stop()
 
 
-def test_a_known_value_is_not_cut_where_there_are_no_blanks(monkeypatch):
-    monkeypatch.setenv("DB_PASSWORD", KNOWN)
-    for before in range(FRAME_BYTES - len(KNOWN), FRAME_BYTES, 5):
-        run = record_in(["x" * before + KNOWN + "y" * 9 + "\n"], secrets=Secrets())
-        assert "".join(run.texts) == "x" * before + "***" + "y" * 9 + "\n"
-
-
-def test_what_looks_hidden_hides_nothing_else():
-    """A text that begins with what is recorded for a secret is looked through all the same."""
-    run = record_in([f"*** (value looks like a secret)\n{HF}\n"], secrets=Secrets())
-    assert HF not in "".join(run.texts)
-
-
 @printing
-def test_nobody_is_warned_in_the_middle_of_what_is_printed(stdout, caplog):
-    """A secret that is printed is hidden and listed; what a person records is warned of."""
+def test_hidden_output_is_listed_without_a_warning_in_the_middle(stdout, caplog):
     run = init_run(**ON)
     print("token=hunter2secretA9")
     run.session.rest()
@@ -778,9 +680,6 @@ def test_nobody_is_warned_in_the_middle_of_what_is_printed(stdout, caplog):
     assert again["sys/masked"].fetch() == {*points(ROOT), "params/api_token"}
 
 
-# --------------------------------------------------------------------- how much
-
-
 def of_marks(text: str) -> tuple[str, list[str]]:
     """Return a text without the marks of what is left out, and the marks."""
     lines = text.splitlines(keepends=True)
@@ -788,19 +687,15 @@ def of_marks(text: str) -> tuple[str, list[str]]:
     return "".join(line for line in lines if line not in marks), marks
 
 
-def test_what_exceeds_the_limit_is_left_out_counted_and_marked():
-    """The first of a minute is there; the next minute is recorded again."""
+def test_text_beyond_the_limit_of_a_minute_is_left_out_counted_and_marked():
     recording, run, clock = recorder("1KiB/min")
     lines = [f"line {number:03}\n" for number in range(300)]
-    recording.source.text = "".join(lines)
-    record(recording)
+    record(recording, "".join(lines))
     assert run.atoms == [{"out_left_out": 2700 - 1017}]
     clock[0] = 59.9
-    recording.source.text = "more\n"
-    record(recording)
+    record(recording, "more\n")
     clock[0] = 60.0
-    recording.source.text = "a minute later\n"
-    record(recording)
+    record(recording, "a minute later\n")
     recording.finish()
     text, marks = of_marks("".join(run.texts))
     assert text == "".join(lines[:113]) + "a minute later\n"
@@ -809,13 +704,11 @@ def test_what_exceeds_the_limit_is_left_out_counted_and_marked():
     assert run.atoms[-1] == {"out_left_out": 1688}
 
 
-def test_a_total_is_never_exceeded():
-    """After it nothing is recorded, and the end says how much that was."""
+def test_total_is_never_exceeded():
     recording, run, clock = recorder("1KiB/min, 2KiB")
     for minute in range(10):
         clock[0] = 60.0 * minute
-        recording.source.text = ("x" * 99 + "\n") * 9
-        record(recording)
+        record(recording, ("x" * 99 + "\n") * 9)
     recording.finish()
     text, marks = of_marks("".join(run.texts))
     assert len(text) + recording.left_out == 9000
@@ -827,7 +720,6 @@ def test_a_total_is_never_exceeded():
 
 @pytest.mark.once
 def test_ten_hours_take_no_memory_and_every_byte_is_counted():
-    """A bar, lines, and once in a while far too much; nothing grows."""
     recording, run, clock = recorder("20KiB/min")
     given = recorded = 0
     in_minute: dict[int, int] = {}
@@ -848,8 +740,7 @@ def test_ten_hours_take_no_memory_and_every_byte_is_counted():
         clock[0] = float(second)
         text = line * (2 if second % 1800 else 2_000)
         given += len(text)
-        recording.source.text = text
-        record(recording)
+        record(recording, text)
     recording.finish()
     held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -860,19 +751,17 @@ def test_ten_hours_take_no_memory_and_every_byte_is_counted():
     assert peak - begun < 3_000_000
 
 
-def test_a_bar_counts_with_its_last_state_only():
-    """What is overwritten within a point costs nothing of the limit."""
+def test_progress_bar_counts_with_its_last_state_only():
     recording, run, clock = recorder("1KiB/min")
     for second in range(60):
         clock[0] = float(second)
-        recording.source.text = "".join(f"\r{second:02}.{part:02} done" for part in range(100))
-        record(recording)
+        record(recording, "".join(f"\r{second:02}.{part:02} done" for part in range(100)))
     recording.finish()
     assert recording.left_out == 0
     assert stripped("".join(run.texts)) == "59.99 done"
 
 
-def test_a_bar_stays_beside_what_is_said_after_it():
+def test_progress_bar_stays_beside_our_own_lines():
     recording, run, _ = recorder()
     recording.record("50% done\r")
     recording.source.broken = "gone"
@@ -880,8 +769,7 @@ def test_a_bar_stays_beside_what_is_said_after_it():
     assert "".join(run.texts) == "50% done\r\n[seamark: not recorded from here: gone]\n"
 
 
-def test_what_is_not_recorded_in_time_at_the_end_is_counted():
-    """The end of a run does not wait for text of which there is too much."""
+def test_text_that_is_not_recorded_in_time_at_the_end_is_counted():
     recording, run, clock = recorder()
     recording.until = clock[0] = 2.0
     recording.source.text = "x" * 99 + "\n"
@@ -893,8 +781,7 @@ def test_what_is_not_recorded_in_time_at_the_end_is_counted():
 
 
 @printing
-def test_what_finds_no_room_is_counted(stdout):
-    """With a thread that is held up, some MiB wait; the rest is left out and said to be."""
+def test_text_that_finds_no_room_while_the_disk_hangs_is_counted(stdout):
     run = init_run(**ON | {"capture": NOTHING | {"limit": "1GiB/min"}})
     lock = run.session.recorder.writer._guard.lock  # as long as a disk that hangs is written to
     line = "x" * 1023 + "\n"
@@ -907,12 +794,3 @@ def test_what_finds_no_room_is_counted(stdout):
     assert len(text) + counted == 20_000 * 1024
     assert len(text) < 8 << 20
     assert any("printed faster than it could be recorded" in mark for mark in marks)
-
-
-@printing
-def test_public_arguments(stdout):
-    with seamark.init_run(**ON | {"capture": NOTHING | {"limit": "100B"}}):
-        print("a" * 60)
-        print("b" * 60)
-    text = printed(ROOT)["stdout"]
-    assert "more than 100 bytes in all" in text

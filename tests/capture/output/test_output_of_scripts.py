@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -21,165 +22,150 @@ from seamark.pictures.terminal import stripped
 pytestmark = pytest.mark.once
 
 
-def of(*parts: str) -> str:
-    """Return a script that is put together of parts."""
-    return "\n".join(map(textwrap.dedent, parts))
-
-
 # What depends on the moment is told a clock that goes on by a step each time it is read.
 TICKS = """
-    import itertools
-    ticks = itertools.count()
-    def clock():
-        return next(ticks) * 0.05
+import itertools
+ticks = itertools.count()
+def clock():
+    return next(ticks) * 0.05
 """
 TQDM = """
-    import tqdm.std
-    tqdm.std.time = clock
-    tqdm.std.tqdm.monitor_interval = 0
+import tqdm.std
+tqdm.std.time = clock
+tqdm.std.tqdm.monitor_interval = 0
 """
 LIGHTNING = """
-    import warnings, torch
-    warnings.simplefilter("ignore")
-    import lightning
-    from lightning.pytorch.demos.boring_classes import BoringModel
-    class Model(BoringModel):
-        def training_step(self, batch, index):
-            found = super().training_step(batch, index)
-            self.log("loss", 0.25 + index, prog_bar=True)
-            return found
-    def train(bar):
-        lightning.Trainer(
-            max_epochs=2, limit_train_batches=4, limit_val_batches=2, logger=False,
-            enable_checkpointing=False, accelerator="cpu", callbacks=[bar],
-        ).fit(Model())
+import warnings, torch
+warnings.simplefilter("ignore")
+import lightning
+from lightning.pytorch.demos.boring_classes import BoringModel
+class Model(BoringModel):
+    def training_step(self, batch, index):
+        found = super().training_step(batch, index)
+        self.log("loss", 0.25 + index, prog_bar=True)
+        return found
+def train(bar):
+    lightning.Trainer(
+        max_epochs=2, limit_train_batches=4, limit_val_batches=2, logger=False,
+        enable_checkpointing=False, accelerator="cpu", callbacks=[bar],
+    ).fit(Model())
 """
 SCRIPTS = {
     "plain": """
-        import contextlib, io, logging, threading, warnings
+import contextlib, io, logging, threading, warnings
 
-        logging.basicConfig(level="INFO", format="%(levelname)s %(message)s")
-        logging.info("epoch %d", 1)
-        logging.getLogger("x").error("two\\nlines")
-        warnings.warn("old", DeprecationWarning)
-        warnings.warn("hm")
+logging.basicConfig(level="INFO", format="%(levelname)s %(message)s")
+logging.info("epoch %d", 1)
+logging.getLogger("x").error("two\\nlines")
+warnings.warn("old", DeprecationWarning)
+warnings.warn("hm")
 
-        for name in "abc":
-            thread = threading.Thread(target=lambda: [print(name, n) for n in range(50)])
-            thread.start()
-            thread.join()
+for name in "abc":
+    thread = threading.Thread(target=lambda: [print(name, n) for n in range(50)])
+    thread.start()
+    thread.join()
 
-        with contextlib.redirect_stdout(io.StringIO()) as kept:
-            print("elsewhere")
-        with contextlib.redirect_stderr(sys.stdout):
-            print("as output", file=sys.stderr)
-        print(kept.getvalue().upper(), end="")
+with contextlib.redirect_stdout(io.StringIO()) as kept:
+    print("elsewhere")
+with contextlib.redirect_stderr(sys.stdout):
+    print("as output", file=sys.stderr)
+print(kept.getvalue().upper(), end="")
 
-        print("a", end="")
-        print("b", "c", sep="\\t", flush=True)
-        sys.stdout.writelines(["d\\n", "é 👩‍🔬\\n"])
-        print(sys.stdout.isatty(), sys.stdout.fileno(), sys.stdout.encoding, sys.stdout.name)
-        print("no end", end="")
-    """,
+print("a", end="")
+print("b", "c", sep="\\t", flush=True)
+sys.stdout.writelines(["d\\n", "é 👩‍🔬\\n"])
+print(sys.stdout.isatty(), sys.stdout.fileno(), sys.stdout.encoding, sys.stdout.name)
+print("no end", end="")
+""",
     "a closed stdout": """
-        print("\\x1b[31mred\\x1b[0m", file=sys.stderr)
-        sys.stdout.reconfigure(line_buffering=True, encoding="latin-1", newline="\\r\\n")
-        print("before", flush=True)
-        sys.stdout.close()
-        try:
-            print("after")
-        except ValueError as error:
-            sys.stderr.write(f"{error}\\n")
-    """,
+print("\\x1b[31mred\\x1b[0m", file=sys.stderr)
+sys.stdout.reconfigure(line_buffering=True, encoding="latin-1", newline="\\r\\n")
+print("before", flush=True)
+sys.stdout.close()
+try:
+    print("after")
+except ValueError as error:
+    sys.stderr.write(f"{error}\\n")
+""",
     "an exception": """
-        print("before")
-        def train():
-            raise RuntimeError("gone")
-        train()
-    """,
-    "tqdm": of(
-        TICKS,
-        TQDM,
-        """
-        from tqdm import tqdm, trange
-        for epoch in trange(3, desc="epochs"):
-            for step in trange(20, desc=f"epoch {epoch}", leave=False):
-                if step == 10:
-                    tqdm.write("half way")
-        for step in tqdm(range(30), file=sys.stdout, ncols=60):
-            pass
-    """,
-    ),
-    "rich": of(
-        TICKS,
-        """
-        import rich.console, rich.progress
-        from rich import print as show
-        from rich.progress import Progress
-        console = rich.console.Console(get_time=clock)
-        show("[bold red]loss[/] 0.25", {"lr": 0.1, "name": "x"})
-        with Progress(console=console, get_time=clock, auto_refresh=False) as progress:
-            tasks = [progress.add_task(name, total=20) for name in ("epoch", "step")]
-            for step in range(20):
-                for task in tasks:
-                    progress.update(task, advance=1)
-                progress.refresh()
-                if step == 7:
-                    print("in between")
-    """,
-    ),
-    "Lightning's bar": of(
-        TICKS,
-        TQDM,
-        LIGHTNING,
-        """
-        from lightning.pytorch.callbacks import TQDMProgressBar
-        train(TQDMProgressBar())
-    """,
-    ),
-    "Lightning's Rich bar": of(
-        TICKS,
-        LIGHTNING,
-        """
-        import rich.console, rich.progress
-        rich.console.monotonic = rich.progress.monotonic = clock
-        from lightning.pytorch.callbacks.progress import rich_progress
-        # Drawn at once, and not by a thread when it gets to it.
-        rich_progress._RefreshThread.run = lambda thread: None
-        rich_progress.CustomProgress.soft_refresh = rich_progress.CustomProgress.refresh
-        from lightning.pytorch.callbacks import RichProgressBar
-        train(RichProgressBar())
-    """,
-    ),
+print("before")
+def train():
+    raise RuntimeError("gone")
+train()
+""",
+    "tqdm": TICKS
+    + TQDM
+    + """
+from tqdm import tqdm, trange
+for epoch in trange(3, desc="epochs"):
+    for step in trange(20, desc=f"epoch {epoch}", leave=False):
+        if step == 10:
+            tqdm.write("half way")
+for step in tqdm(range(30), file=sys.stdout, ncols=60):
+    pass
+""",
+    "rich": TICKS
+    + """
+import rich.console, rich.progress
+from rich import print as show
+from rich.progress import Progress
+console = rich.console.Console(get_time=clock)
+show("[bold red]loss[/] 0.25", {"lr": 0.1, "name": "x"})
+with Progress(console=console, get_time=clock, auto_refresh=False) as progress:
+    tasks = [progress.add_task(name, total=20) for name in ("epoch", "step")]
+    for step in range(20):
+        for task in tasks:
+            progress.update(task, advance=1)
+        progress.refresh()
+        if step == 7:
+            print("in between")
+""",
+    "Lightning's bar": TICKS
+    + TQDM
+    + LIGHTNING
+    + """
+from lightning.pytorch.callbacks import TQDMProgressBar
+train(TQDMProgressBar())
+""",
+    "Lightning's Rich bar": TICKS
+    + LIGHTNING
+    + """
+import rich.console, rich.progress
+rich.console.monotonic = rich.progress.monotonic = clock
+from lightning.pytorch.callbacks.progress import rich_progress
+# Drawn at once, and not by a thread when it gets to it.
+rich_progress._RefreshThread.run = lambda thread: None
+rich_progress.CustomProgress.soft_refresh = rich_progress.CustomProgress.refresh
+from lightning.pytorch.callbacks import RichProgressBar
+train(RichProgressBar())
+""",
 }
-NEEDS = {"tqdm": "tqdm", "rich": "rich"} | dict.fromkeys(
-    ("Lightning's bar", "Lightning's Rich bar"), "lightning"
-)
-# What ends up elsewhere than in the text streams of this process: shown, and not recorded.
+# What ends up elsewhere than in the text streams of this process: the script, and what is recorded.
+FD = {"SEAMARK_CAPTURE_STDOUT": "fd", "SEAMARK_CAPTURE_STDERR": "fd"}
+OF_A_CHILD = """
+import subprocess
+print("text", flush=True)
+os.write(1, b"of C\\n")
+subprocess.run([sys.executable, "-c", "print('of a child')"])
+"""
 UNSEEN = {
     "the buffer and forks": (
         """
-        import multiprocessing
-        print("text", flush=True)
-        sys.stdout.buffer.write(b"bytes\\n")
-        sys.stdout.buffer.flush()
-        fork = multiprocessing.get_context("fork")
-        child = fork.Process(target=print, args=("of a child",), kwargs={"flush": True})
-        child.start()
-        child.join()
-        print("of the parent")
-        """,
+import multiprocessing
+print("text", flush=True)
+sys.stdout.buffer.write(b"bytes\\n")
+sys.stdout.buffer.flush()
+fork = multiprocessing.get_context("fork")  # as that of the workers of a DataLoader
+child = fork.Process(target=print, args=("of a child",), kwargs={"flush": True})
+child.start()
+child.join()
+print("of the parent")
+""",
+        {},
         "text\nof the parent\n",
     ),
-    "a descriptor": (
-        """
-        import subprocess
-        print("text", flush=True)
-        os.write(1, b"of C\\n")
-        subprocess.run([sys.executable, "-c", "print('of a child')"])
-        """,
-        "text\n",
-    ),
+    "a descriptor": (OF_A_CHILD, {}, "text\n"),
+    "at the descriptor": (OF_A_CHILD, FD, "text\nof C\nof a child\n"),
 }
 
 
@@ -193,38 +179,23 @@ OFF = {"SEAMARK_CAPTURE_STDOUT": "0", "SEAMARK_CAPTURE_STDERR": "0"}
 
 
 def run_in_pipes(path: Path, **more: str) -> tuple[int, bytes, bytes]:
-    done = subprocess.run(
-        [sys.executable, path.name],
-        cwd=path.parent,
-        env=environment(**more),
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
+    given = {"cwd": path.parent, "env": environment(**more), "timeout": 240}
+    done = subprocess.run([sys.executable, path.name], capture_output=True, check=False, **given)
     return done.returncode, done.stdout, done.stderr
 
 
 def run_on_terminal(path: Path, **more: str) -> tuple[int, bytes]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    given = {"cwd": path.parent, "env": environment(**more)}
     process = subprocess.Popen(
-        [sys.executable, path.name],
-        cwd=path.parent,
-        env=environment(**more),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        [sys.executable, path.name], stdin=theirs, stdout=theirs, stderr=theirs, **given
     )
     os.close(theirs)
     shown = bytearray()
-    while True:
-        try:
-            part = os.read(ours, 1 << 16)
-        except OSError:  # nobody has the other end any more
-            break
-        if not part:
-            break
-        shown += part
+    with contextlib.suppress(OSError):  # nobody has the other end any more
+        while part := os.read(ours, 1 << 16):
+            shown += part
     os.close(ours)
     return process.wait(), bytes(shown)
 
@@ -248,9 +219,9 @@ def write(tmp_path):
     ],
 )
 def test_output_is_the_same_byte_for_byte_and_recorded(name, write, tmp_path):
-    """As without capture, in pipes and on a terminal; and what was recorded looks the same."""
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
+    for module in ("lightning", "rich", "tqdm"):
+        if f"import {module}" in SCRIPTS[name]:
+            pytest.importorskip(module)
     path = write(SCRIPTS[name])
     root = tmp_path / ".seamark"
     plain = run_in_pipes(path, **OFF)
@@ -267,29 +238,19 @@ def test_output_is_the_same_byte_for_byte_and_recorded(name, write, tmp_path):
 
 
 @pytest.mark.parametrize("name", UNSEEN)
-def test_what_is_not_seen_is_printed_all_the_same(name, write, tmp_path):
-    """What does not pass the stream object goes where it went."""
-    code, recorded = UNSEEN[name]
+def test_output_beside_the_streams_is_shown_and_at_the_descriptor_also_recorded(
+    name, write, tmp_path
+):
+    code, given, recorded = UNSEEN[name]
     path = write(code)
-    plain = run_in_pipes(path, **OFF)
-    assert run_in_pipes(path) == plain
+    assert run_in_pipes(path, **given) == run_in_pipes(path, **OFF)
     assert printed(tmp_path / ".seamark") == {"stdout": recorded}
-    assert run_on_terminal(path) == run_on_terminal(path, **OFF)
-
-
-def test_at_the_descriptor_everything_is_recorded(write, tmp_path):
-    """``"fd"``: what C libraries and subprocesses write, too, in the order of writing."""
-    path = write(UNSEEN["a descriptor"][0])
-    plain = run_in_pipes(path, **OFF)
-    fd = {"SEAMARK_CAPTURE_STDOUT": "fd", "SEAMARK_CAPTURE_STDERR": "fd"}
-    assert run_in_pipes(path, **fd) == plain
-    assert printed(tmp_path / ".seamark") == {"stdout": "text\nof C\nof a child\n"}
-    assert run_on_terminal(path, **fd) == run_on_terminal(path, **OFF)
+    assert run_on_terminal(path, **given) == run_on_terminal(path, **OFF)
 
 
 @pytest.mark.parametrize("lines", [10, 200_000])
 @pytest.mark.parametrize("how", ["0", "1", "fd"])
-def test_a_reader_that_is_gone_fails_the_script(write, lines, how):
+def test_reader_that_is_gone_fails_the_script_as_without_capture(write, lines, how):
     """By the print itself; or where all was printed before, at the end, but for ``"fd"``."""
     path = write(f"for number in range({lines}): print('line', number)")
     reading, writing = os.pipe()
@@ -308,8 +269,7 @@ def test_a_reader_that_is_gone_fails_the_script(write, lines, how):
     assert done.returncode in ((120,) if lines == 10 else (1, 120))
 
 
-def test_a_process_without_stdout(write, tmp_path):
-    """Started with the descriptor closed: there is nothing to record, and nothing fails."""
+def test_process_without_stdout_fails_nowhere(write, tmp_path):
     path = write("print('nowhere')\nprint('err', file=sys.stderr)\n")
     command = ["sh", "-c", 'exec "$0" "$1" >&-', sys.executable, str(path)]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), stderr=-1, check=True)
@@ -317,66 +277,29 @@ def test_a_process_without_stdout(write, tmp_path):
     assert printed(tmp_path / ".seamark") == {"stderr": "err\n"}
 
 
-@pytest.mark.slow
-def test_workers_of_a_data_loader_print_and_record_nothing(write, tmp_path):
-    pytest.importorskip("torch")
-    path = write("""
-        import torch.utils.data as data
-        class Loud(data.Dataset):
-            def __len__(self):
-                return 4
-            def __getitem__(self, index):
-                print("of a worker", flush=True)
-                return index
-        loader = data.DataLoader(Loud(), num_workers=2, multiprocessing_context="fork")
-        for batch in loader:
-            print("batch", int(batch), flush=True)
-    """)
-    code, out, err = run_in_pipes(path)
-    assert (code, err) == (0, b"")
-    assert out.count(b"of a worker") == 4
-    assert printed(tmp_path / ".seamark") == {"stdout": "".join(f"batch {n}\n" for n in range(4))}
-
-
+@pytest.mark.parametrize(("deadly", "last"), [("SIGKILL", "unfinished"), ("SIGTERM", "line\n")])
 @pytest.mark.parametrize("how", ["1", "fd"])
-def test_what_was_printed_is_there_when_a_process_is_killed(write, tmp_path, how):
-    """Without a stop: an unfinished line too, as soon as its half second is over."""
-    path = write("""
+def test_output_before_a_deadly_signal_is_recorded(write, tmp_path, how, deadly, last):
+    """At once before SIGTERM; before SIGKILL, an unfinished line once its half second is over."""
+    path = write(f"""
         import pathlib, signal
         def recorded(text):
             journals = pathlib.Path(".seamark").glob("*/*/journal/*")
             return any(text in journal.read_bytes() for journal in journals)
         for number in range(20):
             print("line", number, flush=True)
-        print("unfinished", end="", flush=True)
-        while not recorded(b"unfinished"):
-            pass
-        os.kill(os.getpid(), signal.SIGKILL)
-    """)
-    code, out, _ = run_in_pipes(path, SEAMARK_CAPTURE_STDOUT=how)
-    assert code == -signal.SIGKILL
-    assert printed(tmp_path / ".seamark")["stdout"] == out.decode()
-    assert out.endswith(b"line 19\nunfinished")
-
-
-@pytest.mark.parametrize("how", ["1", "fd"])
-def test_what_was_printed_before_sigterm_is_recorded(write, tmp_path, how):
-    """By default the signal ends the process; its last words are recorded before."""
-    path = write("""
-        import signal
-        print("early", flush=True)
-        print("checkpoint at step 7", flush=True)
-        os.kill(os.getpid(), signal.SIGTERM)
+        print({last!r}, end="", flush=True)
+        while {deadly!r} == "SIGKILL" and not recorded(b"unfinished"): pass
+        os.kill(os.getpid(), signal.{deadly})
         while True: pass
     """)
     code, out, _ = run_in_pipes(path, SEAMARK_CAPTURE_STDOUT=how)
-    assert code == -signal.SIGTERM
-    assert out == b"early\ncheckpoint at step 7\n"
+    assert code == -signal.Signals[deadly]
     assert printed(tmp_path / ".seamark")["stdout"] == out.decode()
+    assert out.decode().endswith("line 19\n" + last)
 
 
-def test_the_end_of_a_process_is_recorded(write, tmp_path):
-    """The traceback that Python prints comes after everything that the script does."""
+def test_output_at_the_exit_and_the_traceback_are_recorded(write, tmp_path):
     path = write("import atexit\natexit.register(print, 'bye')\n1 / 0\n")
     code, out, err = run_in_pipes(path)
     assert (code, out) == (1, b"bye\n")

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from marked import marked
 
 from seamark.capture.secrets import masking, shapes
 from seamark.capture.secrets import names as secret_names
@@ -25,7 +26,7 @@ from seamark.capture.secrets.masking import (
     mask_value,
 )
 
-SECRET = "s3cr3t-Val"
+SECRET = "«s3cr3t-Val»"
 
 
 NAMED = [
@@ -45,18 +46,22 @@ NAMED = [
         *([before + "=" + SECRET] for before in ("-api_key", "api_key", "+logger.api_key")),
         *([before + "=" + SECRET] for before in ("++a.token", "a.b.password", "-Dpassword")),
         *(["-H", f"{header} {SECRET}"] for header in ("Authorization: Bearer", "X-Api-Key:")),
-        *(["-H", f"{header}{SECRET}"] for header in ("Authorization: Basic ", "Cookie: s=1; id=")),
+        ["-H", f"Authorization: Basic {SECRET}"],
+        ["-H", "Cookie: «s=1; id=s3cr3t-Val»"],
+        ["--session", *["«Zk3vQ9xT1bLm8RwY5cHn2JpD7sFg4KuA»"] * 2],  # random
         ["--tokens", SECRET, SECRET],
-        ["--password", "-" + SECRET],
+        ["--password", "«-s3cr3t-Val»"],
+        ["--password", "«with a space s3cr3t-Val»"],
+        ["password=«a,b&c s3cr3t-Val»"],
         ["-p", SECRET],
         ["-p" + SECRET],
         ["-P", SECRET],
         ["--user", "bob:" + SECRET],
         ["-u", "bob:" + SECRET],
-        ["--dsn", f"postgres://u:{SECRET}@host/db"],
-        [f"postgres+psycopg://u:{SECRET}@host/db"],
-        [f"postgres://u:{SECRET}/x@host/db"],
-        [f"redis://:{SECRET}@host"],
+        ["--dsn", "postgres://«u:s3cr3t-Val»@host/db"],
+        ["postgres+psycopg://«u:s3cr3t-Val»@host/db"],
+        ["postgres://«u:s3cr3t-Val/x»@host/db"],
+        ["redis://«:s3cr3t-Val»@host"],
         [f"https://{SECRET}@host/x"],
         [f"https://host/x?token={SECRET}&page=1"],
         ["--config", f'{{"logger": {{"api_key": "{SECRET}", "lr": 0.1}}}}'],
@@ -65,22 +70,6 @@ NAMED = [
         [f"--hparams=lr=0.1,token={SECRET}"],
         [f"logger={{api_keys:[{SECRET},{SECRET}]}}"],
         [f'--json={{\\"api_key\\": \\"{SECRET}\\"}}'],
-        ["--password", "with a space " + SECRET],
-        ["password=a,b&c " + SECRET],
-    ],
-    ids=" ".join,
-)
-def test_the_value_of_whatever_is_named_like_a_secret_is_hidden(arguments):
-    """In every form in which command lines write it."""
-    masked = mask_arguments(arguments, environment={})
-    assert len(masked) == len(arguments)
-    assert SECRET not in " ".join(masked)
-    assert MASK in " ".join(masked)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
         ["--epochs", "3", "--lr=0.1", "data.path=/data/Users/Bob1/projects/imagenet"],
         ["--max-tokens", "512", "--num_tokens=1e6", "model.max_tokens=4096"],
         ["--pad-token", "<pad>", "--eos_token_id", "2"],
@@ -101,15 +90,10 @@ def test_the_value_of_whatever_is_named_like_a_secret_is_hidden(arguments):
     ],
     ids=" ".join,
 )
-def test_other_arguments_are_kept_as_they_are(arguments):
-    """Masking what is no secret would cost the record what people look for."""
-    assert mask_arguments(arguments, environment={}) == arguments
-
-
-def test_a_long_drawn_argument_is_hidden():
-    """Random characters of three kinds, without a name or a known shape."""
-    token = "Zk3vQ9xT1bLm8RwY5cHn2JpD7sFg4KuA"
-    assert mask_arguments(["--session", token, token], environment={}) == ["--session", MASK, MASK]
+def test_secrets_in_arguments_are_hidden_and_nothing_else(arguments):
+    pairs = marked(*arguments)
+    kept = [kept for _, kept in pairs]
+    assert mask_arguments([given for given, _ in pairs], environment={}) == kept
 
 
 @pytest.mark.parametrize(
@@ -120,8 +104,7 @@ def test_a_long_drawn_argument_is_hidden():
         ("PWD OLDPWD HOME TOKENIZERS_PARALLELISM PASSWORD_STORE_DIR SSH_AUTH_SOCK", False),
     ],
 )
-def test_the_value_of_a_secret_variable_is_hidden_in_any_text(names, hidden):
-    """Whoever puts $NEPTUNE_API_TOKEN somewhere has it written out by the shell."""
+def test_value_of_a_secret_variable_is_hidden_in_any_text(names, hidden):
     value = "plain/but hidden"
     for name in names.split():
         text = f"could not log in with <{value}>"
@@ -132,40 +115,11 @@ def test_the_value_of_a_secret_variable_is_hidden_in_any_text(names, hidden):
 def test_known_values_are_hidden_and_plain_values_of_variables_are_not():
     """A given token may have no shape; USE_TOKEN=true must not turn every "true" into stars."""
     environment = {"USE_TOKEN": "true", "API_KEY": "abc", "N_TOKEN": "100000000", "TOKEN": ""}
-    text = "true abc 100000000 my-token"
-    masked = mask_secrets(text, environment=environment, known=["my-token", ""])
-    assert masked == "true abc 100000000 ***"
+    given = {"environment": environment, "known": ["my-token", ""]}
+    assert mask_secrets("true abc 100000000 my-token", **given) == "true abc 100000000 ***"
 
 
-@pytest.mark.parametrize(
-    ("text", "masked"),
-    [
-        ("password: 'hunter2', user: 'bob'", "password: '***', user: 'bob'"),
-        ("api_key=abc, lr=0.1", "api_key=***, lr=0.1"),
-        ('{"token": "a\\"b", "x": 1}', '{"token": "***", "x": 1}'),
-        ("Namespace(lr=0.1, api_key='abc')", "Namespace(lr=0.1, api_key='***')"),
-        ("{'Authorization': 'Bearer abcdef', 'x': 1}", "{'Authorization': 'Bearer ***', 'x': 1}"),
-        (
-            "Command '['mysql', '--password', 'x y']' failed",
-            "Command '['mysql', '--password', '***']' failed",
-        ),
-        ("curl --token abc -v https://h", "curl --token *** -v https://h"),
-        ("cannot reach postgres://u:p@h:5432/db", "cannot reach postgres://***@h:5432/db"),
-        ("password='never closed", "password='***"),
-        ("Missing key: 'encoder.weight'", "Missing key: 'encoder.weight'"),
-        ("Unexpected key(s) in state_dict: 'a'", "Unexpected key(s) in state_dict: 'a'"),
-        ("max_tokens=512 pad_token='<pad>'", "max_tokens=512 pad_token='<pad>'"),
-        ("KeyError: 'token'", "KeyError: 'token'"),
-        ("", ""),
-    ],
-)
-def test_messages_lose_secrets_and_nothing_else(text, masked):
-    """Also where a message quotes a dict, a Namespace, a header or a command."""
-    assert mask_secrets(text, environment={}) == masked
-
-
-def test_a_traceback_stays_readable():
-    """In source lines only literals are hidden: token=token says what went wrong."""
+def test_only_literals_are_hidden_in_source_lines_of_a_traceback():
     text = """Traceback (most recent call last):
   File "train.py", line 3, in <module>
     connect(api_key="abc", token=token, order=sorted(xs, key=lambda x: x[0]))
@@ -201,14 +155,12 @@ ValueError: bad token: abc123
         ("", ""),
     ],
 )
-def test_an_address_loses_user_password_and_query(given, kept):
-    """Whatever form git takes: URL, scp-like, remote helper, path."""
+def test_address_of_git_loses_user_password_and_query(given, kept):
     assert bare_url(given) == kept
 
 
 @given(st.text(max_size=300))
 def test_masking_takes_any_text(text):
-    """Total, and what was masked once stays as it is."""
     once = mask_secrets(text, environment={})
     assert isinstance(once, str)
     mask_secrets(text)
@@ -231,56 +183,48 @@ def test_no_password_survives_its_name(password):
     assert mask_secrets(f"password='{password}'", environment={}) == f"password='{MASK}'"
 
 
-# --------------------------------------------------------------------- time
+CONFIGURATIONS = [
+    ("a.yaml", "secrets:\n  openai: «X»\n  more:\n    deep: «X»\nlr: 1\n"),
+    ("a.yaml", "credentials:\n  - «X»\n  - «X»\nlr: 1\n"),
+    ("a.yaml", "credentials:\n- «X»\n- «X»\nlr: 1\n"),
+    ("a.yaml", "passwords: [«X», «X»]\n"),
+    ("a.yaml", "tokens: {a: «X», b: '«X»'}\n"),
+    ("a.yaml", "token: |\n  «X»\n  «X»\nlr: 1\n"),
+    ("a.yaml", "- name: DB_PASSWORD\n  value: «X»\n- name: A\n  value: b\n"),
+    ("a.yaml", '- name: "DB_PASSWORD"\n  value: "«X»"\n'),
+    ("a.yaml", 'password: "«X»\n  «X»"\nlr: 1\n'),
+    ("a.json", '{\n  "secrets": {\n    "openai": "«X»",\n    "b": ["«X»"]\n  }\n}\n'),
+    ("a.json", '{\n  "api_keys": [\n    "«X»",\n    "«X»"\n  ]\n}\n'),
+    ("a.toml", '[a.secrets]\nopenai = "«X»"\n\n[b]\nc = "d"\n'),
+    ("a.toml", 'tokens = ["«X»"]\n'),
+    ("a.yaml", "password:\n  «X»\nlr: 1\n"),
+    (".pgpass", "host:5432:db:me:«X»\n"),
+    (".netrc", "machine h login me password «X»\n"),
+    (".netrc", "machine h\n  login me\n  password «X»\n"),
+    ("a.xml", "<password>«X»</password>\n"),
+    ("a.config", '<add key="ApiKey" value="«X»"/>\n'),
+    ("Dockerfile", "ENV API_KEY «X»\nARG TOKEN=«X»\n"),
+    ("Makefile", "TOKEN := «X»\nPASSWORD ?= «X»\nexport TOKEN = «X»\n"),
+    ("a.properties", "my.api.key=«X»\nmy.password = «X»\n"),
+    ("a.sh", "curl -u bob:«X» https://h\n"),
+    ("a.sh", "curl -s --user 'bob:«X»' https://h\n"),
+    ("a.sh", "mysql -u me -p«X» db\n"),
+    ("a.sh", "sshpass -p «X» ssh h\nsshpass -p '«X»' ssh h\n"),
+    ("a.sh", "docker login -u me -p «X»\n"),
+    ("a.md", "    api_key: «X»\n"),
+    ("a.yaml", "client_secret: «a b X»\n"),
+    ("a.yaml", "secrets:\n  a: «X==»\n  b: «X=X»\n  c: '«X=»'\nlr: 1\n"),
+    (".env", "TOKEN=«a X»\nexport PASSWORD=«a'X b»\n"),
+    ("a.properties", "db.password=«two X»\n"),
+    ("a.xml", "<password>«two X»</password>\n"),
+]
 
-PLANTED = "Xq9-planted7"
 
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.yaml", "secrets:\n  openai: X\n  more:\n    deep: X\nlr: 1\n"),
-        ("a.yaml", "credentials:\n  - X\n  - X\nlr: 1\n"),
-        ("a.yaml", "credentials:\n- X\n- X\nlr: 1\n"),
-        ("a.yaml", "passwords: [X, X]\n"),
-        ("a.yaml", "tokens: {a: X, b: 'X'}\n"),
-        ("a.yaml", "token: |\n  X\n  X\nlr: 1\n"),
-        ("a.yaml", "- name: DB_PASSWORD\n  value: X\n- name: A\n  value: b\n"),
-        ("a.yaml", '- name: "DB_PASSWORD"\n  value: "X"\n'),
-        ("a.yaml", 'password: "X\n  X"\nlr: 1\n'),
-        ("a.yaml", "client_secret: a b X\n"),
-        ("a.json", '{\n  "secrets": {\n    "openai": "X",\n    "b": ["X"]\n  }\n}\n'),
-        ("a.json", '{\n  "api_keys": [\n    "X",\n    "X"\n  ]\n}\n'),
-        ("a.toml", '[a.secrets]\nopenai = "X"\n\n[b]\nc = "d"\n'),
-        ("a.toml", 'tokens = ["X"]\n'),
-        ("a.yaml", "secrets:\n  a: X==\n  b: X=X\n  c: 'X='\nlr: 1\n"),
-        ("a.yaml", "password:\n  X\nlr: 1\n"),
-        (".pgpass", "host:5432:db:me:X\n"),
-        (".env", "TOKEN=a X\nexport PASSWORD=a'X b\n"),
-        ("a.properties", "db.password=two X\n"),
-        ("a.xml", "<password>two X</password>\n"),
-        (".netrc", "machine h login me password X\n"),
-        (".netrc", "machine h\n  login me\n  password X\n"),
-        ("a.xml", "<password>X</password>\n"),
-        ("a.config", '<add key="ApiKey" value="X"/>\n'),
-        ("Dockerfile", "ENV API_KEY X\nARG TOKEN=X\n"),
-        ("Makefile", "TOKEN := X\nPASSWORD ?= X\nexport TOKEN = X\n"),
-        ("a.properties", "my.api.key=X\nmy.password = X\n"),
-        ("a.sh", "curl -u bob:X https://h\n"),
-        ("a.sh", "curl -s --user 'bob:X' https://h\n"),
-        ("a.sh", "mysql -u me -pX db\n"),
-        ("a.sh", "sshpass -p X ssh h\nsshpass -p 'X' ssh h\n"),
-        ("a.sh", "docker login -u me -p X\n"),
-        ("a.md", "    api_key: X\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), CONFIGURATIONS)
 def test_secrets_in_configurations_are_hidden(name, text):
-    """In the shapes of the formats that are common."""
-    text = text.replace("X", PLANTED)
-    hidden = mask_file(text, name=name)
-    assert PLANTED not in hidden
-    assert hidden.count("\n") == text.count("\n")
-    assert mask_file(hidden, name=name) == hidden
+    ((given, kept),) = marked(text.replace("X", "Xq9-planted7"))
+    assert mask_file(given, name=name) == kept
+    assert mask_file(kept, name=name) == kept
 
 
 @pytest.mark.parametrize(
@@ -379,19 +323,14 @@ def test_time_grows_with_the_length_of_a_text_and_no_faster(tmp_path):
     """
     pieces = tmp_path / "pieces.json"
     pieces.write_text(json.dumps(PIECES))
-    done = subprocess.run(
-        [sys.executable, "-c", LINEAR, str(pieces)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
+    command = [sys.executable, "-c", LINEAR, str(pieces)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout == "done\n"
 
 
 @pytest.mark.parametrize("end", ["", "x", "\n", " "])
 @pytest.mark.parametrize("piece", ["\\a", "\\\\", "\\", "\\'"])
-def test_an_unclosed_quote_with_backslashes_is_read_once(piece, end):
+def test_unclosed_quote_with_backslashes_is_read_once(piece, end):
     """Each backslash could be read in two ways once: 40 of them took a minute, 41 took two."""
     text = 'token="' + piece * 200 + end
     assert MASK in mask_secrets(text, environment={})
@@ -400,26 +339,20 @@ def test_an_unclosed_quote_with_backslashes_is_read_once(piece, end):
 
 @pytest.mark.once
 @pytest.mark.parametrize("piece", ["a", "key=", "u:p@", "token='", "\\"])
-def test_a_huge_text_is_cut_and_takes_no_time_to_speak_of(piece):
+def test_huge_text_is_cut(piece):
     """An error that carries a tensor or a page of HTML must not hold up the end of a process."""
     text = piece * (1_000_000 // len(piece))
     assert len(mask_secrets(text, environment={})) < 300_000
 
 
-# -------------------------------------------------------------------- what is not looked for
-
-
-def looked_for_in_full(text):
-    """Return what `mask_value` returns where nothing says beforehand that a text cannot hold it."""
+def hidden_in_full(text):
+    """Assert that what `mask_value` returns is the same if nothing is ruled out beforehand."""
     with (
         mock.patch.object(shapes, "may_hold_shape", return_value=True),
         mock.patch.object(masking, "may_name", return_value=True),
     ):
-        return mask_value(text, environment={})
-
-
-def hidden_in_full(text):
-    assert mask_value(text, environment={}) == looked_for_in_full(text)
+        in_full = mask_value(text, environment={})
+    assert mask_value(text, environment={}) == in_full
 
 
 def branches(pattern):
@@ -437,8 +370,7 @@ def branches(pattern):
 @pytest.mark.parametrize("branch", branches(shapes._SHAPES.pattern))
 @given(data=st.data())
 @settings(max_examples=10, deadline=None)
-def test_no_shape_is_passed_over(branch, data):
-    """Whatever the shape of a token is, one of the signs that are looked for first is in it."""
+def test_every_shape_of_a_token_has_a_sign_that_is_looked_for_first(branch, data):
     plain = re.sub(r"\(\?[=!][^()]*\)", "", branch)  # else what is looked ahead at is drawn twice
     token = data.draw(st.from_regex(re.compile(plain, re.DOTALL), fullmatch=True))
     assert shapes.may_hold_shape(token)
@@ -458,8 +390,7 @@ WORDS_OF_NAMES = sorted(
 
 
 @pytest.mark.once
-def test_no_name_with_a_level_is_passed_over():
-    """One of the stems that are looked for first is in every name that may hide something."""
+def test_every_secret_name_has_a_stem_that_is_looked_for_first():
     names = [*WORDS_OF_NAMES, *map("_".join, product(WORDS_OF_NAMES, repeat=2))]
     leveled = [name for name in names if secret_names.level(name)]
     assert len(leveled) > 1000
@@ -467,30 +398,18 @@ def test_no_name_with_a_level_is_passed_over():
     assert not secret_names.may_name("epoch 3 done: loss=0.1234 acc=0.93")
 
 
-PARTS = st.sampled_from(
-    [
-        *shapes._SIGNS,
-        *(
-            "token",
-            "password",
-            "api_key",
-            "lr",
-            "Bearer",
-            "TO\u212aEN",
-            "ba\u017fic",
-            "d\u0131gest",
-        ),
-        *("authorization", "Basic", "APIKEY", "a1b2c3d4e5f6a7b8c9", "Zm9vYmFyMTIz", "0123456789"),
-        *("https://", "user:pass@host", "sig", "?x-amz-signature", "hooks.slack.com/", "---", "--"),
-        *[":", "=", ":=", "\t", "\n", '"', "'", "'", "\\", ",", "-", "#", "&", ".", "{", "}"],
-        *("", " ", "  ", ": ", '"', "'", '": "', "=", "A" * 20, "\u212a", "\xe9", "\xa0", "\r"),
-    ]
-)
+WORDS = [
+    *("token", "password", "api_key", "lr", "Bearer", "TO\u212aEN", "ba\u017fic", "d\u0131gest"),
+    *("authorization", "Basic", "APIKEY", "a1b2c3d4e5f6a7b8c9", "Zm9vYmFyMTIz", "0123456789"),
+    *("https://", "user:pass@host", "sig", "?x-amz-signature", "hooks.slack.com/", "---", "--"),
+    *(":", "=", ":=", "\t", "\n", '"', "'", "'", "\\", ",", "-", "#", "&", ".", "{", "}"),
+    *("", " ", "  ", ": ", '"', "'", '": "', "=", "A" * 20, "\u212a", "\xe9", "\xa0", "\r"),
+]
+PARTS = st.sampled_from([*shapes._SIGNS, *WORDS])
 
 
 @given(st.lists(PARTS, max_size=9).map("".join))
 @settings(max_examples=1000, deadline=None)
 @pytest.mark.once
-def test_short_cuts_pass_nothing_over(text):
-    """What is not looked for, because it cannot be there, is not there."""
+def test_short_cuts_miss_nothing(text):
     hidden_in_full(text)

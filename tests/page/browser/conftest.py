@@ -1,8 +1,8 @@
 """A real browser before a real page: the system's Chromium, driven by Playwright.
 
-``nox -s page`` runs what lies here. Without Playwright or Chromium the tests are skipped, and fail
-in CI. Every test fails on an error of the console, on what the page's policy had to refuse, and on
-a request to anything but the page's own address.
+``nox -s page`` runs these tests. Without Playwright or Chromium they are skipped, and fail in CI.
+Every test fails on an error of the console, on what the page's policy had to refuse, and on a
+request to anything but the page's own address.
 """
 
 from __future__ import annotations
@@ -13,17 +13,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from page_process import RunningPage, running_page
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from page_process import running_page
 
 HERE = Path(__file__).parent
 IN_CI = bool(os.environ.get("CI"))
@@ -34,20 +29,20 @@ document.addEventListener("securitypolicyviolation", (event) =>
 """
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     """Let the pictures of the documents be made."""
     parser.addoption("--pictures", action="store_true", help="Make the pictures of the documents.")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies here, so that the sessions without a browser can leave it out."""
+def pytest_collection_modifyitems(items):
+    """Mark the tests of this folder, so that the sessions without a browser can leave them out."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.browser)
 
 
-def missing(what: str) -> None:
+def missing(what):
     """Skip, or fail where nothing may be missing."""
     if IN_CI:
         pytest.fail(f"no {what}: the page is not tested")
@@ -55,7 +50,7 @@ def missing(what: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def playwright() -> Iterator[Playwright]:
+def playwright():
     """Playwright, which drives the browser; nothing is downloaded."""
     try:
         from playwright.sync_api import expect, sync_playwright
@@ -67,7 +62,7 @@ def playwright() -> Iterator[Playwright]:
 
 
 @contextlib.contextmanager
-def launched(playwright: Playwright, *programs: str) -> Iterator[Browser]:
+def launched(playwright, *programs):
     """Run the first of some programs that is installed."""
     program = next(filter(None, map(shutil.which, programs)), None)
     if program is None:
@@ -78,139 +73,105 @@ def launched(playwright: Playwright, *programs: str) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def browser(playwright: Playwright) -> Iterator[Browser]:
+def browser(playwright):
     """The system's Chromium; its headless shell needs about 40 % less CPU."""
     with launched(playwright, "chromium-headless-shell", *CHROMIUM) as browser:
         yield browser
 
 
 @pytest.fixture(scope="session")
-def whole_browser(playwright: Playwright) -> Iterator[Browser]:
+def whole_browser(playwright):
     """Chromium as people use it, for what its headless shell does otherwise."""
     with launched(playwright, *CHROMIUM) as browser:
         yield browser
 
 
-class Watched:
-    """What pages did that none of ours should.
+@pytest.fixture
+def watched():
+    """Watches pages: their errors fail the test at its end, but those that have allowed pieces."""
+    errors, allowed = [], []
 
-    Attributes:
-        errors: What they did.
-        allowed: Pieces of what a test expects of the console.
-        hosts: Of the page.
-    """
-
-    def __init__(self) -> None:
-        self.errors: list[str] = []
-        self.allowed: list[str] = []
-
-    def allow(self, *pieces: str) -> None:
-        """Expect errors that have one of these pieces."""
-        self.allowed += pieces
-
-    def _tell(self, error: str) -> None:
-        self.errors.append(error[:1_000])
-
-    def watch(self, context: BrowserContext) -> Callable[[], None]:
-        """Watch all pages of a context until what is returned is called."""
-        heard = {"console": self._console, "weberror": self._thrown, "request": self._request}
-        for name, listener in heard.items():
-            context.on(name, listener)
-
-        def end() -> None:
-            for name, listener in heard.items():
-                context.remove_listener(name, listener)
-
-        return end
-
-    def _thrown(self, error: Any) -> None:
-        self._tell(f"thrown: {error.error}")
-
-    def _console(self, message: Any) -> None:
+    def console(message):
         if message.type == "error":
-            self._tell(f"console: {message.text} ({message.location.get('url', '')})")
+            errors.append(f"console: {message.text} ({message.location.get('url', '')})")
 
-    def _request(self, request: Any) -> None:
+    def thrown(error):
+        errors.append(f"thrown: {error.error}")
+
+    def requested(request):
         parts = urlsplit(request.url)
         if parts.scheme not in ("data", "blob", "about") and parts.hostname != "127.0.0.1":
-            self._tell(f"asked elsewhere: {request.url}")
+            errors.append(f"asked elsewhere: {request.url}")
 
-    def check(self) -> None:
-        """Fail on what no test expected."""
-        rest = [each for each in self.errors if not any(piece in each for piece in self.allowed)]
-        assert rest == []
+    @contextlib.contextmanager
+    def watching(context):
+        """Watch all pages of a context in a block."""
+        heard = {"console": console, "weberror": thrown, "request": requested}
+        for name, listener in heard.items():
+            context.on(name, listener)
+        yield
+        for name, listener in heard.items():
+            context.remove_listener(name, listener)
+
+    yield SimpleNamespace(watching=watching, allow=lambda *pieces: allowed.extend(pieces))
+    rest = [each[:1_000] for each in errors if not any(piece in each for piece in allowed)]
+    assert rest == []
 
 
-@pytest.fixture
-def watched() -> Iterator[Watched]:
-    """What pages did, which is looked at when the test has ended."""
-    watched = Watched()
-    yield watched
-    watched.check()
-
-
-def new_context(browser: Browser, **options: Any) -> BrowserContext:
+@contextlib.contextmanager
+def new_context(browser, **options):
     """Make a profile that nobody has used."""
     given = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce", **options}
     context = browser.new_context(**given)
     context.add_init_script(POLICY)
-    return context
-
-
-@pytest.fixture
-def new_profile(browser: Browser, watched: Watched) -> Iterator[Callable[..., BrowserContext]]:
-    """Return a function that makes a fresh profile."""
-    made = []
-
-    def make(other: Browser | None = None, **options: Any) -> BrowserContext:
-        made.append(new_context(other or browser, **options))
-        watched.watch(made[-1])
-        return made[-1]
-
-    yield make
-    for context in made:
-        context.close()
-
-
-@pytest.fixture
-def profile(new_profile: Callable[..., BrowserContext]) -> BrowserContext:
-    """A fresh profile; ``profile.new_page()`` opens a tab."""
-    return new_profile()
-
-
-@pytest.fixture(scope="session")
-def usual_profile(browser: Browser) -> Iterator[BrowserContext]:
-    """A profile of many tests, so that the page's files are fetched and compiled once."""
-    context = new_context(browser)
     yield context
     context.close()
 
 
 @pytest.fixture
-def tab(usual_profile: BrowserContext, watched: Watched) -> Iterator[Page]:
+def new_profile(browser, watched):
+    """Return a function that makes a fresh profile; its ``new_page()`` opens a tab."""
+    with contextlib.ExitStack() as stack:
+
+        def make(other=None, **options):
+            context = stack.enter_context(new_context(other or browser, **options))
+            stack.enter_context(watched.watching(context))
+            return context
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def usual_profile(browser):
+    """A profile of many tests, so that the page's files are fetched and compiled once."""
+    with new_context(browser) as context:
+        yield context
+
+
+@pytest.fixture
+def tab(usual_profile, watched):
     """An empty tab of a profile that has stored nothing."""
     origins = set()
 
-    def visited(frame: Any) -> None:
+    def visited(frame):
         parts = urlsplit(frame.url)
         if parts.scheme.startswith("http"):
             origins.add(f"{parts.scheme}://{parts.netloc}")
 
-    unwatch = watched.watch(usual_profile)
-    tab = usual_profile.new_page()
-    tab.on("framenavigated", visited)
-    yield tab
-    session = usual_profile.new_cdp_session(tab)
-    for origin in origins:
-        given = {"origin": origin, "storageTypes": "local_storage,cookies"}
-        session.send("Storage.clearDataForOrigin", given)
-    for each in usual_profile.pages:
-        each.close()
-    unwatch()
+    with watched.watching(usual_profile):
+        tab = usual_profile.new_page()
+        tab.on("framenavigated", visited)
+        yield tab
+        session = usual_profile.new_cdp_session(tab)
+        for origin in origins:
+            given = {"origin": origin, "storageTypes": "local_storage,cookies"}
+            session.send("Storage.clearDataForOrigin", given)
+        for each in usual_profile.pages:
+            each.close()
 
 
 @pytest.fixture
-def wide(tab: Page) -> Page:
+def wide(tab):
     """A tab of 1440 x 900."""
     tab.set_viewport_size({"width": 1440, "height": 900})
     return tab
@@ -219,7 +180,7 @@ def wide(tab: Page) -> Page:
 # ---------------------------------------------------------------------- roots and their pages
 
 
-def record(kind: str, root: Path, home: dict[str, str]) -> None:
+def record(kind, root, home):
     """Record what `page_roots` has of a kind."""
     import page_roots
 
@@ -234,30 +195,23 @@ def record(kind: str, root: Path, home: dict[str, str]) -> None:
     )
 
 
-def homes(folder: Path) -> dict[str, str]:
+def homes(folder):
     """Return variables that give somebody a home of their own below a folder."""
-    found = {
-        "HOME": folder,
-        **{f"XDG_{name}_HOME": folder / name for name in ("CACHE", "CONFIG", "STATE")},
-    }
-    found["XDG_RUNTIME_DIR"] = folder / "runtime"
+    found = {f"XDG_{name}_HOME": folder / name for name in ("CACHE", "CONFIG", "STATE")}
+    found |= {"HOME": folder, "XDG_RUNTIME_DIR": folder / "runtime"}
     for path in found.values():
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     return {name: str(path) for name, path in found.items()}
 
 
 @pytest.fixture(scope="session")
-def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def home(tmp_path_factory):
     """The variables of somebody with a home of their own."""
     return homes(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="session")
-def main_root(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    home: dict[str, str],
-) -> Path:
+def main_root(request, tmp_path_factory, home):
     """A root with runs of every kind, which no test changes: one for all workers."""
     folder = tmp_path_factory.getbasetemp()
     if hasattr(request.config, "workerinput"):
@@ -272,82 +226,81 @@ def main_root(
     return root
 
 
-@pytest.fixture(scope="session")
-def main_page(main_root: Path, home: dict[str, str]) -> Iterator[RunningPage]:
-    """The page of `main_root`."""
-    with running_page(main_root, **home) as page:
+@contextlib.contextmanager
+def page_of(root, home):
+    """Serve the page of a root of which all runs have been read."""
+    with running_page(root, **home) as page:
         page.settle()  # a link to a run that was not read yet is answered with 404
         yield page
 
 
-@contextlib.contextmanager
-def page_of(kind: str, folder: Path, home: dict[str, str]) -> Iterator[RunningPage]:
-    """Record a root of a kind in a folder and serve its page."""
-    root = folder / "runs"
-    record(kind, root, home)
-    with running_page(root, **home) as page:
-        page.settle()
+@pytest.fixture(scope="session")
+def main_page(main_root, home):
+    """The page of `main_root`."""
+    with page_of(main_root, home) as page:
         yield page
 
 
 @pytest.fixture(scope="session")
-def saved_page(
-    tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]
-) -> Iterator[RunningPage]:
+def saved_page(tmp_path_factory, home):
     """The page of four runs with ten charts, which no test changes."""
-    with page_of("saved", tmp_path_factory.mktemp("saved"), home) as page:
+    root = tmp_path_factory.mktemp("saved") / "runs"
+    record("saved", root, home)
+    with page_of(root, home) as page:
         yield page
 
 
 @pytest.fixture(scope="session")
-def compare_page(
-    tmp_path_factory: pytest.TempPathFactory, home: dict[str, str]
-) -> Iterator[RunningPage]:
+def compare_page(tmp_path_factory, home):
     """The page of runs to compare, which no test changes."""
-    with page_of("compared", tmp_path_factory.mktemp("compared"), home) as page:
+    root = tmp_path_factory.mktemp("compared") / "runs"
+    record("compared", root, home)
+    with page_of(root, home) as page:
         yield page
 
 
 @pytest.fixture
-def own_home(tmp_path: Path) -> dict[str, str]:
+def own_home(tmp_path):
     """The variables of somebody that only this test has."""
     return homes(tmp_path / "home")
 
 
 @pytest.fixture
-def serve(own_home: dict[str, str]) -> Iterator[Callable[..., RunningPage]]:
+def serve(own_home):
     """Return a function that starts a page of other roots, in an environment of its own."""
     with contextlib.ExitStack() as stack:
 
-        def start(*words: object, humble: bool = False) -> RunningPage:
+        def start(*words, humble=False):
             return stack.enter_context(running_page(*words, humble=humble, **own_home))
 
         yield start
 
 
 @pytest.fixture
-def serve_here() -> Iterator[Callable[..., Any]]:
+def serve_here():
     """Return a function that starts a page in this process, which looks at its roots once.
 
-    This is quicker than `serve`, for what does not depend on the command and its processes.
+    This is quicker than `serve`, for what does not depend on the command and its processes; its
+    ``watch`` looks again.
     """
     import page_served  # needs what the sessions that leave these tests out do not have
 
     with contextlib.ExitStack() as stack:
 
-        def start(*roots: Path) -> Any:
+        def start(*roots):
             page = stack.enter_context(page_served.page(*roots))
-            return SimpleNamespace(port=urlsplit(page.url).port, token=page_served.TOKEN)
+            port, token = urlsplit(page.url).port, page_served.TOKEN
+            return SimpleNamespace(port=port, token=token, watch=page.watch)
 
         yield start
 
 
 @pytest.fixture
-def recorded(tmp_path: Path, home: dict[str, str]) -> Callable[[str], Path]:
+def recorded(tmp_path, home):
     """Return a function that records a root of a kind, for a test that changes it."""
     import page_roots
 
-    def make(kind: str) -> Path:
+    def make(kind):
         root = tmp_path / kind / "runs"
         root.parent.mkdir(exist_ok=True)
         if kind == "hurt":  # the end of a journal is only torn when its process has ended

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import urllib.parse
 
+import pytest
 from page_looking import expect, findings, opening, rows
 
 
@@ -17,11 +18,21 @@ def asked(tab):
     return urllib.parse.parse_qs(urllib.parse.urlsplit(tab.url).query).get("q", [""])[0]
 
 
-def test_words_find_by_name_tag_and_id(main_page, tab):
-    """In any order and case, with a star or a regular expression; none is a mistake."""
+def ask(tab, query):
+    box(tab).fill(query)
+    box(tab).press("Enter")
+
+
+@pytest.fixture
+def shown(main_page, tab):
+    """A tab with the runs of the box."""
     tab.goto(opening(main_page, "?project=box"))
     expect(rows(tab)).to_have_count(13)
-    for text, count in {
+    return tab
+
+
+def test_words_find_by_name_tag_and_id(shown):
+    finding = {
         "base RES": 6,
         "BASELINE": 2,
         "b03": 1,
@@ -33,32 +44,25 @@ def test_words_find_by_name_tag_and_id(main_page, tab):
         '"11 base"': 1,
         "/^vgg/ baseline": 1,
         "res width < 40": 4,
-    }.items():
-        box(tab).fill(text)
-        box(tab).press("Enter")
-        expect(rows(tab)).to_have_count(count)
-        expect(box(tab)).not_to_have_attribute("aria-invalid", "true")
-    for text in ("not", "and", "in (", "c++", "(((", "it's", "a/b/c/", "is missing"):
-        box(tab).fill(text)
-        box(tab).press("Enter")
-        expect(tab.get_by_role("heading", name="No run matches")).to_be_visible()
-        expect(box(tab)).not_to_have_attribute("aria-invalid", "true")
-        box(tab).fill("")
-        box(tab).press("Enter")
-        expect(rows(tab)).to_have_count(13)
-
-
-def test_words_find_while_they_are_typed(main_page, tab):
-    """Without Enter; Escape leaves the box, so that the keys of the table act again."""
-    tab.goto(opening(main_page, "?project=box"))
-    expect(rows(tab)).to_have_count(13)
-    tab.keyboard.press("/")
-    tab.keyboard.type("vgg 00")
-    expect(rows(tab)).to_have_count(1)
-    tab.keyboard.press("Escape")
-    expect(box(tab)).not_to_be_focused()
-    tab.keyboard.press("x")
-    expect(tab.get_by_text("1 selected")).to_be_visible()
+        "": 13,
+    }
+    others = iter(("not", "and", "in (", "c++", "(((", "it's", "a/b/c/", "is missing"))
+    for text, count in finding.items():
+        if other := next(others, None):
+            ask(shown, other)
+            expect(shown.get_by_role("heading", name="No run matches")).to_be_visible()
+            expect(box(shown)).not_to_have_attribute("aria-invalid", "true")
+        ask(shown, text)
+        expect(rows(shown)).to_have_count(count)
+        expect(box(shown)).not_to_have_attribute("aria-invalid", "true")
+    box(shown).press("Escape")
+    shown.keyboard.press("/")
+    shown.keyboard.type("vgg 00")
+    expect(rows(shown)).to_have_count(1)
+    shown.keyboard.press("Escape")
+    expect(box(shown)).not_to_be_focused()
+    shown.keyboard.press("x")
+    expect(shown.get_by_text("1 selected")).to_be_visible()
 
 
 SHORT = [
@@ -74,85 +78,63 @@ SHORT = [
 """Queries with short names, with what they mean, and how many runs match."""
 
 
-def test_short_names_are_replaced_by_paths(main_page, tab, watched):
-    """The full path stands in the address, and in the box; by a link too."""
+def test_short_names_are_replaced_by_paths(main_page, shown, watched):
     watched.allow("422")  # the table asks before the name is replaced
-    tab.goto(opening(main_page, "?project=box"))
     for typed, meant, count in SHORT:
-        box(tab).fill(typed)
-        box(tab).press("Enter")
-        expect(box(tab)).to_have_value(meant)
-        expect(rows(tab)).to_have_count(count)
-        assert asked(tab) == meant
+        ask(shown, typed)
+        expect(box(shown)).to_have_value(meant)
+        expect(rows(shown)).to_have_count(count)
+        assert asked(shown) == meant
     for typed, meant, count in SHORT[:2]:
-        tab.goto("about:blank")
-        tab.goto(opening(main_page, f"?project=box&q={urllib.parse.quote(typed)}"))
-        expect(box(tab)).to_have_value(meant)
-        expect(rows(tab)).to_have_count(count)
+        shown.goto("about:blank")
+        shown.goto(opening(main_page, f"?project=box&q={urllib.parse.quote(typed)}"))
+        expect(box(shown)).to_have_value(meant)
+        expect(rows(shown)).to_have_count(count)
 
 
-def test_a_column_and_a_query_of_its_title_mean_the_same(main_page, tab):
-    """The title of a parameter of which there is a series too is longer; both can be asked for."""
-    tab.goto(opening(main_page, "?project=box"))
-    head = tab.get_by_role("columnheader", name="parameters/lr", exact=True).get_by_role("button")
-    expect(head).to_have_text("parameters/lr")
-    box(tab).fill("parameters/lr < 0.05")
-    box(tab).press("Enter")
-    expect(rows(tab)).to_have_count(9)
-    box(tab).fill("lr < 0.05")
-    box(tab).press("Enter")
-    expect(rows(tab)).to_have_count(12)
-    tab.get_by_role("button", name="Use parameters/lr").click()
-    expect(rows(tab)).to_have_count(9)
-    assert asked(tab) == "parameters/lr < 0.05"
-    expect(
-        tab.get_by_role("columnheader", name="parameters/width").get_by_role("button")
-    ).to_have_text("width")
+def test_names_of_several_paths_are_asked_about(shown):
+    head = shown.get_by_role("columnheader", name="parameters/lr", exact=True)
+    expect(head.get_by_role("button")).to_have_text("parameters/lr")
+    width = shown.get_by_role("columnheader", name="parameters/width").get_by_role("button")
+    expect(width).to_have_text("width")
+    for query, count in {"parameters/lr < 0.05": 9, "lr < 0.05": 12}.items():
+        ask(shown, query)
+        expect(rows(shown)).to_have_count(count)
+    shown.get_by_role("button", name="Use parameters/lr").click()
+    expect(rows(shown)).to_have_count(9)
+    assert asked(shown) == "parameters/lr < 0.05"
+    ask(shown, "")
+    expect(rows(shown)).to_have_count(13)
 
-
-def test_several_paths_of_a_name_are_asked_about(main_page, tab):
-    """With values of each; until one is chosen, nothing is filtered."""
-    tab.goto(opening(main_page, "?project=box"))
-    expect(rows(tab)).to_have_count(13)
-    box(tab).fill("depth > 3")
-    box(tab).press("Enter")
-    choice = tab.get_by_role("listbox", name="Which depth?")
+    ask(shown, "depth > 3")
+    choice = shown.get_by_role("listbox", name="Which depth?")
     expect(choice.get_by_role("option")).to_have_text(
-        [
-            re.compile(r"^model/decoder/depth4, 3, 2, 1 …$"),
-            re.compile("^model/encoder/depth1, 0,"),
-        ]
+        [re.compile(r"^model/decoder/depth4, 3, 2, 1 …$"), re.compile("^model/encoder/depth1, 0,")]
     )
-    expect(rows(tab)).to_have_count(13)
-    assert asked(tab) == ""
-    assert findings(tab) == []
-    tab.keyboard.press("ArrowDown")
-    tab.keyboard.press("ArrowDown")
-    tab.keyboard.press("Enter")
-    expect(box(tab)).to_have_value("model/encoder/depth > 3")
-    expect(rows(tab)).to_have_count(2)
+    expect(rows(shown)).to_have_count(13)
+    assert asked(shown) == ""
+    assert findings(shown) == []
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        shown.keyboard.press(key)
+    expect(box(shown)).to_have_value("model/encoder/depth > 3")
+    expect(rows(shown)).to_have_count(2)
     expect(choice).to_have_count(0)
 
 
-def test_paths_are_completed(main_page, tab):
-    """By any part; a word that is not a path is not taken for one."""
-    tab.goto(opening(main_page, "?project=box"))
-    expect(rows(tab)).to_have_count(13)
-    tab.keyboard.press("/")
-    tab.keyboard.type("res wid")
-    option = tab.get_by_role("option", name="parameters/width")
-    expect(option).to_be_visible()
-    tab.keyboard.press("ArrowDown")
-    tab.keyboard.press("Enter")
-    expect(box(tab)).to_have_value("res parameters/width ")
-    expect(tab.get_by_role("option", name=">=", exact=True)).to_be_visible()
-    tab.keyboard.type("= 16")
-    tab.keyboard.press("Enter")
-    expect(rows(tab)).to_have_count(2)
+def test_paths_are_completed(shown):
+    shown.keyboard.press("/")
+    shown.keyboard.type("res wid")
+    expect(shown.get_by_role("option", name="parameters/width")).to_be_visible()
+    shown.keyboard.press("ArrowDown")
+    shown.keyboard.press("Enter")
+    expect(box(shown)).to_have_value("res parameters/width ")
+    expect(shown.get_by_role("option", name=">=", exact=True)).to_be_visible()
+    shown.keyboard.type("= 16")
+    shown.keyboard.press("Enter")
+    expect(rows(shown)).to_have_count(2)
 
 
 def test_metrics_are_found_among_thousands(recorded, serve_here, tab):
-    """By words, a star or a regular expression; what a list leaves out is told."""
     page = serve_here(recorded("thousands"))
     tab.goto(opening(page, "?project=thousands"))
     field = tab.get_by_role("searchbox", name="Filter charts")

@@ -14,21 +14,24 @@ FIRST = [AGE, LOSS, LR, SEED, "Ran for", "Tags"]
 
 def heads(tab, names):
     """Expect columns, left to right, after the tick, the name and the state."""
-    locator = tab.locator("thead th").nth(len(names) + 2)
-    expect(locator).to_be_visible()
+    expect(tab.locator("thead th").nth(len(names) + 2)).to_be_visible()
     expect(tab.locator("tbody tr").first).to_be_visible()  # columns are as wide as their values
-    until(lambda: shown(tab) == names)
 
+    def shown():
+        return [
+            one.get_attribute("aria-label") or one.locator("> button").get_attribute("aria-label")
+            for one in tab.locator("thead th").all()[3:]
+        ]
 
-def shown(tab):
-    return [
-        one.get_attribute("aria-label") or one.locator("> button").get_attribute("aria-label")
-        for one in tab.locator("thead th").all()[3:]
-    ]
+    until(lambda: shown() == names)
 
 
 def box(tab, name):
     return head(tab, name).bounding_box()
+
+
+def has_width(tab, name, width):
+    until(lambda: box(tab, name)["width"] == pytest.approx(width, abs=1))
 
 
 def awake(tab, name):
@@ -50,10 +53,15 @@ def drag(tab, name, to, part, *, drop=True):
         tab.mouse.up()
 
 
-def pick(tab, name, item):
-    """Choose from the menu of a head."""
+def menu(tab, name):
+    """Open the menu of a head."""
     awake(tab, name)
     head(tab, name).get_by_role("button", name=f"Column {name}").click()
+
+
+def pick(tab, name, item):
+    """Choose from the menu of a head."""
+    menu(tab, name)
     tab.get_by_role("menuitem", name=item).click()
 
 
@@ -61,19 +69,18 @@ def stretch(tab, name, by):
     """Drag the handle of a head."""
     awake(tab, name)
     edge = box(tab, name)
-    tab.mouse.move(edge["x"] + edge["width"] - 3, edge["y"] + 14)
+    x, y = edge["x"] + edge["width"] - 3, edge["y"] + 14
+    tab.mouse.move(x, y)
     tab.mouse.down()
-    tab.mouse.move(edge["x"] + edge["width"] - 3 + by, edge["y"] + 14, steps=4)
+    tab.mouse.move(x + by, y, steps=4)
     tab.mouse.up()
 
 
 def test_columns_are_dragged_and_pinned(main_page, wide):
-    """A drag sorts nothing; what is pinned stays beside the name; the dialog says the same."""
     wide.goto(opening(main_page, FEW))
     heads(wide, FIRST)
     drag(wide, LR, SEED, 0.9)
-    moved = [AGE, LOSS, SEED, LR, "Ran for", "Tags"]
-    heads(wide, moved)
+    heads(wide, [AGE, LOSS, SEED, LR, "Ran for", "Tags"])
     drag(wide, SEED, AGE, 0.1)
     moved = [SEED, AGE, LOSS, LR, "Ran for", "Tags"]
     heads(wide, moved)
@@ -94,13 +101,14 @@ def test_columns_are_dragged_and_pinned(main_page, wide):
     heads(wide, pinned)
     expect(wide.get_by_role("status").filter(has_text="column 1 of 6, pinned")).to_be_attached()
     wide.locator(".sheet").evaluate("(one) => one.scrollTo(150, 0)")
-    name = wide.locator("thead .first").bounding_box()
+
+    def end(one):
+        return pytest.approx(one["x"] + one["width"], abs=1)
+
+    until(lambda: box(wide, LOSS)["x"] == end(wide.locator("thead .first").bounding_box()))
     cell = wide.locator("tbody tr").nth(2).locator("td").nth(2)
-    until(lambda: box(wide, LOSS)["x"] == pytest.approx(name["x"] + name["width"], abs=1))
     assert cell.bounding_box()["x"] == pytest.approx(box(wide, LOSS)["x"], abs=1)
-    assert box(wide, LR)["x"] == pytest.approx(
-        box(wide, LOSS)["x"] + box(wide, LOSS)["width"], abs=1
-    )
+    assert box(wide, LR)["x"] == end(box(wide, LOSS))
     assert box(wide, SEED)["x"] < box(wide, LR)["x"] + box(wide, LR)["width"]
     head(wide, LR).get_by_role("button", name=f"Column {LR}").click()
     assert findings(wide) == []
@@ -120,43 +128,38 @@ def test_columns_are_dragged_and_pinned(main_page, wide):
 
 
 def test_columns_are_sized_and_remembered(main_page, wide):
-    """By a handle, whose double click fits; a link has widths, and the project keeps them."""
     wide.goto(opening(main_page, FEW))
     heads(wide, FIRST)
     before = box(wide, LR)["width"]
     stretch(wide, LR, 60)
-    until(lambda: box(wide, LR)["width"] == pytest.approx(before + 60, abs=1))
+    has_width(wide, LR, before + 60)
     assert f"widths=parameters/lr:{round(before + 60)}" in wide.url
     stretch(wide, LOSS, -400)
-    until(lambda: box(wide, LOSS)["width"] == 40)
+    has_width(wide, LOSS, 40)
     link = wide.url
     for asked in (address(main_page, "?project=sweep"), link):
         wide.goto("about:blank")
         wide.goto(asked)
-        until(lambda: box(wide, LR)["width"] == pytest.approx(before + 60, abs=1))
+        has_width(wide, LR, before + 60)
     wide.goto(address(main_page, "?project=vision/digits&cols=parameters/lr,train/loss"))
     expect(wide.locator("tbody tr").first).to_be_visible()
     awake(wide, "train/loss")
     assert box(wide, LR)["width"] < before + 50  # another project
     wide.goto(link)
-    until(lambda: box(wide, LR)["width"] == pytest.approx(before + 60, abs=1))
+    has_width(wide, LR, before + 60)
     wide.get_by_role("link", name="seamark").first.click()  # a table that was not pointed at yet
-    until(
-        lambda: (
-            "q=" not in wide.url and wide.locator("thead th").nth(4).bounding_box()["width"] > 41
-        )
-    )
+    fifth = wide.locator("thead th").nth(4)
+    until(lambda: "q=" not in wide.url and fifth.bounding_box()["width"] > 41)
     assert wide.locator("thead .grip").count() == 0
     wide.go_back()
     awake(wide, LR)
     edge = box(wide, LR)
     wide.mouse.dblclick(edge["x"] + edge["width"] - 3, edge["y"] + 14)
-    until(lambda: box(wide, LR)["width"] == pytest.approx(before, abs=1))
+    has_width(wide, LR, before)
     assert "parameters/lr:" not in wide.url
 
 
 def test_columns_are_moved_and_sized_by_keys(main_page, wide):
-    """The focus stays on the head; each drag has a key, and an item of a menu."""
     wide.goto(opening(main_page, FEW))
     heads(wide, FIRST)
     own = head(wide, LR).get_by_role("button", name=LR, exact=True)
@@ -167,25 +170,23 @@ def test_columns_are_moved_and_sized_by_keys(main_page, wide):
         wide.keyboard.press(key)
     heads(wide, [AGE, LOSS, SEED, LR, "Ran for", "Tags"])
     expect(own).to_be_focused()
-    until(lambda: box(wide, LR)["width"] == pytest.approx(before + 16, abs=1))
+    has_width(wide, LR, before + 16)
     wide.keyboard.press("Tab")
     wide.keyboard.press("Enter")
     expect(wide.get_by_role("menuitem", name="Move left")).to_be_focused()
-    wide.keyboard.press("ArrowDown")
-    wide.keyboard.press("ArrowDown")
-    wide.keyboard.press("Enter")
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        wide.keyboard.press(key)
     heads(wide, [LR, AGE, LOSS, SEED, "Ran for", "Tags"])
     expect(head(wide, LR).get_by_role("button", name=f"Column {LR}")).to_be_focused()
     pick(wide, LR, "Fit to its values")
-    until(lambda: box(wide, LR)["width"] == pytest.approx(before, abs=1))
+    has_width(wide, LR, before)
     pick(wide, LOSS, "Hide")
     heads(wide, [LR, AGE, SEED, "Ran for", "Tags"])
     wide.get_by_role("button", name="Columns", exact=True).click()
     expect(wide.get_by_role("group", name="Columns").get_by_label(LOSS)).not_to_be_checked()
 
 
-def test_columns_of_strangers_are_columns(main_page, wide):
-    """Whatever their paths, an address and what is remembered say."""
+def test_wrong_columns_in_addresses_and_storage_are_ignored(main_page, wide):
     wide.goto(opening(main_page, FEW))
     heads(wide, FIRST)
     wide.evaluate("localStorage.setItem('seamark:widths:vision/digits', '[[\"a\"], 3, {')")
@@ -201,15 +202,11 @@ def test_columns_of_strangers_are_columns(main_page, wide):
 
 
 def test_a_pin_without_room_says_so(main_page, wide):
-    """Pinned columns cover no more than three quarters of the table."""
     wide.goto(opening(main_page, f"{FEW}&widths={LOSS}:400,{LR}:40"))
     expect(head(wide, LOSS)).to_be_visible()
-    for name, item, can in [
-        (LOSS, "Pin to the left: too little room", False),
-        (LR, "Pin to the left", True),
-    ]:
-        awake(wide, name)
-        head(wide, name).get_by_role("button", name=f"Column {name}").click()
-        found = wide.get_by_role("menuitem", name=item, exact=True)
-        (expect(found).to_be_enabled if can else expect(found).to_be_disabled)()
-        wide.keyboard.press("Escape")
+    item = "Pin to the left"
+    menu(wide, LOSS)
+    expect(wide.get_by_role("menuitem", name=f"{item}: too little room")).to_be_disabled()
+    wide.keyboard.press("Escape")
+    menu(wide, LR)
+    expect(wide.get_by_role("menuitem", name=item, exact=True)).to_be_enabled()

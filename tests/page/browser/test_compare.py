@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from page_looking import expect, findings, opening, plotted
+from page_looking import expect, findings, opening, plotted, rows
 from page_process import until
 
 
 def sheet(tab, page, project):
     """Compare all runs of a project and return the table, once it is there."""
+    tab.goto("about:blank")
     tab.goto(opening(page, f"?project={project}&screen=compare&selected=*&sort=sys/name"))
     table = tab.locator("table.compare")
     expect(table.locator("thead .run").first).to_be_visible(timeout=60_000)
@@ -21,10 +22,9 @@ def titles(table):
     return table.locator("tbody th[title]").evaluate_all("all => all.map((one) => one.title)")
 
 
-def test_compared_runs_show_parameters_first_and_the_best(main_page, tab):
-    """Best, least and greatest below the last value; not what always differs, unless asked for."""
+def test_compared_runs_show_what_differs_and_the_best(main_page, compare_page, tab):
     tab.goto(opening(main_page, "?project=vision/digits&q=name in (quick-otter, calm-heron)"))
-    expect(tab.locator("table.runs tbody tr")).to_have_count(2)
+    expect(rows(tab)).to_have_count(2)
     tab.get_by_role("checkbox", name="Select all rows").check()
     tab.get_by_role("button", name="Compare").click()
     table = tab.locator("table.compare")
@@ -44,9 +44,6 @@ def test_compared_runs_show_parameters_first_and_the_best(main_page, tab):
     tab.get_by_label("Only what differs").uncheck()
     expect(table.get_by_title("sys/creation_time", exact=True)).to_have_count(1)
 
-
-def test_runs_of_the_same_differ_in_nothing(compare_page, tab):
-    """Times, ids and facts about the machine are left out, until all is asked for."""
     table = sheet(tab, compare_page, "same")
     expect(tab.get_by_text("These runs show the same everywhere.")).to_be_visible()
     assert titles(table) == []
@@ -55,8 +52,7 @@ def test_runs_of_the_same_differ_in_nothing(compare_page, tab):
     assert [one for one in titles(table) if one.startswith("monitoring/")]
 
 
-def test_names_and_values_stay_in_sight(compare_page, tab):
-    """The head while the page scrolls down, the first column while it scrolls aside."""
+def test_heads_and_names_of_compared_runs_stay_in_sight(compare_page, tab):
     tab.set_viewport_size({"width": 320, "height": 300})
     table = sheet(tab, compare_page, "code")
     tab.get_by_label("Only what differs").uncheck()
@@ -71,8 +67,7 @@ def test_names_and_values_stay_in_sight(compare_page, tab):
     assert tab.locator(".comparison > .title").bounding_box()["x"] == 0
 
 
-def test_over_eight_runs_are_rows_that_can_be_sorted(compare_page, tab):
-    """By the best of a metric too; a link has the order; the best of all is marked."""
+def test_more_than_eight_runs_are_rows_that_can_be_sorted(compare_page, tab):
     table = sheet(tab, compare_page, "many")
     rows = table.locator("tbody tr")
     expect(rows).to_have_count(12)
@@ -94,8 +89,7 @@ def test_over_eight_runs_are_rows_that_can_be_sorted(compare_page, tab):
     plotted(tab, "val/loss")
 
 
-def test_code_and_configuration_line_by_line(compare_page, tab):
-    """What is equal is folded or not named; texts of strangers are texts, binary files told."""
+def test_code_and_configuration_are_compared_line_by_line(compare_page, tab):
     sheet(tab, compare_page, "code")
     tab.get_by_role("button", name="Code", exact=True).click()
     code = tab.get_by_label("Code and configuration")
@@ -114,8 +108,7 @@ def test_code_and_configuration_line_by_line(compare_page, tab):
     assert findings(tab) == []
 
 
-def test_images_at_one_step(compare_page, tab):
-    """One slider for all paths and runs; asked for when they come into view."""
+def test_images_are_shown_at_one_step(compare_page, tab):
     tab.set_viewport_size({"width": 1280, "height": 160})
     asked = []
     tab.on("request", lambda request: asked.append(request.url))
@@ -138,8 +131,7 @@ def test_images_at_one_step(compare_page, tab):
 
 
 @pytest.mark.thorough
-def test_sixty_runs_of_three_thousand_metrics(recorded, serve, tab):
-    """What is drawn at a time is bounded, and long files are compared or said to be large."""
+def test_sixty_runs_of_three_thousand_metrics_are_shown_in_parts(recorded, serve, tab):
     page = serve(recorded("sixty"))
     page.settle()
     table = sheet(tab, page, "sixty")

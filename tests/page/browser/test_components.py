@@ -71,8 +71,7 @@ async ([text, states]) => {
 """
 
 
-def test_each_part_in_all_its_states(main_page, tab):
-    """Texts stay texts and inside the window, and nothing breaks the rules of WCAG."""
+def test_small_parts_follow_wcag_and_show_texts_as_text(main_page, tab):
     # Without a look at runs: nothing of the page draws into what is drawn here.
     tab.goto(opening(main_page, "?screen=projects"))
     tab.get_by_role("main").get_by_role("table").first.wait_for()

@@ -11,7 +11,7 @@ from page_looking import opening
 from page_process import until
 
 pytestmark = pytest.mark.thorough
-BUTTON = "//button[normalize-space(.)='{0}' or @aria-label='{0}']"
+
 CENTRE = """
 const box = arguments[0].getBoundingClientRect();
 return [box.left, box.top, box.width, box.height];
@@ -23,8 +23,21 @@ return panel.textContent.length > 9 && !panel.querySelector("[aria-busy=true]");
 LOADED = """
 return [...document.querySelectorAll(".image-row img")].some((one) => one.naturalWidth > 0);
 """
+COMES = """
+return [...document.querySelectorAll(arguments[0])].some((one) =>
+  one.getClientRects().length && one.textContent.includes(arguments[1]));
+"""
+FOCUSED = """
+const canvas = document.querySelector(".chart[aria-busy=false] .chart-canvas");
+canvas?.focus();
+return canvas && document.activeElement === canvas;
+"""
 OVER = "(//div[@class='u-over'])[1]"
 TABS = ["Overview", "Charts", "Images", "Log", "Files & checkpoints", "Ranks", "Profile", "System"]
+
+
+def button(name):
+    return f"//button[normalize-space(.)='{name}' or @aria-label='{name}']"
 
 
 @pytest.fixture(params=["firefox", "webkit"])
@@ -36,17 +49,9 @@ def driven(request, tmp_path):
         yield found
 
 
-def button(name):
-    return BUTTON.format(name)
-
-
 def comes(driven, selector, text=""):
     """Wait for an element that is shown and has a text."""
-    script = """
-      return [...document.querySelectorAll(arguments[0])].some((one) =>
-        one.getClientRects().length && one.textContent.includes(arguments[1]));
-    """
-    until(lambda: driven.run(script, selector, text), 30)
+    until(lambda: driven.run(COMES, selector, text), 30)
 
 
 def open_table(driven, page, more=""):
@@ -55,7 +60,6 @@ def open_table(driven, page, more=""):
 
 
 def test_table_query_and_compare(driven, main_page):
-    """Menus take the focus and give it back; a query completes, and its error has a caret."""
     open_table(driven, main_page)
     assert main_page.token not in driven.run("return location.href")
     driven.click(button("Columns"))
@@ -66,7 +70,8 @@ def test_table_query_and_compare(driven, main_page):
     driven.keys("val/lo")
     comes(driven, "[role=option]", "val/loss")
     driven.keys(DOWN + TAB)
-    until(lambda: driven.run("return document.querySelector('[data-key]').value") == "val/loss ")
+    value = "return document.querySelector('[role=combobox]').value"
+    until(lambda: driven.run(value) == "val/loss ")
     driven.keys("< < 3" + ENTER)
     comes(driven, ".query-error pre", "^")
     driven.click(button("Clear the query"))
@@ -91,22 +96,20 @@ def test_table_query_and_compare(driven, main_page):
 
 
 def test_charts_by_mouse_and_keys(driven, main_page):
-    """What stands beside the pointer, a part that is dragged over, back, and the table."""
     open_table(driven, main_page, "&q=val/loss > 0")
     comes(driven, ".charts-section")
     driven.run("document.querySelector('.charts-section').scrollIntoView({block: 'center'})")
     until(lambda: driven.run("return document.querySelector('.u-over')?.clientWidth > 50"))
     driven.run("document.querySelector('.u-over').scrollIntoView({block: 'center'})")
-    reference = {ELEMENT: driven.find(OVER)}
-    left, top, width, height = driven.run(CENTRE, reference)
-    middle = top + height / 2
-    driven.point((left + 5, middle), (left + width / 2, middle), (left + width / 2 + 2, middle))
+    left, top, width, height = driven.run(CENTRE, {ELEMENT: driven.find(OVER)})
+    quarter, half, middle = left + width / 4, left + width / 2, top + height / 2
+    driven.point((left + 5, middle), (half, middle), (half + 2, middle))
     comes(driven, ".chart-tip:not([hidden])", "step")
-    driven.point((left + width / 4, middle), (left + width / 2, middle), press=True)
+    driven.point((quarter, middle), (half, middle), press=True)
     comes(driven, ".charts-zoom")
     driven.keys("r")
     until(lambda: driven.run("return !document.querySelector('.charts-zoom')"))
-    driven.run("document.querySelector('.chart-canvas').focus()")
+    until(lambda: driven.run(FOCUSED))
     driven.keys("t")
     comes(driven, ".chart-table td")
     until(lambda: "chart-table" in driven.focus())
@@ -116,8 +119,7 @@ def test_charts_by_mouse_and_keys(driven, main_page):
 
 
 @pytest.mark.parametrize("name", ["calm-heron", "twin-ranks"])
-def test_every_tab_of_a_run(name, driven, main_page):
-    """Nothing of a run's page is missing or refused."""
+def test_every_tab_of_a_run_is_shown(name, driven, main_page):
     open_table(driven, main_page)
     driven.click(f"//a[@title='{name}']")
     comes(driven, "h1", name)
@@ -132,8 +134,7 @@ def test_every_tab_of_a_run(name, driven, main_page):
     assert driven.troubles() == []
 
 
-def test_a_tag_and_the_way_back(driven, recorded, serve):
-    """A window has the focus in its field; what was done is told, and undone."""
+def test_a_tag_is_added_and_undone(driven, recorded, serve):
     page = serve(recorded("few"))
     driven.go(opening(page, "?project=sweep"))
     comes(driven, "table.runs tbody tr", "sweep-001")

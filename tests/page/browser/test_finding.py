@@ -7,7 +7,7 @@ import re
 import numpy as np
 import page_roots
 import pytest
-from page_looking import address, chart, expect, head, opening, plotted
+from page_looking import address, chart, expect, head, opening, plotted, rows
 from page_process import until
 
 DASH = "\N{EN DASH}"
@@ -17,18 +17,23 @@ def groups(tab, shown):
     expect(tab.locator("table.runs tbody th")).to_have_text(shown)
 
 
+def reopen(tab, page, link):
+    """Open a link as if it came from somebody else."""
+    tab.goto("about:blank")
+    tab.goto(f"{link}#token={page.token}")
+
+
 def test_groups_are_sorted_by_their_columns(main_page, tab):
-    """By what they are by, their size or a mean; in the address, and with Back as it was."""
     tab.goto(opening(main_page, "?project=sweep&group=parameters/seed&cols=val/loss&q=val/loss<8"))
-    newest = ["2", "1", "0", "4", "3"]
-    groups(tab, newest)
-    head(tab, "val/loss").get_by_role("button").press("Enter")
+    loss = head(tab, "val/loss")
+    groups(tab, ["2", "1", "0", "4", "3"])  # the newest first
+    loss.get_by_role("button").press("Enter")
     # Means of 0 and 5, 1 and 6, 2 and 7, 3, 4, each with 0.2 more: of a loss the least first.
     groups(tab, ["0", "3", "1", "4", "2"])
-    assert head(tab, "val/loss").get_attribute("aria-sort") == "ascending"
-    head(tab, "val/loss").get_by_role("button").press("Enter")
+    assert loss.get_attribute("aria-sort") == "ascending"
+    loss.get_by_role("button").press("Enter")
     groups(tab, ["2", "4", "1", "3", "0"])
-    assert head(tab, "val/loss").get_attribute("aria-sort") == "descending"
+    assert loss.get_attribute("aria-sort") == "descending"
     link = tab.url
     assert "order=-val/loss" in link
     head(tab, "Runs").get_by_role("button").click()
@@ -38,73 +43,63 @@ def test_groups_are_sorted_by_their_columns(main_page, tab):
     tab.go_back()
     tab.go_back()
     groups(tab, ["2", "4", "1", "3", "0"])
-    tab.goto("about:blank")
-    tab.goto(f"{link}#token={main_page.token}")
+    reopen(tab, main_page, link)
     groups(tab, ["2", "4", "1", "3", "0"])
-    assert head(tab, "val/loss").get_attribute("aria-sort") == "descending"
-
-
-def test_what_shows_nothing_is_last(main_page, tab):
-    """In either direction; that there is no finite number is said where a mean would stand."""
+    assert loss.get_attribute("aria-sort") == "descending"
+    # What shows no finite number is last in either order, and says so.
     asked = "?project=vision/digits&group=sys/name&cols=val/loss&q=parameters/layers > 0"
     tab.goto(opening(main_page, f"{asked}&order=val/loss"))
     for order in ("ascending", "descending"):
-        expect(head(tab, "val/loss")).to_have_attribute("aria-sort", order)
-        last = tab.locator("table.runs tbody tr").last
-        expect(last).to_contain_text("sad-crab")
-        expect(last).to_contain_text("no finite number")
-        head(tab, "val/loss").get_by_role("button").click()
-
-
-def cells(tab, at):
-    """Return what the table of groups shows in a column."""
-    return [row.locator("th, td").nth(at).inner_text() for row in tab.locator("tbody tr").all()]
+        expect(loss).to_have_attribute("aria-sort", order)
+        expect(rows(tab).last).to_contain_text("sad-crab")
+        expect(rows(tab).last).to_contain_text("no finite number")
+        loss.get_by_role("button").click()
 
 
 def test_parameters_of_groups_are_not_averaged(main_page, tab):
-    """The value if all runs show it, else the least and the greatest, or the number of texts."""
+    def rates():
+        return [row.locator("th, td").nth(2).inner_text() for row in rows(tab).all()]
+
     asked = "?project=sweep&group=parameters/seed&cols=parameters/lr,val/loss"
     tab.goto(opening(main_page, f"{asked}&q=parameters/lr = 0.1"))
-    rows = tab.locator("table.runs tbody tr")
-    expect(rows).to_have_count(page_roots.SEEDS)
-    assert cells(tab, 2) == ["0.1"] * page_roots.SEEDS
+    expect(rows(tab)).to_have_count(page_roots.SEEDS)
+    assert rates() == ["0.1"] * page_roots.SEEDS
     tab.goto(address(main_page, f"{asked}&q=val/loss < 6"))
     groups(tab, ["0", "4", "3", "2", "1"])  # 0 and 5, 4, 3, 2, 1
-    assert sorted(cells(tab, 2)) == sorted([f"0.01{DASH}0.1", "0.1", "0.0001", "0.001", "0.01"])
+    assert rates() == [f"0.01{DASH}0.1", "0.1", "0.0001", "0.001", "0.01"]
     head(tab, "parameters/lr").get_by_role("button").click()
     groups(tab, ["3", "2", "0", "1", "4"])
     tab.goto(address(main_page, "?project=vision/digits&group=sys/state&cols=parameters/optimizer"))
-    expect(rows.filter(has_text="completed")).to_contain_text("2 values")
-    expect(rows.filter(has_text="failed")).to_contain_text("SGD")
+    expect(rows(tab).filter(has_text="completed")).to_contain_text("2 values")
+    expect(rows(tab).filter(has_text="failed")).to_contain_text("SGD")
     # A number of no known kind is a parameter, one series more is not.
     tab.goto(opening(main_page, "?project=box&group=parameters/width&cols=model/encoder/depth,lr"))
-    expect(rows.filter(has_text="48")).to_contain_text(f"0{DASH}3")
-    expect(rows.filter(has_text="48")).to_contain_text("± 0")
+    expect(rows(tab).filter(has_text="48")).to_contain_text(f"0{DASH}3")
+    expect(rows(tab).filter(has_text="48")).to_contain_text("± 0")
 
 
 def test_groups_show_medians_errors_and_ranges(main_page, tab):
-    """In the table and on charts, as Python has them; the choice is in the address."""
+    """The band of a metric that is never negative ends at its smallest value."""
     asked = "?project=sweep&group=parameters/seed&cols=val/loss"
     query = "parameters/seed = 0 AND (val/loss < 6 OR val/loss > 205)"
     values = np.array([0.2, 5.2, 205.2])
     tab.goto(opening(main_page, f"{asked}&q={query}"))
-    row = tab.locator("table.runs tbody tr")
+    row, drawn = rows(tab), tab.get_by_label("Groups that are drawn")
     expect(row).to_have_count(1)
     expect(row).to_contain_text(f"70.2± {values.std(ddof=1):.0f}")
-    expect(tab.get_by_label("Groups that are drawn")).to_contain_text("seed 0 (n = 3)")
+    expect(drawn).to_contain_text("seed 0 (n = 3)")
     hide = tab.get_by_role("button", name="seed 0 (n = 3)")
     hide.click()
     expect(tab).to_have_url(re.compile("hidden=seed.{1,3}0(?![0-9A-Za-z%+ (])"))  # whatever n is
     hide.click()
-    expect(tab.get_by_label("Groups that are drawn")).to_contain_text("mean ± standard deviation")
+    expect(drawn).to_contain_text("mean ± standard deviation")
     tab.keyboard.press("g")
     show, band = (tab.get_by_role("combobox", name=name, exact=True) for name in ("Show", "±"))
     show.select_option("median")
     band.select_option("standard error")
     error = values.std(ddof=1) / len(values) ** 0.5
     expect(row).to_contain_text(f"5.2± {error:.0f}")
-    expect(tab.get_by_label("Groups that are drawn")).to_contain_text("median ± standard error")
-    high = np.median(values) + error
+    expect(drawn).to_contain_text("median ± standard error")
 
     def ends(found, line, low, high):
         y, room = found["y"], (high - low) / 20
@@ -114,15 +109,14 @@ def test_groups_show_medians_errors_and_ranges(main_page, tab):
             and y["min"] == pytest.approx(low - room, abs=0.05 * high)
         )
 
-    plotted(tab, "val/loss", lambda found: ends(found, 5.2, 0.2, high + 0.8))
+    high = np.median(values) + error + 0.8
+    plotted(tab, "val/loss", lambda found: ends(found, 5.2, 0.2, high))
     assert "stat=median-se" in tab.url
     show.select_option(f"min{DASH}max")
     expect(band).to_be_disabled()
     expect(row).to_contain_text(f"0.2{DASH}205.2")
     plotted(tab, "val/loss", lambda found: ends(found, values.mean(), 0.2, 206.0))
-    link = tab.url
-    tab.goto("about:blank")
-    tab.goto(f"{link}#token={main_page.token}")
+    reopen(tab, main_page, tab.url)
     expect(row).to_contain_text(f"0.2{DASH}205.2")
     tab.keyboard.press("g")
     show.select_option("mean")
@@ -134,36 +128,36 @@ def test_groups_show_medians_errors_and_ranges(main_page, tab):
 @pytest.mark.parametrize(
     "more", ["", pytest.param("&group=parameters/seed", marks=pytest.mark.thorough)]
 )
-def test_what_a_wrong_query_leaves_is_of_the_one_before(more, main_page, tab, watched):
-    """Rows, curves and count stay, paler, and are not told as the answer; `/` leads to it."""
+def test_a_wrong_query_leaves_what_the_one_before_found(more, main_page, tab, watched):
     watched.allow("422", "400")
     tab.goto(opening(main_page, f"?project=sweep&q=val/loss < 3{more}"))
     told = tab.locator(".found")
     expect(told).to_have_text("3 of 210")
     expect(tab.locator(".chart").first).to_be_visible()
-    expect(tab.locator("table.runs tbody tr")).to_have_count(3)
+    expect(rows(tab)).to_have_count(3)
     tab.keyboard.press("/")
     field = tab.get_by_role("combobox", name="Query")
     expect(field).to_be_focused()
-    field.fill("val/losss < 3")
-    field.press("Enter")
+
+    def ask(query):
+        field.fill(query)
+        field.press("Enter")
+
+    ask("val/losss < 3")
     expect(tab.get_by_role("alert").first).to_contain_text(re.compile(r"val/loss\b"))
-    field.fill("val/loss <")
-    field.press("Enter")
+    ask("val/loss <")
     expect(tab.get_by_role("alert")).to_contain_text("expected a value")
     expect(told).to_have_text("3 of 210, of the query before")
-    expect(tab.locator("table.runs tbody tr")).to_have_count(3)
+    expect(rows(tab)).to_have_count(3)
     expect(tab.locator(".sheet")).to_have_css("opacity", "0.55")
     expect(tab.locator(".chart").first).to_be_visible()
-    field.fill("val/loss < 4")
-    field.press("Enter")
+    ask("val/loss < 4")
     expect(told).to_have_text("4 of 210")
     expect(tab.locator(".sheet")).to_have_css("opacity", "1")
     expect(tab.get_by_role("alert")).to_have_count(0)
 
 
-def test_keys_are_those_of_what_is_shown(main_page, tab):
-    """Where nothing matches, too, and where groups stand in the place of rows."""
+def test_keys_act_on_what_is_shown(main_page, tab):
     tab.goto(opening(main_page, "?project=sweep&q=val/loss < 0"))
     expect(tab.get_by_role("heading", name="No run matches")).to_be_visible()
     tab.keyboard.press("/")
@@ -181,9 +175,27 @@ def test_keys_are_those_of_what_is_shown(main_page, tab):
     tab.keyboard.press("c")
     expect(tab.get_by_role("heading", name="Compare 2 runs")).to_be_visible()
 
+    tab.goto(opening(main_page, "?project=sweep&cols=val/loss"))
+    button, search = tab.get_by_role("button", name="Columns"), "Filter columns"
+    button.press("Enter")
+    expect(tab.get_by_role("searchbox", name=search)).to_be_focused()
+    tab.keyboard.type("seed")
+    seed = tab.get_by_role("group", name="Columns").get_by_label("parameters/seed")
+    seed.check()
+    expect(head(tab, "parameters/seed")).to_be_visible()
+    tab.get_by_role("searchbox", name=search).fill("")
+    seed.press("Space")  # it goes to another place of the list
+    expect(head(tab, "parameters/seed")).to_have_count(0)
+    tab.keyboard.press("Escape")
+    expect(tab.get_by_role("group", name="Columns")).to_have_count(0)
+    expect(button).to_be_focused()
+    tab.keyboard.press("Enter")
+    expect(tab.get_by_role("searchbox", name=search)).to_be_focused()
+    tab.get_by_role("button", name="Help").focus()  # a menu closes when the focus leaves it
+    expect(tab.locator(".acts .popup")).to_have_count(0)
 
-def test_a_link_may_come_before_what_it_leads_to(main_page, tab, watched):
-    """A run that is read a moment later is shown then; a folder that is not there is told."""
+
+def test_a_link_may_come_before_its_run(main_page, tab, watched):
     watched.allow("404")
     tab.goto(opening(main_page, "?project=sweep"))
     found = tab.get_by_role("link", name="sweep-209").get_attribute("href")
@@ -206,11 +218,10 @@ def test_a_link_may_come_before_what_it_leads_to(main_page, tab, watched):
     expect(tab.get_by_role("alert").first).to_contain_text("nosuchrun")
     tab.goto(address(main_page, "?project=sweep&selected=nosuchrun"))
     expect(tab.get_by_role("button", name="Forget it")).to_be_visible()
-    expect(tab.locator("table.runs tbody tr")).to_have_count(200)
+    expect(rows(tab)).to_have_count(200)
 
 
 def test_how_charts_are_drawn_takes_one_line(main_page, tab):
-    """With a part and a wide mean, on every window; what is rare stands in a menu."""
     bar = tab.get_by_role("group", name="How charts are drawn")
     tab.set_viewport_size({"width": 1440, "height": 900})
     tab.goto(
@@ -233,27 +244,6 @@ def test_how_charts_are_drawn_takes_one_line(main_page, tab):
     expect(tab.locator(".chart")).to_have_count(0)
 
 
-def test_columns_are_chosen_by_keyboard(main_page, tab):
-    """What they are chosen from is fetched when it is asked for, and has the focus then."""
-    tab.goto(opening(main_page, "?project=sweep&cols=val/loss"))
-    tab.get_by_role("button", name="Columns").press("Enter")
-    expect(tab.get_by_role("searchbox", name="Filter columns")).to_be_focused()
-    tab.keyboard.type("seed")
-    seed = tab.get_by_role("group", name="Columns").get_by_label("parameters/seed")
-    seed.check()
-    expect(head(tab, "parameters/seed")).to_be_visible()
-    tab.get_by_role("searchbox", name="Filter columns").fill("")
-    seed.press("Space")  # it goes to another place of the list
-    expect(head(tab, "parameters/seed")).to_have_count(0)
-    tab.keyboard.press("Escape")
-    expect(tab.get_by_role("group", name="Columns")).to_have_count(0)
-    expect(tab.get_by_role("button", name="Columns")).to_be_focused()
-    tab.keyboard.press("Enter")
-    expect(tab.get_by_role("searchbox", name="Filter columns")).to_be_focused()
-    tab.get_by_role("button", name="Help").focus()  # a menu closes when the focus leaves it
-    expect(tab.locator(".acts .popup")).to_have_count(0)
-
-
 BESIDE = """
 (element) => {
   const { ctx, bbox } = element.uplot;
@@ -261,11 +251,10 @@ BESIDE = """
   return data.filter((one, at) => at % 4 === 3 && one > 0).length;
 }
 """
-"""How many points of a chart have ink to the left of its y axis."""
+"""The number of pixels with ink to the left of the y axis of a chart."""
 
 
-def test_numbers_of_any_size_stand_beside_an_axis(recorded, serve_here, tab):
-    """A loss that grew beyond 1e17, or a norm of 1e-300, on linear and logarithmic axes."""
+def test_numbers_of_any_size_fit_beside_an_axis(recorded, serve_here, tab):
     page = serve_here(recorded("extremes"))
     for more in ("", "&logy=1"):
         tab.goto("about:blank")

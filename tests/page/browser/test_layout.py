@@ -1,4 +1,4 @@
-"""Where everything stands: runs on the left, charts on the right, and what moves them."""
+"""Layout: runs on the left, charts on the right, and the handle between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SCROLLS = """
 () => [document.documentElement, document.querySelector("main")].map((one) =>
   one.scrollHeight - one.clientHeight)
 """
-"""How far the page itself could be scrolled."""
+"""The distance by which the page itself could be scrolled."""
 CUT = """
 () => [...document.querySelectorAll("table.runs td.numeric")].filter((cell) => {
   const box = cell.getBoundingClientRect();
@@ -30,16 +30,13 @@ def box(tab, place):
 
 
 def test_runs_left_charts_right_and_only_they_scroll(main_page, wide):
-    """Bars of 44, the table 528 wide with 26 rows in sight, the first chart high up."""
     wide.goto(opening(main_page, "?project=sweep&sort=-val/loss"))
     plotted(wide, "val/loss")
     bars = [box(wide, place) for place in (".top", ".find")]
     assert [(bar["y"], bar["height"]) for bar in bars] == [(0, 44), (44, 44)]
     assert box(wide, ".left") == {"x": 0, "y": 88, "width": 528, "height": 812}
-    assert box(wide, ".right")["x"] == 533
-    assert box(wide, ".chart")["y"] <= 176
-    rows = [box(wide, f"tbody tr:nth-child({number})") for number in (1, 9)]
-    assert {row["height"] for row in rows} == {28}
+    assert (box(wide, ".right")["x"], box(wide, ".chart")["y"] <= 176) == (533, True)
+    assert {box(wide, f"tbody tr:nth-child({number})")["height"] for number in (1, 9)} == {28}
     assert box(wide, "tbody tr:nth-child(26)")["y"] + 28 <= box(wide, ".foot")["y"]
     assert wide.evaluate(SCROLLS) == [0, 0]
     wide.locator(".sheet").evaluate("(one) => one.scrollTo(60, 1500)")
@@ -52,65 +49,62 @@ def test_runs_left_charts_right_and_only_they_scroll(main_page, wide):
 
 
 def test_the_handle_is_moved_by_mouse_and_keys_and_remembered(main_page, wide):
-    """For each project; within bounds; a double click makes it as it was."""
     wide.goto(opening(main_page, "?project=sweep"))
     handle = wide.get_by_role("separator", name="Size of the table")
-    expect(handle).to_have_attribute("aria-valuenow", "528")
+
+    def is_at(now):
+        expect(handle).to_have_attribute("aria-valuenow", now)
+
+    is_at("528")
     at = handle.bounding_box()
     assert at["width"] == 5
     wide.mouse.move(at["x"] + 2, 400)
     wide.mouse.down()
     wide.mouse.move(702, 420, steps=3)
     wide.mouse.up()
-    expect(handle).to_have_attribute("aria-valuenow", "700")
+    is_at("700")
     assert box(wide, ".left")["width"] == 700
     handle.press("ArrowLeft")
-    expect(handle).to_have_attribute("aria-valuenow", "684")
+    is_at("684")
     wide.reload()
-    expect(handle).to_have_attribute("aria-valuenow", "684")
-    handle.press("Home")
-    expect(handle).to_have_attribute("aria-valuenow", "320")
-    handle.press("ArrowLeft")
-    expect(handle).to_have_attribute("aria-valuenow", "320")
-    handle.press("End")
-    expect(handle).to_have_attribute("aria-valuenow", "1008")
+    is_at("684")
+    for key, now in (("Home", "320"), ("ArrowLeft", "320"), ("End", "1008")):
+        handle.press(key)
+        is_at(now)
     assert handle.get_attribute("aria-valuemax") == "1008"
-    wide.goto(opening(main_page, "?project=vision/digits"))
-    expect(handle).to_have_attribute("aria-valuenow", "528")
-    wide.goto(opening(main_page, "?project=sweep"))
-    expect(handle).to_have_attribute("aria-valuenow", "1008")
+    for project, now in (("vision/digits", "528"), ("sweep", "1008")):
+        wide.goto(opening(main_page, f"?project={project}"))
+        is_at(now)
     handle.dblclick()
-    expect(handle).to_have_attribute("aria-valuenow", "528")
+    is_at("528")
 
 
-def test_the_panes_of_other_windows(main_page, tab):
-    """640 at 1920; below 1100 they are above each other, the table 45 percent."""
+def test_panes_have_the_size_that_a_window_has_room_for(main_page, tab):
     tab.goto(opening(main_page, "?project=sweep"))
     plotted(tab, "val/loss")
-    for width, height, left in [
-        (1920, 1080, [640, 992]),
-        (1280, 800, [469, 712]),
-        (1000, 800, [1000, 320]),
-    ]:
+    for width, height, *left in (
+        (1920, 1080, 640, 992),
+        (1280, 800, 469, 712),
+        (1000, 800, 1000, 320),
+    ):
 
-        def size():
+        def has(size):
             found = box(tab, ".left")
-            return [found["width"], found["height"]]
+            return [found["width"], found["height"]] == size
 
         tab.set_viewport_size({"width": width, "height": height})
         beside = width > 1100
         handle = tab.get_by_role("separator")
         expect(handle).to_have_attribute("aria-orientation", "vertical" if beside else "horizontal")
-        until(lambda left=left: size() == left)
+        until(lambda left=left: has(left))
         assert tab.evaluate(SCROLLS) == [0, 0]
         handle.press("ArrowRight" if beside else "ArrowDown")
         left[0 if beside else 1] += 16
-        until(lambda left=left: size() == left)
+        until(lambda left=left: has(left))
         handle.dblclick()
 
 
-def test_a_row_says_all_in_28_pixels(main_page, wide):
-    """A sign for the state, whole numbers, the menu over the name only while it is pointed at."""
+def test_the_menu_of_a_row_is_shown_over_the_name_when_needed(main_page, wide):
     wide.goto(opening(main_page, "?project=sweep&cols=parameters/seed,val/loss,parameters/lr"))
     row = wide.locator("tbody tr").first
     expect(row).to_contain_text("completed")
@@ -124,8 +118,7 @@ def test_a_row_says_all_in_28_pixels(main_page, wide):
     row.get_by_role("link").hover()
     expect(more).to_have_css("opacity", "1")
     first, menu = row.locator(".first").bounding_box(), more.bounding_box()
-    assert first["x"] <= menu["x"]
-    assert menu["x"] + menu["width"] <= first["x"] + first["width"]
+    assert first["x"] <= menu["x"] <= first["x"] + first["width"] - menu["width"]
     wide.mouse.move(800, 600)
     expect(more).to_have_css("opacity", "0")
     row.focus()
@@ -136,41 +129,44 @@ def test_a_row_says_all_in_28_pixels(main_page, wide):
     expect(wide.get_by_role("menuitem", name="Open")).to_be_focused()
     wide.keyboard.press("Escape")
     expect(more).to_be_focused()
+    row = wide.locator("tbody tr").nth(25)
+    row.get_by_role("link").hover()
+    row.get_by_role("button", name="More about").click()
+    assert wide.get_by_role("menu").bounding_box()["y"] >= 0
+    for part in (wide.get_by_role("menu"), wide.get_by_role("menuitem").last):
+        at = part.bounding_box()
+        assert at["y"] + at["height"] <= 900
 
 
-def test_sorting_moves_no_column_and_no_row_down(main_page, wide):
-    """The sign has its place; a click on a head leaves it where it is; Back and links, too."""
+def test_sorting_and_selecting_move_nothing(main_page, wide):
     wide.goto(opening(main_page, "?project=sweep&sort=val/loss"))
     heads = wide.locator("thead th > button")
     expect(heads.nth(2)).to_have_attribute("aria-label", "val/loss")  # sorted by: the first column
     expect(wide.locator("tbody tr").first).to_contain_text("sweep-000")
-    places = [one.bounding_box() for one in heads.all()]
-    wide.get_by_role("columnheader", name="parameters/lr").get_by_role("button").click()
-    expect(wide.get_by_role("columnheader", name="parameters/lr")).to_have_attribute(
-        "aria-sort", "ascending"
-    )
-    expect(wide.locator("tbody tr").first).to_contain_text("0.0001")
-    assert [one.bounding_box() for one in heads.all()] == places
-
-
-def test_selecting_moves_nothing(main_page, wide):
-    """What can be done with selected runs stands in the place of the menus."""
-    wide.goto(opening(main_page, "?project=sweep"))
     plotted(wide, "val/loss")
-    before = [box(wide, place) for place in (".box", ".left", ".right", "thead .first")]
-    for number in (209, 208):
-        wide.get_by_role("checkbox", name=f"Select sweep-{number}").check()
+
+    def places():
+        parts = (".box", ".left", ".right", "thead .first")
+        return [one.bounding_box() for one in heads.all()], [box(wide, part) for part in parts]
+
+    before = places()
+    wide.get_by_role("columnheader", name="parameters/lr").get_by_role("button").click()
+    sorted_by = wide.get_by_role("columnheader", name="parameters/lr")
+    expect(sorted_by).to_have_attribute("aria-sort", "ascending")
+    expect(wide.locator("tbody tr").first).to_contain_text("0.0001")
+    assert places() == before
+    for checkbox in wide.get_by_role("checkbox", name="Select sweep-").all()[:2]:
+        checkbox.check()
     chosen = wide.get_by_role("group", name="Selected runs")
     expect(chosen).to_contain_text("2 selected")
     expect(chosen.get_by_role("button", name="Compare")).to_be_enabled()
     expect(wide.get_by_role("button", name="Columns")).to_have_count(0)
-    assert [box(wide, place) for place in (".box", ".left", ".right", "thead .first")] == before
+    assert places() == before
     chosen.get_by_role("button", name="Clear").click()
     expect(wide.get_by_role("button", name="Columns")).to_be_visible()
 
 
 def test_names_are_shortened_in_the_middle(recorded, serve_here, wide):
-    """Their ends tell them apart; a name from right to left is left whole."""
     root = recorded("few")
     names = [f"resnet18-cifar10-augmented-{end}" for end in ("seed1", "seed2", "🙂🙂🙂🙂🙂")]
     for name in (*names, page_roots.ARABIC, page_roots.HOSTILE):
@@ -188,41 +184,42 @@ def test_names_are_shortened_in_the_middle(recorded, serve_here, wide):
 
 
 def test_a_phone_has_one_pane_at_a_time(main_page, new_profile):
-    """Tabs at the foot, for a finger and for keys; targets of 40 pixels."""
-    tab = new_profile(
-        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
-    ).new_page()
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    tab = new_profile(**phone).new_page()
     tab.goto(opening(main_page, "?project=sweep"))
-    expect(tab.locator("tbody tr").first).to_be_visible()
+    row = tab.locator("tbody tr").first
+    expect(row).to_be_visible()
     assert box(tab, "tbody tr")["height"] >= 40
-    panes = tab.get_by_role("tablist", name="Runs or charts")
-    at = panes.bounding_box()
+    heads = tab.locator("table.runs thead button:visible")
+    assert [one.get_attribute("aria-label") for one in heads.all()] == ["Name", "State", "Created"]
+    at = tab.get_by_role("tablist", name="Runs or charts").bounding_box()
     assert at["y"] + at["height"] == 844
     assert at["height"] >= 40
     tab.get_by_role("tab", name="Charts").tap()
     plotted(tab, "val/loss")
-    expect(tab.locator("tbody tr").first).to_be_hidden()
+    expect(row).to_be_hidden()
     assert findings(tab) == []
     tab.keyboard.press("ArrowLeft")
     expect(tab.get_by_role("tab", name="Runs")).to_be_focused()
-    expect(tab.locator("tbody tr").first).to_be_visible()
+    expect(row).to_be_visible()
     tab.get_by_role("checkbox", name="Select sweep-209").tap()
     expect(tab.get_by_role("group", name="Selected runs")).to_be_visible()
     assert tab.evaluate(SCROLLS) == [0, 0]
     assert tab.evaluate("() => document.documentElement.scrollWidth") <= 390
-
-
-def test_a_menu_at_the_foot_of_the_window_is_whole(main_page, wide):
-    """It opens above its button where there is more room."""
-    wide.goto(opening(main_page, "?project=sweep"))
-    row = wide.locator("tbody tr").nth(25)
-    row.get_by_role("link").hover()
-    row.get_by_role("button", name="More about").click()
-    menu = wide.get_by_role("menu").bounding_box()
-    assert menu["y"] >= 0
-    assert menu["y"] + menu["height"] <= 900
-    last = wide.get_by_role("menuitem").last.bounding_box()
-    assert last["y"] + last["height"] <= 900
+    tab.goto(opening(main_page, "?project=vision/digits&sort=-train/loss"))
+    expect(heads.nth(2)).to_have_attribute("aria-label", "train/loss")  # what it is sorted by
+    expect(heads).to_have_count(3)
+    tab.get_by_role("tab", name="Charts").tap()
+    plotted(tab, "train/loss")
+    lefts = "(all) => all.slice(0, 3).map((one) => one.getBoundingClientRect().left)"
+    assert len(set(tab.locator(".charts-slot").evaluate_all(lefts))) == 1
+    tab.get_by_role("tab", name="Runs").tap()
+    tab.get_by_role("link", name="calm-heron").tap()
+    tabs = tab.get_by_role("tablist", name="About this run").get_by_role("tab")
+    expect(tab.get_by_role("tab", name="Journals")).to_be_attached()
+    assert len(set(tabs.evaluate_all("(all) => all.map((one) => one.offsetTop)"))) == 1
+    tab.get_by_role("tab", name="Journals").tap()
+    expect(tab.get_by_role("tab", name="Journals", selected=True)).to_be_in_viewport()
 
 
 MARKED = """# Why
@@ -234,7 +231,6 @@ Tries **warm-up** of `lr` and *cosine*; see https://example.org/a.
 
 
 def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
-    """A head of two rows, tabs that stay, a description as Markdown, values left, curves right."""
     root = recorded("few")
     with page_roots.begin(str(root), "one", "one", custom_run_id="one") as run:
         run["sys/description"] = MARKED
@@ -252,28 +248,24 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
     assert box(wide, ".run-tabs")["height"] == 36
     values, curves = box(wide, ".overview-values"), box(wide, ".overview-curves")
     assert values["width"] == 528
-    cut = "(all) => all.some((one) => one.scrollWidth > one.clientWidth)"
-    assert not wide.locator(".overview-values .scroll").evaluate_all(cut)
     assert curves["x"] > values["x"] + values["width"]
-    heads = wide.locator(".overview-values h2").all_inner_texts()
+    shown = wide.locator(".overview-values")
+    cut = "(all) => all.some((one) => one.scrollWidth > one.clientWidth)"
+    assert not shown.locator(".scroll").evaluate_all(cut)
+    heads = shown.locator("h2").all_inner_texts()
     assert [head.split()[-2] for head in heads[:2]] == ["parameters", "Metrics"]
-    best = wide.get_by_role("row").filter(has_text="val/acc").locator("td.best")
-    expect(best).to_have_text("6")
-    expect(wide.get_by_role("row").filter(has_text="val/loss").locator("td.best")).to_have_text(
-        "0.05"
-    )
-    expect(wide.get_by_role("row").filter(has_text="test/x").locator("td.best")).to_have_text("")
-    expect(wide.locator(".overview-values").get_by_text("ranks/")).to_have_count(0)
+    for path, best in {"val/acc": "6", "val/loss": "0.05", "test/x": ""}.items():
+        row = wide.get_by_role("row").filter(has_text=path)
+        expect(row.locator("td.best")).to_have_text(best)
+    expect(shown.get_by_text("ranks/")).to_have_count(0)
     for text, count in {"val/*": 5, "/^test.[xy]$/": 2, "0.1 lr": 1}.items():
         wide.get_by_label("Filter values").fill(text)
-        expect(wide.locator(".overview-values tbody tr")).to_have_count(count)
+        expect(shown.locator("tbody tr")).to_have_count(count)
     wide.get_by_label("Filter values").fill("")
     about = wide.locator(".markdown")
     assert about.locator("strong").all_inner_texts() == ["Why", "warm-up"]
-    assert about.locator("a").evaluate_all("(all) => all.map((one) => one.href)") == [
-        "https://example.org/a.",
-        "https://example.org/b",
-    ]
+    links = about.locator("a").evaluate_all("(all) => all.map((one) => one.href)")
+    assert links == ["https://example.org/a.", "https://example.org/b"]
     assert about.locator("li").all_inner_texts() == ["one", "<img src=x onerror=alert(1)>"]
     expect(about).to_contain_text("2 * 3 * 4, __init__")
     assert findings(wide) == []
@@ -287,21 +279,7 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
     expect(wide.get_by_text("No numbers of this kind were recorded.")).to_be_visible()
 
 
-def test_the_tabs_of_a_run_are_one_row_on_a_phone(main_page, tab):
-    """They are scrolled to the side."""
-    tab.set_viewport_size({"width": 390, "height": 844})
-    tab.goto(opening(main_page, "?project=sweep"))
-    tab.get_by_role("link", name="sweep-209").click()
-    tabs = tab.get_by_role("tablist", name="About this run")
-    expect(tabs.get_by_role("tab")).to_have_count(9)
-    tops = "(all) => all.map((one) => one.getBoundingClientRect().top)"
-    assert len(set(tabs.get_by_role("tab").evaluate_all(tops))) == 1
-    tab.get_by_role("tab", name="Journals").click()
-    expect(tab.get_by_role("tab", name="Journals", selected=True)).to_be_in_viewport()
-
-
-def test_the_panes_are_where_they_were(main_page, wide):
-    """Scrolled as before, after the page was loaded anew and after Back."""
+def test_panes_are_scrolled_as_before_after_reload_and_back(main_page, wide):
     tops = "() => [...document.querySelectorAll('.sheet, .right')].map((one) => one.scrollTop)"
     wide.goto(opening(main_page, "?project=vision/digits&sort=sys/name&q=train/loss >= 0"))
     plotted(wide, "train/loss")
@@ -317,12 +295,10 @@ def test_the_panes_are_where_they_were(main_page, wide):
     until(lambda: wide.evaluate(tops) == [60, 90])
 
 
-def test_sizes_are_of_the_address_and_are_forgotten(main_page, wide, new_profile):
-    """Of panes, columns and charts: a link has them; everything as at first forgets them."""
+def test_sizes_are_in_the_address_and_can_be_forgotten(main_page, wide, new_profile):
     wide.goto(opening(main_page, "?project=sweep&widths=parameters/lr:150"))
-    handle = wide.get_by_role("separator", name="Size of the table")
     plotted(wide, "val/loss")
-    handle.press("ArrowRight")
+    wide.get_by_role("separator", name="Size of the table").press("ArrowRight")
     wide.get_by_role("button", name="Size of val/loss").press("ArrowDown")
     assert "split=37.78" in wide.url
     assert "sizes=val/loss:1x216" in wide.url
@@ -333,18 +309,16 @@ def test_sizes_are_of_the_address_and_are_forgotten(main_page, wide, new_profile
 
     def sizes(tab):
         plotted(tab, "val/loss")
+        columns = "(one) => one.style.getPropertyValue('--columns')"
         return [
             tab.get_by_role("separator").get_attribute("aria-valuenow"),
             round(box(tab, ".chart")["height"] / 20),
-            tab.locator(".charts-grid").first.evaluate(
-                "(one) => one.style.getPropertyValue('--columns')"
-            ),
+            tab.locator(".charts-grid").first.evaluate(columns),
         ]
 
-    assert sizes(wide) == ["544", 11, "3"]
     other = new_profile(viewport={"width": 1440, "height": 900}).new_page()
     other.goto(f"{wide.url}#token={main_page.token}")
-    assert sizes(other) == sizes(wide)
+    assert sizes(wide) == sizes(other) == ["544", 11, "3"]
     wide.get_by_role("button", name="View", exact=True).click()
     wide.get_by_role("button", name="Everything as at first").click()
     until(lambda: "sizes=" not in wide.url and "split=" not in wide.url)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import page_roots
 import pytest
 from page_looking import address, opening, plotted
@@ -38,7 +40,7 @@ def live(tmp_path):
         with page_roots.begin(str(root), "long", f"old-{number}") as old:
             old.log_metrics({"train/loss": float(number)}, step=0)
     run = page_roots.begin(str(root), "long", "goes-on")
-    steps = iter(range(1_000_000))
+    steps = itertools.count()
 
     def record():
         step = next(steps)
@@ -52,9 +54,10 @@ def live(tmp_path):
 
 
 class Asked:
-    """What the page asked, and how often there was something new."""
+    """The requests of a page, and how often there was something new."""
 
     def __init__(self, tab):
+        self.tab = tab
         self.polls = self.news = self.requests = 0
         tab.on("request", self._asked)
         tab.on("response", self._answered)
@@ -66,6 +69,15 @@ class Asked:
         if response.url.endswith("/read/changes"):
             self.polls += 1
             self.news += int(response.headers["content-length"]) > len(UNCHANGED)
+
+    def until(self, holds):
+        until(lambda: self.tab.wait_for_timeout(10) or holds())
+
+    def is_quiet(self):
+        """Return whether nothing is asked for some hundreds of what is a second otherwise."""
+        before = self.requests
+        self.tab.wait_for_timeout(600)
+        return self.requests == before
 
 
 def held(tab, session):
@@ -84,10 +96,7 @@ def held(tab, session):
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(6, marks=pytest.mark.thorough)])
 def test_an_open_page_keeps_nothing(rounds, live, serve, tab):
-    """Hundreds of polls of a run that goes on: no node, no listener and little memory more.
-
-    And there is none while nobody sees it.
-    """
+    """Hundreds of polls of a run that goes on: no node, no listener and little memory more."""
     root, ref, record = live
     page = serve(root)
     tab.add_init_script(FAST)
@@ -101,40 +110,26 @@ def test_an_open_page_keeps_nothing(rounds, live, serve, tab):
     def pass_by():
         polls = asked.polls
         for part in range(1, NEWS + 1):
-            news, last = asked.news, record()
+            news, last, least = asked.news, record(), part * POLLS / NEWS
             # What is edited is looked at at once, with what else was recorded there.
             tab.request.patch(runs, headers=headers, data={"refs": [ref], "name": f"at-{last:07}"})
-            until(
-                lambda part=part, news=news: (
-                    tab.wait_for_timeout(10)
-                    or (asked.news > news and asked.polls - polls >= part * POLLS / NEWS)
-                )
+            asked.until(
+                lambda news=news, least=least: asked.news > news and asked.polls - polls >= least
             )
+        return held(tab, session)
 
-    pass_by()
-    taken = [held(tab, session)]
-    for _ in range(rounds):
-        pass_by()
-        taken.append(held(tab, session))
-    first = taken[0]
+    taken = [pass_by() for _ in range(1 + rounds)]
     # What is shown may have a word more or less at one time; a leak grows with every poll.
     for name, room in (("nodes", 40), ("detached", 60), ("listeners", 40), ("heap", HEAP)):
-        assert min(one[name] for one in taken[-2:]) - first[name] <= room, (name, taken)
+        assert min(one[name] for one in taken[-2:]) - taken[0][name] <= room, (name, taken)
     # It was no page that stood still.
     plotted(tab, "train/loss", lambda found: found["x"]["max"] > began)
 
     tab.evaluate(HIDE, "hidden")
-    until(lambda: quiet(tab, asked))
+    until(asked.is_quiet)
     before = asked.requests
     record()
-    assert quiet(tab, asked)
+    assert asked.is_quiet()
     assert asked.requests == before
     tab.evaluate(HIDE, "visible")
-    until(lambda: tab.wait_for_timeout(10) or asked.requests > before)
-
-
-def quiet(tab, asked):
-    """Return whether nothing is asked for some hundreds of what is a second otherwise."""
-    before = asked.requests
-    tab.wait_for_timeout(600)
-    return asked.requests == before
+    asked.until(lambda: asked.requests > before)

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from page_looking import opening, plotted
+from page_looking import expect, opening, plotted
 
 import seamark
 
@@ -25,15 +25,14 @@ MADE = {
     "page-ranks": ("light", "?project=vision/digits&run={twins}&tab=ranks", None),
     "page-compare": ("light", f"{SHOWN}&screen=compare", "train/loss"),
 }
-"""What each picture shows, in which colours, and a chart that has to be drawn."""
+"""The colours and the address of each picture, and a chart that has to be drawn."""
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_pictures_are_small(name):
-    """What a reader loads of each."""
-    path = PICTURES / f"{name}.png"
-    assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert path.stat().st_size <= LARGEST
+def test_pictures_are_small():
+    for name in MADE:
+        path = PICTURES / f"{name}.png"
+        assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n", name
+        assert path.stat().st_size <= LARGEST, name
 
 
 def test_make_pictures(request, recorded, serve, new_profile):
@@ -41,7 +40,6 @@ def test_make_pictures(request, recorded, serve, new_profile):
     if not request.config.getoption("--pictures"):
         pytest.skip("--pictures makes them")
     from PIL import Image
-    from playwright.sync_api import expect
 
     root = recorded("pictures")
     page = serve(root)

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from urllib.parse import urlsplit
 
 import pytest
 from page_looking import expect, opening, plotted
@@ -17,31 +16,16 @@ from prefix_proxy import PREFIX, prefixed
 pytest.importorskip("fastapi")
 
 
-def test_below_a_prefix(main_page, tab):
-    """In a frame, too. All addresses are relative: nothing is asked for outside of it."""
-    asked = []
-    with prefixed(main_page.port) as url:
-        origin = url.removesuffix(PREFIX)
-        tab.goto(f"{origin}/frame?{PREFIX}?project=sweep#token={main_page.token}")
-        frame = tab.frame_locator("iframe")
-        # The fragment belongs to the outer address: the frame asks for the token.
-        frame.get_by_label("Token").fill(main_page.token)
-        frame.get_by_role("button", name="Open").click()
-        expect(frame.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
-        tab.on("request", lambda request: asked.append(urlsplit(request.url).path))
-        tab.goto(f"{url}?project=vision/digits#token={main_page.token}")
-        expect(tab.get_by_role("row").filter(has_text="quick-otter")).to_be_visible()
-        plotted(tab, "train/loss")
-        tab.reload()
-        expect(tab.get_by_role("row").filter(has_text="quick-otter")).to_be_visible()
-        tab.goto("about:blank")
-    assert asked
-    assert [path for path in asked if not path.startswith(PREFIX)] == []
+@contextlib.contextmanager
+def plain_proxy(port, folder):
+    """A proxy as JupyterHub's; yields the address of the page, and one that signs in."""
+    with prefixed(port) as url:
+        yield url, url
 
 
 @contextlib.contextmanager
-def jupyter_server(folder):
-    """A real Jupyter server with jupyter-server-proxy; yields its address and its log."""
+def jupyter_server(page_port, folder):
+    """A real Jupyter server with jupyter-server-proxy; yields the same."""
     for name in ("jupyter_server", "jupyter_server_proxy"):
         pytest.importorskip(name)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -57,32 +41,30 @@ def jupyter_server(folder):
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    try:
-        until(lambda: _answers(port) or process.poll() is not None)
+
+    def answers():
         assert process.poll() is None, (folder / "jupyter.log").read_text()
-        yield f"http://127.0.0.1:{port}/user/anna/"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return True
+        return False
+
+    try:
+        until(answers)
+        jupyter = f"http://127.0.0.1:{port}/user/anna/"
+        yield f"{jupyter}proxy/{page_port}/", f"{jupyter}api/status?token=letmein"
     finally:
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(30)
+        process.kill()
+        process.wait(30)
 
 
-def _answers(port):
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
-        return True
-    return False
-
-
-@pytest.mark.thorough
-def test_below_a_real_jupyter_server(main_page, tab, tmp_path):
-    """Who is signed in there opens the page below ``proxy/PORT/``: runs, charts, files, edits."""
+@pytest.mark.parametrize(
+    "proxy", [plain_proxy, pytest.param(jupyter_server, marks=pytest.mark.thorough)]
+)
+def test_below_a_proxy_nothing_outside_of_it_is_asked_for(proxy, main_page, tab, tmp_path):
     asked = []
-    with jupyter_server(tmp_path) as jupyter:
-        place = f"{jupyter}proxy/{main_page.port}/"
-        tab.goto(f"{jupyter}api/status?token=letmein")  # signs in: a cookie of Jupyter's
+    with proxy(main_page.port, tmp_path) as (place, signing_in):
+        tab.goto(signing_in)
+        tab.goto("about:blank")
         tab.on("request", lambda request: asked.append(request.url))
         tab.goto(f"{place}?project=vision/digits#token={main_page.token}")
         row = tab.get_by_role("row").filter(has_text="calm-heron")
@@ -97,46 +79,47 @@ def test_below_a_real_jupyter_server(main_page, tab, tmp_path):
         tab.reload()
         expect(file).to_be_visible()
         tab.goto("about:blank")
+    assert asked
     assert [url for url in asked if not url.startswith((place, "about:", "blob:"))] == []
 
 
-def test_on_a_server_with_tokens(run_server, main_root, home, tab, watched):
-    """What a team's server answers at its root is the same page; a token of an account opens it."""
+def test_the_page_is_shown_in_a_frame(main_page, tab):
+    """The fragment belongs to the outer address: the frame asks for the token."""
+    with prefixed(main_page.port) as url:
+        tab.goto(f"{url.removesuffix(PREFIX)}/frame?{PREFIX}?project=sweep#token=x")
+        frame = tab.frame_locator("iframe")
+        frame.get_by_label("Token").fill(main_page.token)
+        frame.get_by_role("button", name="Open").click()
+        expect(frame.get_by_role("row").filter(has_text="sweep-209")).to_be_visible()
+        tab.goto("about:blank")
+
+
+def test_a_token_of_an_account_opens_the_page_of_a_server(
+    run_server, main_root, home, tab, watched
+):
     watched.allow("401")
     server = run_server()
+    words = ["sync", "--root", str(main_root), "--project", "vision/digits"]
     subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "seamark",
-            "sync",
-            "--root",
-            str(main_root),
-            "--project",
-            "vision/digits",
-        ],
+        [sys.executable, "-m", "seamark", *words],
         check=True,
         capture_output=True,
         timeout=240,
         env=page_environment(**home, SEAMARK_REMOTE=server.url, SEAMARK_API_TOKEN=server.token),
     )
     tab.goto(f"{server.url}/?project=vision/digits")
-    field = tab.get_by_label("Token")
-    field.fill("seamark_no")
-    field.press("Enter")
-    expect(tab.get_by_role("table")).to_have_count(0)
-    field = tab.get_by_label("Token")
-    field.fill(server.token)
-    field.press("Enter")
+    for token in ("seamark_no", server.token):
+        field = tab.get_by_label("Token")
+        field.fill(token)
+        field.press("Enter")
+        expect(tab.get_by_role("table")).to_have_count(0 if token == "seamark_no" else 1)
     expect(tab.get_by_role("row").filter(has_text="quick-otter")).to_be_visible()
     plotted(tab, "train/loss")
 
 
-def test_several_roots_are_entries_of_one_list(recorded, serve, tab):
-    """Each is opened by itself, and named on every screen."""
-    page = serve(recorded("few"), recorded("extremes"))
+def test_several_roots_are_entries_of_one_list(recorded, serve_here, tab):
+    page = serve_here(recorded("few"), recorded("extremes"))
     tab.goto(opening(page, "?screen=projects"))
-    for project in ("sweep", "extremes"):
-        expect(tab.get_by_role("link", name=project).first).to_be_visible()
-    tab.get_by_role("link", name="extremes").first.click()
-    expect(tab.get_by_role("row").filter(has_text="extremes")).to_be_visible()
+    for root, project in (("root-1", "extremes"), ("root-0", "sweep")):
+        tab.get_by_role("link", name=root).first.click()
+        expect(tab.get_by_role("row").filter(has_text=project)).to_be_visible()

@@ -1,4 +1,4 @@
-"""What is saved of the page: one file that needs no server, and pictures of all charts."""
+"""Saved pages: one file that needs no server, and pictures of all charts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = """
   return [[shown.trim(), cell.title]];
 }))
 """
-"""What the numbers of a table show, and what they are."""
+"""The numbers of a table, as they are shown and in full."""
 DRAWN = """
 (element) => element.uplot.series.slice(1).map((one, at) => {
   const values = element.uplot.data[at + 1];
@@ -50,22 +50,26 @@ async (data) => {
 """
 
 
-def save(tab, what, folder):
-    """Choose something from the menu, and return the file that is saved."""
-    tab.get_by_role("button", name="Save", exact=True).click()
+def saved(tab, folder, item):
+    """Return the file that the click on an item saves."""
     with tab.expect_download(timeout=60_000) as coming:
-        tab.get_by_role("menuitem", name=what).click()
+        item.click()
     path = folder / coming.value.suggested_filename
     coming.value.save_as(path)
     return path
+
+
+def save(tab, what, folder):
+    """Choose something from the menu, and return the file that is saved."""
+    tab.get_by_role("button", name="Save", exact=True).click()
+    return saved(tab, folder, tab.get_by_role("menuitem", name=what))
 
 
 def lines_of(figure):
     """Return the lines of a chart, as `DRAWN` does."""
     found = []
     for path in figure.iter(f"{SVG}path"):
-        title = path.find(f"{SVG}title")
-        if title is not None:
+        if (title := path.find(f"{SVG}title")) is not None:
             d = path.get("d")
             found.append([title.text, d.count("M"), len(re.findall("[ML]", d))])
     return found
@@ -82,10 +86,11 @@ def pictured(path):
     return found
 
 
-def test_what_is_seen_is_saved(saved_page, new_profile, watched, tmp_path):
-    """Numbers and lines are the same in a file that needs no server: hidden runs, log y, gaps."""
+def test_a_saved_page_shows_the_same_without_a_server(
+    saved_page, tab, new_profile, watched, tmp_path
+):
     watched.allow("asked elsewhere: file:")
-    tab = new_profile(color_scheme="dark").new_page()
+    tab.emulate_media(color_scheme="dark")
     tab.goto(opening(saved_page, "?project=saved&logy=1&cols=parameters/rate,part0/m2&q=rate > 0"))
     legend = tab.get_by_role("list", name="Runs that are drawn")
     legend.get_by_role("button", name="twin", exact=True).first.click()
@@ -131,9 +136,8 @@ def test_what_is_seen_is_saved(saved_page, new_profile, watched, tmp_path):
     assert findings(away) == []
 
 
-def test_pictures_of_charts(saved_page, new_profile, watched, tmp_path):
-    """Groups have their bands; a picture has the size that it should have, on white ground."""
-    tab = new_profile(color_scheme="dark").new_page()
+def test_pictures_of_charts_have_bands_and_a_size(saved_page, tab, tmp_path):
+    tab.emulate_media(color_scheme="dark")
     tab.goto(opening(saved_page, "?project=saved&group=parameters/width&stat=median-se"))
     plotted(tab, METRICS[1], lambda found: len(found["data"]) == 3)
     svg = save(tab, "SVG", tmp_path)
@@ -141,29 +145,20 @@ def test_pictures_of_charts(saved_page, new_profile, watched, tmp_path):
     assert list(drawn) == METRICS
     assert "median ± standard error" in svg.read_text(encoding="utf-8")
     for one in drawn.values():
-        assert sorted(name for name, *_ in lines_of(one)) == [
-            "width 16",
-            "width 32",
-        ]
-        assert (
-            len([path for path in one.iter(f"{SVG}path") if path.get("fill-opacity") == "0.17"])
-            == 2
-        )
+        assert sorted(name for name, *_ in lines_of(one)) == ["width 16", "width 32"]
+        fills = [path.get("fill-opacity") for path in one.iter(f"{SVG}path")]
+        assert fills.count("0.17") == 2
     png = save(tab, "PNG", tmp_path)
     picture = tab.evaluate(IMAGE, base64.b64encode(png.read_bytes()).decode())
     root = ET.parse(svg).getroot()
-    for side in ("width", "height"):
-        assert picture[side] == 2 * int(root.get(side))
-    assert picture["corner"] == 0xFFFFFFFF
-    assert picture["inks"] > 50
-    # One chart is drawn in the same way, by its own menu.
+    sizes = [2 * int(root.get(side)) for side in ("width", "height")]
+    assert [picture["width"], picture["height"]] == sizes
+    assert (picture["corner"], picture["inks"] > 50) == (0xFFFFFFFF, True)
     first = chart(tab, METRICS[1])
     first.hover()
     first.get_by_role("button", name="More of").click()
-    with tab.expect_download() as coming:
-        first.get_by_role("button", name="Save as SVG").click()
-    coming.value.save_as(tmp_path / "one.svg")
-    assert lines_of(pictured(tmp_path / "one.svg")[METRICS[1]]) == lines_of(drawn[METRICS[1]])
+    alone = saved(tab, tmp_path, first.get_by_role("button", name="Save as SVG"))
+    assert lines_of(pictured(alone)[METRICS[1]]) == lines_of(drawn[METRICS[1]])
     # It is on the screen as before.
     until(lambda: first.evaluate("(one) => one.uplot.series[1]._paths?.stroke instanceof Path2D"))
     # No value, NaN and two that look the same are four groups, which may differ in another value.
@@ -172,10 +167,9 @@ def test_pictures_of_charts(saved_page, new_profile, watched, tmp_path):
     assert tab.get_by_label("What colours stand for").count() == 0
 
 
-def test_colours_and_best_values_are_saved(
+def test_a_saved_page_has_the_meaning_of_colours_and_the_best(
     saved_page, compare_page, tab, new_profile, watched, tmp_path
 ):
-    """Each colour stands for one value, with the digits of the table; Compare marks the best."""
     watched.allow("asked elsewhere: file:")
     tab.goto(opening(saved_page, "?project=saved&by=parameters/width&cols=parameters/width"))
     expect(tab.get_by_label("What colours stand for")).to_be_visible()

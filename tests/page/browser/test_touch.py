@@ -28,14 +28,12 @@ def swipe(tab, x, y, across, down):
     session.detach()
 
 
-def test_a_finger_chooses_rows_and_parts_of_charts(main_page, phone):
-    """Boxes are far enough from each other; to the side it zooms, up it scrolls; a tap tells."""
+def test_a_finger_selects_rows_and_parts_of_charts(main_page, phone):
     phone.goto(opening(main_page, "?project=vision/digits&q=val/loss > 0"))
-    expect(phone.get_by_role("checkbox", name="Select quick-otter")).to_be_visible()
     phone.get_by_role("checkbox", name="Select quick-otter").tap()
     expect(phone.get_by_text("1 selected")).to_be_visible()
     phone.get_by_role("tab", name="Charts").tap()
-    before = plotted(phone, "val/loss")
+    before = plotted(phone, "val/loss")["x"]
     over = chart(phone, "val/loss").locator(".u-over")
     over.evaluate("(element) => element.scrollIntoView({block: 'center'})")
     box = over.bounding_box()
@@ -44,20 +42,15 @@ def test_a_finger_chooses_rows_and_parts_of_charts(main_page, phone):
     tip = phone.locator(".chart-tip")
     expect(tip).to_contain_text("step")
     swipe(phone, x, y, box["width"] / 2, 0)
-    found = plotted(phone, "val/loss", lambda found: found["x"] != before["x"])
-    assert before["x"]["min"] < found["x"]["min"] < found["x"]["max"] < before["x"]["max"]
+    found = plotted(phone, "val/loss", lambda found: found["x"] != before)["x"]
+    assert before["min"] < found["min"] < found["max"] < before["max"]
     over.evaluate("(element) => element.scrollIntoView({block: 'center'})")
     box, at = over.bounding_box(), phone.evaluate(SCROLLED)
     swipe(phone, x, box["y"] + box["height"] / 2, 0, -120)
     until(lambda: phone.evaluate(SCROLLED) > at, 20)
     expect(tip).to_be_hidden()
-    assert chart(phone, "val/loss").evaluate("(element) => element.uplot.scales.x.min") == (
-        pytest.approx(found["x"]["min"])
-    )
-
-
-def test_what_is_wider_than_a_phone_is_scrolled_with_keys(main_page, phone):
-    """A table in a place of its own can have the focus where it does not fit."""
+    least = chart(phone, "val/loss").evaluate("(element) => element.uplot.scales.x.min")
+    assert least == pytest.approx(found["min"])
     phone.goto(opening(main_page, "?project=vision/digits&q=sys/name = calm-heron"))
     phone.get_by_role("link", name="calm-heron").tap()
     expect(phone.get_by_role("heading", name="Metrics")).to_be_visible()
@@ -65,8 +58,7 @@ def test_what_is_wider_than_a_phone_is_scrolled_with_keys(main_page, phone):
     assert findings(phone) == []
 
 
-def test_what_changes_is_told(main_page, tab):
-    """How many runs match, above a heading of its own; the focus goes to the rows."""
+def test_readers_are_told_how_many_runs_match(main_page, tab):
     tab.goto(opening(main_page, "?project=vision/digits"))
     expect(tab.get_by_role("heading", level=1, name="vision/digits")).to_be_attached()
     told = tab.locator(".found[role=status]")
@@ -77,22 +69,6 @@ def test_what_changes_is_told(main_page, tab):
     tab.get_by_role("checkbox", name="Select quick-otter").check()
     tab.get_by_role("button", name="Clear", exact=True).click()
     expect(tab.locator("tbody tr").first).to_be_focused()
-
-
-@pytest.mark.thorough
-def test_the_focus_goes_to_the_table_of_a_chart_and_back(main_page, tab):
-    """By the menu and by keys."""
-    tab.goto(opening(main_page, "?project=vision/digits&q=sys/name = quick-otter"))
-    plotted(tab, "val/loss")
-    place = chart(tab, "val/loss")
-    place.get_by_role("button", name="More of").click()
-    tab.get_by_role("button", name="As table").click()
-    expect(place.get_by_role("region", name="Values")).to_be_visible()
-    place.get_by_role("region", name="Values").focus()
-    tab.keyboard.press("Escape")
-    expect(place.get_by_role("img")).to_be_focused()
-    tab.keyboard.press("t")
-    expect(place.get_by_role("region", name="Values")).to_be_focused()
 
 
 MET = """
@@ -109,8 +85,8 @@ MET = """
 """
 
 
-def test_what_was_done_comes_into_a_place_that_was_there(recorded, serve_here, tab):
-    """A live region that comes along with its words is silent; a name waits for the keyboard."""
+def test_messages_come_into_a_live_region_that_was_there(recorded, serve_here, tab):
+    """One that comes along with its words is silent; a name waits for the keyboard."""
     page = serve_here(recorded("few"))
     tab.goto(opening(page, "?project=sweep"))
     tab.get_by_role("link", name="sweep-001").hover()

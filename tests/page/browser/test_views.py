@@ -10,7 +10,7 @@ from page_looking import address, expect, findings, opening, plotted
 
 def menu(tab, name=""):
     """Open the menu of views, and return it, or the item of a name."""
-    tab.locator(".find").get_by_role("button", name=re.compile("^View")).click()
+    button(tab, re.compile("^View")).click()
     found = tab.get_by_role("dialog", name="Views of this project")
     return found.get_by_text(name, exact=True) if name else found
 
@@ -24,24 +24,6 @@ def drawn(tab):
     )
 
 
-@pytest.fixture
-def pages(recorded, serve, new_profile):
-    """A page of a root of its own, and a function that opens it as somebody else."""
-    here = serve(recorded("box"))
-
-    def visitor(asked="", link=""):
-        tab = new_profile(viewport={"width": 1440, "height": 900}).new_page()
-        tab.goto(
-            f"{link}{'&' if '#' in link else '#'}token={here.token}"
-            if link
-            else opening(here, asked)
-        )
-        expect(tab.get_by_role("table")).to_be_visible()
-        return tab
-
-    return here, visitor
-
-
 def save(tab, name):
     """Save what is seen as a view."""
     menu(tab, "Save as …").click()
@@ -52,46 +34,68 @@ def save(tab, name):
     field.press("Enter")
 
 
-def test_a_view_is_saved_and_shared(pages, watched):
-    """With its query, order, axes and hidden lines; the default one opens by itself elsewhere."""
+@pytest.fixture
+def visitor(new_profile):
+    """Return a function that opens a link as somebody else."""
+
+    def visit(link):
+        tab = new_profile(viewport={"width": 1440, "height": 900}).new_page()
+        tab.goto(link)
+        expect(tab.get_by_role("table")).to_be_visible()
+        return tab
+
+    return visit
+
+
+def log_y(tab):
+    return tab.get_by_role("checkbox", name="log y")
+
+
+def button(tab, name):
+    return tab.locator(".find").get_by_role("button", name=name)
+
+
+def check(tab, seen):
+    """Expect the lines and colours of another tab, and its axis."""
+    expect(log_y(tab)).to_be_checked()
+    plotted(tab, "val/loss", lambda found: len(found["data"]) == seen[0])
+    assert drawn(tab) == seen
+
+
+def test_a_view_is_saved_and_shared(recorded, serve_here, visitor, watched):
     watched.allow("409")  # a name that is taken
-    here, visitor = pages
-    tab = visitor("?project=box")
+    here = serve_here(recorded("box"))
+
+    tab = visitor(opening(here, "?project=box"))
     before = drawn(tab)
     hide = tab.locator(".charts-key").get_by_role("button", name=re.compile("^vgg-10")).first
     hide.click()
     expect(hide).to_have_attribute("aria-pressed", "false")
-    tab.get_by_role("checkbox", name="log y").check()
+    log_y(tab).check()
     assert plotted(tab, "val/loss", lambda found: len(found["data"]) < before[0])
     save(tab, "<b>Loss & höhe")
-    view = tab.locator(".find").get_by_role("button", name="View: <b>Loss & höhe")
+    view = button(tab, "View: <b>Loss & höhe")
     expect(view).to_be_visible()
     seen = drawn(tab)
     tab.set_viewport_size({"width": 390, "height": 800})  # Share covers no other button
     assert tab.locator(".find").evaluate("(one) => one.scrollWidth") <= 390
     tab.set_viewport_size({"width": 1440, "height": 900})
 
-    tab.get_by_role("checkbox", name="log y").uncheck()
+    log_y(tab).uncheck()
     expect(view).to_contain_text("changed")
     menu(tab, "<b>Loss & höhe").click()
     expect(view).not_to_contain_text("changed")
-    expect(tab.get_by_role("checkbox", name="log y")).to_be_checked()
+    expect(log_y(tab)).to_be_checked()
     menu(tab, "Open the project with it").click()
 
     # Somebody else opens the project: the same colours, lines and axes.
-    other = visitor("?project=box")
-    expect(
-        other.locator(".find").get_by_role("button", name="View: <b>Loss & höhe")
-    ).to_be_visible()
-    expect(other.get_by_role("checkbox", name="log y")).to_be_checked()
-    assert plotted(other, "val/loss", lambda found: len(found["data"]) == seen[0])
-    assert drawn(other) == seen
+    other = visitor(opening(here, "?project=box"))
+    expect(button(other, "View: <b>Loss & höhe")).to_be_visible()
+    check(other, seen)
     menu(other, "Everything as at first").click()
-    expect(other.get_by_role("checkbox", name="log y")).not_to_be_checked()
+    expect(log_y(other)).not_to_be_checked()
     other.get_by_role("navigation").get_by_role("link", name="box").click()
-    expect(other.get_by_role("checkbox", name="log y")).to_be_checked()
-    menu(other, "Everything as at first").click()
-    expect(other.get_by_role("checkbox", name="log y")).not_to_be_checked()
+    expect(log_y(other)).to_be_checked()
     save(other, "<b>Loss & höhe")
     expect(other.get_by_role("alert")).to_contain_text("there already")
     other.keyboard.press("Escape")
@@ -100,26 +104,19 @@ def test_a_view_is_saved_and_shared(pages, watched):
     menu(tab, "Rename …").click()
     tab.get_by_role("textbox", name="Name").fill("-")
     tab.keyboard.press("Enter")
-    expect(tab.locator(".find").get_by_role("button", name="View: -")).to_be_visible()
+    expect(button(tab, "View: -")).to_be_visible()
     expect(menu(other)).to_contain_text("-")
-    expect(other.locator(".find").get_by_role("button", name=re.compile("^View$"))).to_be_visible()
-    other.keyboard.press("Escape")
+    expect(button(other, re.compile("^View$"))).to_be_visible()
     menu(tab, "Delete …").click()
     tab.get_by_role("button", name="Delete", exact=True).click()
-    expect(tab.locator(".find").get_by_role("button", name=re.compile("^View$"))).to_be_visible()
-    expect(tab.get_by_role("checkbox", name="log y")).to_be_checked()
+    expect(button(tab, re.compile("^View$"))).to_be_visible()
+    expect(log_y(tab)).to_be_checked()
 
-    check_shared(here, visitor, tab, seen)
-
-
-def check_shared(here, visitor, tab, seen):
-    """Check that a link has all that is seen, though nothing of it is selected."""
+    # A link has all that is seen, though nothing of it is selected.
     tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     tab.get_by_role("button", name="Share").click()
     expect(tab.get_by_role("button", name="Copied")).to_be_visible()
     link = tab.evaluate("navigator.clipboard.readText()")
     assert link.startswith(address(here))
-    third = visitor(link=link)
-    expect(third.get_by_role("checkbox", name="log y")).to_be_checked()
-    assert plotted(third, "val/loss", lambda found: len(found["data"]) == seen[0])
-    assert drawn(third) == seen
+    third = visitor(f"{link}{'&' if '#' in link else '#'}token={here.token}")
+    check(third, seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import pytest
@@ -19,11 +20,10 @@ VIEWER, CONTRIBUTOR, OWNER = Role
 
 @pytest.fixture
 def accounts(account_url):
-    databases = open_databases(account_url)
-    migrate(databases.account)
     clock = itertools.count(1_000)
-    yield Accounts(databases.account, lambda: next(clock), keep_s=0)
-    databases.close()
+    with contextlib.closing(open_databases(account_url)) as databases:
+        migrate(databases.account)
+        yield Accounts(databases.account, lambda: next(clock), keep_s=0)
 
 
 def who(accounts, token):
@@ -32,14 +32,28 @@ def who(accounts, token):
     return found[1]
 
 
-def test_the_first_start_makes_one_admin_and_later_ones_none(accounts):
-    """A token is made once; what is kept of it does not let anybody log in."""
+def test_first_start_makes_one_admin_and_mistakes_are_named(accounts):
     made = accounts.first_admin()
-    assert made is not None
     assert accounts.first_admin() is None
     assert who(accounts, made) == Identity("admin", made.prefix, admin=True)
     assert accounts.by_token(made.hash) is None
     assert accounts.by_token(made.prefix) is None
+    for error, words, call in (
+        (NameInUse, "exists already", lambda: accounts.add_user("admin")),
+        (PathError, "user: expected", lambda: accounts.add_user("../x")),
+        (ArgumentError, "last admin", lambda: accounts.set_user("admin", admin=False)),
+        (ArgumentError, "last admin", lambda: accounts.set_user("admin", disabled=True)),
+        (ArgumentError, "visibility", lambda: accounts.set_visibility("team", "secret", by="a")),
+        (ArgumentError, "label", lambda: accounts.create_token("admin", by="a", label="a\nb")),
+        (ArgumentError, "expires", lambda: accounts.create_token("admin", by="a", expires_ns=1)),
+    ):
+        with pytest.raises(error, match=words):
+            call()
+    for missing in ("nobody", "nu\0l", "\ud800"):
+        with pytest.raises(NoSuch):
+            accounts.create_token(missing, by="admin")
+        with pytest.raises(NoSuch):
+            accounts.revoke(missing)
 
 
 ROLES = [
@@ -53,8 +67,7 @@ ROLES = [
 ]
 
 
-def test_a_role_counts_in_a_project_and_in_all_that_is_in_it(accounts):
-    """The greatest role on the way up counts; a name that only begins alike does not."""
+def test_greatest_role_on_the_way_up_counts(accounts):
     for number, (roles, project, expected) in enumerate(ROLES):
         user = f"alice{number}"
         accounts.add_user(user)
@@ -82,9 +95,7 @@ OF_ADMIN = [
 OF_WORKSPACE = [(None, VIEWER), ("team", VIEWER), ("team/other", None), ("tea", None)]
 
 
-def test_a_token_allows_no_more_than_its_user_and_its_limits(accounts):
-    """Limits take away and never give; a limited token of an admin is no admin."""
-
+def test_token_allows_no_more_than_its_user_and_its_limits(accounts):
     def identity(user, **limits):
         return who(accounts, accounts.create_token(user, by="admin", **limits))
 
@@ -105,8 +116,7 @@ def test_a_token_allows_no_more_than_its_user_and_its_limits(accounts):
         assert accounts.role(identity("bob", project=limit), "team/open") == seen, limit
 
 
-def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts):
-    """Public: everybody reads; workspace: who belongs to it; the nearest project decides."""
+def test_nearest_visibility_opens_a_project_to_a_workspace_or_to_all(accounts):
     for name in ("inside", "outside"):
         accounts.add_user(name)
     accounts.add_to_workspace("inside", "team")
@@ -117,9 +127,11 @@ def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts):
         "team/closed": "private",
     }.items():
         accounts.set_visibility(project, kind, by="admin")
-    inside, outside = (
-        who(accounts, accounts.create_token(n, by="admin")) for n in ("inside", "outside")
-    )
+
+    def identity(name):
+        return who(accounts, accounts.create_token(name, by="admin"))
+
+    inside, outside = map(identity, ("inside", "outside"))
     seen = {
         project: [accounts.role(each, project) for each in (inside, outside, NOBODY)]
         for project in ("team", "team/any", "team/open/x", "team/open/secret/x", "team/closed")
@@ -138,36 +150,12 @@ def test_visibility_opens_projects_to_a_workspace_or_to_all(accounts):
     assert accounts.readable(NOBODY).projects == {"team/open"}
     # Private means "only with a role": one on a project above is one.
     accounts.set_member("outside", "team", VIEWER)
-    outside = who(accounts, accounts.create_token("outside", by="admin"))
+    outside = identity("outside")
     assert accounts.role(outside, "team/closed") == VIEWER
     assert accounts.readable(outside).but == frozenset()
 
 
-def test_mistakes_are_named(accounts):
-    """Names that are taken or nobody's, and values that cannot be."""
-    accounts.first_admin()
-    with pytest.raises(NameInUse, match="exists already"):
-        accounts.add_user("admin")
-    with pytest.raises(PathError, match="user: expected"):
-        accounts.add_user("../x")
-    for missing in ("nobody", "nu\0l", "\ud800"):
-        with pytest.raises(NoSuch):
-            accounts.create_token(missing, by="admin")
-        with pytest.raises(NoSuch):
-            accounts.revoke(missing)
-    with pytest.raises(ArgumentError, match="last admin"):
-        accounts.set_user("admin", admin=False)
-    with pytest.raises(ArgumentError, match="last admin"):
-        accounts.set_user("admin", disabled=True)
-    with pytest.raises(ArgumentError, match="visibility"):
-        accounts.set_visibility("team", "secret", by="admin")
-    with pytest.raises(ArgumentError, match="label"):
-        accounts.create_token("admin", by="admin", label="a\nb")
-    with pytest.raises(ArgumentError, match="expires"):
-        accounts.create_token("admin", by="admin", expires_ns=1)
-
-
-def test_what_was_done_is_written_down(accounts):
+def test_audit_is_read_backwards_in_pages(accounts):
     for number in range(5):
         accounts.note(Identity("alice", "seamark_x"), "did", str(number), address="::1", n=number)
     first = accounts.audit(limit=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import time
 
@@ -24,10 +25,9 @@ S = 1_000_000_000
 
 @pytest.fixture
 def accounts(account_url, clock):
-    databases = open_databases(account_url)
-    migrate(databases.account)
-    yield Accounts(databases.account, clock, keep_s=0)
-    databases.close()
+    with contextlib.closing(open_databases(account_url)) as databases:
+        migrate(databases.account)
+        yield Accounts(databases.account, clock, keep_s=0)
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def status_of(logins, headers, address="1.1.1.1"):
     return 200
 
 
-def test_either_header_says_who_asks(logins, accounts):
-    """The usual header, or one of our own where a proxy takes the usual one; none is nobody."""
+def test_identity_comes_from_a_header_or_a_plugin(accounts, logins, clock):
+    """The usual header, our own where a proxy takes that one, or what a lab has installed."""
     token = accounts.first_admin().secret
     for headers in (
         bearing(token),
@@ -58,10 +58,26 @@ def test_either_header_says_who_asks(logins, accounts):
         assert logins.identify(headers, "").name == "admin"
     for headers in ({}, {"authorization": "Basic abc"}, {"authorization": "Bearer"}):
         assert logins.identify(headers, "") == NOBODY
+    for text in ("x", "seamark_", "é" * 51, "\udcff" * 9, "seamark_" + "a" * 44):
+        assert not is_token(text)
+        assert status_of(logins, bearing(text)) == 401, text
+
+    def deciding(headers, address):
+        if "x-remote-user" in headers:
+            return headers["x-remote-user"]
+        return Identity("guest", roles={}) if address == "10.0.0.9" else None
+
+    logins = Logins(accounts, deciding, clock, clock)
+    assert logins.identify({"X-Remote-User": "admin"}, "").admin
+    assert logins.identify({}, "10.0.0.9").name == "guest"
+    assert logins.identify(bearing(token), "").name == "admin"
+    assert status_of(logins, {"X-Remote-User": "nobody-here"}) == 401
+    with pytest.raises(ValueError, match="no package that is installed offers 'ldap'"):
+        deciding_by("ldap")
 
 
-def test_a_token_that_ended_is_noticed(account_url, logins, accounts, clock):
-    """Revoked: within two seconds, and at once where it was done; expired or disabled: always."""
+def test_token_that_ended_is_refused_within_two_seconds(account_url, logins, accounts, clock):
+    """At once where it was revoked or has expired."""
     first, second = accounts.first_admin(), accounts.create_token("admin", by="admin")
     ends = accounts.create_token("admin", by="admin", expires_ns=clock.now + S)
     accounts.add_user("alice")
@@ -88,115 +104,72 @@ def test_a_token_that_ended_is_noticed(account_url, logins, accounts, clock):
 
 
 def test_who_guesses_has_to_wait_and_others_do_not(logins, accounts, clock):
-    """By address; a good token passes, so that no guesser locks it out."""
-    good = accounts.first_admin().secret
+    """By address, and by the beginning of a token, which many know; a good one always passes."""
+    made = accounts.first_admin()
     answers = [status_of(logins, bearing(new_token().secret)) for _ in range(30)]
     assert answers == [401] * 20 + [429] * 10
     clock.now += 2 * S  # what is remembered is looked up again
-    assert status_of(logins, bearing(good)) == 200
+    assert status_of(logins, bearing(made.secret)) == 200
     assert status_of(logins, bearing(new_token().secret), "2.2.2.2") == 401
     with pytest.raises(Refusal) as refused:
         logins.identify(bearing(new_token().secret), "1.1.1.1")
     clock.now += int(refused.value.headers["Retry-After"]) * S
     assert status_of(logins, bearing(new_token().secret)) == 401
-
-
-def test_guessing_the_rest_of_one_token_is_bounded_from_all_addresses(logins, accounts):
-    """By the beginning of a token, which is shown and known to many."""
-    made = accounts.first_admin()
-    guesses = [made.prefix + new_token().secret[16:] for _ in range(15)]
-    answers = [
-        status_of(logins, bearing(guess), f"10.0.0.{at}") for at, guess in enumerate(guesses)
-    ]
-    assert answers == [401] * 10 + [429] * 5
-    assert status_of(logins, bearing(made.secret), "10.0.0.1") == 200
-    one_of_many = Logins(accounts, processes=64)
-    answers = [
-        status_of(one_of_many, bearing(guess), f"10.0.1.{at}")
-        for at, guess in enumerate(guesses[:3])
-    ]
-    assert answers == [401, 429, 429]
-
-
-def test_what_is_no_token_is_unknown_like_any_other(logins):
-    for text in ("x", "seamark_", "é" * 51, "\udcff" * 9, "seamark_" + "a" * 44):
-        assert not is_token(text)
-        assert status_of(logins, bearing(text)) == 401, text
-
-
-def test_a_throttle_takes_a_bounded_memory(clock):
-    """Who comes from ever new addresses makes it forget the oldest."""
+    for guessing, expected in (
+        (logins, [401] * 10 + [429] * 5),
+        (Logins(accounts, processes=64), [401, 429, 429]),  # each of many allows less
+    ):
+        answers = [
+            status_of(guessing, bearing(made.prefix + new_token().secret[16:]), f"10.0.0.{at}")
+            for at in range(len(expected))
+        ]
+        assert answers == expected
+        assert status_of(guessing, bearing(made.secret), "10.0.0.1") == 200
     throttle = Throttle(2, 1, 100, clock)
     for number in range(10_000):
         throttle.failed(str(number))
     assert len(throttle) == 100
 
 
-def test_the_last_use_is_written_rarely(logins, accounts, clock):
+def test_last_use_of_a_token_is_written_rarely(logins, accounts, clock, monkeypatch, caplog):
     made = accounts.first_admin()
     first = clock.now
-    for _ in range(10):
-        assert status_of(logins, bearing(made.secret)) == 200
-        clock.now += 20 * S
+
+    def use(times):
+        for _ in range(times):
+            assert status_of(logins, bearing(made.secret)) == 200
+            clock.now += 20 * S
+
+    use(10)
     assert accounts.token(made.prefix).used_ns == first
     clock.now += 300 * S
-    assert status_of(logins, bearing(made.secret)) == 200
-    assert accounts.token(made.prefix).used_ns == clock.now
-
-
-def test_a_use_that_cannot_be_written_is_not_tried_all_the_time(
-    logins, accounts, clock, monkeypatch, caplog
-):
-    """Everybody who asks would wait for the lock of the database."""
-    made, tried = accounts.first_admin(), []
+    use(1)
+    assert accounts.token(made.prefix).used_ns == clock.now - 20 * S
+    # Where it cannot be written, everybody who asks would wait for the lock of the database.
+    tried: list[str] = []
 
     def used(token):
         tried.append(token)
         raise OSError
 
     monkeypatch.setattr(accounts, "used", used)
-    for _ in range(10):
-        assert status_of(logins, bearing(made.secret)) == 200
-        clock.now += 20 * S
+    clock.now += 300 * S
+    use(10)
     assert tried == [made.prefix]
     assert len(caplog.messages) == 1
     clock.now += 200 * S
-    assert status_of(logins, bearing(made.secret)) == 200
+    use(1)
     assert len(tried) == 2
 
 
-def test_what_a_database_says_is_not_answered(caplog):
-    """It is asked to come again, and the log has neither the statement nor its values."""
+def test_error_of_a_database_is_not_shown(caplog):
     said = sa.exc.OperationalError("SELECT secret", {"a": "secret"}, sqlite3.OperationalError("no"))
     refusal = refusal_of(said)
     assert (refusal.status_code, refusal.error) == (503, "database")
     assert "secret" not in caplog.text + str(refusal.detail)
 
 
-def test_a_labs_own_way_to_say_who_asks_comes_first(accounts, clock):
-    """It gives an identity, the name of a user, or leaves it to the token."""
-    token = accounts.first_admin().secret
-
-    def deciding(headers, address):
-        if "x-remote-user" in headers:
-            return headers["x-remote-user"]
-        return Identity("guest", roles={}) if address == "10.0.0.9" else None
-
-    logins = Logins(accounts, deciding, clock, clock)
-    assert logins.identify({"X-Remote-User": "admin"}, "").admin
-    assert logins.identify({}, "10.0.0.9").name == "guest"
-    assert logins.identify(bearing(token), "").name == "admin"
-    assert status_of(logins, {"X-Remote-User": "nobody-here"}) == 401
-
-
-def test_an_unknown_way_to_say_who_asks_is_named():
-    with pytest.raises(ValueError, match="no package that is installed offers 'ldap'"):
-        deciding_by("ldap")
-
-
-def test_what_is_refused_again_and_again_is_logged_once_a_minute(
-    monkeypatch, caplog, logins, accounts
-):
+def test_repeated_refusals_are_logged_once_a_minute(monkeypatch, caplog, logins, accounts):
     now = [1000.0]
     monkeypatch.setattr(failures, "_kinds", {})
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

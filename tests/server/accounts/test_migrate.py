@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -32,46 +33,27 @@ print(instance_of(databases.account), made.secret if made else "-")
 """
 
 
-@pytest.fixture
-def account(account_url):
-    databases = open_databases(account_url)
-    yield databases.account
-    databases.close()
+def test_migrations_make_the_tables_of_the_code_and_refuse_other_versions(account_url):
+    with contextlib.closing(open_databases(account_url)) as databases:
+        account = databases.account
+        assert not is_current(account)
+        for _ in range(2):
+            migrate(account)
+            assert is_current(account)
+        with account.reading() as connection:
+            assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        for version, words in (
+            ("9999", r"changed by a newer Seamark .*'9999'.* update this Seamark"),
+            ("0003", r"development version .*'0003'"),  # this one is not too old for it
+        ):
+            with account.writing() as connection:
+                connection.execute(sa.text(f"UPDATE alembic_version SET version_num = '{version}'"))
+            for ask in (migrate, is_current):
+                with pytest.raises(SchemaNewer, match=words):
+                    ask(account)
 
 
-def test_the_steps_make_the_tables_that_the_code_uses(account):
-    """After all steps nothing differs from the tables; a second time does nothing."""
-    assert not is_current(account)
-    migrate(account)
-    assert is_current(account)
-    migrate(account)
-    with account.reading() as connection:
-        differences = compare_metadata(MigrationContext.configure(connection), metadata)
-    assert differences == []
-
-
-def test_what_a_newer_version_changed_is_refused(account):
-    """An older server does not touch tables that it does not know."""
-    migrate(account)
-    with account.writing() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    for ask in (migrate, is_current):
-        with pytest.raises(SchemaNewer, match=r"newer Seamark .*'9999'"):
-            ask(account)
-
-
-def test_what_a_development_version_made_is_refused(account):
-    """It is not said that this version is too old."""
-    migrate(account)
-    with account.writing() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0003'"))
-    for ask in (migrate, is_current):
-        with pytest.raises(SchemaNewer, match=r"development version .*'0003'"):
-            ask(account)
-
-
-def test_several_that_start_at_once_make_one_server(account_url):
-    """One instance, and one of them gets the token of the one admin."""
+def test_servers_that_start_at_once_make_one_instance_and_one_admin(account_url):
     started = [
         subprocess.Popen(
             [sys.executable, "-c", START, account_url],

@@ -14,12 +14,13 @@ import sqlalchemy as sa
 pytest.importorskip("fastapi")
 
 from folding import a_journal, oracle, says
+from keeping import at_once
+from served import folding
 from server_waits import until
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.server.changes import now_at
 from seamark.server.database import DatabaseUnreachable
-from seamark.server.databases import open_databases
 from seamark.server.folding import main as folding_main
 from seamark.server.folding import tables, turns
 from seamark.server.folding.main import FoldWorker
@@ -49,6 +50,19 @@ def a_training(name, run, seed, attempt=0, **facts):
     return journal.close()
 
 
+@pytest.fixture
+def worker(place):
+    return FoldWorker(place.databases, place.kept, threading.Event())
+
+
+def check_reads(place, *runs):
+    """Check that runs read as on a machine that has what was sent."""
+    for run in runs:
+        wanted = oracle(PROJECT, run, place.sent[PROJECT, run])
+        assert wanted["loss:points"][0]
+        assert says(place.reader(PROJECT, run)) == wanted
+
+
 def everything_folded(place):
     return all(
         place.positions.folded(project, run) == sum(map(len, journals.values()))
@@ -56,22 +70,7 @@ def everything_folded(place):
     )
 
 
-def test_what_was_sent_reads_as_where_it_was_recorded(place):
-    """One worker folds what comes, in pieces."""
-    worker = FoldWorker(place.databases, place.kept, threading.Event())
-    journal = a_training("one", "run0", 1)
-    for end in (*journal.ends[::9], journal.offset):
-        position = place.send(PROJECT, "run0", journal, end)
-        worker.round()
-    assert position == len(journal.data)
-    assert place.positions.wait_for((PROJECT, "run0"), position, 0.01) == 0
-    assert place.positions.wait_for((PROJECT, "run0"), position + 9, 0.01) == 9
-    wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
-    assert says(place.reader(PROJECT, "run0")) == wanted
-    assert wanted["loss:points"][0][-1] == "59.0"
-
-
-def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkeypatch):
+def test_workers_killed_at_random_lose_and_double_nothing(place):
     """Several at once, killed with SIGKILL while journals of several runs come in pieces."""
     chance = random.Random(7)
     runs = {}
@@ -97,33 +96,20 @@ def test_workers_that_are_killed_at_random_lose_and_double_nothing(place, monkey
             workers[victim].send_signal(signal.SIGKILL)
             workers[victim] = place.start_worker()
     until(lambda: everything_folded(place), 120)
-    for run in runs:
-        assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
+    check_reads(place, *runs)
 
 
-def test_turns_that_outlast_their_leases_come_to_an_end_and_double_nothing(place, monkeypatch):
-    """As where one turn takes longer than that: each is done by several, and saved by one."""
+def test_turns_longer_than_their_leases_end_and_double_nothing(place, monkeypatch):
     monkeypatch.setattr(folding_main, "Leases", functools.partial(Leases, seconds=-1))
     monkeypatch.setattr(turns.fold_turn, "__kwdefaults__", {"most": 500, "more": None})
-    journal = a_training("one", "run0", 3)
-    place.send(PROJECT, "run0", journal)
-    stop = threading.Event()
-    workers = [FoldWorker(place.databases, place.kept, stop) for _ in range(3)]
-    threads = [threading.Thread(target=worker.run) for worker in workers]
-    for thread in threads:
-        thread.start()
-    try:
+    place.send(PROJECT, "run0", a_training("one", "run0", 3))
+    with folding(place), folding(place), folding(place):
         until(lambda: everything_folded(place))
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
-    assert says(place.reader(PROJECT, "run0")) == wanted
+    check_reads(place, "run0")
 
 
-def test_a_lease_is_one_process_s_until_it_lapses(place):
-    """Two owners never hold one run at once; who died loses it."""
+def test_lease_has_one_owner_until_it_lapses(place):
+    """Also of many who claim it at once."""
     database = place.databases.store().database
     one, two = Leases(database, "one"), Leases(database, "two")
     assert one.claim(PROJECT, "r")
@@ -140,77 +126,56 @@ def test_a_lease_is_one_process_s_until_it_lapses(place):
     assert not one.claim(PROJECT, "r")
     two.drop(PROJECT, "r")
     assert one.claim(PROJECT, "r")
-
-
-def test_many_who_claim_at_once_have_one_winner(place):
-    database = place.databases.store().database
+    many = [Leases(database, f"o{number}") for number in range(6)]
     for number in range(5):
-        start, won = threading.Barrier(6), []
-
-        def race(owner, number=number, start=start, won=won):
-            leases = Leases(database, owner)
-            start.wait()
-            if leases.claim(PROJECT, f"r{number}"):
-                won.append(owner)
-
-        threads = [threading.Thread(target=race, args=(f"o{one}",)) for one in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(won) == 1
+        won = at_once(*(functools.partial(each.claim, PROJECT, f"r{number}") for each in many))
+        assert sorted(won) == [False] * 5 + [True]
 
 
-def test_a_long_run_is_folded_in_turns(place):
-    """Each turn saves what it folded, and only the last one tells the position."""
+def test_long_run_is_folded_in_turns_and_its_position_told_by_the_last(place, monkeypatch):
     journal = a_journal("long", PROJECT, "run0")
     for step in range(400):
         journal.texts("log", (step, f"{step} " * 200))
     place.send(PROJECT, "run0", journal)
-    other = a_training("short", "run0", 3, 1)
-    place.send(PROJECT, "run0", other)
-    store, turns = place.databases.store(), 0
-    monkey = pytest.MonkeyPatch()
-    monkey.setattr("seamark.server.folding.turns._LONGEST_FRAME", 1 << 12)
-    with monkey.context():
+    place.send(PROJECT, "run0", a_training("short", "run0", 3, 1))
+    store, count = place.databases.store(), 0
+    with monkeypatch.context() as patch:
+        patch.setattr(turns, "_LONGEST_FRAME", 1 << 12)
         while (
             turn := fold_turn(store, place.kept, PROJECT, "run0", time.time_ns, most=1 << 15)
         ).more:
-            turns += 1
+            count += 1
             assert place.positions.folded(PROJECT, "run0") == 0
-    monkey.undo()
-    assert turns > 5
+    assert count > 5
     assert place.positions.folded(PROJECT, "run0") == turn.position
-    wanted = oracle(PROJECT, "run0", place.sent[PROJECT, "run0"])
-    assert says(place.reader(PROJECT, "run0")) == wanted
+    assert place.positions.wait_for((PROJECT, "run0"), turn.position, 0.01) == 0
+    assert place.positions.wait_for((PROJECT, "run0"), turn.position + 9, 0.01) == 9
+    check_reads(place, "run0")
 
 
-def test_one_run_that_cannot_be_read_holds_up_no_other(place, caplog):
-    """An object that is gone is tried again; what is beside it is folded at once."""
-    bad, good = a_training("bad", "bad", 1), a_training("good", "good", 2)
-    place.send(PROJECT, "bad", bad)
+def test_run_that_cannot_be_read_holds_up_no_other_and_is_tried_again(
+    place, worker, monkeypatch, caplog
+):
+    """What is remembered of such runs is bounded, and has nothing of those that were purged."""
+    place.send(PROJECT, "bad", a_training("bad", "bad", 1))
     (name,) = (one.name for one in place.objects.listed(""))
     aside = place.objects.get(name)
     place.objects.delete(name)
-    place.send(PROJECT, "good", good)
-    worker = FoldWorker(place.databases, place.kept, threading.Event())
+    place.send(PROJECT, "good", a_training("good", "good", 2))
     until(lambda: worker.round() or place.positions.folded(PROJECT, "good"))
     assert place.positions.folded(PROJECT, "bad") == 0
     assert "cannot be folded" in caplog.text
     place.objects.put(name, aside)
     until(lambda: worker.round() or place.positions.folded(PROJECT, "bad"))
-    assert says(place.reader(PROJECT, "bad")) == oracle(PROJECT, "bad", place.sent[PROJECT, "bad"])
+    check_reads(place, "bad")
 
-
-def test_what_is_remembered_of_runs_that_cannot_be_folded_is_bounded(place, monkeypatch):
-    """However many there are, and nothing of those that were purged."""
-    monkeypatch.setattr(folding_main, "_MOST_FAILING", 3)
-    for number in range(6):
-        made = a_training("bad", f"bad{number}", number)
-        place.send(PROJECT, f"bad{number}", made)
-    for name in [one.name for one in place.objects.listed("")]:
-        place.objects.delete(name)
+    monkeypatch.setattr(folding_main, "_MAX_FAILING", 3)
     worker = FoldWorker(place.databases, place.kept, threading.Event())
+    before = {one.name for one in place.objects.listed("")}
+    for number in range(6):
+        place.send(PROJECT, f"bad{number}", a_training("bad", f"bad{number}", number))
+    for name in {one.name for one in place.objects.listed("")} - before:
+        place.objects.delete(name)
     worker.round()
     assert len(worker._failing) == 3
     for number in range(5):
@@ -219,8 +184,8 @@ def test_what_is_remembered_of_runs_that_cannot_be_folded_is_bounded(place, monk
     assert set(worker._failing) <= {(PROJECT, "bad5")}
 
 
-def test_a_clock_that_is_hours_off_says_nothing_about_life(place, clock):
-    """A run lives while it is heard of, and is said to be crashed 90 s later, by our clock only."""
+def test_run_whose_clock_is_hours_off_lives_while_it_is_heard_of(place, clock):
+    """It is crashed 90 s later, by the clock of the server."""
     clock.now = START_S * 10**9
     worker = FoldWorker(place.databases, place.kept, threading.Event(), clock)
     for run, hours in (("ahead", 5), ("behind", -5)):
@@ -229,22 +194,19 @@ def test_a_clock_that_is_hours_off_says_nothing_about_life(place, clock):
         place.send(PROJECT, run, journal)
         until(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
         reader = place.reader(PROJECT, run)
-        assert reader.state == "running"
-        assert [rank.state for rank in reader.ranks()] == ["running"]
+        assert [reader.state, *(rank.state for rank in reader.ranks())] == ["running"] * 2
     clock.now += 91 * 10**9
     for run in ("ahead", "behind"):
         reader = place.reader(PROJECT, run)
-        assert reader.state == "crashed"
-        assert reader.crash().reason == "heartbeat lost"
-        assert reader.crash().last_t == START_S * 10**9
-        assert [rank.state for rank in reader.ranks()] == ["lost"]
+        assert [reader.state, *(rank.state for rank in reader.ranks())] == ["crashed", "lost"]
+        crash = reader.crash()
+        assert (crash.reason, crash.last_t) == ("heartbeat lost", START_S * 10**9)
     place.send(PROJECT, "behind", journal.wait(95 * 10**9).heartbeat())
     until(lambda: worker.round() or place.reader(PROJECT, "behind").state == "running")
     assert place.reader(PROJECT, "ahead").state == "crashed"
 
 
-def test_a_run_that_waits_to_be_folded_is_not_dead(place, clock):
-    """Folding that falls behind by minutes says nothing about who sends meanwhile."""
+def test_run_that_waits_to_be_folded_is_not_crashed(place, clock):
     clock.now = START_S * 10**9
     worker = FoldWorker(place.databases, place.kept, threading.Event(), clock)
     journals = {}
@@ -253,61 +215,56 @@ def test_a_run_that_waits_to_be_folded_is_not_dead(place, clock):
         journal.op("state", state="running").row({"loss": 1.0}, 0)
         place.send(PROJECT, run, journal)
         until(lambda run=run: worker.round() or place.positions.folded(PROJECT, run))
-    before = _change(place)
+    store = place.databases.store()
+
+    def change():
+        with store.database.reading() as connection:
+            return now_at(store.database, connection, place.now_ns())[0]
+
+    def crashed():
+        with store.database.reading() as connection:
+            rows = connection.exec_driver_sql(
+                f"SELECT name FROM run WHERE state = 'running' AND beat < {clock.now - SETTLE_NS}"
+            )
+            return [row[0] for row in rows]
+
+    before = change()
     for run in ("sends", "silent"):  # nothing is folded from here on
         place.send(PROJECT, run, journals[run].row({"loss": 0.5}, 1))
     for step in range(2, 8):
         clock.now += 25 * 10**9
         place.send(PROJECT, "sends", journals["sends"].wait(25 * 10**9).row({"loss": 1.0}, step))
-    worker.note_overdue_activity(place.databases.store())
-    assert _change(place) > before  # who asks again does not get what he has
+    worker.note_overdue_activity(store)
+    assert change() > before  # who asks again does not get what he has
     sends, silent = place.reader(PROJECT, "sends"), place.reader(PROJECT, "silent")
     assert len(sends.points("loss", "all").step) == 1
     assert (sends.state, silent.state) == ("running", "crashed")
-    assert _crashed(place, clock.now) == {"silent"}
+    assert crashed() == ["silent"]
     until(lambda: worker.round() or everything_folded(place))
     assert len(place.reader(PROJECT, "sends").points("loss", "all").step) == 8
-    assert _crashed(place, clock.now) == {"silent"}
+    assert crashed() == ["silent"]
 
 
-def _change(place):
-    store = place.databases.store()
-    with store.database.reading() as connection:
-        return now_at(store.database, connection, place.now_ns())[0]
-
-
-def _crashed(place, now_ns):
-    store = place.databases.store()
-    with store.database.reading() as connection:
-        rows = connection.exec_driver_sql(
-            f"SELECT name FROM run WHERE state = 'running' AND beat < {now_ns - SETTLE_NS}"
-        )
-        return {row[0] for row in rows}
-
-
-def test_a_run_that_is_purged_while_a_store_is_made_whole_holds_up_no_other(place, monkeypatch):
-    """The worker had read how much of it was kept before; it never comes to that position."""
-    place.send(PROJECT, "run0", a_training("one", "run0", 3))
-    place.send(PROJECT, "run1", a_training("two", "run1", 4))
+def test_run_purged_while_a_store_is_made_whole_holds_up_no_other(place, monkeypatch):
+    for number in range(2):
+        place.send(PROJECT, f"run{number}", a_training("one", f"run{number}", number))
     runs = list(place.kept.runs())
     databases = place.databases
     purge(databases.account, place.kept, databases.store(), PROJECT, "run0", who="a", now_ns=1)
     del place.sent[PROJECT, "run0"]
     monkeypatch.setattr(place.kept, "runs", lambda: iter(runs))
-    stop = threading.Event()
-    worker = threading.Thread(target=FoldWorker(databases, place.kept, stop).run)
-    worker.start()
-    try:
+    with folding(place):
         until(lambda: everything_folded(place))
-    finally:
-        stop.set()
-        worker.join()
 
 
-def test_what_was_noted_and_got_lost_is_folded_by_the_next_worker(place):
+def test_run_that_the_store_lost_is_folded_by_the_next_worker(place):
     """After a loss of power, the store may lack what the tables beside it call folded."""
-    place.send(PROJECT, "run0", a_training("one", "run0", 3))
-    place.send(PROJECT, "run1", a_training("two", "run1", 4))
+    if place.databases.is_sqlite:
+        for database in (place.databases.kept, place.databases.account):
+            with database.writing() as connection:
+                assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
+    for run in ("run0", "run1"):
+        place.send(PROJECT, run, a_training("one", run, 3))
     for run in ("run0", "run1"):
         worker = FoldWorker(place.databases, place.kept, threading.Event())
         while worker.round():
@@ -316,22 +273,11 @@ def test_what_was_noted_and_got_lost_is_folded_by_the_next_worker(place):
         forget(place.databases.store(), PROJECT, run)
         assert place.kept.unfolded(9) == []
     FoldWorker(place.databases, place.kept, threading.Event()).round()
-    for run in ("run0", "run1"):
-        assert says(place.reader(PROJECT, run)) == oracle(PROJECT, run, place.sent[PROJECT, run])
+    check_reads(place, "run0", "run1")
 
 
-def test_what_must_not_get_lost_outlives_a_loss_of_power(tmp_path):
-    """SQLite syncs every transaction that somebody was told of."""
-    databases = open_databases(f"sqlite:///{tmp_path}/server")
-    for database in (databases.kept, databases.account):
-        with database.writing() as connection:
-            assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
-    databases.close()
-
-
-def test_a_worker_whose_tables_were_dropped_ends(place):
+def test_worker_whose_tables_were_dropped_ends(place, worker):
     """What it knows of the store is not so any more; the supervisor starts it again."""
-    worker = FoldWorker(place.databases, place.kept, threading.Event())
     worker.round()
     place.send(PROJECT, "run0", a_training("one", "run0", 3))
     tables.metadata.drop_all(place.databases.store().database.engine)

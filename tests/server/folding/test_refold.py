@@ -37,22 +37,49 @@ def answers(place):
     return {run: says(place.reader(PROJECT, run)) for run in ("run0", "run1")}
 
 
-def test_a_new_store_says_the_same_and_takes_over(folded, monkeypatch):
-    """Those who read meanwhile follow the switch; the old one goes."""
+def test_refolded_store_says_the_same_and_takes_over(folded, monkeypatch):
+    """Beside the one that serves; after a loss of all tables; after an update, by a worker."""
     monkeypatch.setattr(refolding, "_SEEN_S", 0.0)
     before, old = answers(folded), folded.databases.store_in_use
+    assert before["run0"] == oracle(PROJECT, "run0", folded.sent[PROJECT, "run0"])
     seen = []
     name = refold(folded.databases, folded.kept, progress=lambda *both: seen.append(both))
     assert name != old
     assert seen[0][0] == 0
     assert seen[-1][0] == seen[-1][1] == sum(run.position for run in folded.kept.runs())
-    assert folded.databases.store_in_use == name
-    assert folded.databases.stores() == [name]
+    assert (folded.databases.store_in_use, folded.databases.stores()) == (name, [name])
     assert answers(folded) == before
-    assert before["run0"] == oracle(PROJECT, "run0", folded.sent[PROJECT, "run0"])
+
+    folded.databases.close()
+    for lost in ("kept", *folded.databases.stores()):
+        folded.databases._places.drop(lost)
+    refold_server(folded.settings)
+    folded.databases = open_databases(folded.settings.store)
+    assert answers(folded) == before
+
+    with folded.databases.kept.writing() as connection:
+        connection.execute(sa.text("UPDATE live SET store = 'store_v1', version = 1"))
+    name = folded.databases.store_in_use
+    folded.databases.close()
+    folded.databases.drop_store(name)
+    folded.databases = open_databases(folded.settings.store)
+    FoldWorker(folded.databases, folded.kept, threading.Event()).round()
+    assert folded.databases.live().name == name
+    assert answers(folded) == before
 
 
-def test_what_arrives_while_it_is_folded_again_is_not_missed(folded, monkeypatch):
+def test_store_of_a_newer_version_is_neither_opened_nor_folded_into(folded, monkeypatch):
+    monkeypatch.setattr(databases, "_LOOK_S", 0.0)
+    with folded.databases.kept.writing() as connection:
+        connection.execute(sa.text("UPDATE live SET store = 'store_v1000', version = 1000"))
+    with pytest.raises(SchemaNewer, match=r"folded by a newer Seamark .* update this Seamark"):
+        open_databases(folded.settings.store)
+    worker = FoldWorker(folded.databases, folded.kept, threading.Event())
+    with pytest.raises(SchemaNewer):
+        until(lambda: worker.round() or False, 5)
+
+
+def test_batch_that_arrives_during_a_refold_is_in_the_new_store(folded, monkeypatch):
     """A worker that still folds into the old store notes runs as folded; the new one has them."""
     late = a_journal("late", PROJECT, "run0", attempt=1).assign(late=1)
     worker = FoldWorker(folded.databases, folded.kept, threading.Event())
@@ -70,43 +97,3 @@ def test_what_arrives_while_it_is_folded_again_is_not_missed(folded, monkeypatch
     monkeypatch.undo()
     worker.round()
     assert says(folded.reader(PROJECT, "run0"))["late"][2] == "1"
-
-
-def test_everything_comes_back_from_the_objects_alone(folded, monkeypatch):
-    """The tables of what is kept and of what is folded are lost; the objects say it all."""
-    monkeypatch.setattr(refolding, "_SEEN_S", 0.0)
-    before = answers(folded)
-    folded.databases.close()
-    places = folded.databases._places
-    for name in ("kept", *folded.databases.stores()):
-        places.drop(name)
-    refold_server(folded.settings)
-    folded.databases = open_databases(folded.settings.store)
-    assert answers(folded) == before
-
-
-def test_an_older_version_does_not_touch_a_newer_store(folded, monkeypatch):
-    """It refuses to start, and one that runs stops to answer from it."""
-    monkeypatch.setattr(databases, "_LOOK_S", 0.0)
-    with folded.databases.kept.writing() as connection:
-        connection.execute(sa.text("UPDATE live SET store = 'store_v1000', version = 1000"))
-    with pytest.raises(SchemaNewer, match="newer Seamark"):
-        open_databases(folded.settings.store)
-    worker = FoldWorker(folded.databases, folded.kept, threading.Event())
-    with pytest.raises(SchemaNewer):
-        until(lambda: worker.round() or False, 5)
-
-
-def test_a_store_of_an_older_version_is_replaced_by_the_first_worker(folded):
-    """After an update nothing has to be done by hand: what was kept is folded anew."""
-    before = answers(folded)
-    with folded.databases.kept.writing() as connection:
-        connection.execute(sa.text("UPDATE live SET store = 'store_v1', version = 1"))
-    name = folded.databases.store_in_use
-    folded.databases.close()
-    folded.databases.drop_store(name)
-    folded.databases = open_databases(folded.settings.store)
-    worker = FoldWorker(folded.databases, folded.kept, threading.Event())
-    worker.round()
-    assert folded.databases.live().name == name
-    assert answers(folded) == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 pytest.importorskip("fastapi")
@@ -9,12 +11,7 @@ pytest.importorskip("fastapi")
 from keeping import Place
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)])
-def place(request, tmp_path):
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgresql_url")
-    else:
-        url = f"sqlite:///{tmp_path / 'databases'}"
-    made = Place(url, tmp_path / "objects")
-    yield made
-    made.close()
+@pytest.fixture
+def place(account_url, tmp_path):
+    with contextlib.closing(Place(account_url, tmp_path / "objects")) as made:
+        yield made

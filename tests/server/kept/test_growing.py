@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -23,8 +25,8 @@ NEVER = lambda: False  # noqa: E731
 @pytest.fixture
 def place(tmp_path):
     made = Place(f"sqlite:///{tmp_path / 'databases'}", tmp_path / "objects")
-    yield made
-    made.close()
+    with contextlib.closing(made):
+        yield made
 
 
 def found(place):
@@ -42,8 +44,13 @@ def put_all(place, made, first=0, last=None, intake=None):
         intake.put(PROJECT, made.header["run"], made.file, start, made.data[start:end])
 
 
+def wal(place):
+    return Path(place.url.removeprefix("sqlite:///"), "kept.db-wal")
+
+
+@contextlib.contextmanager
 def without_power(place, folder, keep):
-    """Return the place after a loss of power that took the last commits, but no forced bytes.
+    """Give the place after a loss of power that took the last commits, but no forced bytes.
 
     Args:
         place: A place with an intake that was not closed.
@@ -51,23 +58,16 @@ def without_power(place, folder, keep):
         keep: So many bytes of what SQLite had appended to its log are on the disk.
     """
     shutil.copytree(place.folder, folder / "objects")
-    source = Path(place.url.removeprefix("sqlite:///"))
-    (folder / "databases").mkdir()
-    for each in source.iterdir():
-        if not each.name.endswith("-shm"):
-            data = each.read_bytes()
-            (folder / "databases" / each.name).write_bytes(
-                data[:keep] if each.name == "kept.db-wal" else data
-            )
-    return Place(f"sqlite:///{folder / 'databases'}", folder / "objects")
+    shutil.copytree(wal(place).parent, folder / "databases", ignore=lambda *_: ["kept.db-shm"])
+    os.truncate(folder / "databases" / "kept.db-wal", keep)
+    with contextlib.closing(Place(f"sqlite:///{folder / 'databases'}", folder / "objects")) as made:
+        yield made
 
 
-def test_many_groups_share_an_object(place):
-    """It is one object, whole once it is sealed; large batches have their own."""
+def test_batches_share_an_object_until_it_is_full_and_large_ones_have_their_own(place):
     made = journal(rows=40)
     intake = place.intake(grows=True)
-    for start, end in pairwise(places(made)):
-        intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
+    put_all(place, made, intake=intake)
     assert states(place) == [layout.GROWING]
     assert place.bytes_of(made.file) == made.data
     large = journal("large", rows=1)
@@ -84,43 +84,43 @@ def test_many_groups_share_an_object(place):
     place.caretaker().tend(NEVER)
     assert place.bytes_of(made.file) == made.data
     assert place.bytes_of(large.file) == large.data
-
-
-def test_an_object_that_is_full_or_old_is_followed_by_another(place):
-    """What they hold is read on from one to the next, and rebuilt from all of them."""
-    made = journal(rows=1)
+    # An object that is full is followed by another, and the tables are made again from all.
+    many = journal("many", rows=1)
     for number in range(40):
-        made.op("assign", atoms={"x": ["string", str(number) * (SMALL_BYTES // 3)]})
-    put_all(place, made)
-    assert sorted(states(place)) == [*[layout.LIVE] * (len(states(place)) - 1), layout.GROWING]
-    assert len(states(place)) > 1
-    assert place.bytes_of(made.file) == made.data
-    with place.database.writing() as connection:
-        for table in (layout.segments, layout.journals, layout.runs, layout.objects):
-            connection.execute(sa.delete(table))
-    again = rebuild(place.database, place.objects, gone=place.gone)
-    assert (again.damaged, again.missing) == ([], [])
-    assert place.bytes_of(made.file) == made.data
+        many.op("assign", atoms={"x": ["string", str(number) * (SMALL_BYTES // 3)]})
+    before = len(states(place))
+    put_all(place, many)
+    assert states(place).count(layout.GROWING) == 1
+    assert len(states(place)) > before + 1
+    for _ in range(2):
+        assert place.bytes_of(many.file) == many.data
+        with place.database.writing() as connection:
+            for table in (layout.segments, layout.journals, layout.runs, layout.objects):
+                connection.execute(sa.delete(table))
+        again = rebuild(place.database, place.objects, gone=place.gone)
+        assert (again.damaged, again.missing) == ([], [])
 
 
 @pytest.mark.parametrize("lost", [1, 4000, 30_000, 1 << 30])
-def test_a_loss_of_power_takes_rows_and_no_bytes(place, tmp_path, lost):
-    """Whatever SQLite had not forced yet, the object has; and once more changes nothing."""
+def test_loss_of_power_takes_rows_and_no_bytes(place, tmp_path, lost):
+    """Whatever SQLite had not forced yet, the object has; but a run that was purged stays away."""
     made, other = journal(rows=60), journal("two", rows=9, run="run2")
+    purged = journal("three", run="run3")
     intake = place.intake(grows=True)
     put_all(place, made, 0, 1, intake)  # with its object's own row, which is forced
-    wal = Path(place.url.removeprefix("sqlite:///"), "kept.db-wal")
-    least = wal.stat().st_size
+    least = wal(place).stat().st_size
     put_all(place, made, 1, None, intake)
     put_all(place, other, intake=intake)
-    keep = max(least, wal.stat().st_size - lost)
-    after = without_power(place, tmp_path / "after", keep)
-    try:
+    keep = max(least, wal(place).stat().st_size - lost)
+    put_all(place, purged, intake=intake)
+    with without_power(place, tmp_path / "after", keep) as after:
         if lost > 1 << 20:
             assert len(after.bytes_of(made.file)) < len(made.data)
+        after.purged.add((PROJECT, "run3"))
         found(after)
         assert after.bytes_of(made.file) == made.data
         assert after.bytes_of(other.file, run="run2") == other.data
+        assert after.bytes_of(purged.file, run="run3") == b""
         assert layout.GROWING not in states(after)
         assert found(after) == 0
         intake = after.intake(grows=True)
@@ -128,29 +128,10 @@ def test_a_loss_of_power_takes_rows_and_no_bytes(place, tmp_path, lost):
         made.row({"a": 1.0}, 100)
         intake.put(PROJECT, RUN, made.file, 0, made.data)
         assert after.bytes_of(made.file) == made.data
-    finally:
-        after.close()
-
-
-def test_what_was_purged_meanwhile_is_not_taken_up(place, tmp_path):
-    first, made = journal(), journal("two", run="run2")
-    intake = place.intake(grows=True)
-    put_all(place, first, intake=intake)
-    wal = Path(place.url.removeprefix("sqlite:///"), "kept.db-wal")
-    least = wal.stat().st_size
-    put_all(place, made, intake=intake)
-    after = without_power(place, tmp_path / "after", least)
-    try:
-        after.purged.add((PROJECT, "run2"))
-        assert found(after) == 0
-        assert after.bytes_of(first.file) == first.data
-        assert after.bytes_of(made.file, run="run2") == b""
-    finally:
-        after.close()
 
 
 @pytest.mark.parametrize("cut", [1, 20, 200])
-def test_a_torn_end_is_passed_over(place, cut):
+def test_torn_end_is_passed_over(place, cut):
     """It was not acknowledged: the list of it, or its bytes, did not get to the disk."""
     made = journal(rows=20)
     put_all(place, made, 0, 19)
@@ -178,12 +159,9 @@ def test_a_torn_end_is_passed_over(place, cut):
 
 @pytest.mark.parametrize(
     ("damage", "told"),
-    [
-        (Path.unlink, "is not there any more"),
-        (lambda path: path.write_bytes(b"x"), "cannot be read"),
-    ],
+    [(Path.unlink, "is not there any more"), (lambda it: it.write_bytes(b"x"), "cannot be read")],
 )
-def test_an_object_that_is_damaged_is_told(place, caplog, damage, told):
+def test_damaged_object_is_told(place, caplog, damage, told):
     put_all(place, journal())
     (name,) = (one.name for one in place.objects.listed("journals/"))
     damage(place.folder / name)
@@ -191,53 +169,44 @@ def test_an_object_that_is_damaged_is_told(place, caplog, damage, told):
     assert told in caplog.text
 
 
-class Full:
-    """Objects on a disk that refuses what is added to one that grows, from a moment on."""
+def no_room(*_, **__):
+    msg = "database or disk is full"
+    raise OSError(msg)
 
-    def __init__(self, place: Place) -> None:
-        self._place, self.refuses = place, False
 
-    def grow(self, name: str, size: int):
-        made = self._place.objects.grow(name, size)
+def test_disk_that_fails_is_told_and_another_object_is_begun(place):
+    """Nothing that was not acknowledged is kept, and the same is taken once there is room."""
+    refuses, grow = [], place.objects.grow
+
+    def growing(name, size):
+        made = grow(name, size)
         add = made.add
-
-        def maybe(*parts: bytes) -> None:
-            if self.refuses:
-                msg = "no space left"
-                raise OSError(msg)
-            add(*parts)
-
-        made.add = maybe
+        made.add = lambda *parts: no_room() if refuses else add(*parts)
         return made
 
-    def __getattr__(self, name: str):
-        return getattr(self._place.objects, name)
-
-
-def test_a_disk_that_fails_is_said_and_another_object_is_begun(place):
-    """Nothing that was not acknowledged is kept, and the same is taken once there is room."""
-    made, objects = journal(rows=20), Full(place)
-    intake, ends = place.intake(objects, grows=True), places(made)
-    intake.put(PROJECT, RUN, made.file, 0, made.data[: ends[9]])
-    objects.refuses = True
+    place.objects.grow = growing
+    made, intake = journal(rows=20), place.intake(grows=True)
+    end = places(made)[9]
+    intake.put(PROJECT, RUN, made.file, 0, made.data[:end])
+    refuses.append(True)
     with pytest.raises(FullError):
-        intake.put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :])
-    objects.refuses = False
-    assert place.bytes_of(made.file) == made.data[: ends[9]]
-    intake.put(PROJECT, RUN, made.file, ends[9], made.data[ends[9] :])
+        intake.put(PROJECT, RUN, made.file, end, made.data[end:])
+    refuses.clear()
+    assert place.bytes_of(made.file) == made.data[:end]
+    intake.put(PROJECT, RUN, made.file, end, made.data[end:])
     intake.close()
     found(place)
     assert place.bytes_of(made.file) == made.data
 
 
-def test_what_was_refused_does_not_come_before_what_was_acknowledged(place, tmp_path, monkeypatch):
+def test_refused_batch_does_not_come_before_acknowledged_ones(place, tmp_path, monkeypatch):
     """Its bytes are in an older object; then the power is lost, and the rows of the newer one."""
     made = journal(rows=20)
     intake, ends = place.intake(grows=True), places(made)
     intake.put(PROJECT, RUN, made.file, 0, made.data[: ends[4]])
     refused = made.data[ends[4] : ends[9]]
     with monkeypatch.context() as patch:
-        patch.setattr("seamark.server.kept.intake.commit", _no_room)
+        patch.setattr("seamark.server.kept.intake.commit", no_room)
         with pytest.raises(FullError):
             intake.put(PROJECT, RUN, made.file, ends[4], refused)
     again = journal(rows=4)
@@ -245,20 +214,11 @@ def test_what_was_refused_does_not_come_before_what_was_acknowledged(place, tmp_
         again.row({"other": 1.0 + step}, step)
     assert again.data[: ends[4]] == made.data[: ends[4]]
     taken = [end for end in again.ends if end > ends[4]]
-    wal = Path(place.url.removeprefix("sqlite:///"), "kept.db-wal")
     intake._growing.open(1)  # as the next batch does: its row is forced
-    least = wal.stat().st_size
+    least = wal(place).stat().st_size
     intake.put(PROJECT, RUN, made.file, ends[4], again.data[ends[4] : taken[0]])
     intake.put(PROJECT, RUN, made.file, taken[0], again.data[taken[0] : taken[1]])
-    after = without_power(place, tmp_path / "after", least)
-    try:
+    with without_power(place, tmp_path / "after", least) as after:
         found(after)
         assert after.bytes_of(made.file) == again.data[: taken[1]]
         assert layout.GROWING not in states(after)
-    finally:
-        after.close()
-
-
-def _no_room(*_, **__):
-    msg = "database or disk is full"
-    raise OSError(msg)

@@ -6,6 +6,7 @@ import resource
 from itertools import pairwise
 
 import pytest
+import sqlalchemy as sa
 from journal_builder import START, JournalBuilder
 from keeping import PROJECT, RUN, at_once, journal, places
 
@@ -15,15 +16,12 @@ from seamark.journal.reader import JournalReader
 from seamark.journal.shipping import GAP_BYTES
 from seamark.journal.walk import walk
 from seamark.server.failures import Rejected
+from seamark.server.kept import layout
 from seamark.server.kept.intake import AHEAD_NS
-from seamark.server.kept.plan import (
-    DivergedError,
-    FullError,
-)
+from seamark.server.kept.plan import DivergedError, FullError
 
 
-def test_what_a_worker_remembers_is_only_believed_as_long_as_it_is_true(place):
-    """Who goes on where they ended is not looked up; others and a purge are noticed."""
+def test_worker_notices_what_others_kept_or_purged(place):
     one, two, made = place.intake(), place.intake(), journal()
     ends = places(made)
     for number, (start, end) in enumerate(pairwise(ends[:8])):
@@ -46,11 +44,17 @@ def test_what_a_worker_remembers_is_only_believed_as_long_as_it_is_true(place):
 
 
 def test_other_bytes_in_the_same_place_are_refused(place):
-    """Whether they are shorter, longer, or a gap; nothing of what is kept changes."""
+    """Whether they are shorter, longer, or a gap; and of two that race, one is kept."""
     intake, made = place.intake(), journal()
     other = JournalBuilder("one", project=PROJECT, run=RUN).assign(x=1)
     for step in range(12):
         other.row({"a": step, "c": 7.0}, step)
+    raced = JournalBuilder("one", project=PROJECT, run="race").assign(x=1)
+    results = at_once(
+        lambda: place.intake().put(PROJECT, "race", made.file, 0, journal(run="race").data),
+        lambda: intake.put(PROJECT, "race", made.file, 0, raced.data),
+    )
+    assert {type(result).__name__ for result in results} == {"Receipt", "DivergedError"}
     intake.put(PROJECT, RUN, made.file, 0, made.data)
     with pytest.raises(DivergedError) as raised:
         intake.put(PROJECT, RUN, made.file, 0, other.data)
@@ -58,67 +62,36 @@ def test_other_bytes_in_the_same_place_are_refused(place):
     at = made.ends[3]
     with pytest.raises(DivergedError):
         intake.put(PROJECT, RUN, made.file, at, gap=made.ends[4] - at)
-    intake.put(PROJECT, RUN, made.file, made.offset, gap=64)
+    for _ in range(2):  # the same gap again is nothing new
+        assert intake.put(PROJECT, RUN, made.file, made.offset, gap=64).offset == made.offset + 64
+    source = place.kept().source(PROJECT, RUN, made.file)
+    end = made.offset
+    assert source.pread(end + 64, 0) == made.data + bytes(64)
+    assert [source.gap_end(each) for each in (0, end, end + 8)] == [None, end + 64, end + 64]
     made.row({"a": 1.0}, 99)
     with pytest.raises(DivergedError):
         intake.put(PROJECT, RUN, made.file, made.ends[-3], made.data[made.ends[-3] :])
     assert place.bytes_of(made.file)[: made.ends[-4]] == made.data[: made.ends[-4]]
 
 
-def test_gaps_are_declared_once(place):
-    """The same gap again is nothing new; readers are told where it is."""
-    intake, made = place.intake(), journal()
-    at, end = made.ends[3], made.ends[4]
-    intake.put(PROJECT, RUN, made.file, 0, made.data[:at])
-    for _ in range(2):
-        assert intake.put(PROJECT, RUN, made.file, at, gap=end - at).offset == end
-    intake.put(PROJECT, RUN, made.file, end, made.data[end:])
-    source = place.kept().source(PROJECT, RUN, made.file)
-    assert source.pread(made.offset, 0) == made.data[:at] + bytes(end - at) + made.data[end:]
-    assert [source.gap_end(each) for each in (0, at, at + 8, end)] == [None, end, end, None]
-
-
-def test_many_at_once_are_kept_together(place):
-    """Every sender is answered, and there are fewer objects than batches."""
+def test_batches_at_once_are_kept_in_fewer_objects(place):
+    """And many workers that are sent the same do not wait for each other for ever."""
     intake = place.intake(window_s=0.25)
     made = [journal(f"j{number}", run=f"run{number % 7}") for number in range(40)]
     intake.put(PROJECT, "warm", made[0].file, 0, journal("j0", run="warm").data)
-    results = at_once(
-        *(
-            lambda each=each: intake.put(PROJECT, each.header["run"], each.file, 0, each.data)
-            for each in made
-        )
-    )
+
+    def sends(worker, each):
+        return lambda: worker.put(PROJECT, each.header["run"], each.file, 0, each.data)
+
+    results = at_once(*(sends(intake, each) for each in made))
     assert [result.offset for result in results] == [each.offset for each in made]
     for each in made:
         assert place.bytes_of(each.file, run=each.header["run"]) == each.data
     assert len([one.name for one in place.objects.listed("journals/")]) < len(made)
-
-
-def test_two_workers_race_with_different_bytes(place):
-    """One of a cloned machine's journals is kept, the other one is refused."""
-    one, two = place.intake(), place.intake()
-    made, other = journal(), JournalBuilder("one", project=PROJECT, run=RUN).assign(x=1)
-    results = at_once(
-        lambda: one.put(PROJECT, RUN, made.file, 0, made.data),
-        lambda: two.put(PROJECT, RUN, made.file, 0, other.data),
-    )
-    kinds = {type(result).__name__ for result in results}
-    assert kinds == {"Receipt", "DivergedError"}
-    assert place.bytes_of(made.file) in (made.data, other.data)
-
-
-def test_many_workers_and_runs_do_not_wait_for_each_other_for_ever(place):
     workers = [place.intake() for _ in range(3)]
-    made = [journal("j", rows=3, run=f"run{number}") for number in range(8)]
-    calls = [
-        lambda worker=worker, each=each: worker.put(
-            PROJECT, each.header["run"], each.file, 0, each.data
-        )
-        for worker in workers
-        for each in made
-    ]
-    assert all(result.offset == made[0].offset for result in at_once(*calls))
+    others = [journal("k", rows=3, run=f"run{number}") for number in range(8)]
+    results = at_once(*(sends(worker, each) for worker in workers for each in others))
+    assert {result.offset for result in results} == {others[0].offset}
 
 
 NAMES = [
@@ -130,7 +103,6 @@ NAMES = [
 
 
 def test_names_that_lead_elsewhere_are_refused(place):
-    """No object is ever named by what somebody sent, and no row either."""
     intake = place.intake()
     for project, run in NAMES:
         made = journal(project=project, run=run)
@@ -140,7 +112,7 @@ def test_names_that_lead_elsewhere_are_refused(place):
             intake.known(project, run)
 
 
-def test_a_purged_run_is_not_taken_back(place):
+def test_purged_run_is_not_taken_back(place):
     """Neither where the tables know it nor where only the tombstone does."""
     intake, made, new = place.intake(), journal(), journal(run="run2")
     intake.put(PROJECT, RUN, made.file, 0, made.data)
@@ -157,18 +129,15 @@ def test_a_purged_run_is_not_taken_back(place):
     assert place.kept().unfolded(10) == []
 
 
-def test_a_run_has_only_so_many_journals(place):
+def test_run_has_a_bounded_number_of_journals(place):
     """Also where they come in one group, or to two workers; those that it has go on."""
     workers = [place.intake(most_journals=5, window_s=0.25) for _ in range(2)]
     made = [journal(f"j{number}", rows=1) for number in range(20)]
-    results = at_once(
-        *(
-            lambda number=number, each=each: workers[number % 2].put(
-                PROJECT, RUN, each.file, 0, each.data[: each.ends[1]]
-            )
-            for number, each in enumerate(made)
-        )
-    )
+
+    def sends(worker, each):
+        return lambda: worker.put(PROJECT, RUN, each.file, 0, each.data[: each.ends[1]])
+
+    results = at_once(*(sends(workers[at % 2], each) for at, each in enumerate(made)))
     refused = [result for result in results if isinstance(result, Rejected)]
     assert {one.slug for one in refused} == {"too-large"}
     assert len(refused) == 15
@@ -180,11 +149,7 @@ def test_a_run_has_only_so_many_journals(place):
     workers[0].put(PROJECT, "run2", other.file, 0, other.data)
 
 
-def test_a_client_in_the_future_is_accepted_and_marked(place):
-    import sqlalchemy as sa
-
-    from seamark.server.kept import layout
-
+def test_clock_that_is_ahead_is_accepted_and_marked(place):
     intake, made = place.intake(), journal()
     place.now = START - 2 * AHEAD_NS
     intake.put(PROJECT, RUN, made.file, 0, made.data)
@@ -196,8 +161,7 @@ def test_a_client_in_the_future_is_accepted_and_marked(place):
     assert place.kept().journals(PROJECT, RUN)[made.file] == (made.offset, place.now)
 
 
-def test_what_was_accepted_is_kept_when_it_is_closed(place):
-    """A server that stops finishes what it took, and takes nothing more."""
+def test_closing_keeps_what_was_accepted_and_takes_no_more(place):
     intake, made = place.intake(window_s=0.25), journal()
     intake.put(PROJECT, RUN, made.file, 0, made.data[: made.ends[3]])
     future = intake.submit(PROJECT, RUN, made.file, 0, made.data)
@@ -209,23 +173,7 @@ def test_what_was_accepted_is_kept_when_it_is_closed(place):
     intake.close()
 
 
-def test_a_full_disk_is_said_and_passes(place, tmp_path):
-    """Nothing is acknowledged that could not be written; later the same is taken."""
-    intake, made = place.intake(), journal()
-    folder = place.objects.folder
-    away = tmp_path / "away"
-    folder.rename(away)
-    folder.write_bytes(b"")  # no object can be written here
-    with pytest.raises(FullError) as raised:
-        intake.put(PROJECT, RUN, made.file, 0, made.data)
-    assert raised.value.wait_s
-    folder.unlink()
-    away.rename(folder)
-    assert intake.put(PROJECT, RUN, made.file, 0, made.data).offset == made.offset
-    assert place.bytes_of(made.file) == made.data
-
-
-def test_runs_that_wait_to_be_folded_are_told_in_their_order(place):
+def test_runs_to_fold_are_listed_by_their_last_batch(place):
     intake, kept = place.intake(), place.kept()
     made = [journal(run=f"run{number}") for number in range(3)]
     for each in reversed(made):
@@ -246,8 +194,7 @@ def test_runs_that_wait_to_be_folded_are_told_in_their_order(place):
 
 
 @pytest.mark.once
-def test_a_long_gap_costs_no_memory(place):
-    """Somebody may declare gigabytes: they are passed over, and shown as one gap."""
+def test_long_gap_costs_no_memory(place):
     intake, made = place.intake(window_s=0), journal(rows=5)
     end = made.ends[3]
     intake.put(PROJECT, RUN, made.file, 0, made.data[:end])

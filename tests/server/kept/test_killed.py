@@ -34,7 +34,7 @@ while index + 2 < len(ends):
 
 
 @pytest.mark.once
-def test_nothing_acknowledged_is_lost_by_a_kill(place, pytestconfig):
+def test_killed_worker_loses_nothing_acknowledged(place, pytestconfig):
     """Killed again and again in the middle; the next one goes on where it ended."""
     chance, made, said = random.Random(1), journal(rows=400), 0
     support = str(pytestconfig.rootpath / "tests" / "support")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -53,35 +54,20 @@ class Machine:
     def calls(self, batch) -> list:
         """Return the calls that send a batch: its damaged frame goes as a declared gap."""
         _, number, first, count, worker = batch
-        made = JOURNALS[number]
+        made, put = JOURNALS[number], self.workers[worker].put
         ends = places(made)
         first = min(first, len(ends) - 2)
         last = min(first + count, len(ends) - 1)
-        run, put = made.header["run"], self.workers[worker].put
-        found = []
-        for start, end in self.pieces(number, first, last):
-            if number == 0 and start == ends[DAMAGED]:
-                found.append(
-                    lambda start=start, end=end: put(
-                        PROJECT, run, made.file, start, gap=end - start
-                    )
-                )
-            else:
-                found.append(
-                    lambda start=start, end=end: put(
-                        PROJECT, run, made.file, start, made.data[start:end]
-                    )
-                )
-        return [(number, call) for call in found]
-
-    @staticmethod
-    def pieces(number: int, first: int, last: int):
-        ends = places(JOURNALS[number])
         cuts = {first, last}
         if number == 0:
             cuts |= {each for each in (DAMAGED, DAMAGED + 1) if first < each < last}
-        ordered = [ends[each] for each in sorted(cuts)]
-        return pairwise(ordered)
+        found = []
+        for start, end in pairwise(ends[each] for each in sorted(cuts)):
+            sent = {"data": made.data[start:end]}
+            if number == 0 and start == ends[DAMAGED]:
+                sent = {"gap": end - start}
+            found.append(partial(put, PROJECT, made.header["run"], made.file, start, **sent))
+        return [(number, call) for call in found]
 
     def send(self, batch) -> None:
         for number, call in self.calls(batch):
@@ -157,30 +143,21 @@ def run_steps(place, given):
 
 @settings(max_examples=25)
 @given(st.lists(steps, max_size=14))
-def test_what_is_kept_equals_the_file_on_sqlite(given):
+def test_kept_journals_equal_their_files_on_sqlite(given):
     """Nothing that was acknowledged is lost, and nothing is there twice."""
     with tempfile.TemporaryDirectory() as folder:
         place = Place(f"sqlite:///{folder}/databases", Path(folder, "objects"))
-        try:
+        with contextlib.closing(place):
             run_steps(place, given)
-        finally:
-            place.close()
 
 
-@pytest.fixture(scope="module")
-def shared(postgresql):
-    from databases import fresh_database
-
-    with fresh_database(postgresql()) as url:
-        yield url
-
-
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True, scope="module")
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=14))
 @pytest.mark.thorough
-def test_what_is_kept_equals_the_file_on_postgresql(shared, given):
+def test_kept_journals_equal_their_files_on_postgresql(store, given):
     with tempfile.TemporaryDirectory() as folder:
-        place = Place(shared, Path(folder, "objects"))
+        place = Place(store, Path(folder, "objects"))
         try:
             run_steps(place, given)
         finally:

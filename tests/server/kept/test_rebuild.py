@@ -15,18 +15,23 @@ from seamark.server.kept.layout import REMOVE_NS
 from seamark.server.kept.rebuild import needs_rebuild, rebuild
 
 NEVER = lambda: False  # noqa: E731
+LISTS = [
+    *(b"[]", b"{}", b"not json", b'{"format":2,"shared":true,"parts":[]}'),
+    b'{"format":1,"shared":true,"parts":[["../x","r","w.0",0,8,1,0,1]]}',
+    *(b'{"format":1,"shared":true,"parts":%s}' % parts for parts in (b"[[1]]", b"7")),
+]
+"""What begins objects of somebody else, whose heads are as those of ours."""
 
 
 def state(place):
     kept = place.kept()
-    found = {}
-    for run in kept.runs():
-        journals = kept.journals(run.project, run.run)
-        found[run] = {
+    return {
+        run: {
             name: (known, place.bytes_of(name, run.project, run.run))
-            for name, known in journals.items()
+            for name, known in kept.journals(run.project, run.run).items()
         }
-    return found
+        for run in kept.runs()
+    }
 
 
 def drop(place):
@@ -50,7 +55,7 @@ def filled(place):
     return state(place)
 
 
-def test_the_tables_are_made_again(place):
+def test_tables_are_made_again_from_the_objects(place):
     """Sizes, positions, arrivals and bytes; also after compaction, twice, and with old objects."""
     before = filled(place)
     assert len(before) == 4
@@ -73,8 +78,7 @@ def test_the_tables_are_made_again(place):
     assert kept.offset == made.offset
 
 
-def test_what_is_damaged_or_missing_is_named(place):
-    """The rest is there, and what is missing can be sent again."""
+def test_damaged_missing_and_foreign_objects_are_named(place):
     intake, made = place.intake(), journal()
     ends = places(made)[::4]
     for start, end in pairwise(ends):
@@ -84,30 +88,14 @@ def test_what_is_damaged_or_missing_is_named(place):
     data = bytearray(path.read_bytes())
     data[20] ^= 1  # of its list
     path.write_bytes(data)
-    foreign = place.objects.folder / "journals" / "foreign"
-    foreign.write_bytes(b"no object of ours")
+    foreign = ["journals/foreign", *(f"journals/x/0/{number}" for number in range(len(LISTS)))]
+    place.objects.put(foreign[0], b"no object of ours")
+    for name, listed in zip(foreign[1:], LISTS, strict=True):
+        head = struct.pack("<8sII", b"\x89SMO\r\n\x1a\n", len(listed), zlib.crc32(listed))
+        place.objects.put(name, head + listed)
     found = rebuild(place.database, place.objects, gone=place.gone)
-    assert found.damaged == sorted(["journals/foreign", second])
+    assert found.damaged == sorted([*foreign, second])
     assert found.missing == [(f"{PROJECT}/{RUN}", made.file, ends[1])]
     assert place.bytes_of(made.file) == made.data[: ends[1]]
     place.intake().put(PROJECT, RUN, made.file, ends[1], made.data[ends[1] :])
     assert place.bytes_of(made.file) == made.data
-
-
-LISTS = [
-    b"[]",
-    b"{}",
-    b'{"format":1,"shared":true,"parts":[["../x","r","w.0",0,8,1,0,1]]}',
-    b'{"format":1,"shared":true,"parts":[[1]]}',
-    b'{"format":1,"shared":true,"parts":7}',
-    b'{"format":2,"shared":true,"parts":[]}',
-    b"not json",
-]
-
-
-def test_objects_of_somebody_else_do_no_harm(place):
-    for number, listed in enumerate(LISTS):
-        head = struct.pack("<8sII", b"\x89SMO\r\n\x1a\n", len(listed), zlib.crc32(listed))
-        place.objects.put(f"journals/x/0/{number}", head + listed)
-    found = rebuild(place.database, place.objects, gone=place.gone)
-    assert found.damaged == [f"journals/x/0/{number}" for number in range(len(LISTS))]

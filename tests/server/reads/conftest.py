@@ -5,11 +5,10 @@ One server a module and engine; each test gets folded tables of its own in it, w
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,7 +16,6 @@ pytest.importorskip("fastapi")
 
 import httpx
 from bytes_source import BytesSource
-from databases import fresh_database
 from journal_builder import START, JournalBuilder, fold_run
 from served import Served, served
 
@@ -27,19 +25,11 @@ from seamark.server.access import Role
 from seamark.server.changes import note_changes
 from seamark.server.databases import store_name
 
-if TYPE_CHECKING:
-    from seamark.reading.reader import Answer
-
-ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.thorough))
 NOW = START + 10**12
 
 
 class Given:
-    """Journals in memory, in the place of what a server keeps, and records that it is told to add.
-
-    Attributes:
-        recorded: (project, run id, operations) that were to be recorded.
-    """
+    """Journals in memory instead of those that a server keeps, and what was to be recorded."""
 
     def __init__(self) -> None:
         self.bytes: dict[tuple[str, str, str], bytes] = {}
@@ -54,15 +44,7 @@ class Given:
 
 
 class Here:
-    """A server in this process, its clock and its runs in the hands of a test.
-
-    Attributes:
-        server: What it stands on.
-        url: Where it answers.
-        admin: Token of its admin.
-        given: What it keeps.
-        now_ns: Its time, nanoseconds since the Unix epoch.
-    """
+    """A server in this process whose clock and runs a test sets."""
 
     def __init__(self, served: Served) -> None:
         self.server: Any = served.server
@@ -123,12 +105,11 @@ class Client(httpx.Client):
         accept = {"Accept": "application/msgpack"}
         return self.post(f"read/{verb}", json=question, headers=accept)
 
-    def told(self, verb: str, /, **question: Any) -> Answer[Any]:
+    def told(self, verb: str, /, **question: Any) -> Any:
         """Return the answer to a question, with what is said of it."""
         answer = self.ask(verb, **question)
         assert answer.status_code == 200, answer.text
-        told: Answer[Any] = unpack(answer.content, reads.verbs()[verb].envelope)
-        return told
+        return unpack(answer.content, reads.verbs()[verb].envelope)
 
     def read(self, verb: str, /, **question: Any) -> Any:
         return self.told(verb, **question).answer
@@ -141,23 +122,14 @@ class Client(httpx.Client):
         return answer.status_code, told["error"]
 
 
-@pytest.fixture(scope="module", params=ENGINES)
-def shared(request, postgresql, tmp_path_factory) -> Iterator[Here]:
+@pytest.fixture(scope="module")
+def shared(store, tmp_path_factory) -> Iterator[Here]:
     """A server for the tests of a module, once on each engine."""
-    with contextlib.ExitStack() as stack:
-        store = None
-        if request.param == "postgresql":
-            store = stack.enter_context(fresh_database(postgresql()))
-        folder = tmp_path_factory.mktemp("server")
-        yield Here(stack.enter_context(served(folder, store=store)))
+    with served(tmp_path_factory.mktemp("server"), store=store) as one:
+        yield Here(one)
 
 
 @pytest.fixture
 def here(shared) -> Here:
     shared.empty()
     return shared
-
-
-@pytest.fixture
-def builder():
-    return JournalBuilder

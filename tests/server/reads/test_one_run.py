@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import math
@@ -16,6 +17,7 @@ import zstandard
 from journal_builder import START, JournalBuilder
 from msgspec import UNSET
 
+from seamark.process.liveness import process_facts
 from seamark.reading.codec import pack
 from seamark.reading.curves import Look
 from seamark.reading.reader import Reader
@@ -111,8 +113,7 @@ EVERY: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def test_a_run_there_reads_as_one_here(here) -> None:
-    """Every method of a reader returns the same, of the same types, whoever is asked."""
+def test_every_read_of_a_run_equals_that_of_the_store(here) -> None:
     first = journal()
     first.op("file_point", path="images", file=LONG, step=0.0)
     second = JournalBuilder("two", rank=0, attempt=1, positions={first.writer: first.offset})
@@ -148,48 +149,7 @@ def test_a_run_there_reads_as_one_here(here) -> None:
     catalog.close()
 
 
-def test_points_of_several_series_stop_where_an_answer_is_full(here, monkeypatch) -> None:
-    """Whoever is given fewer than they asked for asks for the rest."""
-    monkeypatch.setattr(routes, "MOST_POINTS", 400)
-    here.put("run0", journal())
-    paths = ["loss", "none", "epoch"]
-    with here.client() as asks:
-        assert in_parts(asks, paths=paths) == [
-            [("loss", True, 300), ("none", True, 0), ("epoch", True, 99)],
-            [("epoch", False, 201)],
-        ]
-        monkeypatch.setattr(routes, "MOST_POINTS", 150)
-        assert in_parts(asks, paths=[*paths, "nothing"]) == [
-            [("loss", True, 150)],
-            [("loss", False, 150)],
-            [("none", True, 0), ("epoch", True, 149)],
-            [("epoch", False, 150)],
-            [("epoch", False, 1), ("nothing", True, 0)],
-        ]
-        assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
-
-
-def test_lists_stop_where_an_answer_is_full(here, monkeypatch) -> None:
-    """No answer grows with the run; next says where the rest begins."""
-    monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1000)
-    made = JournalBuilder()
-    made.texts("log", *[[float(at), "x" * 100] for at in range(300)])
-    here.put("run0", made)
-    with here.client() as asks:
-        texts, following = [], ""
-        while following is not None:
-            page = asks.told("texts", **RUN, path="log", next=following)
-            assert 0 < len(page.answer) < 200
-            texts, following = texts + page.answer, page.next
-        assert texts == reader(here).texts("log")
-        page = asks.told("texts", **RUN, path="log", next="300")
-        assert (page.answer, page.next) == ([], None)
-        for wrong in ("x", "-1", "1.5", '"1"', "[1]", "1" * 30):
-            assert asks.refused("texts", **RUN, path="log", next=wrong)[0] == 422, wrong
-
-
-def test_an_unchanged_run_is_not_told_again(here) -> None:
-    """A poll costs one row; whatever changes of the run is a new answer."""
+def test_unchanged_run_is_not_sent_again(here) -> None:
     here.now_ns = START + 10**9
     here.put("run0", made := journal())
     with here.client() as asks:
@@ -208,7 +168,7 @@ def test_an_unchanged_run_is_not_told_again(here) -> None:
         assert asks.told("ranks", **RUN).seen == ""  # what changes with time alone
 
 
-def test_long_answers_are_packed_as_the_client_can_read_them(here) -> None:
+def test_answers_are_compressed_as_the_client_accepts(here) -> None:
     here.put("run0", journal())
     with here.client() as asks:
         for packing in ("zstd", "gzip", "identity", "br", "zstd;q=0"):
@@ -225,92 +185,69 @@ def test_long_answers_are_packed_as_the_client_can_read_them(here) -> None:
             assert answer.headers["vary"] == "Accept, Accept-Encoding", packing
 
 
-def test_only_who_may_read_a_project_learns_of_its_runs(here) -> None:
-    """A project that may not be seen answers as one that is not there, whatever is asked."""
-    here.put("run0", journal())
-    here.put("run1", journal(), project="team/y")
-    token = here.reader("ada", "team/x")
-    with here.client(token) as asks:
-        assert asks.read("overview", **RUN).run == "run0"
-        hidden, missing = (
-            asks.ask("overview", project=project, run="run1").json()
-            for project in ("team/y", "team/z")
-        )
-        assert {**hidden, "hint": hidden["hint"].replace("team/y", "team/z")} == missing
-        for wrong in ({}, {"points": -1}, {"none": 1}):  # nothing is said of the other arguments
-            asked = {"project": "team/y", "run": "run1", **wrong}
-            assert asks.ask("curve", **asked).json() == hidden
-        assert asks.refused("overview", project="team/x", run="run9") == (404, "not-found")
-    with here.client("") as asks:
-        assert asks.refused("overview", **RUN) == (401, "token-needed")
-
-
 ODD_BODIES = [
-    b"",
-    b"null",
-    b"[]",
-    b"{",
-    b"\xff",
-    b"[" * 100_000,
-    b'{"project": "team/x"}',
+    *(b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000, b'{"project": "team/x"}'),
     b'{"project": 3, "run": "run0"}',
-    b'{"project": "team/x", "run": "run0", "nothing": 1}',
-    b'{"project": "team/x", "run": "run0", "seen": 3}',
-    b'{"project": "team/x", "run": "run0", "next": 1}',
-    b'{"project": "team/x", "run": "run0", "path": "loss", "path": {}}',
+    *(
+        b'{"project": "team/x", "run": "run0", %s}' % more
+        for more in (b'"nothing": 1', b'"seen": 3', b'"next": 1', b'"path": "loss", "path": {}')
+    ),
     b'{"project": "team/x", "run": "run0", "path": "' + b"x" * 5000 + b'"}',
+]
+INVALID: list[tuple[str, dict[str, Any]]] = [
+    ("curve", {"path": "loss"}),
+    ("curve", {"path": "loss", "points": 1}),
+    ("curve", {"path": "loss", "points": 999_999_999}),
+    ("curve", {"path": "loss", "points": 10, "attempt": -1}),
+    ("curve", {"path": "loss", "points": 10, "attempt": "first"}),
+    ("texts", {"path": "log", "attempt": -1}),
+    ("texts", {"path": "log", "attempt": 10**30}),
+    ("texts", {"path": "log", "next": str(2**70)}),
+    ("drawing", {"path": "loss", "look": {"window": "nan"}}),
+    ("drawing", {"path": "loss", "look": {"window": -1}}),
+    ("drawing", {"path": "loss", "look": {"points": 1}}),
+    ("drawing", {"path": "loss", "look": {"points": 999_999_999}}),
+    ("points", {"paths": ["loss"], "limit": 0}),
+    ("points", {"paths": ["loss"], "limit": (1 << 24) + 1}),
+    ("points", {"paths": ["loss"] * 1001}),
+    ("points", {"paths": ["loss"], "next": "x" * (1 << 16)}),
+    ("log", {"tail": 1_000_000}),
+    ("attribute", {}),
+    ("text_page", {}),
 ]
 
 
-def test_what_cannot_be_asked_is_refused_with_a_hint(here) -> None:
-    """422, never 500; and 401 before anything is looked at for who shows no token."""
+def test_invalid_questions_are_refused_with_a_hint(here) -> None:
     here.put("run0", journal())
-    wrong = [
-        ("curve", {"path": "loss"}),
-        ("curve", {"path": "loss", "points": 1}),
-        ("curve", {"path": "loss", "points": 999_999_999}),
-        ("curve", {"path": "loss", "points": 10, "attempt": -1}),
-        ("curve", {"path": "loss", "points": 10, "attempt": "first"}),
-        ("texts", {"path": "log", "attempt": -1}),
-        ("texts", {"path": "log", "attempt": 10**30}),
-        ("drawing", {"path": "loss", "look": {"window": "nan"}}),
-        ("drawing", {"path": "loss", "look": {"window": -1}}),
-        ("drawing", {"path": "loss", "look": {"points": 1}}),
-        ("drawing", {"path": "loss", "look": {"points": 999_999_999}}),
-        ("points", {"paths": ["loss"], "limit": 0}),
-        ("points", {"paths": ["loss"], "limit": (1 << 24) + 1}),
-        ("points", {"paths": ["loss"] * 1001}),
-        ("points", {"paths": ["loss"], "next": "x" * (1 << 16)}),
-        ("texts", {"path": "log", "next": str(2**70)}),
-        ("log", {"tail": 1_000_000}),
-        ("attribute", {}),
-        ("text_page", {}),
-    ]
     with here.client() as asks, here.client("") as nobody:
-        for verb, arguments in wrong:
-            status, _ = asks.refused(verb, **RUN, **arguments)
-            assert status == 422, (verb, arguments)
+        for verb, arguments in INVALID:
+            assert asks.refused(verb, **RUN, **arguments)[0] == 422, (verb, arguments)
             assert nobody.refused(verb, **RUN, **arguments) == (401, "token-needed")
         for body in ODD_BODIES:
             answer = asks.post("read/attribute", content=body)
             assert (answer.status_code, answer.json()["error"]) == (422, "invalid"), body[:80]
             assert nobody.post("read/attribute", content=body).status_code == 401, body[:80]
-
-
-def test_paths_that_no_database_can_hold_show_nothing(here) -> None:
-    here.put("run0", journal())
-    with here.client() as asks:
+        # Texts that no database can hold show nothing.
         assert asks.read("attribute", **RUN, path="a\u0000b") is None
         body = b'{"project": "team/x", "run": "run0", "paths": ["a\\u0000b", "\\ud800"]}'
-        answer = asks.post("read/some", content=body)
-        assert answer.status_code in (200, 422), answer.text
-        # Where nothing looks at a text before the database does.
+        assert asks.post("read/some", content=body).status_code in (200, 422)
         assert asks.ask("overview", project="team/x", run="ru\0n").status_code in (404, 422)
         assert asks.ask("table", id="a\u0000b").status_code in (200, 422)
+        assert asks.refused("overview", project="team/x", run="run9") == (404, "not-found")
+    # Nothing is said of the other arguments where the project may not be seen.
+    here.put("run1", journal(), project="team/y")
+    with here.client(here.reader("ada", "team/x")) as asks:
+        hidden, missing = (
+            asks.ask("overview", project=project, run="run1").json()
+            for project in ("team/y", "team/z")
+        )
+        assert {**hidden, "hint": hidden["hint"].replace("team/y", "team/z")} == missing
+        for more in ({}, {"points": -1}, {"none": 1}):
+            answer = asks.ask("curve", project="team/y", run="run1", **more)
+            assert answer.json() == hidden
 
 
-def test_a_record_of_a_stranger_opens_nothing(here, tmp_path) -> None:
-    """What refers to a file of the server is shown as it was recorded."""
+def test_records_of_a_stranger_open_no_file_and_no_process_of_the_server(here, tmp_path) -> None:
     (tmp_path / "secret").write_text("never to be told")
     ref = (tmp_path / "secret").as_uri()
     made = JournalBuilder()
@@ -323,12 +260,8 @@ def test_a_record_of_a_stranger_opens_nothing(here, tmp_path) -> None:
             answer = asks.post(f"read/{verb}", json={**RUN, **path})
             assert ref in answer.text
             assert "never" not in answer.text
-
-
-def test_no_process_of_the_server_stands_for_one_of_a_run(here) -> None:
-    """A header that names this very host and boot is no reason to look at its processes."""
-    from seamark.process.liveness import process_facts
-
+    here.empty()
+    # A header that names this very host and boot.
     facts = process_facts() | {"pid": 2**22 + 1}
     here.put("run0", journal(**facts))
     here.now_ns = START + 10**9
@@ -339,14 +272,34 @@ def test_no_process_of_the_server_stands_for_one_of_a_run(here) -> None:
         assert (told.state, told.crash.reason) == ("crashed", "heartbeat lost")
 
 
-def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
-    """Also one over what a server reads at once, as a whole and its last points."""
-    monkeypatch.setattr(routes, "MOST_POINTS", 64)
-    monkeypatch.setattr(routes, "_MOST_READ", 200)
-    monkeypatch.setattr(run, "_MOST_LAST", 200)
+def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
+    """The next one goes on; a place to go on that cannot be is refused, or begins anew."""
+    monkeypatch.setattr(routes, "MOST_POINTS", 400)
     here.put("run0", journal(), journal("two"))
-    whole = reader(here).points("loss")
+    made = JournalBuilder()
+    made.texts("log", *[[float(at), "x" * 100] for at in range(300)])
+    here.put("texts", made)
+    paths = ["loss", "none", "epoch"]
     with here.client() as asks:
+        assert in_parts(asks, paths=paths) == [
+            [("loss", True, 400)],
+            [("loss", False, 200), ("none", True, 0), ("epoch", True, 199)],
+            [("epoch", False, 400)],
+            [("epoch", False, 1)],
+        ]
+        monkeypatch.setattr(routes, "MOST_POINTS", 300)
+        assert in_parts(asks, paths=[*paths, "nothing"]) == [
+            *([("loss", begins, 300)] for begins in (True, False)),
+            [("none", True, 0), ("epoch", True, 299)],
+            [("epoch", False, 300)],
+            [("epoch", False, 1), ("nothing", True, 0)],
+        ]
+        assert in_parts(asks, paths=["nothing"] * 3) == [[("nothing", True, 0)]]
+
+        # A series over what a server reads at once, as a whole and its last points.
+        monkeypatch.setattr(routes, "MOST_POINTS", 64)
+        monkeypatch.setattr(routes, "_MAX_READ", 200)
+        monkeypatch.setattr(run, "_MOST_LAST", 200)
         asked = {**RUN, "paths": ["loss"]}
         assert [len(part) for part in in_parts(asks, paths=["loss"], limit=201)] == [1] * 4
         assert in_parts(asks, paths=["loss"], limit=60) == [[("loss", True, 60)]]
@@ -355,10 +308,8 @@ def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
         place = json.loads(first.next)
         assert place[:3] == ["team/x", "run0", "loss"]
         (step, done, hidden) = place[3]
-        for wrong in (
-            *([step, done], ["nan", done, hidden], [step, 1e9, hidden], [step, -1, hidden]),
-            *([step, done, "x"], "x"),
-        ):
+        wrong_numbers = ([step, 1e9, hidden], [step, -1, hidden])
+        for wrong in ([step, done], ["nan", done, hidden], *wrong_numbers, [step, done, "x"], "x"):
             refused = asks.refused("points", **asked, next=json.dumps([*place[:3], wrong]))
             assert refused[0] == 422, wrong
         changed = json.dumps([*place[:3], [step, done, hidden + 1]])
@@ -366,19 +317,30 @@ def test_a_series_of_any_length_is_read_in_parts(here, monkeypatch) -> None:
             (anew,) = asks.read("points", **asked, next=odd)
             assert anew.begins
             assert same(anew.points, first.answer[0].points)
-    catalog = RemoteCatalog(Connection(here.url, here.admin))
-    there = catalog.view(FIRST, "run0")
+
+        monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1000)
+        texts, following, log = [], "", {"project": FIRST, "run": "texts", "path": "log"}
+        while following is not None:
+            page = asks.told("texts", **log, next=following)
+            assert 0 < len(page.answer) < 200
+            texts, following = texts + page.answer, page.next
+        assert texts == reader(here, "texts").texts("log")
+        page = asks.told("texts", **log, next="300")
+        assert (page.answer, page.next) == ([], None)
+        for wrong in ("x", "-1", "1.5", '"1"', "[1]", "1" * 30):
+            assert asks.refused("texts", **log, next=wrong)[0] == 422, wrong
+    whole = reader(here).points("loss")
     assert len(whole) == 600
-    assert same(there.points("loss"), whole)
-    assert same(there.points("loss", limit=150), whole[-150:])
-    assert same(there.points("loss", "all", limit=500), whole[-500:])
-    assert same(there.many_points(["loss", "epoch"])["loss"], whole)
-    assert len(there.points("nothing")) == 0
-    catalog.close()
+    with contextlib.closing(RemoteCatalog(Connection(here.url, here.admin))) as catalog:
+        there = catalog.view(FIRST, "run0")
+        assert same(there.points("loss"), whole)
+        assert same(there.points("loss", limit=150), whole[-150:])
+        assert same(there.points("loss", "all", limit=500), whole[-500:])
+        assert same(there.many_points(["loss", "epoch"])["loss"], whole)
+        assert len(there.points("nothing")) == 0
 
 
-def test_an_answer_is_of_one_moment_while_a_run_changes(here) -> None:
-    """A run that fails again and again never shows a state without its reason."""
+def test_answer_is_of_one_moment_while_a_run_changes(here) -> None:
     journal = JournalBuilder("j").op("state", state="running")
     here.put("r", journal)
     done = threading.Event()

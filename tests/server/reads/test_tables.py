@@ -37,8 +37,7 @@ def same(one, other) -> bool:
     return pack(one) == pack(other)
 
 
-def test_a_table_is_what_the_store_says(here) -> None:
-    """The same cells in the same order, whichever way it is asked."""
+def test_table_equals_that_of_the_store_and_comes_in_windows(here) -> None:
     fill(here)
     columns = ["lr", "loss:min", "sys/*", "model"]
     store = here.server.store()
@@ -51,11 +50,7 @@ def test_a_table_is_what_the_store_says(here) -> None:
             told = asks.read("table", **asked, query=query, columns=columns)
         assert same(told.table, expected)
         assert told.names == [generated_name(run) for _, run in expected.refs]
-
-
-def test_rows_come_in_windows(here) -> None:
-    """Those beyond a limit are counted unless that is not asked for: it costs more than a page."""
-    fill(here)
+    # Those beyond a limit are counted unless that is not asked for: it costs more than a page.
     with here.client() as asks:
         pages = [
             asks.read("table", project="team/x", offset=at, limit=4, columns=["lr"]).table
@@ -72,8 +67,7 @@ def test_rows_come_in_windows(here) -> None:
             assert chosen.total == total
 
 
-def test_runs_and_groups_stop_where_an_answer_is_full(here, monkeypatch) -> None:
-    """Each part says how many there are in all, and what is said of paths is said once."""
+def test_answers_about_many_runs_are_of_bounded_length(here, monkeypatch) -> None:
     monkeypatch.setattr("seamark.server.answering.MOST_BYTES", 1)
     monkeypatch.setattr("seamark.server.answering._TOGETHER", 4)
     fill(here)
@@ -88,162 +82,9 @@ def test_runs_and_groups_stop_where_an_answer_is_full(here, monkeypatch) -> None
     groups = catalog.groups(wanted, ["lr"], unknown=said.append)
     assert (len(groups), groups.total, len(said)) == (6, 6, 2)
     catalog.close()
-
-
-def test_only_what_may_be_read_is_in_any_answer(here) -> None:
-    """Neither in rows nor in totals, names, paths, hints, series or changes."""
-    fill(here)
-    token = here.reader("ada", "team/x")
-    secret = [["vault/x", "secret0"]]
-    with here.client(token) as asks:
-        assert [one.project for one in asks.read("projects")] == ["team/x"]
-        assert asks.read("table", columns=["lr"]).table.total == 6
-        assert {one.project for one in asks.read("names")} == {"team/x"}
-        assert "hidden" not in asks.read("paths")
-        assert b"hidden" not in asks.ask("table", columns=["*"]).content
-        told = asks.ask("table", query="hidde = 1")
-        assert told.status_code == 422
-        assert "'hidden'" not in told.text
-        assert asks.refused("table", query="hidden = 1") == (422, "query")
-        assert asks.refused("table", columns=["hidden"]) == (422, "query")
-        assert asks.refused("table", columns=["hid*"]) == (422, "query")
-        assert asks.refused("table", sort_by="hidden") == (422, "query")
-        assert asks.read("select", project="vault") == []
-        assert asks.read("series", refs=secret, paths=["*"]) == []
-        told = asks.told("series", refs=secret, paths=["hidden"], unknown="tell").told
-        assert told == ["no run has 'hidden'"] or "hidden" in str(told)
-        assert asks.read("series_paths", refs=secret) == []
-        assert asks.read("losses", refs=secret) == []
-        assert asks.read("crash_reasons", refs=secret) == []
-        assert asks.read("curves", refs=secret, paths=["loss"]).curves == []
-        cursor = asks.read("changes").cursor
-        here.put("secret1", run("t", 0.8), project="vault/x")
-        assert asks.read("changes", cursor=cursor).runs == []
-    with here.client() as asks:
-        assert asks.read("table", columns=["hidden"]).table.total == 8
-        assert "hidden" in asks.read("paths")
-        told = asks.ask("table", query="hidde = 1").text
-        assert "did you mean" in told or "'hidden'" in told
-
-
-def test_nobody_is_told_to_log_in_where_nothing_is_public(here) -> None:
-    """And sees what is public without a token where something is."""
-    fill(here)
-    with here.client("") as asks:
-        assert asks.refused("table") == (401, "token-needed")
-        here.publish("team/x")
-        assert asks.read("table", columns=["lr"]).table.total == 6
-        assert asks.read("projects")[0].project == "team/x"
-
-
-REFUSED = [
-    {"query": "lr >"},
-    {"query": "(" * 16_000},
-    {"query": "x" * 17_000},
-    {"query": 'model MATCHES "(a+)+$"', "limit": 0},
-    {"limit": -1},
-    {"offset": 2**70},
-    {"sort_by": ""},
-    {"columns": ["a/" * 3000]},
-    {"project": 3},
-    {"state": "nowhere"},
-    {"nonsense": 1},
-]
-
-
-def test_what_cannot_be_asked_is_refused_with_a_hint(here) -> None:
-    """4xx with a sentence; also what is nested without end."""
-    fill(here, 1)
-    with here.client() as asks:
-        for body in REFUSED:
-            answer = asks.ask("table", **body)
-            assert answer.status_code in (200, 413, 422), (str(body)[:80], answer.text)
-            assert answer.status_code == 200 or answer.json()["hint"], str(body)[:80]
-
-
-def test_regular_expressions_do_not_backtrack(here) -> None:
-    here.put("run0", run("w", 0.1, model="a" * 5000 + "!"))
-    with here.client() as asks:
-        for pattern in ("(a+)+$", "(a|aa)+$", "(.*a){20}$"):
-            query = f'model MATCHES "{pattern}"'
-            answer = asks.ask("table", query=query, columns=["lr"])
-            assert answer.status_code in (200, 422, 503), answer.text
-
-
-def test_an_unchanged_table_is_not_told_again(here) -> None:
-    """Whatever changes of any run that may be read is a new answer; time alone is, too."""
-    here.now_ns = START + 10**9
-    fill(here)
-    with here.client() as asks:
-        seen = {}
-        for verb in ("table", "projects", "names", "paths"):
-            seen[verb] = asks.told(verb).seen
-            assert asks.told(verb, seen=seen[verb]).unchanged
-        here.put("run0", run("w0", 0.0, model="a").assign(lr=7.0))
-        assert not asks.told("paths", seen=seen["paths"]).unchanged
-        known = asks.told("projects").seen
-        here.now_ns += 10**12
-        later = asks.told("projects", seen=known)
-        assert [one.running for one in later.answer] == [0, 0]
-        # What changes with every second is never taken for what it was.
-        assert asks.told("table", query='sys/creation_time > "-2h"').seen == ""
-        for verb, asked in (("select", {}), ("fields", {}), ("losses", {"refs": []})):
-            assert asks.told(verb, **asked).seen == ""
-    with here.client(here.reader("ann", "team/x")) as asks:  # who sees less has another answer
-        assert not asks.told("table", seen=seen["table"]).unchanged
-
-
-def test_changes_tell_which_runs_changed(here) -> None:
-    """Those that were saved since, and those that fell silent; from any cursor on, none is lost."""
-    here.now_ns = START + 10**9
-    fill(here, 2)
-    with here.client() as asks:
-        first = asks.read("changes")
-        assert first.reset is True
-        assert asks.read("changes", cursor=first.cursor).runs == []
-        here.put("run1", run("w1", 0.1).assign(lr=3.0))
-        told = asks.read("changes", cursor=first.cursor)
-        paths = ["loss", "lr", "model"]
-        assert told.runs == [ChangedRun("team/x", "run1", "running", gone=False, paths=paths)]
-        assert asks.read("changes", cursor=told.cursor).runs == []
-        assert asks.read("changes", cursor=told.cursor, project="vault").runs == []
-        here.now_ns += 10**12
-        silent = asks.read("changes", cursor=told.cursor)
-        assert {(one.run, one.state) for one in silent.runs} == {
-            ("run0", "crashed"),
-            ("run1", "crashed"),
-            ("secret0", "crashed"),
-        }
-        for odd in ("x", "a.b.c", f"{told.cursor}0.0", "\u0662.\u0662.\u0662"):
-            assert asks.read("changes", cursor=odd).reset in (True, False)
-        assert asks.read("changes", cursor="store_v0.1.1").reset is True
-
-
-def test_groups_have_mean_and_spread_and_an_order(here) -> None:
-    """Over the runs that have a finite number; ordered before some of them are taken."""
-    fill(here, 7)
-
-    def asked(**more):
-        body = {"project": "team/x", "by": ["model"], "columns": ["lr", "model"], **more}
-        return {one.by["model"]: one for one in asks.read("groups", **body)}
-
-    with here.client() as asks:
-        by = asked(query="lr < 0.6")
-        lr, model = by["a"].values["lr"], by["a"].values["model"]
-        assert (lr.n, lr.mean, lr.std) == (3, pytest.approx(0.2), pytest.approx(0.2))
-        assert (by["a"].n, model.n, model.odd) == (3, 0, 3)
-        assert sorted(ref[1] for ref in by["b"].refs) == ["run1", "run3", "run5"]
-        assert list(asked()) == ["a", "b"]  # as their first runs: the newest is of a
-        assert list(asked(query="lr < 0.6", order="lr")) == ["b", "a"]  # means of 0.3 and 0.2
-        assert list(asked(query="lr < 0.6", order="lr", least_first=True)) == ["a", "b"]
-        assert list(asked(order="model", limit=1)) == ["b"]
-        assert list(asked(order=":n", least_first=True)) == ["b", "a"]
-
-
-def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
+    # Series of several runs.
     monkeypatch.setattr("seamark.server.routes.tables._RUNS_AT_ONCE", 2)
     monkeypatch.setattr("seamark.server.routes.tables.MOST_POINTS", 10)
-    fill(here)
     asked = {"refs": [["team/x", f"run{at}"] for at in range(6)], "paths": ["lo*"]}
     with here.client() as asks:
 
@@ -271,11 +112,7 @@ def test_series_of_many_runs_come_in_parts(here, monkeypatch) -> None:
         assert len(found.curve) == 5
         body = {"refs": [["team/x", "run1"]], "paths": ["lss"], "unknown": "refuse"}
         assert asks.refused("series", **body) == (422, "query")
-
-
-def test_a_run_that_is_named_often_is_read_once(here) -> None:
-    """An answer costs what is in it, not what the question repeats."""
-    fill(here, 2)
+    # An answer costs what is in it, not what the question repeats.
     ref = ["team/x", "run0"]
     with here.client() as asks:
         parts = asks.read("series", refs=[ref] * 20_000, paths=["loss"])
@@ -287,9 +124,128 @@ def test_a_run_that_is_named_often_is_read_once(here) -> None:
     assert refs == [("team/x", "run1")]
 
 
-def test_curves_of_several_runs_in_one_answer(here) -> None:
-    """What each run alone would answer; runs without points are left out."""
+def test_counts_hints_and_changes_are_of_readable_runs_alone(here) -> None:
+    """`tests/server/test_guard.py` looks for the rest of what must not be told."""
     fill(here)
+    wrong = [{"query": "hidden = 1"}, {"sort_by": "hidden"}]
+    wrong += [{"columns": [name]} for name in ("hidden", "hid*")]
+    with here.client(here.reader("ada", "team/x")) as asks:
+        assert [one.project for one in asks.read("projects")] == ["team/x"]
+        assert asks.read("table", columns=["lr"]).table.total == 6
+        assert b"hidden" not in asks.ask("table", columns=["*"]).content
+        told = asks.ask("table", query="hidde = 1")
+        assert (told.status_code, "'hidden'" in told.text) == (422, False)
+        for question in wrong:
+            assert asks.refused("table", **question) == (422, "query"), question
+        assert asks.read("select", project="vault") == []
+        told = asks.told("series", refs=[["vault/x", "secret0"]], paths=["hidden"], unknown="tell")
+        assert (told.answer, "no run has 'hidden'" in str(told.told)) == ([], True)
+        cursor = asks.read("changes").cursor
+        here.put("secret1", run("t", 0.8), project="vault/x")
+        assert asks.read("changes", cursor=cursor).runs == []
+    with here.client() as asks:
+        assert asks.read("table", columns=["hidden"]).table.total == 8
+        assert "hidden" in asks.read("paths")
+        told = asks.ask("table", query="hidde = 1").text
+        assert "did you mean" in told or "'hidden'" in told
+    with here.client("") as asks:
+        assert asks.refused("table") == (401, "token-needed")  # nothing is public
+        here.publish("team/x")
+        assert asks.read("table", columns=["lr"]).table.total == 6
+        assert [one.project for one in asks.read("projects")] == ["team/x"]
+
+
+REFUSED = [
+    {"query": "lr >"},
+    {"query": "(" * 16_000},
+    {"query": "x" * 17_000},
+    {"query": 'model MATCHES "(a+)+$"', "limit": 0},
+    {"limit": -1},
+    {"offset": 2**70},
+    {"sort_by": ""},
+    {"columns": ["a/" * 3000]},
+    {"project": 3},
+    {"state": "nowhere"},
+    {"nonsense": 1},
+]
+
+
+def test_invalid_or_costly_tables_are_refused_with_a_hint(here) -> None:
+    fill(here, 1)
+    here.put("run1", run("w", 0.1, model="a" * 5000 + "!"))
+    with here.client() as asks:
+        for body in REFUSED:
+            answer = asks.ask("table", **body)
+            assert answer.status_code in (200, 413, 422), (str(body)[:80], answer.text)
+            assert answer.status_code == 200 or answer.json()["hint"], str(body)[:80]
+        for pattern in ("(a+)+$", "(a|aa)+$", "(.*a){20}$"):  # would backtrack for years
+            answer = asks.ask("table", query=f'model MATCHES "{pattern}"', columns=["lr"])
+            assert answer.status_code in (200, 422, 503), answer.text
+
+
+def test_unchanged_table_is_not_sent_again(here) -> None:
+    here.now_ns = START + 10**9
+    fill(here)
+    with here.client() as asks:
+        seen = {}
+        for verb in ("table", "projects", "names", "paths"):
+            seen[verb] = asks.told(verb).seen
+            assert asks.told(verb, seen=seen[verb]).unchanged
+        here.put("run0", run("w0", 0.0, model="a").assign(lr=7.0))
+        assert not asks.told("paths", seen=seen["paths"]).unchanged
+        known = asks.told("projects").seen
+        here.now_ns += 10**12
+        later = asks.told("projects", seen=known)
+        assert [one.running for one in later.answer] == [0, 0]
+        # What changes with every second is never taken for what it was.
+        assert asks.told("table", query='sys/creation_time > "-2h"').seen == ""
+        for verb, asked in (("select", {}), ("fields", {}), ("losses", {"refs": []})):
+            assert asks.told(verb, **asked).seen == ""
+    with here.client(here.reader("ann", "team/x")) as asks:  # who sees less has another answer
+        assert not asks.told("table", seen=seen["table"]).unchanged
+
+
+def test_changes_name_runs_that_were_saved_or_fell_silent(here) -> None:
+    here.now_ns = START + 10**9
+    fill(here, 2)
+    with here.client() as asks:
+        first = asks.read("changes")
+        assert first.reset is True
+        assert asks.read("changes", cursor=first.cursor).runs == []
+        here.put("run1", run("w1", 0.1).assign(lr=3.0))
+        told = asks.read("changes", cursor=first.cursor)
+        paths = ["loss", "lr", "model"]
+        assert told.runs == [ChangedRun("team/x", "run1", "running", gone=False, paths=paths)]
+        assert asks.read("changes", cursor=told.cursor).runs == []
+        assert asks.read("changes", cursor=told.cursor, project="vault").runs == []
+        here.now_ns += 10**12
+        silent = asks.read("changes", cursor=told.cursor)
+        crashed = {"run0", "run1", "secret0"}
+        assert {(one.run, one.state) for one in silent.runs} == {(it, "crashed") for it in crashed}
+        for odd in ("x", "a.b.c", f"{told.cursor}0.0", "\u0662.\u0662.\u0662"):
+            assert asks.read("changes", cursor=odd).reset in (True, False)
+        assert asks.read("changes", cursor="store_v0.1.1").reset is True
+
+
+def test_groups_have_mean_and_spread_and_curves_equal_those_of_each_run(here) -> None:
+    fill(here, 7)
+
+    def asked(**more):
+        body = {"project": "team/x", "by": ["model"], "columns": ["lr", "model"], **more}
+        return {one.by["model"]: one for one in asks.read("groups", **body)}
+
+    with here.client() as asks:
+        by = asked(query="lr < 0.6")
+        lr, model = by["a"].values["lr"], by["a"].values["model"]
+        assert (lr.n, lr.mean, lr.std) == (3, pytest.approx(0.2), pytest.approx(0.2))
+        assert (by["a"].n, model.n, model.odd) == (3, 0, 3)
+        assert sorted(ref[1] for ref in by["b"].refs) == ["run1", "run3", "run5"]
+        assert list(asked()) == ["a", "b"]  # as their first runs: the newest is of a
+        assert list(asked(query="lr < 0.6", order="lr")) == ["b", "a"]  # means of 0.3 and 0.2
+        assert list(asked(query="lr < 0.6", order="lr", least_first=True)) == ["a", "b"]
+        assert list(asked(order="model", limit=1)) == ["b"]
+        assert list(asked(order=":n", least_first=True)) == ["b", "a"]
+    # Runs without points are left out.
     refs = [["team/x", "run1"], ["team/x", "run9"], ["team/x", "run2"]]
     with here.client() as asks:
         told = asks.read("curves", refs=refs, paths=["loss", "none"], px=100)
@@ -301,8 +257,7 @@ def test_curves_of_several_runs_in_one_answer(here) -> None:
         assert asks.refused("curves", **many) == (413, "too-many-series")
 
 
-def test_projects_count_runs_by_the_states_that_a_table_shows(here) -> None:
-    """Those that fell silent crashed, those alone that are heard of are running."""
+def test_projects_count_states_as_the_table_shows_them(here) -> None:
     here.now_ns = START + 10 * 10**9
     for name, trashed in (("one", False), ("two", False), ("three", True)):
         made = JournalBuilder(name).op("state", state="running")
@@ -324,8 +279,7 @@ def test_projects_count_runs_by_the_states_that_a_table_shows(here) -> None:
         assert counted() == [4, 0, 2, 1]
 
 
-def test_edits_are_recorded_by_who_may(here) -> None:
-    """A contributor's edit is operations in a journal; a viewer's is refused."""
+def test_contributor_edits_runs_and_overwrites_nothing_unseen(here) -> None:
     fill(here, 3)
     worker = here.reader("cleo", "team/x", role=Role.CONTRIBUTOR)
     viewer = here.reader("vic", "team/x")
@@ -351,10 +305,8 @@ def test_edits_are_recorded_by_who_may(here) -> None:
         for odd in ({"refs": refs}, {"add_tags": ["x"]}, misspelt):
             assert asks.patch("runs", json=odd).status_code == 422
     assert len(here.given.recorded) == 1
-
-
-def test_a_description_names_the_one_that_it_replaces(here) -> None:
-    """Of two people who edit at once the second is shown what the first wrote."""
+    here.empty()
+    # Of two people who edit at once the second is shown what the first wrote.
     here.put("run0", run("w", 1.0, sys__description="theirs"))
     with here.client() as asks:
         body = {"refs": [["team/x", "run0"]], "description": "mine"}

@@ -22,8 +22,7 @@ def test_an_observation_is_not_believed_once_the_process_records_more():
     assert "ended_how" not in about.header
 
 
-def test_the_order_in_which_observations_came_changes_nothing():
-    """Two that differ count as they do in a store that was built anew."""
+def test_the_order_of_observations_changes_nothing():
     found = set()
     for order in ([b"0", b"1", b"2"], [b"2", b"1", b"0"], [b"1", b"0", b"2"]):
         state = observed("process gone", "out of memory")
@@ -34,8 +33,7 @@ def test_the_order_in_which_observations_came_changes_nothing():
 
 
 @pytest.mark.parametrize("told", [{"ended_at": "x"}, {"ended_how": ["x"]}, {"ended": 3}])
-def test_an_observation_may_hold_anything(told):
-    """It is a stranger's."""
+def test_an_observation_of_a_stranger_may_hold_anything(told):
     state = observed("process gone")
     state.journals[b"1"].take_header({**state.journals[b"1"].header, **told})
     state.take_observations(SILENCE_NS)

@@ -12,7 +12,7 @@ from seamark.store.query.selection import MODEL_KINDS, find_registered, number_o
 
 
 class Name(NamedTuple):
-    """What a catalog knows of a container that people call it by."""
+    """A container in a catalog, with its name for people."""
 
     project: str
     run: str
@@ -32,10 +32,7 @@ NAMES = {
         Name("q/.models", "NET", None),
         Name("p/sub/.models", "LOW", None),
     ],
-    "model_version": [
-        Name("p/.models/NET", "id1", "NET-1"),
-        Name("p/.models/NET", "id2", "NET-2"),
-    ],
+    "model_version": [Name("p/.models/NET", "id1", "NET-1"), Name("p/.models/NET", "id2", "NET-2")],
     "artifact": [
         Name(DATA, FIRST, "data:1"),
         Name(DATA, SECOND, "data:2", trashed=True),
@@ -75,8 +72,7 @@ CATALOG: Any = SimpleNamespace(where="here", names=NAMES.__getitem__, table=tabl
         ("x-1", None, ("q/.artifacts/x-1", OTHER)),
     ],
 )
-def test_a_word_means_one(word, project, found):
-    """Of the project that is named, else of those below it."""
+def test_a_word_means_one_container_of_the_project_named_or_of_those_below_it(word, project, found):
     assert find_registered(CATALOG, word, project).ref == found
 
 
@@ -93,13 +89,13 @@ def test_a_word_means_one(word, project, found):
         (f"data@sha256:{'d' * 8}", "p", ("artifact",), RunNotFoundError, "no artifact"),
     ],
 )
-def test_a_word_means_none_or_several(word, project, kinds, error, message):
-    """The error names what there is."""
+def test_a_word_that_means_none_or_several_is_an_error_that_names_what_there_is(
+    word, project, kinds, error, message
+):
     with pytest.raises(error, match=message):
         find_registered(CATALOG, word, project, kinds)
 
 
-def test_the_number_of_a_version():
-    """It stands behind the key or name, and nothing else is one."""
+def test_the_number_of_a_version_stands_behind_its_key_or_name():
     assert [number_of(one) for one in NAMES["model_version"]] == [1, 2]
     assert [number_of(one) for one in NAMES["artifact"]] == [1, 2, 1, None]

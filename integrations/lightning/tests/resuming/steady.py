@@ -10,6 +10,26 @@ from torch.utils.data import DataLoader, TensorDataset
 from seamark.index.index import Index
 
 LOSS = "training/loss"
+HEAD = """
+import importlib, json, os, signal, sys, warnings
+warnings.simplefilter("ignore")
+sys.path.insert(0, {tests!r})
+host = importlib.import_module({host!r})
+import torch
+torch.set_num_threads(1)
+from steady import tiny_class
+from seamark.lightning import SeamarkLogger
+quiet = dict(
+    accelerator="cpu", log_every_n_steps=1, enable_progress_bar=False, enable_model_summary=False,
+    num_sanity_val_steps=0,
+)
+sampler = "replace_sampler_ddp" if host.__version__.startswith("1.") else "use_distributed_sampler"
+"""
+
+
+def program(host, body):
+    """Return the text of a program of this package, which begins with `HEAD`."""
+    return HEAD.format(tests=str(Path(__file__).parent), host=host.__name__) + body
 
 
 def tiny_class(host):

@@ -115,11 +115,8 @@ def test_a_logger_behind_another_resumes(host, model, trainer, caplog):
     assert steps(run) == list(range(8))
 
 
-FINDERS = ["scale_batch_size", "LearningRateFinder"]
-
-
-@pytest.mark.parametrize("finder", FINDERS)
-def test_what_looks_for_a_rate_or_a_size_begins_no_attempt(host, model, trainer, finder):
+@pytest.mark.parametrize("finder", ["scale_batch_size", "LearningRateFinder"])
+def test_finders_of_a_rate_or_a_size_begin_no_attempt(host, model, trainer, finder):
     """It saves, tries out and puts back; nothing was resumed."""
 
     class Searched(model):
@@ -134,14 +131,13 @@ def test_what_looks_for_a_rate_or_a_size_begins_no_attempt(host, model, trainer,
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=self.lr)
 
-    made, logger, module = None, SeamarkLogger(), Searched()
-    few = {"LearningRateFinder": {"num_training_steps": 4}, "scale_batch_size": {"max_trials": 2}}
+    logger, module = SeamarkLogger(), Searched()
     if finder == "scale_batch_size":
         made = trainer(logger=logger)
         tuner = made.tuner if host.__version__.startswith("1.") else host.tuner.Tuner(made)
-        getattr(tuner, finder)(module, **few[finder])
+        tuner.scale_batch_size(module, max_trials=2)
     else:
-        callback = getattr(host.callbacks, finder)(**few[finder])
+        callback = host.callbacks.LearningRateFinder(num_training_steps=4)
         made = trainer(logger=logger, callbacks=[callback])
     made.fit(module)
     logger.experiment.stop()

@@ -10,39 +10,27 @@ import sys
 from pathlib import Path
 
 import pytest
-from steady import attempts, runs, steps
-
-TESTS = Path(__file__).parent
+from steady import attempts, program, runs, steps
 
 pytestmark = pytest.mark.slow
 
 PROGRAM = """
-import importlib, os, sys, warnings
-warnings.simplefilter("ignore")
-sys.path.insert(0, {tests!r})
 os.environ["SEAMARK_DIR"] = os.path.abspath("root-" + os.environ.get("LOCAL_RANK", "0"))
-host = importlib.import_module({host!r})
-import torch
-torch.set_num_threads(1)
-from steady import tiny_class
 from seamark.errors import RunNotFoundError
-from seamark.lightning import SeamarkLogger
 ranks, resume, checkpoint = sys.argv[1:]
 logger = SeamarkLogger(ranks=ranks, resume=resume)
 callback = host.callbacks.ModelCheckpoint(save_last=True, monitor="val", save_top_k=2)
-sampler = "replace_sampler_ddp" if host.__version__.startswith("1.") else "use_distributed_sampler"
 trainer = host.Trainer(
     strategy="ddp", devices=2, max_epochs=3 if checkpoint else 2, logger=logger,
-    callbacks=[callback], accelerator="cpu", log_every_n_steps=1, enable_progress_bar=False,
-    enable_model_summary=False, num_sanity_val_steps=0, **{{sampler: False}},
+    callbacks=[callback], **{sampler: False}, **quiet,
 )
 rank = os.environ.get("LOCAL_RANK", "0")
 try:
     trainer.fit(tiny_class(host)(), ckpt_path=checkpoint or None)
 except RunNotFoundError as error:
-    open(f"refused-{{rank}}", "w").write(str(error))
+    open(f"refused-{rank}", "w").write(str(error))
     os._exit(3)
-open(f"trained-{{rank}}", "w").write(logger.version)
+open(f"trained-{rank}", "w").write(logger.version)
 trainer.strategy.barrier()
 if trainer.is_global_zero:
     open("last", "w").write(callback.last_model_path)
@@ -54,7 +42,7 @@ def train(one_host):
     """Train on two ranks, each with a root of its own; returns the exit status."""
 
     def start(checkpoint="", ranks="zero", resume="auto"):
-        Path("program.py").write_text(PROGRAM.format(tests=str(TESTS), host=one_host.__name__))
+        Path("program.py").write_text(program(one_host, PROGRAM))
         with Path("output.txt").open("w") as output:
             process = subprocess.Popen(
                 [sys.executable, "program.py", ranks, resume, checkpoint],

@@ -8,28 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from steady import attempts, runs, steps, value
-
-TESTS = Path(__file__).parent
+from steady import attempts, program, runs, steps, value
 
 pytestmark = pytest.mark.slow
-
-HEAD = """
-import importlib, json, os, signal, sys, warnings
-warnings.simplefilter("ignore")
-sys.path.insert(0, {tests!r})
-host = importlib.import_module({host!r})
-import torch
-torch.set_num_threads(1)
-from steady import tiny_class
-import seamark
-from seamark.lightning import SeamarkLogger
-first_start = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) == 0
-quiet = dict(
-    accelerator="cpu", log_every_n_steps=1, enable_progress_bar=False, enable_model_summary=False,
-    num_sanity_val_steps=0,
-)
-"""
 
 
 @pytest.fixture
@@ -43,8 +24,7 @@ def launch(host):
     """Run a program under a launcher, after HEAD; it has to succeed."""
 
     def start(body, *launcher, status=0, **environment):
-        text = HEAD.format(tests=str(TESTS), host=host.__name__) + body
-        Path("program.py").write_text(text)
+        Path("program.py").write_text(program(host, body))
         done = subprocess.run(
             [sys.executable, *launcher, "program.py"],
             env={**os.environ, **environment, **OWN_STORE},
@@ -65,6 +45,8 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
 
 
 FIT = """
+first_start = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) == 0
+
 def die(step):
     if step == 9 and first_start and int(os.environ["RANK"]) == {rank}:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -75,7 +57,7 @@ loggers = [SeamarkLogger(project=name) for name in {projects}]
 callback = host.callbacks.ModelCheckpoint(save_last=True, monitor="val")
 trainer = host.Trainer(
     strategy="ddp", devices=2, max_epochs=6, logger=loggers, callbacks=[callback],
-    use_distributed_sampler=False, **quiet,
+    **{{sampler: False}}, **quiet,
 )
 trainer.fit(model, ckpt_path="last")
 """
@@ -85,8 +67,6 @@ trainer.fit(model, ckpt_path="last")
 def test_ddp_under_torchrun(host, launch, rank):
     """Each logger finds its run, and its folder the last checkpoint: nothing has to be named."""
     body = FIT.format(rank=rank, projects=["one", "two"])
-    if host.__version__.startswith("1."):
-        body = body.replace("use_distributed_sampler", "replace_sampler_ddp")
     launch(body, *TORCHRUN)
     found = runs()
     assert len(found) == 2
@@ -151,7 +131,7 @@ logger = SeamarkLogger(ranks={ranks!r})
 again = os.path.exists("last")
 trainer = host.Trainer(
     strategy="ddp", devices=2, max_epochs=3 if again else 2, logger=logger, callbacks=[callback],
-    use_distributed_sampler=False, **quiet,
+    **{{sampler: False}}, **quiet,
 )
 trainer.fit(model, ckpt_path=open("last").read() if again else None)
 if again:
@@ -167,8 +147,6 @@ if trainer.is_global_zero:
 def test_ranks_resume_alike(host, launch, ranks):
     """Each mints an id of its own; they come to one run, one folder, and one attempt."""
     body = RESUME.format(ranks=ranks)
-    if host.__version__.startswith("1."):
-        body = body.replace("use_distributed_sampler", "replace_sampler_ddp")
     launch(body)
     launch(body)
     (run,) = runs().values()

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from steady import attempts, counts_steps_twice, runs, steps, tiny_class, value, values
+from steady import attempts, counts_steps_twice, program, runs, steps, tiny_class, value, values
 
 import seamark
 from seamark.errors import RunNotFoundError
 from seamark.lightning import ResumeCallback, SeamarkLogger
-
-TESTS = Path(__file__).parent
 
 
 @pytest.fixture
@@ -48,26 +46,15 @@ def saved(host, model, trainer):
 # --------------------------------------------------------------------- processes of their own
 
 PROGRAM = """
-import importlib, json, os, signal, sys, warnings
-warnings.simplefilter("ignore")
-sys.path.insert(0, {tests!r})
-host = importlib.import_module({host!r})
-import torch
-torch.set_num_threads(1)
-from steady import tiny_class
-from seamark.lightning import SeamarkLogger
 given = json.loads(sys.argv[1])
 model = tiny_class(host)()
 def maybe_die(step):
     if step == given.get("die"):
         os.kill(os.getpid(), signal.SIGKILL)
 model.at_step = maybe_die
-callback = host.callbacks.ModelCheckpoint(save_last=True, **given.get("checkpoint", {{}}))
-trainer = host.Trainer(
-    accelerator="cpu", devices=1, max_epochs=3, log_every_n_steps=1, enable_progress_bar=False,
-    enable_model_summary=False, num_sanity_val_steps=0, callbacks=[callback],
-    logger=SeamarkLogger(**given.get("logger", {{}})),
-)
+callback = host.callbacks.ModelCheckpoint(save_last=True, **given.get("checkpoint", {}))
+logger = SeamarkLogger(**given.get("logger", {}))
+trainer = host.Trainer(devices=1, max_epochs=3, callbacks=[callback], logger=logger, **quiet)
 trainer.fit(model, ckpt_path=given.get("ckpt_path"))
 """
 
@@ -78,9 +65,8 @@ def train(one_host):
 
     def start(folder=".", **given):
         Path(folder).mkdir(exist_ok=True)
-        text = PROGRAM.format(tests=str(TESTS), host=one_host.__name__)
         done = subprocess.run(
-            [sys.executable, "-c", text, json.dumps(given)],
+            [sys.executable, "-c", program(one_host, PROGRAM), json.dumps(given)],
             cwd=folder,
             capture_output=True,
             text=True,
@@ -151,10 +137,18 @@ def resume(trainer, model, logger, path, **given):
 
 
 def test_same_logger_goes_back(host, model, trainer):
-    """In one process too, an attempt begins that hides what came after the checkpoint."""
+    """In one process too, an attempt begins that hides what came after the checkpoint.
+
+    Evaluating in the script that trained is part of the same attempt.
+    """
     logger = SeamarkLogger()
-    callback = host.callbacks.ModelCheckpoint(save_top_k=-1)
-    trainer(logger=logger, callbacks=[callback], max_epochs=2).fit(model())
+    callback = host.callbacks.ModelCheckpoint(save_top_k=-1, save_last=True)
+    made = trainer(logger=logger, callbacks=[callback], max_epochs=2)
+    made.fit(model())
+    made.test(model(), ckpt_path=callback.last_model_path, verbose=False)
+    (run,) = runs().values()
+    assert attempts(run) == [0]
+    assert (steps(run), steps(run, "training/test")) == (list(range(8)), [8])
     first = min(callback.best_k_models or Path(callback.dirpath).iterdir(), key=str)
     assert "epoch=0" in str(first)
     resume(trainer, model, logger, first)
@@ -164,19 +158,28 @@ def test_same_logger_goes_back(host, model, trainer):
     assert attempts(run) == [0, 1]
 
 
-def test_what_checkpoint_callbacks_kept_is_carried_on(host, saved, model, trainer):
-    """They find their folder again, and nothing is left of the run that does not come to be."""
+def test_checkpoint_callbacks_carry_on_what_they_kept(host, saved, model, trainer):
+    """They find their folder again, and nothing is left of the run that does not come to be.
+
+    Two callbacks of a script that resume do the work once.
+    """
     before = saved(SeamarkLogger(), monitor="val", save_top_k=2)
     logger = SeamarkLogger(name="another name")
     minted = logger.version
     after = host.callbacks.ModelCheckpoint(save_last=True, monitor="val", save_top_k=2)
-    resume(trainer, model, logger, before.last_model_path, callbacks=[after])
+    callbacks = [after, ResumeCallback(), ResumeCallback()]
+    made = resume(trainer, model, logger, before.last_model_path, callbacks=callbacks)
+    kinds = [type(one).__name__ for one in made.callbacks]
+    assert kinds.count("ResumeCallback") == 3  # and that of the entry point
     assert logger.version != minted
     assert after.dirpath == before.dirpath
     assert len(after.best_k_models) == 2
     assert set(after.best_k_models) & set(before.best_k_models)
     assert not list(Path.cwd().rglob(f"*{minted}*"))
-    assert list(runs()) == [logger.version]
+    ((name, run),) = runs().items()
+    assert name == logger.version
+    assert attempts(run) == [0, 1]
+    assert steps(run) == list(range(12))
 
 
 @pytest.mark.parametrize("way", ["moved", "copied"])
@@ -208,20 +211,14 @@ def test_a_run_goes_on_where_its_folder_was_moved_to(host, saved, model, trainer
     assert all(Path("new/default", run.folder.run, one["inside"]).is_file() for one in kept)
 
 
-def test_two_loggers_go_on_each_with_its_own(saved, model, trainer):
-    """They are told apart by their order."""
+def test_several_loggers_go_on_each_with_its_own(saved, model, trainer, caplog):
+    """They are told apart by their order; if there are more, the others record new runs."""
     first, second = SeamarkLogger(project="one"), SeamarkLogger(project="two")
     path = saved(first, second).last_model_path
     again = [SeamarkLogger(project="one"), SeamarkLogger(project="two")]
     resume(trainer, model, again, path)
     assert [one.version for one in again] == [first.version, second.version]
     assert [steps(run) for run in runs().values()] == [list(range(12))] * 2
-
-
-def test_other_number_of_loggers(saved, model, trainer, caplog):
-    """Those that fit go on; the others are warned about and record new runs."""
-    first, second = SeamarkLogger(project="one"), SeamarkLogger(project="two")
-    path = saved(first, second).last_model_path
     again = [SeamarkLogger(project=name) for name in ("three", "two", "one")]
     resume(trainer, model, again, path)
     assert [one.version for one in again[1:]] == [second.version, first.version]
@@ -230,7 +227,6 @@ def test_other_number_of_loggers(saved, model, trainer, caplog):
 
 
 def test_namespaces_of_one_run(saved, model, trainer):
-    """Two loggers of one run begin one attempt."""
     with seamark.init_run(custom_run_id="folds") as run:
         loggers = [SeamarkLogger(run=run[name]) for name in ("a", "b")]
         path = saved(*loggers).last_model_path
@@ -260,11 +256,24 @@ def test_run_that_was_given_stays(saved, model, trainer):
 # --------------------------------------------------------------------- resume="must"
 
 
+def plain(found):
+    """Return whether something is made of dicts, strings, ints and None alone."""
+    if type(found) is dict:
+        return all(type(key) is str and plain(one) for key, one in found.items())
+    return found is None or type(found) in (str, int)
+
+
 def test_must_and_cannot(host, saved, model, trainer, tmp_path):
-    """Training does not begin, and nothing is on disk."""
-    path = saved(SeamarkLogger()).last_model_path
+    """Training does not begin, and nothing is on disk.
+
+    What a checkpoint has of the run can be loaded with ``weights_only=True``.
+    """
+    path = saved(SeamarkLogger(), save_weights_only=False).last_model_path
     checkpoint = torch.load(path, weights_only=False)
-    del checkpoint["seamark"]
+    kept = checkpoint.pop("seamark")
+    assert plain(kept)
+    torch.save(kept, tmp_path / "key.pt")
+    assert torch.load(tmp_path / "key.pt", weights_only=True) == kept
     torch.save(checkpoint, tmp_path / "unnamed.ckpt")
     module = model()
     module.at_step = lambda step: pytest.fail("training began")
@@ -298,49 +307,7 @@ def test_evaluating_a_checkpoint_is_no_resuming(saved, model, trainer):
     assert attempts(runs()[first.version]) == [0]
 
 
-def test_evaluating_in_the_script_that_trained(host, model, trainer):
-    """Is part of the same run, in the same attempt."""
-    logger = SeamarkLogger()
-    callback = host.callbacks.ModelCheckpoint(save_last=True)
-    made = trainer(logger=logger, callbacks=[callback], max_epochs=2)
-    made.fit(model())
-    made.test(model(), ckpt_path=callback.last_model_path, verbose=False)
-    (run,) = runs().values()
-    assert attempts(run) == [0]
-    assert steps(run) == list(range(8))
-    assert steps(run, "training/test") == [8]
-
-
-# --------------------------------------------------------------------- what a checkpoint holds
-
-
-def plain(found):
-    """Tell whether something is made of dicts, strings, ints and None alone."""
-    if type(found) is dict:
-        return all(type(key) is str and plain(one) for key, one in found.items())
-    return found is None or type(found) in (str, int)
-
-
-def test_key_is_plain(saved):
-    """So that a checkpoint can be loaded with ``weights_only=True``."""
-    path = saved(SeamarkLogger(), save_weights_only=False).last_model_path
-    kept = torch.load(path, weights_only=False)["seamark"]
-    assert plain(kept)
-    torch.save(kept, "key.pt")
-    assert torch.load("key.pt", weights_only=True) == kept
-
-
-def test_two_callbacks_do_the_work_once(host, saved, model, trainer):
-    """Where the script makes two."""
-    first = SeamarkLogger()
-    path = saved(first).last_model_path
-    logger = SeamarkLogger()
-    made = resume(trainer, model, logger, path, callbacks=[ResumeCallback(), ResumeCallback()])
-    kinds = [type(one).__name__ for one in made.callbacks]
-    assert kinds.count("ResumeCallback") == 3  # and that of the entry point
-    (run,) = runs().values()
-    assert attempts(run) == [0, 1]
-    assert steps(run) == list(range(12))
+# --------------------------------------------------------------------- how it is saved and loaded
 
 
 def test_asynchronous_checkpoints(host, model, trainer):
@@ -374,11 +341,5 @@ def test_strategies_that_load_late(host, saved, model, trainer, monkeypatch):
     run = runs()[first.version]
     assert attempts(run)[-1] == 1
     assert steps(run) == list(range(12))
-
-
-def test_must_and_no_checkpoint_of_a_strategy_that_loads_late(model, trainer, host, monkeypatch):
-    """Whenever it would load one."""
-    strategy = host.strategies.SingleDeviceStrategy
-    monkeypatch.setattr(strategy, "restore_checkpoint_after_setup", True)
     with pytest.raises(RunNotFoundError):
         trainer(logger=SeamarkLogger(resume="must")).fit(model())

@@ -1,0 +1,51 @@
+"""Frames of a journal in few words, for tests of its writer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from journals import Kind, points_in
+
+
+def kinds(frames: Iterable[Any]) -> str:
+    """Return the names of the kinds, in order."""
+    return " ".join(Kind(frame.kind).name.lower() for frame in frames)
+
+
+def ops(frames: Iterable[Any]) -> list[dict[str, Any]]:
+    return [json.loads(frame.payload) for frame in frames if frame.kind == Kind.OP]
+
+
+def texts(frames: Iterable[Any]) -> list[str]:
+    return [op["text"] for op in ops(frames)]
+
+
+def points(frames: Iterable[Any]) -> list[tuple[str, float, float]]:
+    """Return path, step and value of each point of a float series."""
+    return [(path, point.step, point.value) for path, point in points_in(frames)]
+
+
+def rows(frames: Iterable[Any]) -> int:
+    return sum(frame.kind in (Kind.ROW, Kind.SPARSE) for frame in frames)
+
+
+def told(frames: Iterable[Any]) -> list[dict[str, int]]:
+    """Return the counts of lost records that the journal holds, in order."""
+    ends = (Kind.HEARTBEAT, Kind.CLOSE)
+    return [
+        json.loads(one.payload)["dropped"] for one in frames if one.kind in ends and one.payload
+    ]
+
+
+def header(frames: list[Any]) -> dict[str, Any]:
+    assert frames[0].kind == Kind.HEADER
+    found: dict[str, Any] = json.loads(frames[0].payload)
+    return found
+
+
+def say(writer: Any, *words: str) -> bool:
+    """Append a batch of operations, one for each word."""
+    done: bool = writer.append_ops([{"op": "log", "text": word} for word in words])
+    return done

@@ -150,7 +150,7 @@ def test_ids_come_before_names_and_these_before_generated_names(finder, record, 
     assert finder().find(generated_name(first)) == ("p", named)
     assert finder().label(("p", named)) == generated_name(first)
     second = record()
-    monkeypatch.setattr(names, "_words", lambda: (["one"], ["word"]))
+    monkeypatch.setattr(names, "_word_lists", lambda: (["one"], ["word"]))
     with pytest.raises(ArgumentError, match=f"p/{second} .*p/{first} "):
         finder().find("one-word")
     assert finder().label(("p", first)) == first

@@ -44,12 +44,14 @@ __all__ = ["make_page"]
 
 _ROUTES: Final = ("contents", "curves", "edits", "reads", "tables", "views")
 """Modules of `seamark.server.routes` that are also served for folders: reads and edits."""
-_OF_ROOT: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
-_OPEN: Final = re.compile(r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL)
+_ROOT_PATH: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
+_PUBLIC_PATH: Final = re.compile(
+    r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL
+)
 """Paths that need no token; the last one serves only content with an address signed here."""
 _TICKET_S: Final = 60.0
 """Lifetime of a ticket that opens the page, in seconds."""
-_MOST_TICKETS: Final = 100
+_MAX_TICKETS: Final = 100
 
 
 def make_page(
@@ -83,7 +85,7 @@ def make_page(
 
     app = new_app(THREADS, close, _ROUTES)
     for kind in (DamageError, sa.exc.DatabaseError):
-        app.add_exception_handler(kind, _healing)
+        app.add_exception_handler(kind, _handle_damage)
     files.mount(app, public)
     app.add_api_route(
         f"{BASE}/",
@@ -94,11 +96,11 @@ def make_page(
     tickets = _Tickets(token)
     app.add_api_route("/open", tickets.give, methods=["POST"], include_in_schema=False)
     app.add_api_route("/open/{ticket}", tickets.take, methods=["GET"], include_in_schema=False)
-    inner = Gate(_Doors(app, folders, token, hosts, watch), Limits())
+    inner = Gate(_Access(app, folders, token, hosts, watch), Limits())
     return Marked(inner, files, now_ns)
 
 
-async def _healing(request: Request, error: Exception) -> Response:
+async def _handle_damage(request: Request, error: Exception) -> Response:
     serving = getattr(request.state, "serving", None)
     if isinstance(serving, Folder) and serving.heal(error):
         return answer_of(
@@ -173,7 +175,7 @@ class _Tickets:
         now = time.monotonic()
         ends = [(one, end) for one, end in self._ends.items() if end > now]
         ticket = secrets.token_urlsafe(32)
-        self._ends = {**dict(ends[1 - _MOST_TICKETS :]), ticket: now + _TICKET_S}
+        self._ends = {**dict(ends[1 - _MAX_TICKETS :]), ticket: now + _TICKET_S}
         return {"path": f"open/{ticket}"}
 
     async def take(self, request: Request, ticket: str) -> Response:
@@ -183,7 +185,7 @@ class _Tickets:
         return Response(status_code=303, headers={"Location": where, "Cache-Control": "no-store"})
 
 
-class _Doors:
+class _Access:
     # Notifies `watch` that the page is viewed, but only for requests with the token, if there is
     # one: untrusted requests cause no reads of folders.
 
@@ -201,13 +203,13 @@ class _Doors:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
-                scope = self._led(scope)
+                scope = self._route(scope)
             except Refusal as error:
                 await answer_of(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _led(self, scope: Scope) -> Scope:
+    def _route(self, scope: Scope) -> Scope:
         path = scope["path"]
         given = _header(scope, TOKEN.encode())
         known = is_token(given, self._token)
@@ -217,14 +219,14 @@ class _Doors:
                 # It could not read the response, but could start endless searches, for example as
                 # images.
                 raise Refusal(403, "forbidden", "pages of other sites may not ask this one")
-        elif not known and not _OPEN.fullmatch(path):
+        elif not known and not _PUBLIC_PATH.fullmatch(path):
             slug = "bad-token" if given else "token-needed"
             raise Refusal(
                 401, slug, "show the token of this page: `seamark ui --print-token` prints it"
             )
         if known and "/api/" in path:
             self._watch.note_request()
-        found = _OF_ROOT.fullmatch(path)
+        found = _ROOT_PATH.fullmatch(path)
         if found is None:
             if path.startswith(BASE) and path != f"{BASE}/":
                 raise Refusal(404, "no-address", "name a root: r0/api/v1/ is that of the first")

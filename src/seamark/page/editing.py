@@ -28,7 +28,7 @@ __all__ = ["Edits"]
 
 IDLE_S: Final = 60.0
 """Time after the last edit until a journal is closed, in seconds."""
-_MOST_OPEN: Final = 256
+_MAX_OPEN: Final = 256
 _CLOSE_S: Final = 5.0
 
 
@@ -40,7 +40,7 @@ class NotWritable(Rejected):
 
 
 @dataclass
-class _Open:
+class _OpenJournal:
     writer: JournalWriter
     used: float
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -52,7 +52,7 @@ class Edits:
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._root, self._clock = root, clock
         self._lock = threading.Lock()
-        self._open: OrderedDict[Ref, _Open] = OrderedDict()
+        self._open: OrderedDict[Ref, _OpenJournal] = OrderedDict()
         self._ends: dict[Ref, dict[str, int]] = {}
         self._timer: threading.Timer | None = None
         self._closed = False
@@ -108,7 +108,7 @@ class Edits:
     def _folder(self, ref: Ref) -> RunFolder:
         return RunFolder(self._root, *ref)
 
-    def _opened(self, ref: Ref) -> _Open:
+    def _opened(self, ref: Ref) -> _OpenJournal:
         folder = self._folder(ref)
         if (link := folder.link()) is not None:
             msg = (
@@ -126,8 +126,8 @@ class Edits:
         with self._lock:
             found = self._open.get(ref)
             if found is None:
-                found = self._open[ref] = _Open(_writer(folder), self._clock())
-                while len(self._open) > _MOST_OPEN:
+                found = self._open[ref] = _OpenJournal(_writer(folder), self._clock())
+                while len(self._open) > _MAX_OPEN:
                     gone.append(self._open.popitem(last=False)[1])
             found.used = self._clock()
             self._open.move_to_end(ref)
@@ -135,7 +135,7 @@ class Edits:
         _close(gone)
         return found
 
-    def _drop(self, ref: Ref, one: _Open) -> None:
+    def _drop(self, ref: Ref, one: _OpenJournal) -> None:
         with self._lock:
             if self._open.get(ref) is one:
                 del self._open[ref]
@@ -159,7 +159,7 @@ def _writer(folder: RunFolder) -> JournalWriter:
     return JournalWriter(folder, header, heartbeat_s=math.inf)
 
 
-def _close(some: Iterable[_Open]) -> None:
+def _close(some: Iterable[_OpenJournal]) -> None:
     for one in some:
         with one.lock:
             one.writer.close(timeout_s=_CLOSE_S)

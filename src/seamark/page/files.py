@@ -44,9 +44,9 @@ _COMMENTS: Final = re.compile(
 """Comments and type annotations in our modules, an eighth of their size; they are not served."""
 _INDENTATION: Final = re.compile(r"^[ \t]+", re.MULTILINE)
 _VENDORED: Final = "vendor/"
-_SMALL: Final = 1 << 10
-_PLACE: Final = "@VERSION@"
-_NONE: Final = (
+_MIN_COMPRESSED: Final = 1 << 10
+_VERSION_MARK: Final = "@VERSION@"
+_MISSING_PAGE: Final = (
     "<!doctype html><title>Seamark</title><p>This Seamark has no page: its files are not there."
 )
 _EMBEDDED: Final = "http://localhost:* http://127.0.0.1:*"
@@ -81,11 +81,11 @@ class PageFiles:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not any(part.startswith(".") for part in path.parts[-2:]):
                 name = path.relative_to(folder).as_posix()
-                body = self._files[name] = _served(name, path.read_bytes())
+                body = self._files[name] = _strip_comments(name, path.read_bytes())
                 digest.update(f"{name}\0{len(body)}\0".encode() + body)
         self.version = f"{__version__}-{digest.hexdigest()[:10]}"
-        index = self._files.get(_INDEX, _NONE.encode())
-        self._files[_INDEX] = index.replace(_PLACE.encode(), self.version.encode())
+        index = self._files.get(_INDEX, _MISSING_PAGE.encode())
+        self._files[_INDEX] = index.replace(_VERSION_MARK.encode(), self.version.encode())
 
     def mount(self, app: FastAPI, expect: Callable[[Request], object]) -> None:
         """Serve the page at the root of an application, and its other files below ``static/``.
@@ -122,7 +122,9 @@ class PageFiles:
         suffix = name[name.rfind(".") :].lower()
         kind = _TYPES.get(suffix, "application/octet-stream")
         headers = {**self._headers, "Cache-Control": kept, "Vary": "Accept-Encoding"}
-        if len(body) > _SMALL and kind.startswith(("text/", "application/json", "image/svg")):
+        if len(body) > _MIN_COMPRESSED and kind.startswith(
+            ("text/", "application/json", "image/svg")
+        ):
             codes = {one.partition(";")[0].strip() for one in accepted.lower().split(",")}
             if "gzip" in codes:
                 if name not in self._packed:
@@ -133,7 +135,7 @@ class PageFiles:
         return Response(body, headers={**headers, "Content-Type": kind})
 
 
-def _served(name: str, body: bytes) -> bytes:
+def _strip_comments(name: str, body: bytes) -> bytes:
     # Line numbers are preserved for error messages.
     if name.startswith(_VENDORED) or not name.endswith((".css", ".js")):
         return body

@@ -60,7 +60,7 @@ THREADS: Final = 32
 _STATEMENT_S: Final = 30.0
 _BLOCK: Final = 1 << 20
 _WAIT_S: Final = 2.0
-_LOOK_S: Final = 0.02
+_POLL_S: Final = 0.02
 _SEEN_NS: Final = 10**9
 """Time for which the list of running runs is cached, in nanoseconds: it needs system calls."""
 _WRITABLE: Final = os.W_OK | os.X_OK
@@ -75,7 +75,7 @@ class _Changed:
     number: int
 
 
-class _Opened:
+class _OpenIndex:
     """Open index file, until another file replaces it; its `name` is random."""
 
     def __init__(self, file: Path) -> None:
@@ -102,12 +102,12 @@ class _Opened:
             at, moment, found = self._seen
             if at == version and 0 <= now_ns - moment < _SEEN_NS:
                 return found
-        found = _running(self.store, now_ns)
+        found = _running_checksum(self.store, now_ns)
         with self._lock:
             self._seen = version, now_ns, found
         return found
 
-    def let_go(self) -> None:
+    def dispose(self) -> None:
         self.store.database.engine.dispose()
 
 
@@ -118,7 +118,7 @@ class _Changes:
     kept in memory, and compared in a poll if the file has changed.
     """
 
-    def __init__(self, opened: Callable[[], _Opened], looked: Callable[[], LookedAt]) -> None:
+    def __init__(self, opened: Callable[[], _OpenIndex], looked: Callable[[], LookedAt]) -> None:
         self._find, self._looked = opened, looked
         self._lock = threading.Lock()
         self._name = ""
@@ -168,7 +168,7 @@ class _Changes:
     def looked(self, now_ns: int) -> LookedAt:
         return self._looked()
 
-    def _compare(self, opened: _Opened, now_ns: int) -> None:
+    def _compare(self, opened: _OpenIndex, now_ns: int) -> None:
         as_of = opened.version(), opened.running(now_ns)
         if opened.name == self._name and as_of == self._as_of:
             return
@@ -260,7 +260,7 @@ class Folder:
         self.edits = Edits(root)
         self.views = FolderViews(root)
         self._lock = threading.Lock()
-        self._opened: _Opened | None = None
+        self._opened: _OpenIndex | None = None
         self._opened_now()
 
     @property
@@ -305,13 +305,13 @@ class Folder:
         ends = {ref: found for ref in wanted if (found := self.edits.ends(ref))}
         end = time.monotonic() + _WAIT_S
         while ends:
-            left = self._missing(ends)
+            left = self._missing_bytes(ends)
             if not left or time.monotonic() > end:
                 return left
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         return 0
 
-    def _missing(self, ends: Mapping[Ref, Mapping[str, int]]) -> int:
+    def _missing_bytes(self, ends: Mapping[Ref, Mapping[str, int]]) -> int:
         store, missing = self.store(), 0
         with store.database.reading() as connection:
             for number, ref in numbers_of(store, connection, list(ends)).items():
@@ -363,21 +363,21 @@ class Folder:
         self.edits.close()
         with self._lock:
             if self._opened is not None:
-                self._opened.let_go()
+                self._opened.dispose()
                 self._opened = None
 
     def _looked(self) -> LookedAt:
         found = self._watch.looked(self._place)
         return LookedAt(found.looked_ns, found.left, found.unread)
 
-    def _opened_now(self) -> _Opened:
+    def _opened_now(self) -> _OpenIndex:
         with self._lock:
             if self._opened is None or not self._opened.is_unchanged():
                 before, self._opened = self._opened, None
                 if before is not None:
                     with contextlib.suppress(sqlite3.Error, sa.exc.SQLAlchemyError):
-                        before.let_go()
-                self._opened = _Opened(_file_of(self.root))
+                        before.dispose()
+                self._opened = _OpenIndex(_file_of(self.root))
             return self._opened
 
 
@@ -405,7 +405,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _running(store: Store, now_ns: int) -> str:
+def _running_checksum(store: Store, now_ns: int) -> str:
     with store.database.reading() as connection:
         state = state_column(store, connection, now_ns)
         asked = sa.select(_run.id, state).where(_run.state.in_(("running", OPEN)))

@@ -30,8 +30,8 @@ _RUN: Final = (
     "from seamark.page.notebook import main\n"
     "sys.exit(main(sys.argv[1:]))\n"
 )
-_ANSWER_S: Final = 10.0
-_LEAST_HEIGHT: Final = 100
+_REQUEST_S: Final = 10.0
+_MIN_HEIGHT: Final = 100
 _pages: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], Started]] = {}
 """Pages started by this process, by roots. They end when their standard input is closed."""
 
@@ -62,7 +62,7 @@ class Frame:
         started = self._started
         if started.token is None:
             return ""
-        connection = http.client.HTTPConnection(started.host, started.port, timeout=_ANSWER_S)
+        connection = http.client.HTTPConnection(started.host, started.port, timeout=_REQUEST_S)
         try:
             connection.request("POST", "/open", headers={"X-Seamark-Token": started.token})
             return str(json.loads(connection.getresponse().read())["path"])
@@ -95,8 +95,8 @@ def ui(*folders: str | os.PathLike[str], height: int = 800) -> Frame:
         SeamarkError: If the page cannot start.
     """
     check_extra()
-    if not isinstance(height, int) or isinstance(height, bool) or height < _LEAST_HEIGHT:
-        msg = f"height: expected at least {_LEAST_HEIGHT} pixels, got {height!r}"
+    if not isinstance(height, int) or isinstance(height, bool) or height < _MIN_HEIGHT:
+        msg = f"height: expected at least {_MIN_HEIGHT} pixels, got {height!r}"
         raise ArgumentError(msg)
     roots = named_roots(folders)
     for root in roots:

@@ -23,7 +23,7 @@ from seamark.process.liveness import user_name
 
 __all__ = ["address", "fragment", "open_browser", "proxied", "ssh_line"]
 
-_TEXT: Final = frozenset(
+_TEXT_BROWSERS: Final = frozenset(
     {"browsh", "carbonyl", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
 )
 """Text browsers, which cannot display the page."""
@@ -99,24 +99,24 @@ def open_browser(url: str, token: str | None, env: Mapping[str, str] = os.enviro
         return False
     with quietly(only=(webbrowser.Error, OSError)):
         browser = webbrowser.get()
-        if _is_text(browser):
+        if _is_text_browser(browser):
             return False
         target = url
         if token is not None and not over_ssh(env):
             target = redirect_file(url + fragment(token)).as_uri()
         # A browser that was not running may block its caller.
         threading.Thread(
-            target=_open, args=(browser, target), name="seamark-browser", daemon=True
+            target=_open_quietly, args=(browser, target), name="seamark-browser", daemon=True
         ).start()
         return True
     return False
 
 
-def _open(browser: webbrowser.BaseBrowser, target: str) -> None:
+def _open_quietly(browser: webbrowser.BaseBrowser, target: str) -> None:
     with quietly(only=(webbrowser.Error, OSError, ValueError)):
         browser.open(target)
 
 
-def _is_text(browser: webbrowser.BaseBrowser) -> bool:
+def _is_text_browser(browser: webbrowser.BaseBrowser) -> bool:
     name = getattr(browser, "name", None) or ""
-    return Path(str(name).split(" ")[0]).name in _TEXT
+    return Path(str(name).split(" ")[0]).name in _TEXT_BROWSERS

@@ -77,7 +77,7 @@ def _parts(path: Path) -> tuple[str, ...]:
 
 _FILE: Final = "page.json"
 _LOCK_S: Final = 10.0
-_OTHERS: Final = 0o077
+_ACCESS_BY_OTHERS: Final = 0o077
 _MIN_TOKEN: Final = 32
 """Minimum length of a token in characters; a shorter one could be guessed."""
 
@@ -139,9 +139,9 @@ def state_folder(*, check: bool = True) -> Path:
         for found in (made.lstat(), made.stat()):  # also of the link, if it is one
             if found.st_uid != me:
                 raise _unsafe(made, f"belongs to {name_of(found.st_uid)}, not to {name_of(me)},")
-        if made.stat().st_mode & _OTHERS:
+        if made.stat().st_mode & _ACCESS_BY_OTHERS:
             made.chmod(0o700)
-        if mode := made.stat().st_mode & _OTHERS:
+        if mode := made.stat().st_mode & _ACCESS_BY_OTHERS:
             words = f"stays open to others (mode {0o700 | mode:o}) on this file system,"
             raise _unsafe(made, words)
     except OSError as error:
@@ -164,7 +164,7 @@ def _read(place: Path) -> str | None:
         fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
             facts = os.fstat(fd)
-            mine = facts.st_uid == os.geteuid() and not facts.st_mode & _OTHERS
+            mine = facts.st_uid == os.geteuid() and not facts.st_mode & _ACCESS_BY_OTHERS
             token = json.load(file)["token"]
         if (
             mine

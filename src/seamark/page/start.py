@@ -31,15 +31,15 @@ __all__ = ["Given", "StartError", "Started", "check_extra", "serve"]
 DEFAULT_PORT: Final = 8765
 PORTS: Final = 20
 """Number of ports to try if no port was given."""
-_NEEDED: Final = ("fastapi", "re2", "uvicorn")
+_REQUIRED_PACKAGES: Final = ("fastapi", "re2", "uvicorn")
 _BACKLOG: Final = 128
 _KEEP_ALIVE_S: Final = 75
 _STOP_S: Final = 3
 _IDLE_S: Final = 30.0
-_MOST_HEADER_BYTES: Final = 64 << 10
+_MAX_HEADER_BYTES: Final = 64 << 10
 _NICE: Final = 5
 """Niceness of the process, so that trainings on this machine have priority."""
-_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
+_PORT_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
 class StartError(SeamarkError):
@@ -74,7 +74,7 @@ class Started:
 
 def check_extra() -> None:
     """Raise `MissingExtraError` if a package that a page needs is not installed."""
-    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
+    if missing := [name for name in _REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]:
         msg = f'the page needs {", ".join(missing)}, not installed here: pip install "seamark[ui]"'
         raise MissingExtraError(msg)
 
@@ -130,7 +130,7 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_STOP_S,
-            h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+            h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
         )
         started = Started(opening.address(given.host, port), token, given.host, port)
         with contextlib.suppress(OSError):
@@ -185,7 +185,7 @@ def bind(host: str, port: int | None) -> socket.socket:
                 )
             return socket.create_server((host, one), backlog=_BACKLOG)
         except OSError as error:
-            if port is not None or error.errno not in _TAKEN:
+            if port is not None or error.errno not in _PORT_TAKEN:
                 todo = "another program listens there: choose another, or leave it out"
                 raise StartError(bind_words(host, one, error, todo)) from error
     last = DEFAULT_PORT + PORTS - 1

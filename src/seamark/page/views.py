@@ -77,7 +77,7 @@ class FolderViews:
                 if not mine:
                     raise later(error="busy", hint="others save views: send the request again")
                 before = self.read(project)
-                self._put(project, before, work(before), folder)
+                self._write_changes(project, before, work(before), folder)
                 return self.read(project)
         except StateError as error:
             raise NotWritable(str(error)) from error
@@ -86,7 +86,7 @@ class FolderViews:
             msg = f"{place} cannot be written to by you: {error.strerror}"
             raise NotWritable(msg) from error
 
-    def _put(
+    def _write_changes(
         self, project: str, before: Mapping[str, View], after: Mapping[str, View], folder: Path
     ) -> None:
         shared, own = self._places(project)

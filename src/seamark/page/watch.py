@@ -43,9 +43,9 @@ MOST_SHOWN: Final = 400
 """Maximum number of runs of a root that count as shown, the most recently requested ones."""
 _COUNT_S: Final = 2.0
 _STOP_S: Final = 2.0
-_FIRST: Final = 5
+_MAX_LISTED: Final = 5
 """Maximum number of unreadable folders to list."""
-_LONG: Final = 1000
+_MAX_PATH: Final = 1000
 
 Ref = tuple[str, str]
 
@@ -102,22 +102,22 @@ class Looker:
     def __init__(
         self,
         index: Index,
-        say: Callable[[Looked], Any],
+        report: Callable[[Looked], Any],
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._index, self._say, self._clock, self._cpu = index, say, clock, cpu
+        self._index, self._report, self._clock, self._cpu = index, report, clock, cpu
         self._now = Looked()
         self._lock = threading.Lock()
         self._shown: dict[Ref, float] = {}
         self._running: list[Ref] = []
         self._edited: set[Ref] = set()
-        self._turns = [0, 0]
+        self._next_index = [0, 0]
         self._asked_at = clock()
         self._ended_at = self._quick_at = clock()
-        self._took_s = self._cpu_s = self._quick_s = 0.0
+        self._scan_s = self._scan_cpu_s = self._quick_s = 0.0
         self._begun_s = self._counted_at = 0.0
-        self._at_once, self._damaged = True, False
+        self._is_requested, self._damaged = True, False
         self.looks = self.quick = 0
 
     def note_request(self) -> None:
@@ -139,7 +139,7 @@ class Looker:
         if edited := set(refs):
             self._edited |= edited
         else:
-            self._at_once = True
+            self._is_requested = True
         self.note_request()
 
     def rebuild(self) -> None:
@@ -169,17 +169,17 @@ class Looker:
         return self._clock() - self._asked_at < FORGET_S
 
     def _full_at(self) -> float:
-        if self._at_once:  # half of the time at most, however often it is requested
-            return self._ended_at + self._took_s
+        if self._is_requested:  # half of the time at most, however often it is requested
+            return self._ended_at + self._scan_s
         pause_s = PAUSE_S if self._is_watched() else IDLE_S
         if not self._running:
-            pause_s = max(pause_s, min(CALM_SHARE * self._cpu_s, CALM_S))
-        return self._ended_at + max(pause_s, SHARE * self._took_s)
+            pause_s = max(pause_s, min(CALM_SHARE * self._scan_cpu_s, CALM_S))
+        return self._ended_at + max(pause_s, SHARE * self._scan_s)
 
     # ------------------------------------------------------------------ reading
 
     def _look_at_all(self) -> None:
-        self._at_once = False
+        self._is_requested = False
         self.looks += 1
         cpu_s = self._cpu()
         began_ns, self._begun_s = self._index.now_ns(), self._clock()
@@ -187,7 +187,7 @@ class Looker:
         try:
             if not self._now.looked_ns:
                 self._count()
-                self._say(self._now)
+                self._report(self._now)
             if self._damaged:
                 self._index.rebuild(progress=self._progress)
                 self._damaged = False
@@ -208,11 +208,11 @@ class Looker:
             left_s=0.0,
             trouble=trouble,
             unread=len(unread),
-            unread_first=[(one.path[:_LONG], one.why) for one in unread[:_FIRST]],
+            unread_first=[(one.path[:_MAX_PATH], one.why) for one in unread[:_MAX_LISTED]],
         )
         self._ended_at = self._quick_at = self._clock()
-        self._took_s, self._cpu_s = self._ended_at - self._begun_s, self._cpu() - cpu_s
-        self._say(self._now)
+        self._scan_s, self._scan_cpu_s = self._ended_at - self._begun_s, self._cpu() - cpu_s
+        self._report(self._now)
 
     def _progress(self, done: int, of: int) -> None:
         now = self._clock()
@@ -221,7 +221,7 @@ class Looker:
         spent, left = now - self._begun_s, of - done
         left_s = round(spent / done * left, 1) if done and spent > 1 else 0.0
         self._now = replace(self._now, left=left, left_s=left_s)
-        self._say(self._now)
+        self._report(self._now)
 
     def _count(self) -> None:
         runs = self._index.select(Selection(trashed=False))
@@ -241,12 +241,12 @@ class Looker:
             [ref for ref in self._running if ref not in drawn],
         )
         for kind, refs in enumerate(kinds):
-            start = self._turns[kind] % len(refs) if refs else 0
+            start = self._next_index[kind] % len(refs) if refs else 0
             for ref in [*refs[start:], *refs[:start]]:
                 if self._clock() - began >= QUICK_S:
                     break
                 self._look_at(ref)
-                self._turns[kind] += 1
+                self._next_index[kind] += 1
         self._quick_at = self._clock()
         self._quick_s = self._quick_at - began
 
@@ -268,7 +268,7 @@ class Watcher:
         ]
         self._wake = threading.Event()
         self._stopping = False
-        self._thread = threading.Thread(target=self._keep, name="seamark-watcher", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="seamark-watcher", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -320,7 +320,7 @@ class Watcher:
             self._looked[root] = looked
             self._news.notify_all()
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while not self._stopping:
             for one in self._lookers:
                 one.step()

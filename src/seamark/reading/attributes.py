@@ -122,7 +122,7 @@ class JournalInfo:
     unknown: dict[str, int]
 
 
-_ASIDE: Final = frozenset({"monitoring", "source_code", "profiling", "ranks", "distributed"})
+_BACKGROUND: Final = frozenset({"monitoring", "source_code", "profiling", "ranks", "distributed"})
 _PARAMETERS: Final = frozenset(
     {"parameters", "params", "hyperparameters", "hyperparams", "hparams", "config"}
 )
@@ -138,8 +138,8 @@ _RISING: Final = frozenset(
     | {"r2", "recall", "reward", "score", "ssim", "top1", "top5"}
 )
 """Words in the names of metrics whose greatest value is the best."""
-_TELLING: Final[Mapping[str, int]] = {**dict.fromkeys(_RISING, 1), "loss": 0}
-_LESS_TELLING: Final = 2
+_METRIC_RANKS: Final[Mapping[str, int]] = {**dict.fromkeys(_RISING, 1), "loss": 0}
+_OTHER_METRIC: Final = 2
 _WORD: Final = re.compile(r"[^/_.:\- ]+")
 
 
@@ -147,7 +147,7 @@ def aside(path: str) -> str | None:
     """Return the namespace of machine, package or process facts that holds a path, else None."""
     parts = path.split("/")
     for at, part in enumerate(parts[:-1][:2]):
-        if part in _ASIDE:
+        if part in _BACKGROUND:
             return "/".join(parts[: at + 1])
     return None
 
@@ -180,8 +180,10 @@ def metric_order(path: str) -> tuple[bool, bool, int, int, str]:
     """
     words = _WORD.findall(path.lower())
     split = min((_SPLITS[word] for word in words if word in _SPLITS), default=_NO_SPLIT)
-    telling = min((_TELLING[word] for word in words if word in _TELLING), default=_LESS_TELLING)
-    return "step" in words, telling == _LESS_TELLING, split, telling, path
+    rank = min(
+        (_METRIC_RANKS[word] for word in words if word in _METRIC_RANKS), default=_OTHER_METRIC
+    )
+    return "step" in words, rank == _OTHER_METRIC, split, rank, path
 
 
 _LOCAL: Final = "Local"

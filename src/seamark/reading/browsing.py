@@ -94,7 +94,7 @@ class Browsable:
     def _names(self) -> list[str]:
         recorded, at = self._place()
         families = recorded.families(at)
-        names = {path.partition("/")[0] for path in _relative(families, at)}
+        names = {path.partition("/")[0] for path in _relative_paths(families, at)}
         if names or not at or recorded.silent:
             return sorted(names)
         raise recorded.no_namespace(at, families.get(at))
@@ -103,7 +103,7 @@ class Browsable:
         # Never raises; includes the paths of namespaces.
         try:
             recorded, at = self._place()
-            paths = _relative(recorded.families(at), at)
+            paths = _relative_paths(recorded.families(at), at)
         except Exception as error:  # noqa: BLE001 - a person is typing
             let_pass(error)
             return []
@@ -116,6 +116,6 @@ class Browsable:
         return list(found)[:_MAX_KEYS]
 
 
-def _relative(paths: Iterable[str], at: str) -> list[str]:
+def _relative_paths(paths: Iterable[str], at: str) -> list[str]:
     skip = len(at) + 1 if at else 0
     return [path[skip:] for path in paths if path != at]

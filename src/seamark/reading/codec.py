@@ -164,15 +164,15 @@ class Attempts:
 
 
 _OBJECT: Final = 1
-_LEAST: Final = -(1 << 63)
-_MOST: Final = (1 << 64) - 1
-_MOST_DEPTH: Final = 128
-_TOO_DEEP: Final = "..."
-_HOLDERS: Final[dict[type, str]] = {Attribute: "value", RunGroup: "by", GroupCurve: "by"}
+_MIN_INT: Final = -(1 << 63)
+_MAX_INT: Final = (1 << 64) - 1
+_MAX_DEPTH: Final = 128
+_TRUNCATED: Final = "..."
+_UNTYPED_FIELDS: Final[dict[type, str]] = {Attribute: "value", RunGroup: "by", GroupCurve: "by"}
 """Classes with a field whose type does not determine its encoding."""
 _PLAIN: Final = (SeriesSummary, SeriesTail, HistogramPoint)
-_AS_THEY_ARE: Final = {str, float, bool, type(None)}
-_KEEPS: Final = (Statistics, Last, Ring)
+_UNCHANGED_TYPES: Final = {str, float, bool, type(None)}
+_AGGREGATES: Final = (Statistics, Last, Ring)
 _DTYPES: Final[dict[Any, str]] = {Floats: "<f8", Ints: "<i8"}
 
 
@@ -188,52 +188,52 @@ def pack(value: Any) -> bytes:
 
     Levels below the 128th become ``"..."``; lone surrogates become question marks.
     """
-    made = _prepared(value)
+    made = _prepare(value)
     try:
         return _encoder.encode(made)
     except (UnicodeEncodeError, OverflowError):
-        plain = msgspec.to_builtins(made, enc_hook=_hook, builtin_types=(bytes, Ext))
-        return _encoder.encode(_valid(plain))
+        plain = msgspec.to_builtins(made, enc_hook=_encode_object, builtin_types=(bytes, Ext))
+        return _encoder.encode(_without_surrogates(plain))
 
 
-def _prepared(value: Any) -> Any:
+def _prepare(value: Any) -> Any:
     kind = type(value)
     if kind is list:
-        return list(map(_prepared, value)) if value and is_dataclass(value[0]) else value
+        return list(map(_prepare, value)) if value and is_dataclass(value[0]) else value
     if kind is Answer:
         # A single histogram is the last point of a series, which is not declared in the type.
         found = value.answer
-        made = _boxed(found, 0) if type(found) is HistogramPoint else _prepared(found)
+        made = _encodable(found, 0) if type(found) is HistogramPoint else _prepare(found)
         return msgspec.structs.replace(value, answer=made)
-    if (name := _HOLDERS.get(kind)) is not None:
-        return replace(value, **{name: _boxed(getattr(value, name), 0)})
+    if (name := _UNTYPED_FIELDS.get(kind)) is not None:
+        return replace(value, **{name: _encodable(getattr(value, name), 0)})
     if kind.__module__ == "seamark.reading.codec":
         return replace(
-            value, **{one.name: _prepared(getattr(value, one.name)) for one in fields(value)}
+            value, **{one.name: _prepare(getattr(value, one.name)) for one in fields(value)}
         )
     return value
 
 
-def _boxed(value: Any, depth: int) -> Any:
+def _encodable(value: Any, depth: int) -> Any:
     kind = type(value)
-    if kind in _AS_THEY_ARE:
+    if kind in _UNCHANGED_TYPES:
         return value
     if kind is int:
-        return value if _LEAST <= value <= _MOST else _box("int", hex(value))
-    if depth > _MOST_DEPTH:
-        return _TOO_DEEP
+        return value if _MIN_INT <= value <= _MAX_INT else _box("int", hex(value))
+    if depth > _MAX_DEPTH:
+        return _TRUNCATED
     if kind is list:
-        return [_boxed(one, depth + 1) for one in value]
+        return [_encodable(one, depth + 1) for one in value]
     if kind is dict:
-        return {str(key): _boxed(one, depth + 1) for key, one in value.items()}
-    return _boxed_object(value, kind, depth)
+        return {str(key): _encodable(one, depth + 1) for key, one in value.items()}
+    return _encodable_object(value, kind, depth)
 
 
-def _boxed_object(value: Any, kind: type, depth: int) -> Any:
+def _encodable_object(value: Any, kind: type, depth: int) -> Any:
     if kind in _PLAIN:
         return _box(
             kind.__name__,
-            {one.name: _boxed(getattr(value, one.name), depth + 1) for one in fields(value)},
+            {one.name: _encodable(getattr(value, one.name), depth + 1) for one in fields(value)},
         )
     if isinstance(value, str):  # an Escaped
         return str.__str__(value)
@@ -242,28 +242,28 @@ def _boxed_object(value: Any, kind: type, depth: int) -> Any:
     if isinstance(value, set | frozenset):
         return _box("set", sorted(value))
     if kind in (StringList, tuple):
-        return _box(kind.__name__, [_boxed(one, depth + 1) for one in value])
+        return _box(kind.__name__, [_encodable(one, depth + 1) for one in value])
     if isinstance(value, Keep):
         return _box(kind.__name__, value.state_dict())
     msg = f"{kind.__qualname__} cannot be sent"
     raise WireError(msg)
 
 
-def _boxed_column(values: list[Any]) -> list[Any]:
+def _encodable_column(values: list[Any]) -> list[Any]:
     """Return the encodable cells of a column, unchanged if MessagePack supports all of them."""
     kinds = set(map(type, values))
     if int in kinds:
         ints = [one for one in values if type(one) is int]
-        if min(ints) >= _LEAST and max(ints) <= _MOST:
+        if min(ints) >= _MIN_INT and max(ints) <= _MAX_INT:
             kinds.discard(int)
-    return values if kinds <= _AS_THEY_ARE else [_boxed(one, 0) for one in values]
+    return values if kinds <= _UNCHANGED_TYPES else [_encodable(one, 0) for one in values]
 
 
 def _box(name: str, content: Any) -> Ext:
     return Ext(_OBJECT, pack([name, content]))
 
 
-def _hook(value: Any) -> Any:
+def _encode_object(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, RunsTable):
@@ -275,18 +275,18 @@ def _hook(value: Any) -> Any:
     raise WireError(msg)
 
 
-_encoder: Final = Encoder(enc_hook=_hook)
+_encoder: Final = Encoder(enc_hook=_encode_object)
 
 
-def _valid(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int):
-        return _boxed(value, 0)
+        return _encodable(value, 0)
     if isinstance(value, list | tuple):
-        return list(map(_valid, value))
+        return list(map(_without_surrogates, value))
     if isinstance(value, dict):
-        return {_valid(key): _valid(one) for key, one in value.items()}
+        return {_without_surrogates(key): _without_surrogates(one) for key, one in value.items()}
     return value
 
 
@@ -307,10 +307,10 @@ def unpack(data: bytes, kind: Any) -> Any:
 
 @functools.lru_cache(256)
 def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind, dec_hook=_made, ext_hook=_unboxed)
+    return msgspec.msgpack.Decoder(kind, dec_hook=_decode_object, ext_hook=_decode_extension)
 
 
-def _made(kind: type, given: Any) -> Any:
+def _decode_object(kind: type, given: Any) -> Any:
     import numpy as np
 
     if (dtype := _DTYPES.get(kind)) is not None:
@@ -319,15 +319,15 @@ def _made(kind: type, given: Any) -> Any:
             raise ValueError(msg)
         return np.frombuffer(given, dtype).astype(dtype[1:])
     if kind is RunsTable:
-        return _converted(given, _Table).table()
+        return _convert(given, _Table).table()
     raise NotImplementedError(kind)
 
 
-def _converted(given: Any, kind: Any) -> Any:
-    return msgspec.convert(given, kind, dec_hook=_made)
+def _convert(given: Any, kind: Any) -> Any:
+    return msgspec.convert(given, kind, dec_hook=_decode_object)
 
 
-def _unboxed(code: int, data: memoryview) -> Any:
+def _decode_extension(code: int, data: memoryview) -> Any:
     if code != _OBJECT:
         msg = f"Expected an extension of type {_OBJECT}, got {code}"
         raise ValueError(msg)
@@ -339,13 +339,13 @@ def _unboxed(code: int, data: memoryview) -> Any:
 
 
 _OBJECTS: Final = {
-    "int": lambda content: int(_converted(content, str), 16),
-    "datetime": lambda content: datetime.fromisoformat(_converted(content, str)),
-    "set": lambda content: set(_converted(content, list[str])),
-    "StringList": lambda content: StringList(_converted(content, list[str])),
-    "tuple": lambda content: tuple(_converted(content, list[Any])),
-    **{kind.__name__: functools.partial(_converted, kind=kind) for kind in _PLAIN},
-    **{kind.__name__: kind.from_dict for kind in _KEEPS},
+    "int": lambda content: int(_convert(content, str), 16),
+    "datetime": lambda content: datetime.fromisoformat(_convert(content, str)),
+    "set": lambda content: set(_convert(content, list[str])),
+    "StringList": lambda content: StringList(_convert(content, list[str])),
+    "tuple": lambda content: tuple(_convert(content, list[Any])),
+    **{kind.__name__: functools.partial(_convert, kind=kind) for kind in _PLAIN},
+    **{kind.__name__: kind.from_dict for kind in _AGGREGATES},
 }
 
 
@@ -358,7 +358,7 @@ class _Table(msgspec.Struct):
 
     @classmethod
     def of(cls, table: RunsTable) -> _Table:
-        cells = [_boxed_column(table[column]) for column in table.columns]
+        cells = [_encodable_column(table[column]) for column in table.columns]
         return cls(table.columns, cells, table.refs, table.known_total, table.offset)
 
     def table(self) -> RunsTable:

@@ -142,7 +142,7 @@ TITLES: Final = {
     "environment": "Environment",
 }
 """Titles of all sections, in display order."""
-_OF_SPACE: Final = (
+_SPACE_SECTIONS: Final = (
     ("sys/tags", "tags"),
     ("sys/group_tags", "tags"),
     ("sys/hostname", "environment"),
@@ -158,7 +158,7 @@ _OF_SPACE: Final = (
     ("monitoring", "environment"),
     ("", "values"),
 )
-_OF_FAMILY: Final = {
+_FAMILY_SECTIONS: Final = {
     "float_series": "metrics",
     "string_series": "series",
     "file_series": "series",
@@ -188,7 +188,7 @@ _NOT_COMPARED: Final = frozenset(
     }
 )
 """Attributes that always differ, are derived from others, or are in the header of a comparison."""
-_OF_PROFILER: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
+_PROFILER_PATHS: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 
 
 @dataclass(slots=True)
@@ -216,7 +216,7 @@ def of_process(row: Row) -> bool:
 
 def of_rank_or_profiler(row: Row) -> bool:
     """Return whether a row belongs to a rank above 0 or to a profiler."""
-    timed = any(is_inside(row.name, space) for space in _OF_PROFILER)
+    timed = any(is_inside(row.name, space) for space in _PROFILER_PATHS)
     return timed or of_rank(row.name) is not None
 
 
@@ -236,10 +236,10 @@ def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
 
 def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
     path, value = attribute.path, attribute.value
-    section = _OF_FAMILY.get(attribute.family) or (
+    section = _FAMILY_SECTIONS.get(attribute.family) or (
         "parameters"
         if holds_parameters(path)
-        else next(name for space, name in _OF_SPACE if not space or is_inside(path, space))
+        else next(name for space, name in _SPACE_SECTIONS if not space or is_inside(path, space))
     )
     if section == "packages" and isinstance(value, str):
         for line in value.splitlines():

@@ -132,11 +132,11 @@ def _columns(
         histograms = view.histograms(path, attempt)
         return _rows(histograms, [plain([one.edges, one.counts]) for one in histograms])
     files = view.files(path, attempt)
-    told = [_with_words(one.file, one.name, one.description) for one in files]
+    told = [_with_full_texts(one.file, one.name, one.description) for one in files]
     return _rows(files, plain(told))
 
 
-def _with_words(file: Mapping[str, Any], name: str | None, description: str | None) -> Any:
+def _with_full_texts(file: Mapping[str, Any], name: str | None, description: str | None) -> Any:
     said = {"called": name, "description": description}
     return {**file, **{key: text for key, text in said.items() if text is not None}}
 

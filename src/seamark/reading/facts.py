@@ -48,7 +48,7 @@ FORWARD: Final = "monitoring/seamark/forward"
 """Namespace of counts of data that the destinations of a forwarded run could not hold."""
 _OUTPUT: Final = {"stdout_left_out": "stdout", "stderr_left_out": "stderr"}
 """Streams by the name of the counter of their omitted bytes."""
-_AROUND: Final = "/environment/"
+_ENVIRONMENT_PART: Final = "/environment/"
 """Separator between the namespace of a process, named by its writer id, and its environment."""
 _TEXTS_OF_CODE: Final = {
     "entrypoint": "entrypoint",
@@ -71,7 +71,7 @@ def health_of(view: Reader) -> dict[str, Any]:
         if path.rpartition("/")[2] in _OUTPUT or is_inside(path, FORWARD)
     ]
     attributes = view.some(paths) if paths else []
-    if output := _left_out(attributes):
+    if output := _omitted_bytes(attributes):
         found["output"] = output
     places: dict[str, dict[str, Any]] = {}
     for one in attributes:
@@ -83,7 +83,7 @@ def health_of(view: Reader) -> dict[str, Any]:
     return found
 
 
-def _left_out(attributes: Iterable[Attribute]) -> dict[str, int]:
+def _omitted_bytes(attributes: Iterable[Attribute]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for one in attributes:
         stream = _OUTPUT.get(one.path.rpartition("/")[2])
@@ -173,7 +173,7 @@ def environment_of(
     paths = {one.path for one in attributes}
     found: dict[str, dict[str, str]] = {}
     for one in attributes:
-        space, _, name = one.path.partition(_AROUND)
+        space, _, name = one.path.partition(_ENVIRONMENT_PART)
         if name and f"{space}/pid" in paths and isinstance(one.value, str):
             found.setdefault(space, {})[name] = one.value
 
@@ -327,11 +327,13 @@ def _scores(attributes: Sequence[Attribute]) -> Iterable[tuple[str, float]]:
     for path, value in atoms.items():
         if path.rpartition("/")[2] == _BEST_SCORE and _is_number(value):
             yield "", float(value)
-    for (_, _, name), scores in _rated(attributes).items():
+    for (_, _, name), scores in _scores_by_group(attributes).items():
         yield name, max(scores.values())
 
 
-def _rated(attributes: Sequence[Attribute]) -> dict[tuple[str, str, str], dict[str, float]]:
+def _scores_by_group(
+    attributes: Sequence[Attribute],
+) -> dict[tuple[str, str, str], dict[str, float]]:
     # The keys are folder, file name and name of the score.
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     groups: dict[tuple[str, str, str], dict[str, float]] = {}
@@ -361,7 +363,7 @@ def checkpoint_notes(
             if (above := "/".join(parts[:depth])) in below:
                 below[above].append(path)
     notes = {path: CheckpointNote("", "", tuple(told)) for path, told in below.items()}
-    for (_, _, name), scores in _rated(attributes).items():
+    for (_, _, name), scores in _scores_by_group(attributes).items():
         for path, score in scores.items():
             mark = "best" if score == max(scores.values()) else ""
             notes[path] = notes[path]._replace(mark=mark, score=f"{name} {human_number(score)}")
@@ -370,7 +372,7 @@ def checkpoint_notes(
         if name != _BEST_PATH or not isinstance(value, str):
             continue
         for file in files.values():
-            if is_inside(file.path, f"{space}/checkpoints") and _is_at(file, space, value):
+            if is_inside(file.path, f"{space}/checkpoints") and _is_located_at(file, space, value):
                 score_path = f"{space}/{_BEST_SCORE}"
                 told = tuple(one for one in (path, score_path) if one in atoms)
                 words = _score_words(atoms.get(score_path), space, attributes, best)
@@ -379,7 +381,7 @@ def checkpoint_notes(
     return notes
 
 
-def _is_at(file: Attribute, space: str, location: str) -> bool:
+def _is_located_at(file: Attribute, space: str, location: str) -> bool:
     # The file may have been moved since.
     if file.value.get("ref") == location:
         return True
@@ -405,10 +407,10 @@ _LONGEST_NAME: Final = 60
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _NUMBERS: Final = ("cpu", "memory", "process_memory", "gpu", "gpu_memory")
 _AMOUNTS: Final = frozenset({"memory", "memory_limit", "process_memory", "gpu_memory"})
-_LEAST: Final = 0.001
-_MOST_GIB: Final = 2.0**20
-_MOST_DEVICES: Final = 100_000
-_MAX_PLAUSIBLE: Final = 100.5
+_MIN_PLAUSIBLE: Final = 0.001
+_MAX_GIB: Final = 2.0**20
+_MAX_DEVICES: Final = 100_000
+_MAX_PERCENT: Final = 100.5
 """Maximum plausible utilization, in percent (rounded)."""
 _DIGITS: Final = 4
 
@@ -422,8 +424,8 @@ class _Machine:
         value = self.facts.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        most = _MOST_GIB if name in _AMOUNTS else _MOST_DEVICES
-        return float(value) if _LEAST <= value <= most else None
+        most = _MAX_GIB if name in _AMOUNTS else _MAX_DEVICES
+        return float(value) if _MIN_PLAUSIBLE <= value <= most else None
 
     def text(self, name: str) -> str:
         return shorten(" ".join(str(self.facts.get(name) or "").split()), _LONGEST_NAME)
@@ -439,7 +441,7 @@ def machine_lines(
 ) -> Iterator[tuple[str, str]]:
     """Yield labels and texts of the machine of rank 0 and its load."""
     machines = _machines(attributes)
-    machine = _of_zero(machines, ranks)
+    machine = _machine_of_rank_zero(machines, ranks)
     if what := _describe_hardware(machine):
         yield "machine", what
     if load := _load(machine, now=False):
@@ -450,7 +452,7 @@ def machine_lines(
 
 def machine_now(attributes: Iterable[Attribute], ranks: Sequence[RankStatus]) -> str:
     """Return the current load of the machine of rank 0; empty if it is not recorded."""
-    return _load(_of_zero(_machines(attributes), ranks), now=True)
+    return _load(_machine_of_rank_zero(_machines(attributes), ranks), now=True)
 
 
 def _machines(attributes: Iterable[Attribute]) -> Mapping[str, _Machine]:
@@ -471,7 +473,9 @@ def _machines(attributes: Iterable[Attribute]) -> Mapping[str, _Machine]:
     return found
 
 
-def _of_zero(machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]) -> _Machine:
+def _machine_of_rank_zero(
+    machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]
+) -> _Machine:
     writers = [writer for one in ranks if not one.rank for writer in one.writers]
     known = {writer for one in ranks for writer in one.writers}
     order = [*writers, *(name for name in machines if name not in known)]
@@ -488,7 +492,7 @@ def _describe_hardware(machine: _Machine) -> str:
         words.append(f"{part}{plural(int(count), 'CPU')}" + (f" ({name})" if name else ""))
     whole, limit = machine.number("memory"), machine.number("memory_limit")
     if whole is not None:
-        words.append(_amount(limit, whole) if limit is not None else f"{_short(whole)} GiB")
+        words.append(_memory_text(limit, whole) if limit is not None else f"{_gib_text(whole)} GiB")
     gpus = machine.number("gpu_count")
     if gpus is not None and machine.text("gpu"):
         words.append((f"{gpus:.0f} {_TIMES} " if gpus > 1 else "") + machine.text("gpu"))
@@ -499,37 +503,44 @@ def _load(machine: _Machine, *, now: bool) -> str:
     mean, most = ("last", "last") if now else ("mean", "max")
     average, up_to = ("", "") if now else (" on average", "up to ")
     words = []
-    if cpu := _each(machine, "cpu", mean):
-        words.append(f"CPU {_percent(cpu)}{average}")
-    if memory := _each(machine, "memory", most):
-        words.append(f"memory {up_to}{_amount(memory[0], machine.memory)}")
-    elif own := _each(machine, "process_memory", most):
-        words.append(f"memory of its processes {up_to}{_short(own[0])} GiB")
-    busy, used = _each(machine, "gpu", mean), _each(machine, "gpu_memory", most)
+    if cpu := _plausible_values(machine, "cpu", mean):
+        words.append(f"CPU {_percent_text(cpu)}{average}")
+    if memory := _plausible_values(machine, "memory", most):
+        words.append(f"memory {up_to}{_memory_text(memory[0], machine.memory)}")
+    elif own := _plausible_values(machine, "process_memory", most):
+        words.append(f"memory of its processes {up_to}{_gib_text(own[0])} GiB")
+    busy, used = (
+        _plausible_values(machine, "gpu", mean),
+        _plausible_values(machine, "gpu_memory", most),
+    )
     count = len(busy or used)
     name = f"{count} GPUs " if count > 1 else "GPU "
     if busy:  # lowest to highest utilization
-        words.append(f"{name}{_percent(busy)}{average}")
+        words.append(f"{name}{_percent_text(busy)}{average}")
         name = ""
     if used:
-        words.append(f"{name}{up_to}{_amount(max(used), machine.number('gpu_memory'))}")
+        words.append(f"{name}{up_to}{_memory_text(max(used), machine.number('gpu_memory'))}")
     return ", ".join(words)
 
 
-def _each(machine: _Machine, name: str, what: str) -> list[float]:
+def _plausible_values(machine: _Machine, name: str, what: str) -> list[float]:
     found = [getattr(one, what) for one in machine.series.get(name, {}).values()]
-    most = _MOST_GIB if name in _AMOUNTS else _MAX_PLAUSIBLE
+    most = _MAX_GIB if name in _AMOUNTS else _MAX_PERCENT
     return [value for value in found if 0 <= value <= most]
 
 
-def _percent(values: Sequence[float]) -> str:
+def _percent_text(values: Sequence[float]) -> str:
     low, high = f"{min(values):.0f}", f"{max(values):.0f}"
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
-def _amount(used: float, whole: float | None) -> str:
-    return f"{_short(used)} of {_short(whole)} GiB" if whole is not None else f"{_short(used)} GiB"
+def _memory_text(used: float, whole: float | None) -> str:
+    return (
+        f"{_gib_text(used)} of {_gib_text(whole)} GiB"
+        if whole is not None
+        else f"{_gib_text(used)} GiB"
+    )
 
 
-def _short(gib: float) -> str:
+def _gib_text(gib: float) -> str:
     return human_number(round(gib, 2 if gib < 100 else 0), 3)  # noqa: PLR2004

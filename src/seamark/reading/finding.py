@@ -29,20 +29,20 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
 
-__all__ = ["Finder", "parted"]
+__all__ = ["Finder", "splits"]
 
-_LISTED: Final = 8
+_MAX_LISTED: Final = 8
 _MAX_COMPARED: Final = 5000
 """Maximum number of names compared to suggest a similar one."""
 
-Way = Callable[[RunName, str], bool]
-_WHOLE: Final[tuple[Way, ...]] = (
+_Rule = Callable[[RunName, str], bool]
+_EXACT_RULES: Final[tuple[_Rule, ...]] = (
     lambda one, word: one.run == word,
     lambda one, word: one.sys_id == word,
     lambda one, word: one.name == word,
     lambda one, word: generated_name(one.run) == word,
 )
-_BEGINNING: Final[Way] = lambda one, word: one.run.startswith(word)  # noqa: E731 - one of the ways
+_PREFIX_RULE: Final[_Rule] = lambda one, word: one.run.startswith(word)  # noqa: E731 - one of the rules
 
 
 class Finder:
@@ -83,9 +83,11 @@ class Finder:
         )
         if not found and not beginnings and begun:
             why = f"it begins the id of {self._listed(begun)}, but to record into a run its whole "
-            raise RunNotFoundError(self._missing(word, project, f"{why}id or its name is needed"))
+            raise RunNotFoundError(
+                self._not_found_text(word, project, f"{why}id or its name is needed")
+            )
         if not begun:
-            raise RunNotFoundError(self._missing(word, project, self._hint(word, project)))
+            raise RunNotFoundError(self._not_found_text(word, project, self._hint(word, project)))
         if len(begun) > 1:
             listed = self._listed(begun)
             msg = f"{word!r:.200} may be any of {len(begun)} runs: {listed} (give the id of one)"
@@ -97,7 +99,7 @@ class Finder:
         one = self._by_ref.get(ref)
         if one is None:
             return ref[1]
-        for calls in self._called:
+        for calls in self._runs_by_name:
             if found := calls.get(one.shown):
                 kept = [each for each in found if each.trashed == one.trashed]
                 return one.shown if kept == [one] and one.shown != LATEST else one.run
@@ -119,7 +121,7 @@ class Finder:
         return [label(at) for at in range(len(refs))]
 
     @functools.cached_property
-    def _called(self) -> tuple[dict[str, list[RunName]], ...]:
+    def _runs_by_name(self) -> tuple[dict[str, list[RunName]], ...]:
         calls: tuple[dict[str, list[RunName]], ...] = ({}, {}, {}, {})
         for one in self._names:
             known = (one.run, one.sys_id, one.name, generated_name(one.run))
@@ -137,10 +139,10 @@ class Finder:
         for _, below, rest in scopes:
             if rest == LATEST:
                 return [one for one in below if one.trashed == trashed][:1]
-        for way in _WHOLE if whole else (_BEGINNING,):
+        for rule in _EXACT_RULES if whole else (_PREFIX_RULE,):
             for own, below, rest in scopes:
-                found = [one for one in own if way(one, rest)]
-                found = found or [one for one in below if way(one, rest)]
+                found = [one for one in own if rule(one, rest)]
+                found = found or [one for one in below if rule(one, rest)]
                 if found:
                     return [one for one in found if one.trashed == trashed] or found
         return []
@@ -152,14 +154,14 @@ class Finder:
         inside = _below(self._names, project)
         if word:
             yield inside, inside, word
-        for left, rest in parted(word):
+        for left, rest in splits(word):
             below = _below(self._names if elsewhere else inside, left)
             if left and below and rest:
                 yield [one for one in below if one.project == left], below, rest
 
     # ---------------------------------------------------------------- messages
 
-    def _missing(self, word: str, project: str | None, why: str) -> str:
+    def _not_found_text(self, word: str, project: str | None, why: str) -> str:
         where = f"project {project!r} below {self._where}" if project else self._where
         return f"no run {word!r:.200} in {where} ({why})"
 
@@ -181,8 +183,8 @@ class Finder:
         return f"did you mean {near[0]!r}?" if near else "seamark ls lists the runs"
 
     def _listed(self, found: Sequence[RunName]) -> str:
-        listed = "; ".join(self._describe(one) for one in found[:_LISTED])
-        more = f"; and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+        listed = "; ".join(self._describe(one) for one in found[:_MAX_LISTED])
+        more = f"; and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
         return listed + more
 
     def _describe(self, one: RunName) -> str:
@@ -197,7 +199,7 @@ def _below(names: Iterable[RunName], project: str | None) -> list[RunName]:
     return [one for one in names if project is None or is_inside(one.project, project)]
 
 
-def parted(word: str) -> Iterator[tuple[str, str]]:
+def splits(word: str) -> Iterator[tuple[str, str]]:
     """Yield every split of a word at a slash as (project, rest), the longest project first."""
     left, slash, rest = word.rpartition("/")
     while slash:

@@ -148,7 +148,7 @@ def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> 
     values = {path: table[path] for path in columns if path in table}
     rows: dict[Any, list[int]] = {}
     for at, key in enumerate(zip(*keys, strict=True)):
-        rows.setdefault(tuple(map(_same, key)), []).append(at)
+        rows.setdefault(tuple(map(_equality_key, key)), []).append(at)
     return [
         RunGroup(
             {path: column[some[0]] for path, column in zip(by, keys, strict=True)},
@@ -167,14 +167,14 @@ def in_order(
     Columns of ``by`` are compared by value, other columns by a statistic. Numbers come before
     texts. Groups without a value are last in either direction.
     """
-    keys = [_place(group, column, statistic) for group in groups]
+    keys = [_sort_key(group, column, statistic) for group in groups]
     there = [at for at, key in enumerate(keys) if key is not None]
     there.sort(key=lambda at: keys[at], reverse=not ascending)
     gone = [at for at, key in enumerate(keys) if key is None]
     return [groups[at] for at in there + gone]
 
 
-def _place(group: RunGroup, column: str, statistic: Statistic) -> Any:
+def _sort_key(group: RunGroup, column: str, statistic: Statistic) -> Any:
     if column == SIZE:
         return 0, group.n
     if column in group.by:
@@ -191,7 +191,7 @@ def _place(group: RunGroup, column: str, statistic: Statistic) -> Any:
     return 1, [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
 
 
-def _same(value: Any) -> Any:
+def _equality_key(value: Any) -> Any:
     if type(value) in (int, float):
         return "number", "nan" if value != value else value  # noqa: PLR0124 - NaN is not itself
     return type(value).__name__, repr(value)
@@ -210,7 +210,7 @@ def spread_of(values: Sequence[Any]) -> Spread:
         if type(one) in (int, float) and abs(one) <= sys.float_info.max  # false for NaN
     ]
     odd = sum(one is not None for one in values) - len(numbers)
-    distinct = len({_same(one) for one in values if one is not None})
+    distinct = len({_equality_key(one) for one in values if one is not None})
     if not numbers:
         same = next((one for one in values if one is not None), None) if distinct == 1 else None
         text = None if same is None or type(same) is float else value_text(same, exact=True)
@@ -225,7 +225,7 @@ def spread_of(values: Sequence[Any]) -> Spread:
         apart = [one - least for one in small]
         middle = math.fsum(apart) / len(apart)
         squares = math.fsum((one - middle) ** 2 for one in apart)
-        std = _large(math.sqrt(squares / (len(small) - 1)), exponent)
+        std = _scale_up(math.sqrt(squares / (len(small) - 1)), exponent)
     return Spread(
         n=len(numbers),
         odd=odd,
@@ -233,18 +233,18 @@ def spread_of(values: Sequence[Any]) -> Spread:
         std=std,
         min=low,
         max=high,
-        median=_middle(sorted(numbers)),
+        median=_median(sorted(numbers)),
         distinct=distinct,
     )
 
 
-def _middle(ordered: Sequence[float]) -> float:
+def _median(ordered: Sequence[float]) -> float:
     one, other = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     middle = (one + other) / 2
     return middle if math.isfinite(middle) else one / 2 + other / 2
 
 
-def _large(value: float, exponent: int) -> float:
+def _scale_up(value: float, exponent: int) -> float:
     # A power of two times one of the largest floats may overflow.
     try:
         return math.ldexp(value, exponent)
@@ -254,11 +254,11 @@ def _large(value: float, exponent: int) -> float:
 
 Key = tuple[str, str, str]
 """Project, run id and path of a series."""
-_SINGLE: Final = math.ulp(0.0)
+_SINGLE_WIDTH: Final = math.ulp(0.0)
 """Width of parts that hold a single x."""
 
 
-class _Draws(Protocol):
+class _SeriesReader(Protocol):
     """Subset of `seamark.reading.reader.Reader` that is needed to draw a series."""
 
     @property
@@ -277,7 +277,7 @@ class _Draws(Protocol):
 
 def curves_of_runs(
     refs: Iterable[tuple[str, str]],
-    reader_of: Callable[[str, str], _Draws],
+    reader_of: Callable[[str, str], _SeriesReader],
     paths: Sequence[str],
     look: Look,
     attempt: Attempt = "latest",
@@ -292,7 +292,7 @@ def curves_of_runs(
 
 
 def _curves_of_run(
-    reader: _Draws,
+    reader: _SeriesReader,
     paths: Sequence[str],
     look: Look,
     attempt: Attempt,
@@ -371,35 +371,35 @@ def group_curves(
     for path, drawings in curves.items():
         for by, some in groups:
             own = {ref: drawings[ref] for ref in some if ref in drawings}
-            made = _on_one_grid(list(own.values()), look)
+            made = _align_to_grid(list(own.values()), look)
             if made is not None:
                 width, keys, rows = made
-                x = _middles(keys, width, log=look.log_x)
+                x = _part_middles(keys, width, log=look.log_x)
                 found.append(GroupCurve(path, by, list(own), width, x, **_statistics(rows)))
     return found
 
 
-def _on_one_grid(own: Sequence[Drawing], look: Look) -> tuple[float, Floats, Floats] | None:
+def _align_to_grid(own: Sequence[Drawing], look: Look) -> tuple[float, Floats, Floats] | None:
     """Return width, part numbers (or x) and values of each run (runs, N); None without values."""
     import numpy as np
 
     width = max((one.curve.width for one in own), default=0.0)
-    width = 0.0 if width <= _SINGLE else width
+    width = 0.0 if width <= _SINGLE_WIDTH else width
     while True:
-        keys = [_keys(one, width, log=look.log_x) for one in own]
+        keys = [_part_numbers(one, width, log=look.log_x) for one in own]
         every = np.unique(np.concatenate(keys)) if keys else np.empty(0)
         if not len(every):
             return None
         limit = look.points // 2 if width else look.points
         if len(every) <= limit or math.isinf(width):
             break
-        width = width * 2 if width else _wide_enough(every, limit, log=look.log_x)
-    rows = np.array([_mean_at(one, at, every) for one, at in zip(own, keys, strict=True)])
+        width = width * 2 if width else _sufficient_width(every, limit, log=look.log_x)
+    rows = np.array([_means_on_grid(one, at, every) for one, at in zip(own, keys, strict=True)])
     kept = np.isfinite(rows).any(axis=0)
     return (width, every[kept], rows[:, kept]) if kept.any() else None
 
 
-def _mean_at(drawing: Drawing, keys: Floats, every: Floats) -> Floats:
+def _means_on_grid(drawing: Drawing, keys: Floats, every: Floats) -> Floats:
     """Return the mean of the finite values in each part of a grid; NaN without any."""
     import numpy as np
 
@@ -423,7 +423,7 @@ def _mean_at(drawing: Drawing, keys: Floats, every: Floats) -> Floats:
     return found
 
 
-def _keys(drawing: Drawing, width: float, *, log: bool) -> Floats:
+def _part_numbers(drawing: Drawing, width: float, *, log: bool) -> Floats:
     import numpy as np
 
     first = drawing.curve.first_step
@@ -433,7 +433,7 @@ def _keys(drawing: Drawing, width: float, *, log: bool) -> Floats:
     return found
 
 
-def _wide_enough(x: Floats, limit: int, *, log: bool) -> float:
+def _sufficient_width(x: Floats, limit: int, *, log: bool) -> float:
     import numpy as np
 
     place = np.log2(x) if log else x
@@ -445,12 +445,12 @@ def _wide_enough(x: Floats, limit: int, *, log: bool) -> float:
 
     while parts(width) > limit and math.isfinite(width):
         width *= 2
-    while width / 2 > _SINGLE and parts(width / 2) <= limit:
+    while width / 2 > _SINGLE_WIDTH and parts(width / 2) <= limit:
         width /= 2
     return width
 
 
-def _middles(keys: Floats, width: float, *, log: bool) -> Floats:
+def _part_middles(keys: Floats, width: float, *, log: bool) -> Floats:
     """Return the middle x of each part."""
     import numpy as np
 

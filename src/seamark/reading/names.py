@@ -136,25 +136,25 @@ class RunName(NamedTuple):
 
 def generated_name(run: str) -> str:
     """Return the name of an unnamed run, such as ``quick-otter``, from its id; it is not unique."""
-    adjectives, nouns = _words()
+    adjectives, nouns = _word_lists()
     digest = hashlib.sha256(run.encode("utf-8", "surrogatepass")).digest()
     at = int.from_bytes(digest[:8], "big") % (len(adjectives) * len(nouns))
     return f"{adjectives[at % len(adjectives)]}-{nouns[at // len(adjectives)]}"
 
 
 @functools.cache
-def _words() -> tuple[list[str], list[str]]:
+def _word_lists() -> tuple[list[str], list[str]]:
     return _ADJECTIVES.split(), _NOUNS.split()
 
 
 Conflict = Literal["new", "skip", "error", "replace"]
 """Action for a run whose name another run of the project has."""
 CONFLICTS: Final = get_args(Conflict)
-_HELD_NS: Final = 3600 * 10**9
-_APART_NS: Final = 1000
+_RESERVED_NS: Final = 3600 * 10**9
+_MIN_INTERVAL_NS: Final = 1000
 """Minimum time between two runs of the same name, in nanoseconds, despite clock differences."""
-_MOST_HELD: Final = 10_000
-_MOST_COMING: Final = 100
+_MAX_RESERVED_NAMES: Final = 10_000
+_MAX_PER_NAME: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +205,8 @@ def settle(
             seen.setdefault(one.name or "", []).append(one.run)
             shown[one.run] = one.name
     for key, told in list(held.items()):
-        coming = [one for one in _listed(told) if _is_held(one, key, shown, now_ns)]
-        if coming and len(held) <= _MOST_HELD:
+        coming = [one for one in _valid_entries(told) if _is_held(one, key, shown, now_ns)]
+        if coming and len(held) <= _MAX_RESERVED_NAMES:
             held[key] = coming
         else:
             del held[key]
@@ -223,11 +223,11 @@ def settle(
     if others and conflict in ("skip", "error"):
         return Arrival("skip" if conflict == "skip" else "taken", name, others)
     if others and conflict == "new":
-        name, others = _free(name, held, run, competing_runs), ()
+        name, others = _free_name(name, held, run, competing_runs), ()
     again = again or any(one == run for one, *_ in held.get(name, ()))
-    t_ns = max([now_ns, *(int(since) + _APART_NS for _, since, _ in held.get(name, ()))])
+    t_ns = max([now_ns, *(int(since) + _MIN_INTERVAL_NS for _, since, _ in held.get(name, ()))])
     behind = [one for one in held.get(name, ()) if one[0] != run]
-    held[name] = [*behind[-_MOST_COMING:], [run, t_ns, again]]
+    held[name] = [*behind[-_MAX_PER_NAME:], [run, t_ns, again]]
     return Arrival("go", name, others, t_ns)
 
 
@@ -248,7 +248,11 @@ def settle_artifact(
     there = [one._replace(name=name) for one in known if one.project == place and _is_shown(one)]
     if conflict == "new" or any(one.run in own for one in there):
         return Arrival("go", name)
-    told = (one[0] for one in _listed(held.get(name)) if isinstance(one[0], str) and one[0] in own)
+    told = (
+        one[0]
+        for one in _valid_entries(held.get(name))
+        if isinstance(one[0], str) and one[0] in own
+    )
     coming = next(told, next(iter(versions)))
     return settle(held, there, coming, name, conflict, now_ns)
 
@@ -258,7 +262,7 @@ def _is_shown(one: RunName) -> bool:
     return bool(one.created_ns) and not one.trashed
 
 
-def _listed(told: Any) -> list[list[Any]]:
+def _valid_entries(told: Any) -> list[list[Any]]:
     # The file may have been edited.
     return [one for one in told if isinstance(one, list) and one] if isinstance(told, list) else []
 
@@ -266,13 +270,13 @@ def _listed(told: Any) -> list[list[Any]]:
 def _is_held(told: list[Any], name: str, shown: dict[str, str | None], now_ns: int) -> bool:
     try:
         run, since, _ = told
-        fresh = abs(now_ns - since) < _HELD_NS  # the time may come from another machine's clock
+        fresh = abs(now_ns - since) < _RESERVED_NS  # the time may come from another machine's clock
     except (TypeError, ValueError):
         return False
     return fresh and isinstance(run, str) and shown.get(run, name) == name
 
 
-def _free(name: str, held: dict[str, Any], run: str, rivals: Any) -> str:
+def _free_name(name: str, held: dict[str, Any], run: str, rivals: Any) -> str:
     mine = re.compile(re.escape(name) + r"-[1-9]\d*")
     for one, told in held.items():
         if any(each[0] == run for each in told) and mine.fullmatch(one) and not rivals(one):

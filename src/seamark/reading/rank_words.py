@@ -55,7 +55,7 @@ _STATES: Final = (
     "missing",
 )
 _LONGEST_REASON: Final = 300
-_MOST_LISTED: Final = 32
+_MAX_LISTED: Final = 32
 _HEARTBEAT_S: Final = 90
 _OF_RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d{1,9})/")
 
@@ -84,10 +84,10 @@ def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
             steps.setdefault(common_path(one.path), {})[of_rank(one.path) or 0] = (
                 one.value.last_step
             )
-    everybody = {rank for of_path in steps.values() for rank in of_path}
+    all_ranks = {rank for of_path in steps.values() for rank in of_path}
     found: dict[int, float] = {}
     for of_path in steps.values():
-        if len(everybody) > 1 and of_path.keys() == everybody:
+        if len(all_ranks) > 1 and of_path.keys() == all_ranks:
             first = max(of_path.values())
             for rank, step in of_path.items():
                 found[rank] = max(found.get(rank, 0.0), first - step)
@@ -135,27 +135,29 @@ def rank_problems(view: Reader, state: str) -> Iterator[str]:
     ranks, now = view.ranks(), view.now_ns
     if len(ranks) < 2:  # noqa: PLR2004 - one process is the run
         if state == "running":
-            yield from (_hang("", rank, now) for rank in ranks if rank.state == "hangs")
+            yield from (_describe_hang("", rank, now) for rank in ranks if rank.state == "hangs")
         return
     bad = [rank for rank in ranks if rank.state in ("failed", "killed", "lost")]
     for rank in sorted(bad, key=lambda one: one.end_t or 0):
         if rank.rank or rank.state not in state:
-            yield _end(rank, now)
+            yield _describe_end(rank, now)
     for rank in ranks:
         if rank.state == "hangs":
-            yield _hang(f"rank {rank.rank} hangs: ", rank, now)
+            yield _describe_hang(f"rank {rank.rank} hangs: ", rank, now)
     waiting = [one.rank for one in ranks if one.state == "waits"]
-    yield from _several("waits", "wait", " for it: no step either", waiting)
+    yield from _describe_ranks("waits", "wait", " for it: no step either", waiting)
     missing = [one.rank for one in ranks if one.state == "missing"]
-    yield from _several("never recorded", "never recorded", " anything", missing)
-    yield from _interrupted([one for one in ranks if one.state == "interrupted" and one.rank])
+    yield from _describe_ranks("never recorded", "never recorded", " anything", missing)
+    yield from _describe_interrupted(
+        [one for one in ranks if one.state == "interrupted" and one.rank]
+    )
 
 
 def _process_label(rank: RankStatus) -> str:
     return f"pid {rank.pid} on {rank.host}"
 
 
-def _end(rank: RankStatus, now_ns: int) -> str:
+def _describe_end(rank: RankStatus, now_ns: int) -> str:
     name, seen = f"rank {rank.rank}", seen_text(rank.last_t, now_ns)
     if rank.state in ("killed", "lost") and rank.why:
         return f"{name} is gone, {rank.why} ({_process_label(rank)}): last seen {seen}"
@@ -170,7 +172,7 @@ def _end(rank: RankStatus, now_ns: int) -> str:
     return f"{name} failed ({_process_label(rank)}) {when}" + (f": {why}" if why else "")
 
 
-def _hang(name: str, rank: RankStatus, now_ns: int) -> str:
+def _describe_hang(name: str, rank: RankStatus, now_ns: int) -> str:
     unheard_s = (now_ns - rank.last_t) / 1e9
     if unheard_s > _HEARTBEAT_S:
         silence = duration_words(unheard_s)
@@ -181,21 +183,21 @@ def _hang(name: str, rank: RankStatus, now_ns: int) -> str:
     return f"{name}no step for {idle}, although its process lives ({_process_label(rank)})"
 
 
-def _interrupted(ranks: Sequence[RankStatus]) -> Iterator[str]:
+def _describe_interrupted(ranks: Sequence[RankStatus]) -> Iterator[str]:
     by_reason: dict[str, list[int]] = {}
     for rank in ranks:
         by_reason.setdefault(rank.why.partition(":")[0], []).append(rank.rank)
     for why, numbers in by_reason.items():
         by = f" by {why}" if why else ""
-        yield from _several("was interrupted", "were interrupted", by, numbers)
+        yield from _describe_ranks("was interrupted", "were interrupted", by, numbers)
 
 
-def _several(does: str, do: str, what: str, ranks: Sequence[int]) -> Iterator[str]:
+def _describe_ranks(does: str, do: str, what: str, ranks: Sequence[int]) -> Iterator[str]:
     if len(ranks) == 1:
         yield f"rank {ranks[0]} {does}{what}"
     elif ranks:
-        listed = ", ".join(map(str, ranks[:_MOST_LISTED]))
-        more = len(ranks) - _MOST_LISTED
+        listed = ", ".join(map(str, ranks[:_MAX_LISTED]))
+        more = len(ranks) - _MAX_LISTED
         yield f"ranks {listed}{f' and {more:,} more' if more > 0 else ''} {do}{what}"
 
 

@@ -49,32 +49,32 @@ def recorded_errors(view: Reader) -> list[RecordedError]:
     Errors of processes that only contributed to the run are left out.
     """
     journals = {one.writer: one for one in view.journals()}
-    owners = {_line(one) for one in journals.values() if one.header.get("owner") is True}
+    owners = {_run_object_key(one) for one in journals.values() if one.header.get("owner") is True}
     found: list[RecordedError] = []
     for path, family in view.families().items():
         if family != "string_series" or path.rpartition("/")[2] != ERRORS:
             continue
         journal = journals.get(path.removeprefix(_SPACE).rpartition("/")[0])
         if journal is None:  # a namespace chosen by the user, or a series of the user's own
-            found += _read(view, path, None, whole=True)
+            found += _read_errors(view, path, None, whole=True)
         elif _is_participant(journal, owners):
             rank = journal.header.get("rank")
-            found += _read(view, path, rank if type(rank) is int else None)
-    return sorted(found, key=lambda one: one.time) or list(_of_state(view))
+            found += _read_errors(view, path, rank if type(rank) is int else None)
+    return sorted(found, key=lambda one: one.time) or list(_error_of_state(view))
 
 
 def _is_participant(journal: JournalInfo, owners: set[tuple[str, ...]]) -> bool:
     of_rank = bool(journal.header.get("rank")) and journal.header.get("attempt") is not None
-    return of_rank or _line(journal) in owners
+    return of_rank or _run_object_key(journal) in owners
 
 
-def _line(journal: JournalInfo) -> tuple[str, ...]:
+def _run_object_key(journal: JournalInfo) -> tuple[str, ...]:
     """Return the identity of a run object, shared by its copies and the run it resumes."""
     lineage = journal.header.get("lineage")
     return (repr(lineage),) if lineage else process_of(journal.header)
 
 
-def _read(
+def _read_errors(
     view: Reader, path: str, rank: int | None, *, whole: bool = False
 ) -> Iterator[RecordedError]:
     for point in view.texts(path, attempt="all"):
@@ -102,7 +102,7 @@ def _load_record(view: Reader, text: str | Mapping[str, Any]) -> Mapping[str, An
     return found if isinstance(found, dict) else {"message": text}
 
 
-def _of_state(view: Reader) -> Iterator[RecordedError]:
+def _error_of_state(view: Reader) -> Iterator[RecordedError]:
     if view.state != "failed" or view.signal or not (reason := view.reason):
         return
     kind, _, message = reason.partition(": ")

@@ -69,8 +69,8 @@ _CHRONOS: Final = "chronos/"
 _FAMILIES: Final = frozenset({"atom", "statistic", "float_series", "string_series", "string_set"})
 """Families included in metadata; reports do not include files."""
 _TIMES: Final = frozenset({"start_time", "end_time", "creation_time", "last_record", "edited"})
-_HEAD: Final = frozenset({"name", "state", "detail"})
-_PRINTED: Final = frozenset({"mean", "std", "min", "max", "count"})
+_TITLE_FIELDS: Final = frozenset({"name", "state", "detail"})
+_PRINTED_STATISTICS: Final = frozenset({"mean", "std", "min", "max", "count"})
 """Statistics in the printed report; the dict has all."""
 _LONGEST: Final = 200
 """Maximum number of characters of a printed value."""
@@ -107,7 +107,7 @@ class Report(dict[str, Any]):
         return [
             (name.replace("_", " "), _time_words(value) if name in _TIMES else _words(value))
             for name, value in self.items()
-            if name not in _HEAD and not _is_section(value) and value not in (None, [], "")
+            if name not in _TITLE_FIELDS and not _is_section(value) and value not in (None, [], "")
         ]
 
     def _sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -162,7 +162,7 @@ def report_of_run(
         }
         found["masked"] = sorted(sets.get("sys/masked", ()))
     found |= {name: sorted(sets.get(path, ())) for name, path in _SETS.items()}
-    found["keyed_tags"] = _below("tags", atoms)
+    found["keyed_tags"] = _values_below("tags", atoms)
     if not short:
         found["inherited_tags"] = _mapping(atoms.get(INHERITED))
     found["parameters"] = {
@@ -204,7 +204,7 @@ def report_of_project(
         found["project"] = path
         found |= {name: atoms.get(_INTERNAL[name]) for name in ("owner", "creation_time")}
     found["tags"] = sorted(sets.get("sys/tags", ()))
-    found["keyed_tags"] = _below("tags", atoms)
+    found["keyed_tags"] = _values_below("tags", atoms)
     found["metadata"] = _metadata(attributes)
     groups = {one.path.split("/")[1] for one in attributes if one.path.startswith("groups/")}
     found["groups"] = sorted(groups)
@@ -256,7 +256,7 @@ def _plain_value(value: Any) -> Any:
     return value if isinstance(value, float) else plain(value)
 
 
-def _below(namespace: str, atoms: Mapping[str, Any]) -> dict[str, Any]:
+def _values_below(namespace: str, atoms: Mapping[str, Any]) -> dict[str, Any]:
     start = f"{namespace}/"
     return {path[len(start) :]: each for path, each in atoms.items() if path.startswith(start)}
 
@@ -291,8 +291,8 @@ def _words(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="seconds")
     if isinstance(value, Mapping):
-        is_statistic = value.keys() >= _PRINTED
-        known = {key: value[key] for key in value if key in _PRINTED or not is_statistic}
+        is_statistic = value.keys() >= _PRINTED_STATISTICS
+        known = {key: value[key] for key in value if key in _PRINTED_STATISTICS or not is_statistic}
         kept = {key: each for key, each in known.items() if each not in (None, 0)}
         return ", ".join(f"{_plain(str(key))} {_words(each)}" for key, each in kept.items())
     if isinstance(value, list):

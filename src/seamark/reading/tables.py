@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
 
-_MOST_COLUMNS: Final = 12
+_MAX_COLUMNS: Final = 12
 _NAMES: Final = ("sys/id", "sys/name", "sys/state", "sys/tags", "sys/creation_time")
 _MAX_KEYS: Final = 5000
 """Maximum number of suggested keys."""
@@ -137,7 +137,7 @@ class RunsTable:
             return self.rows[at if isinstance(at, slice) else number_of(at, len(self))]
         if at in self._cells:
             return list(self._cells[at])
-        raise _no_column(at, self.columns)
+        raise _missing_column(at, self.columns)
 
     def __contains__(self, column: object) -> bool:
         """Return whether a column exists, or, for a dict, an equal row."""
@@ -202,12 +202,12 @@ class RunsTable:
 
 
 def _first_columns(columns: list[str]) -> list[str]:
-    if len(columns) <= _MOST_COLUMNS:
+    if len(columns) <= _MAX_COLUMNS:
         return columns
     found = [one for one in _NAMES if one in columns]
     rest = [one for one in columns if one not in _NAMES]
     rest.sort(key=is_background)
-    return (found + rest)[:_MOST_COLUMNS]
+    return (found + rest)[:_MAX_COLUMNS]
 
 
 def _all_numbers(values: Sequence[Any]) -> bool:
@@ -223,7 +223,7 @@ def _joined(values: list[Any]) -> list[Any]:
     return [",".join(each) if type(each) is StringList else each for each in values]
 
 
-def _no_column(name: str, columns: Sequence[str]) -> MissingFieldError:
+def _missing_column(name: str, columns: Sequence[str]) -> MissingFieldError:
     return MissingFieldError(f"the table has no column {name!r:.200}{hint_for(name, columns)}")
 
 
@@ -278,8 +278,8 @@ class _LongTable:
             return [self[place] for place in range(*at.indices(len(self)))]
         if isinstance(at, str):
             if at not in self.columns:
-                raise _no_column(at, self.columns)
-            return self._column(at) if at in self._kinds else self._words()[at]
+                raise _missing_column(at, self.columns)
+            return self._column(at) if at in self._kinds else self._text_columns()[at]
         place = number_of(at, len(self))
         for run, path, part in self.parts:
             if place < len(part):
@@ -311,9 +311,9 @@ class _LongTable:
 
     def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return an array for each column; ``time`` is in nanoseconds since the Unix epoch."""
-        return self._words() | {name: self._column(name) for name in self._kinds}
+        return self._text_columns() | {name: self._column(name) for name in self._kinds}
 
-    def _words(self) -> dict[str, np.ndarray[Any, Any]]:
+    def _text_columns(self) -> dict[str, np.ndarray[Any, Any]]:
         import numpy as np
 
         sizes = [len(part) for _, _, part in self.parts]

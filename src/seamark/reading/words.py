@@ -89,7 +89,7 @@ def nearest_path(path: str, known: Iterable[str]) -> str | None:
 
 _SPACE: Final = "monitoring"
 _FACTS: Final = "environment"
-_LEAST: Final = 2
+_MIN_PARTS: Final = 2
 UNITS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("cpu", "gpu"), "%"),
     **dict.fromkeys(("memory", "process_memory", "gpu_memory", "disk_free"), "GiB"),
@@ -114,7 +114,7 @@ def is_measured(path: str) -> bool:
 def unit_of(path: str) -> str:
     """Return the unit of a machine series or fact, such as ``"GiB"``; empty if unknown."""
     parts = path.split("/")
-    if not is_measured(path) or len(parts) < _LEAST:
+    if not is_measured(path) or len(parts) < _MIN_PARTS:
         return ""
     name, _, number = parts[-1].rpartition("_")
     if not (number.isascii() and number.isdecimal()):
@@ -307,14 +307,14 @@ The joiners of letters and emoji (U+200C, U+200D) are not included.
 _SHORT: Final = 0x10000
 _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
-_STAND_INS: Final = str.maketrans("⚠…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "!~._.-:=+*#|+-++o>-^v")
+_ASCII_SYMBOLS: Final = str.maketrans("⚠…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "!~._.-:=+*#|+-++o>-^v")
 """ASCII replacements for our symbols, of equal width, so that columns stay aligned."""
-_FORMULAS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - full-width ones count
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - full-width ones count
 """First characters of cells that spreadsheets evaluate, after any white space."""
 _WHITE: Final = ("\t", "\r", "\n")
 _BYTE: Final = 256
 _KILO: Final = 1000
-_ROUNDED: Final = 1e12
+_MIN_ROUNDED: Final = 1e12
 """Lowest whole float that is rounded like other floats."""
 _LONG_NUMBER: Final = 200
 _EXACT_INTS: Final = 2.0**53
@@ -339,7 +339,9 @@ def clean(text: str, *, block: bool = False) -> str:
 
 def csv_safe(text: str) -> str:
     """Return a text as a CSV cell that no spreadsheet evaluates as a formula; not for numbers."""
-    return f"'{text}" if text.startswith(_WHITE) or text.lstrip().startswith(_FORMULAS) else text
+    return (
+        f"'{text}" if text.startswith(_WHITE) or text.lstrip().startswith(_FORMULA_STARTS) else text
+    )
 
 
 def readable(error: UnicodeError) -> tuple[str, int]:
@@ -349,7 +351,7 @@ def readable(error: UnicodeError) -> tuple[str, int]:
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    text = error.object[error.start : error.end].translate(_STAND_INS)
+    text = error.object[error.start : error.end].translate(_ASCII_SYMBOLS)
     return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
@@ -388,7 +390,7 @@ def human_number(value: float, digits: int = 5) -> str:
         return _int_in_short(value)
     if math.isnan(value) or math.isinf(value):
         return str(value)
-    if value == int(value) and abs(value) < _ROUNDED:
+    if value == int(value) and abs(value) < _MIN_ROUNDED:
         return str(int(value))
     return f"{value:.{digits}g}"
 

@@ -193,10 +193,10 @@ def escape(text: str) -> str:
     """Return text that UTF-8 and SQL can store; it is an `Escaped` if characters were replaced."""
     if not _UNPRINTABLE.search(text):
         return str.__str__(text)
-    return Escaped(_UNPRINTABLE.sub(_visible, text))
+    return Escaped(_UNPRINTABLE.sub(_escape_character, text))
 
 
-def _visible(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     return "\\x00" if found[0] == "\x00" else f"\\u{ord(found[0]):04x}"
 
 
@@ -231,7 +231,7 @@ def atom_of(plain: Any) -> Atom:
         return Atom("datetime", plain.isoformat())
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     # JSON has escapes for characters that UTF-8 cannot encode, so nothing is lost
-    return Atom("json", _SURROGATE.sub(_visible, text))
+    return Atom("json", _SURROGATE.sub(_escape_character, text))
 
 
 def scalar(value: Any) -> Any:
@@ -250,7 +250,7 @@ def scalar(value: Any) -> Any:
     if issubclass(kind, str):
         return str.__str__(value)
     if issubclass(kind, datetime):
-        return _moment(value)
+        return _aware(value)
     if issubclass(kind, _AS_TEXT):
         return str(value)
     if issubclass(kind, Enum):
@@ -268,7 +268,7 @@ def _enum(value: Enum) -> str:
     )
 
 
-def _moment(value: datetime) -> datetime | None:
+def _aware(value: datetime) -> datetime | None:
     if value != value:  # noqa: PLR0124 - "not a time" alone differs from itself
         return None
     parts = (value.year, value.month, value.day, value.hour, value.minute, value.second)
@@ -392,7 +392,7 @@ def decode_atom(type: str, value: Any) -> Any:  # noqa: A002 - the journal's own
 
 
 def _decode_int(value: Any) -> int:
-    return int(value, 16) if isinstance(value, str) else _exactly(int, value)
+    return int(value, 16) if isinstance(value, str) else _expect_type(int, value)
 
 
 def _decode_float(value: Any) -> float:
@@ -401,7 +401,7 @@ def _decode_float(value: Any) -> float:
     return float(value)
 
 
-def _exactly(kind: type, value: Any) -> Any:
+def _expect_type(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise TypeError(value)
     return value
@@ -425,12 +425,12 @@ def _decode_json(value: Any) -> Any:
 
 
 _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "null": lambda value: _exactly(type(None), value),
-    "bool": lambda value: _exactly(bool, value),
+    "null": lambda value: _expect_type(type(None), value),
+    "bool": lambda value: _expect_type(bool, value),
     "int": _decode_int,
     "float": _decode_float,
     "string": str.__str__,
     "datetime": datetime.fromisoformat,
     "json": _decode_json,
-    "text": lambda value: _exactly(dict, value),
+    "text": lambda value: _expect_type(dict, value),
 }

@@ -24,18 +24,18 @@ __all__ = [
     "argument_error",
     "histograms",
     "move",
+    "needs_transfer",
     "shown",
     "to_float",
     "to_floats",
     "to_step",
     "to_time_ns",
-    "waits",
 ]
 
 
-_PIECE: Final = 1 << 14
+_CPU_CHUNK: Final = 1 << 14
 """Number of elements counted at a time on the CPU, which fit into a core's cache."""
-_DEVICE_PIECE: Final = 1 << 22
+_DEVICE_CHUNK: Final = 1 << 22
 """Number of elements counted at a time on a device; each needs about 25 bytes of memory."""
 
 
@@ -52,7 +52,7 @@ def histograms(
     failed: dict[str, Exception] = {}
     for name, tensor in tensors.items():
         try:
-            rows[name] = _row(tensor, bins)
+            rows[name] = _histogram_row(tensor, bins)
         except Exception as error:  # noqa: BLE001 - complex, not yet made, without elements
             let_pass(error)
             failed[name] = error
@@ -70,7 +70,7 @@ def histograms(
     return found, failed
 
 
-def _row(tensor: Any, bins: int) -> Any:
+def _histogram_row(tensor: Any, bins: int) -> Any:
     values = tensor.detach()
     if values.is_complex():
         msg = "expected real numbers, got complex ones"
@@ -83,7 +83,7 @@ def _count_on_cpu(values: Any, bins: int) -> Any:
     """Count on the CPU, where values can be read without a transfer."""
     torch = sys.modules["torch"]
     low, high, all_finite = math.inf, -math.inf, True
-    for piece in values.split(_PIECE):
+    for piece in values.split(_CPU_CHUNK):
         least, most = (each.item() for each in piece.double().aminmax())
         if not (math.isfinite(least) and math.isfinite(most)):
             all_finite, part = False, piece[piece.isfinite()].double()
@@ -91,7 +91,7 @@ def _count_on_cpu(values: Any, bins: int) -> Any:
         low, high = min(low, least), max(high, most)
     counts = torch.zeros(bins, dtype=torch.int64)
     scale = bins / (high - low) if high > low else 0.0
-    for piece in values.split(_PIECE):
+    for piece in values.split(_CPU_CHUNK):
         part = piece.double() if all_finite else piece[piece.isfinite()].double()
         index = part.sub(low).mul_(scale).to(torch.int64).clamp_(max=bins - 1)
         counts += index.bincount(minlength=bins)
@@ -105,13 +105,13 @@ def _count_on_device(values: Any, bins: int) -> Any:
     inf = math.inf
     low = torch.full((), inf, dtype=wide, device=values.device)
     high, counts = -low, torch.zeros(bins, dtype=wide, device=values.device)
-    for piece in values.split(_DEVICE_PIECE):
+    for piece in values.split(_DEVICE_CHUNK):
         part = piece.to(wide)
         finite = part.isfinite()
         low = torch.minimum(low, part.where(finite, inf).amin())
         high = torch.maximum(high, part.where(finite, -inf).amax())
     scale = torch.where(high > low, bins / (high - low), torch.zeros_like(low))
-    for piece in values.split(_DEVICE_PIECE):
+    for piece in values.split(_DEVICE_CHUNK):
         part = piece.to(wide)
         finite = part.isfinite()
         # A value without a bin goes to the first one, with weight 0.
@@ -141,7 +141,7 @@ def to_float(value: Any) -> float:
         return value  # type: ignore[no-any-return]  # its type is exactly float
     if kind is int or kind is bool:
         return _from_int(value)
-    return _how(kind)(value)  # type: ignore[arg-type]  # typeshed asks for Hashable
+    return _converter(kind)(value)  # type: ignore[arg-type]  # typeshed asks for Hashable
 
 
 def _from_int(value: int) -> float:
@@ -152,7 +152,7 @@ def _from_int(value: int) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def _how(kind: type) -> Callable[[Any], float]:
+def _converter(kind: type) -> Callable[[Any], float]:
     if kind is int or kind is bool:
         return _from_int
     if issubclass(kind, _NO_NUMBERS):
@@ -223,13 +223,13 @@ def to_floats(values: Mapping[str, Any]) -> Converted:
         if kind is float:
             found[name] = value
             continue
-        how = _how(kind)  # type: ignore[arg-type]  # typeshed asks for Hashable
-        if how is _from_tensor and waits(value) and value.numel() == 1:
+        convert = _converter(kind)  # type: ignore[arg-type]  # typeshed asks for Hashable
+        if convert is _from_tensor and needs_transfer(value) and value.numel() == 1:
             waiting[name] = value
             found[name] = math.nan  # placeholder that keeps the order
             continue
         try:
-            found[name] = how(value)
+            found[name] = convert(value)
         except ValueKindError as error:
             failed[name] = error
     moved = move(waiting) if len(waiting) > 1 else {}
@@ -242,7 +242,7 @@ def to_floats(values: Mapping[str, Any]) -> Converted:
     return found, failed
 
 
-def waits(tensor: Any) -> bool:
+def needs_transfer(tensor: Any) -> bool:
     """Return whether reading the values of a tensor waits for a device."""
     try:
         if tensor.is_cpu:  # fast path: called for every tensor
@@ -318,29 +318,29 @@ def to_time_ns(timestamp: float | datetime | None) -> int | None:
     return found
 
 
-class _Short(reprlib.Repr):
+class _ShortRepr(reprlib.Repr):
     """Fast repr of values, truncated for large ones."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.maxstring = self.maxlong = 2 * _NAME + 8
+        self.maxstring = self.maxlong = 2 * _MAX_NAME + 8
         self.maxlevel = 3
 
     def repr_instance(self, x: Any, level: int) -> str:
         return repr(x)  # the base class would suppress exceptions of signal handlers
 
 
-_TEXT: Final = 80
-_NAME: Final = 200
+_MAX_TEXT: Final = 80
+_MAX_NAME: Final = 200
 """Maximum length of a string or path in a message, in characters."""
-_SHORT: Final = _Short()
+_REPR: Final = _ShortRepr()
 
 
 def shown(value: Any) -> str:
     """Return type and repr of a value for a message; only the type if repr fails."""
     with quietly():  # ints of over 4300 digits, and faulty __repr__ methods
-        longest = _NAME if isinstance(value, (str, os.PathLike)) else _TEXT
-        return f"{type(value).__name__}: {_SHORT.repr(value)[:longest]}"
+        longest = _MAX_NAME if isinstance(value, (str, os.PathLike)) else _MAX_TEXT
+        return f"{type(value).__name__}: {_REPR.repr(value)[:longest]}"
     return type(value).__name__
 
 

@@ -24,7 +24,7 @@ from seamark.values._atoms import (
     scalar,
     thaw,
 )
-from seamark.values._numbers import move, waits
+from seamark.values._numbers import move, needs_transfer
 from seamark.values.arrays import is_array, is_tensor, summary
 
 __all__ = [
@@ -60,7 +60,7 @@ def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
     hexadecimal digits; None without parameters.
     """
     found = [
-        [path, kind, _plain(kind, value)]
+        [path, kind, _normalized(kind, value)]
         for path, (kind, value) in sorted(atoms.items())
         if is_parameter(path)
     ]
@@ -71,7 +71,7 @@ def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def _plain(kind: str, value: Any) -> Any:
+def _normalized(kind: str, value: Any) -> Any:
     """Return a normalized value: equal values give equal texts."""
     if kind == "float":
         return repr(float(value))
@@ -82,20 +82,20 @@ def _plain(kind: str, value: Any) -> Any:
         return [value.get("sha256"), value.get("size")] if isinstance(value, dict) else None
     if kind == "json" and isinstance(value, str) and _NO_NUMBER.search(value):
         try:
-            return json.dumps(_finite(json.loads(value)), separators=(",", ":"))
+            return json.dumps(_with_named_floats(json.loads(value)), separators=(",", ":"))
         except (ValueError, RecursionError):
             return value
     return value
 
 
-def _finite(value: Any) -> Any:
+def _with_named_floats(value: Any) -> Any:
     """Return a value with NaN and infinities replaced by their names, as in documents."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_with_named_floats(one) for one in value]
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _with_named_floats(one) for key, one in value.items()}
     return value
 
 
@@ -118,7 +118,9 @@ def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
     """
     leaves = {path: (leaf, _dimensions(leaf)) for path, leaf in _flatten(values, prefix, ())}
     waiting = {
-        path: leaf for path, (leaf, size) in leaves.items() if size is not None and waits(leaf)
+        path: leaf
+        for path, (leaf, size) in leaves.items()
+        if size is not None and needs_transfer(leaf)
     }
     moved = move(waiting) if waiting else {}
     numbers: dict[str, Any] = {}
@@ -154,11 +156,11 @@ def _flatten(value: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[st
         yield from _flatten(each, f"{path}/{key}" if path else str(key), (*above, id(value)))
 
 
-_SMALL: Final = 100
+_MAX_FULL_SIZE: Final = 100
 """Maximum number of elements of an array or tensor recorded in full; larger ones are summarized."""
 _MAX_VALUES: Final = 200_000
 """Maximum number of values per call; only repeatedly shared references reach it."""
-_ROOM: Final = 80
+_RESERVED_BYTES: Final = 80
 """Number of bytes of a path reserved for a shortened key."""
 _ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
 _ILLEGAL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -208,38 +210,43 @@ class _Walk:
         self._found: dict[str, Atom] = {}
         self._above: list[int] = []
         self._left = _MAX_VALUES
-        self._json = JsonWalk(self._odd, array_limit=_SMALL, limit=_MAX_VALUES)
+        self._json = JsonWalk(self._substitute, array_limit=_MAX_FULL_SIZE, limit=_MAX_VALUES)
 
     def run(self, params: Any, path: str) -> dict[str, Atom]:
-        self._go(params, path)
+        self._visit(params, path)
         return self._found
 
-    def _go(self, value: Any, path: str) -> None:
+    def _visit(self, value: Any, path: str) -> None:
         self._left -= 1
         inside = None
         with quietly():  # a mapping that raises is recorded as text
             value = thaw(value)
             inside = members(value)
         stuck = id(value) in self._above or len(self._above) >= MAX_DEPTH
-        if not inside or stuck or self._left < 0 or len(path.encode()) + _ROOM > MAX_PATH_BYTES:
+        if (
+            not inside
+            or stuck
+            or self._left < 0
+            or len(path.encode()) + _RESERVED_BYTES > MAX_PATH_BYTES
+        ):
             self._found[path] = self.leaf({} if inside == [] else value)
             return
         self._above.append(id(value))
         for key, each in inside:
-            self._member(path, _text_of_key(key), each)
+            self._add_member(path, _text_of_key(key), each)
         self._above.pop()
 
-    def _member(self, path: str, key: str, value: Any) -> None:
+    def _add_member(self, path: str, key: str, value: Any) -> None:
         name = _legal(key)
         full = f"{path}/{name}" if path else name
         if len(full.encode()) > MAX_PATH_BYTES:
             mark = "~" + sha256(name.encode()).hexdigest()[:8]
             full = full.encode()[: MAX_PATH_BYTES - len(mark) - 8].decode(errors="ignore") + mark
-            self._found[self._free(full)] = self.leaf({key: value})
+            self._found[self._free_path(full)] = self.leaf({key: value})
             return
-        self._go(value, self._free(full))
+        self._visit(value, self._free_path(full))
 
-    def _free(self, path: str) -> str:
+    def _free_path(self, path: str) -> str:
         number, free = 2, path
         while free in self._found:
             free, number = f"{path}~{number}", number + 1
@@ -254,7 +261,7 @@ class _Walk:
         return atom_of(text_of(value))
 
     @staticmethod
-    def _odd(value: Any, _where: str, reason: str) -> Any:
+    def _substitute(value: Any, _where: str, reason: str) -> Any:
         if is_array(type(value)):
             return summary(value)
         if "itself" in reason or "after" in reason:

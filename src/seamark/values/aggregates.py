@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Final
 
 from seamark.values._numbers import argument_error, to_float
 
-__all__ = ["Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
+__all__ = ["Keep", "Last", "Ring", "checked_count", "checked_float", "checked_mapping"]
 
 MOST_KEPT: Final = 1_000
 """Maximum number of observations in a `Ring`: all of them are written once per second."""
 _COUNTS: Final = 1 << 63
-_ODD: Final = ("nan", "inf", "-inf")
+_NOT_FINITE: Final = ("nan", "inf", "-inf")
 
 
 class Keep:
@@ -126,9 +126,11 @@ class Last(Keep):
         Raises:
             ArgumentError: If the state is invalid.
         """
-        found, told = cls(), a_mapping(cls, state)
-        found._count = a_count("count", told.get("count"))
-        found._last = a_float("last", told.get("last"), odd=True) if found._count else math.nan
+        found, told = cls(), checked_mapping(cls, state)
+        found._count = checked_count("count", told.get("count"))
+        found._last = (
+            checked_float("last", told.get("last"), odd=True) if found._count else math.nan
+        )
         return found
 
 
@@ -215,12 +217,12 @@ class Ring(Keep):
         Raises:
             ArgumentError: If the state is invalid.
         """
-        told = a_mapping(cls, state)
+        told = checked_mapping(cls, state)
         found, values = cls(told.get("size", 0)), told.get("values")
         if not isinstance(values, list | tuple) or len(values) > found.size:
             raise argument_error(values, "values", f"at most {found.size} numbers")
-        found._kept.extend(a_float("values", each, odd=True) for each in values)
-        found._count = a_count("count", told.get("count"))
+        found._kept.extend(checked_float("values", each, odd=True) for each in values)
+        found._count = checked_count("count", told.get("count"))
         return found
 
 
@@ -231,23 +233,23 @@ def _plain(number: float) -> float | str:
     return number if math.isfinite(number) else str(number)
 
 
-def a_mapping(kind: type, state: object) -> Mapping[str, Any]:
+def checked_mapping(kind: type, state: object) -> Mapping[str, Any]:
     """Return the state of an aggregate; raise ArgumentError if it is not a mapping."""
     if not isinstance(state, Mapping):
         raise argument_error(state, f"{kind.__name__}.from_dict", "what state_dict() returned")
     return state
 
 
-def a_count(name: str, given: object) -> int:
+def checked_count(name: str, given: object) -> int:
     """Return a number of observations; raise ArgumentError if it is not a 63-bit int."""
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _COUNTS:
         raise argument_error(given, name, "a whole number from 0 on")
     return given
 
 
-def a_float(name: str, given: object, *, odd: bool = False) -> float:
+def checked_float(name: str, given: object, *, odd: bool = False) -> float:
     """Return a float of a state, with ``odd`` also NaN or infinity; else raise ArgumentError."""
-    if odd and isinstance(given, str) and given in _ODD:
+    if odd and isinstance(given, str) and given in _NOT_FINITE:
         return float(given)
     if isinstance(given, float | int) and not isinstance(given, bool):
         try:

@@ -13,7 +13,14 @@ from typing import Any, ClassVar, Final
 
 from seamark.errors import ArgumentError
 from seamark.values._numbers import argument_error, to_float
-from seamark.values.aggregates import Keep, Last, Ring, a_count, a_float, a_mapping
+from seamark.values.aggregates import (
+    Keep,
+    Last,
+    Ring,
+    checked_count,
+    checked_float,
+    checked_mapping,
+)
 
 __all__ = ["SCALE", "Moments", "Statistics", "load_aggregate", "scaled", "scaled_sum"]
 
@@ -52,13 +59,13 @@ _BLOCK: Final = 1024
 """Number of observations that are collected before they are added, to limit rounding."""
 _SUM_PARTS: Final = 3
 _LARGEST: Final = sys.float_info.max
-_BEYOND: Final = scaled(_LARGEST)
+_SCALED_LARGEST: Final = scaled(_LARGEST)
 _HEXADECIMAL: Final = re.compile("-?0x[0-9a-f]{1,600}")
-_SHOWN: Final = (
+_REPORTED: Final = (
     *("mean", "std", "var", "min", "max", "sum", "count", "first", "last"),
     *("skipped", "not_finite"),
 )
-_LENGTH: Final = 13
+_ARRAY_LENGTH: Final = 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,7 @@ class Moments:
         count, total = len(values), scaled_sum(values)
         mean = total / (count << SCALE)
         apart = [value - mean for value in values]
-        squares = _added([each * each for each in apart])[0]
+        squares = _sum_with_error([each * each for each in apart])[0]
         if math.isfinite(squares):
             # The mean is rounded: correct for the sum of the distances, which should be 0.
             drift = math.fsum(apart)
@@ -121,7 +128,9 @@ class Moments:
             between = distance * distance * (self.count * later.count / count)
         except OverflowError:
             between = math.inf
-        squares, rest = _added((self.squares, self.rest, later.squares, later.rest, between))
+        squares, rest = _sum_with_error(
+            (self.squares, self.rest, later.squares, later.rest, between)
+        )
         return Moments(
             count,
             self.total + later.total,
@@ -134,7 +143,7 @@ class Moments:
         )
 
 
-def _added(parts: Sequence[float]) -> tuple[float, float]:
+def _sum_with_error(parts: Sequence[float]) -> tuple[float, float]:
     try:
         whole = math.fsum(parts)
         return whole, (math.fsum((*parts, -whole)) if math.isfinite(whole) else 0.0)
@@ -160,7 +169,7 @@ class Statistics(Keep):
     __slots__ = ("_busy", "_lock", "_moments", "_not_finite", "_skipped", "_waiting", "skip")
 
     def __init__(self, skip: int = 0) -> None:
-        self.skip = a_count("skip", skip)
+        self.skip = checked_count("skip", skip)
         self._waiting: list[float] = []
         self._moments = Moments()
         self._skipped = self._not_finite = 0
@@ -191,7 +200,7 @@ class Statistics(Keep):
         waiting = self._waiting
         waiting.append(value if type(value) is float else to_float(value))
         if len(waiting) >= _BLOCK:
-            self._settle()
+            self._add_waiting()
 
     def merge(self, other: Keep) -> None:
         """Append the observations of another object to those of this one.
@@ -201,13 +210,13 @@ class Statistics(Keep):
         """
         if not isinstance(other, Statistics):
             raise argument_error(other, "merge", "Statistics")
-        moments = other._settle()  # noqa: SLF001 - of its own class
+        moments = other._add_waiting()  # noqa: SLF001 - of its own class
         with self._lock:
-            self._moments = self._settle().with_(moments)
+            self._moments = self._add_waiting().with_(moments)
             self._skipped += other.skipped
             self._not_finite += other.not_finite
 
-    def _settle(self) -> Moments:
+    def _add_waiting(self) -> Moments:
         with self._lock:
             # A signal handler that interrupts this block in the same thread does not add them.
             if self._waiting and not self._busy:
@@ -216,12 +225,12 @@ class Statistics(Keep):
                     # Other threads may append meanwhile, each with a single call in C.
                     taken = self._waiting[:]
                     del self._waiting[: len(taken)]
-                    self._take(taken)
+                    self._add_block(taken)
                 finally:
                     self._busy = False
             return self._moments
 
-    def _take(self, taken: list[float]) -> None:
+    def _add_block(self, taken: list[float]) -> None:
         if (left_out := min(self.skip - self._skipped, len(taken))) > 0:
             self._skipped += left_out
             taken = taken[left_out:]
@@ -240,63 +249,63 @@ class Statistics(Keep):
     @property
     def count(self) -> int:
         """Number of finite observations, without skipped ones."""
-        return self._settle().count
+        return self._add_waiting().count
 
     @property
     def sum(self) -> float:
         """Sum, correctly rounded; 0 without observations."""
-        return _rounded(self._settle().total)
+        return _rounded(self._add_waiting().total)
 
     @property
     def mean(self) -> float:
         """Mean; NaN without observations."""
-        return self._settle().mean
+        return self._add_waiting().mean
 
     @property
     def var(self) -> float:
         """Sample variance, with divisor ``count - 1``; 0 for fewer than two observations."""
-        return self._settle().var
+        return self._add_waiting().var
 
     @property
     def std(self) -> float:
         """Standard deviation, the root of the variance."""
-        return self._settle().std
+        return self._add_waiting().std
 
     @property
     def min(self) -> float:
         """Smallest observation; NaN without observations."""
-        return self._settle().min
+        return self._add_waiting().min
 
     @property
     def max(self) -> float:
         """Largest observation; NaN without observations."""
-        return self._settle().max
+        return self._add_waiting().max
 
     @property
     def first(self) -> float:
         """First observation that was not skipped; NaN without observations."""
-        return self._settle().first
+        return self._add_waiting().first
 
     @property
     def last(self) -> float:
         """Last observation; NaN without observations."""
-        return self._settle().last
+        return self._add_waiting().last
 
     @property
     def skipped(self) -> int:
         """Number of skipped observations at the beginning."""
-        self._settle()
+        self._add_waiting()
         return self._skipped
 
     @property
     def not_finite(self) -> int:
         """Number of NaN and infinite observations, which `count` and the moments leave out."""
-        self._settle()
+        self._add_waiting()
         return self._not_finite
 
     def __repr__(self) -> str:
         """Return a text with the main statistics."""
-        found = self._settle()
+        found = self._add_waiting()
         if not found.count:
             return "<Statistics of nothing>"
         return f"<Statistics: mean {self.mean:.6g}, std {self.std:.6g}, count {found.count:,}>"
@@ -305,18 +314,18 @@ class Statistics(Keep):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all statistics by name."""
-        return {name: getattr(self, name) for name in _SHOWN}
+        return {name: getattr(self, name) for name in _REPORTED}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as numbers and lists for JSON, for `from_dict`."""
         with self._lock:
-            found = self._settle()
+            found = self._add_waiting()
             counts = {"skip": self.skip, "skipped": self._skipped, "not_finite": self._not_finite}
         ends = (found.min, found.max, found.first, found.last)
         return {
             "count": found.count,
             # A sum beyond the largest float is written as an integer.
-            "sum": hex(found.total) if abs(found.total) >= _BEYOND else _parts(found.total),
+            "sum": hex(found.total) if abs(found.total) >= _SCALED_LARGEST else _parts(found.total),
             "squares": [_plain(found.squares), found.rest],
             **dict(zip(("min", "max", "first", "last"), map(_plain, ends), strict=True)),
             **{name: count for name, count in counts.items() if count},
@@ -329,16 +338,16 @@ class Statistics(Keep):
         Raises:
             ArgumentError: If the state is invalid.
         """
-        told = a_mapping(cls, state)
-        found = cls(a_count("skip", told.get("skip", 0)))
-        found._skipped = a_count("skipped", told.get("skipped", 0))
-        found._not_finite = a_count("not_finite", told.get("not_finite", 0))
-        count = a_count("count", told.get("count"))
+        told = checked_mapping(cls, state)
+        found = cls(checked_count("skip", told.get("skip", 0)))
+        found._skipped = checked_count("skipped", told.get("skipped", 0))
+        found._not_finite = checked_count("not_finite", told.get("not_finite", 0))
+        count = checked_count("count", told.get("count"))
         if count:
             squares, rest = _list(told, "squares", 2, odd=True)
             if math.isnan(squares) or squares < 0:
                 raise argument_error(squares, "squares", "a number from 0 on")
-            ends = [a_float(name, told.get(name)) for name in ("min", "max", "first", "last")]
+            ends = [checked_float(name, told.get(name)) for name in ("min", "max", "first", "last")]
             found._moments = Moments(count, _sum_of(told), squares, rest, *ends)
         return found
 
@@ -349,7 +358,7 @@ class Statistics(Keep):
         largest float is lost.
         """
         with self._lock:
-            found = self._settle()
+            found = self._add_waiting()
             counts = (self.skip, self._skipped, self._not_finite)
         total = [*_parts(found.total, _SUM_PARTS), 0.0, 0.0, 0.0][:_SUM_PARTS]
         moments = (found.squares, found.rest, found.min, found.max, found.first, found.last)
@@ -366,16 +375,16 @@ class Statistics(Keep):
             ArgumentError: If there are not 13 floats, or the state is invalid.
         """
         given = [float(number) for number in numbers]
-        if len(given) != _LENGTH:
-            msg = f"from_array: expected {_LENGTH} numbers, got {len(given)}"
+        if len(given) != _ARRAY_LENGTH:
+            msg = f"from_array: expected {_ARRAY_LENGTH} numbers, got {len(given)}"
             raise ArgumentError(msg)
         (count, *total), moments, counts = given[:4], given[4:10], given[10:]
         names = ("squares", "rest", "min", "max", "first", "last")
         told = dict(zip(names, moments, strict=True))
         state = {
-            **dict(zip(("skip", "skipped", "not_finite"), map(_whole, counts), strict=True)),
+            **dict(zip(("skip", "skipped", "not_finite"), map(_whole_number, counts), strict=True)),
             **told,
-            "count": _whole(count),
+            "count": _whole_number(count),
             "sum": total,
             "squares": [told["squares"], told["rest"]],
         }
@@ -386,7 +395,7 @@ class Statistics(Keep):
         return type(self).from_dict, (self.state_dict(),)
 
 
-def _whole(number: float) -> int:
+def _whole_number(number: float) -> int:
     if not number.is_integer():
         raise argument_error(number, "from_array", "a whole number of observations")
     return int(number)
@@ -428,7 +437,7 @@ def _list(
     if length is not None and len(given) != length:
         msg = f"{name}: expected {length} numbers, got {len(given)}"
         raise ArgumentError(msg)
-    return [a_float(name, each, odd=odd) for each in given]
+    return [checked_float(name, each, odd=odd) for each in given]
 
 
 _LONGEST: Final = 64

@@ -116,8 +116,8 @@ def test_ambiguous_names_list_the_newest_runs_and_count_the_rest(finder, record)
     message = str(caught.value)
     places = [message.index(f"{project}/{run} ('twin', just now)") for project, run in runs]
     assert places == sorted(places, reverse=True)
-    assert message.startswith("'twin' may be any of 3 runs: ")
-    with pytest.raises(ArgumentError, match="any of 2 runs"):
+    assert message.startswith("'twin' matches 3 runs: ")
+    with pytest.raises(ArgumentError, match="matches 2 runs"):
         finder().find("twin", "a")
     for project, run in runs:
         assert finder().find(f"{project}/twin") == (project, run)
@@ -189,9 +189,9 @@ def test_other_projects_and_beginnings_can_be_excluded(finder, record):
     with pytest.raises(RunNotFoundError):
         finder().find("q/x", "p", elsewhere=False)
     # Which run a beginning means may change with the next run.
-    with pytest.raises(RunNotFoundError, match=f"begins the id of q/{run} .*whole id or its name"):
+    with pytest.raises(RunNotFoundError, match=f"prefix of the id of q/{run} .*complete id"):
         finder().find(run[:5], beginnings=False)
     for name in ("adam-1", "adam-2"):
         record("p", name=name)
-    with pytest.raises(RunNotFoundError, match=r"begins the name of p/\w+ \('adam-2'.*'adam-1'"):
+    with pytest.raises(RunNotFoundError, match=r"prefix of the names of p/\w+ \('adam-2'.*'adam-1'"):
         finder().find("adam")

@@ -105,7 +105,7 @@ async def _handle_damage(request: Request, error: Exception) -> Response:
     if isinstance(serving, Folder) and serving.heal(error):
         return answer_of(
             failures.later(
-                "database", "the index was damaged and is made anew; the same may be asked again"
+                "database", "the index was damaged and is being rebuilt; repeat the request"
             )
         )
     return answer_of(error)
@@ -218,18 +218,26 @@ class _Access:
             if "/api/" in path and _header(scope, b"sec-fetch-site") == "cross-site":
                 # It could not read the response, but could start endless searches, for example as
                 # images.
-                raise Refusal(403, "forbidden", "pages of other sites may not ask this one")
+                raise Refusal(
+                    403, "forbidden", "requests from pages of other sites are not allowed"
+                )
         elif not known and not _PUBLIC_PATH.fullmatch(path):
             slug = "bad-token" if given else "token-needed"
             raise Refusal(
-                401, slug, "show the token of this page: `seamark ui --print-token` prints it"
+                401,
+                slug,
+                "the token of this page is required: `seamark ui --print-token` prints it",
             )
         if known and "/api/" in path:
             self._watch.note_request()
         found = _ROOT_PATH.fullmatch(path)
         if found is None:
             if path.startswith(BASE) and path != f"{BASE}/":
-                raise Refusal(404, "no-address", "name a root: r0/api/v1/ is that of the first")
+                raise Refusal(
+                    404,
+                    "no-address",
+                    "the address must name a root, such as r0/api/v1/ for the first",
+                )
             return scope
         place = int(found[1])
         if place >= len(self._folders) or found[2] in (BASE, f"{BASE}/"):
@@ -250,7 +258,7 @@ class _Access:
         raise Refusal(
             400,
             "host",
-            "without a token, this page answers under names of this machine, as localhost, only",
+            "without a token, use a name of this machine, such as localhost",
         )
 
 

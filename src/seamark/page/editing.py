@@ -71,7 +71,7 @@ class Edits:
             ends = one.writer.positions()
         if not kept:
             self._drop(ref, one)
-            msg = f"{self._folder(ref).path}: the disk does not take the change now; try it again"
+            msg = f"{self._folder(ref).path}: the change could not be written; try again later"
             raise Rejected(msg, "disk-full", 503, wait_s=30.0)
         with self._lock:
             known = self._ends.setdefault(ref, {})
@@ -112,15 +112,15 @@ class Edits:
         folder = self._folder(ref)
         if (link := folder.link()) is not None:
             msg = (
-                f"{link} is a link, and what is changed here is written into a run's own folder "
-                "alone: put the folder that it leads to in its place"
+                f"{link} is a link, but edits are only written to a run's own folder: "
+                "replace the link with the folder that it points to"
             )
             raise NotWritable(msg)
         if not folder.exists():
-            msg = f"{folder.journal_dir} is not there any more: nothing can be changed in this run"
+            msg = f"{folder.journal_dir} no longer exists: this run cannot be edited"
             raise NotWritable(msg)
         if not os.access(folder.journal_dir, os.W_OK | os.X_OK):
-            msg = f"{folder.journal_dir} cannot be written to by you: {_owner(folder.journal_dir)}"
+            msg = f"{folder.journal_dir} is not writable for you: {_owner(folder.journal_dir)}"
             raise NotWritable(msg)
         gone = []
         with self._lock:
@@ -167,6 +167,6 @@ def _close(some: Iterable[_OpenJournal]) -> None:
 
 def _owner(path: Path) -> str:
     try:
-        return f"it is that of {path.owner()}"
+        return f"it belongs to {path.owner()}"
     except (OSError, KeyError, NotImplementedError):
-        return "it is somebody else's"
+        return "it belongs to another user"

@@ -47,7 +47,7 @@ _VENDORED: Final = "vendor/"
 _MIN_COMPRESSED: Final = 1 << 10
 _VERSION_MARK: Final = "@VERSION@"
 _MISSING_PAGE: Final = (
-    "<!doctype html><title>Seamark</title><p>This Seamark has no page: its files are not there."
+    "<!doctype html><title>Seamark</title><p>The files of this page are not installed."
 )
 _EMBEDDED: Final = "http://localhost:* http://127.0.0.1:*"
 
@@ -103,7 +103,7 @@ class PageFiles:
             public(request)
             found = self.file(version, name, request.headers.get("accept-encoding", ""))
             if found is None:
-                raise Refusal(404, "no-file", "the page has no such file; load it anew")
+                raise Refusal(404, "no-file", "the page has no such file; reload it")
             return found
 
     def index(self, accepted: str = "") -> Response:

@@ -229,7 +229,7 @@ class _Login:
             return self._somebody
         if not given:
             return NOBODY
-        raise Refusal(401, "bad-token", "this is not the token of this page: open it anew")
+        raise Refusal(401, "bad-token", "this is not the token of this page: open the page again")
 
     def again(self, token: str, name: str) -> Identity:
         return self._somebody if (name, token) == self._is else NOBODY
@@ -392,7 +392,7 @@ def _file_of(root: Path) -> Path:
     with Index.open(root) as index:
         file = index.file
     if file is None:
-        msg = f"no index of {root} can be written: name a place for it with SEAMARK_INDEX"
+        msg = f"cannot write an index of {root}: set SEAMARK_INDEX to another place"
         raise SeamarkError(msg)
     return file
 

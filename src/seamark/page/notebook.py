@@ -67,7 +67,7 @@ class Frame:
             connection.request("POST", "/open", headers={"X-Seamark-Token": started.token})
             return str(json.loads(connection.getresponse().read())["path"])
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            msg = "the page of seamark.ui() has ended; call it again"
+            msg = "the page of seamark.ui() has ended; call the function again"
             raise SeamarkError(msg) from error
         finally:
             connection.close()

@@ -146,8 +146,8 @@ def state_folder(*, check: bool = True) -> Path:
             raise _unsafe(made, words)
     except OSError as error:
         msg = (
-            f"the token of the page cannot be kept in {made}: {error.strerror}; "
-            "name another folder with XDG_STATE_HOME"
+            f"cannot store the token of the page in {made}: {error.strerror}; "
+            "set XDG_STATE_HOME to another folder"
         )
         raise StateError(msg) from error
     return made
@@ -155,7 +155,7 @@ def state_folder(*, check: bool = True) -> Path:
 
 def _unsafe(place: Path, why: str) -> StateError:
     return StateError(
-        f"{place} {why} and no token is kept there; name another folder with XDG_STATE_HOME"
+        f"{place} {why} so no token is stored there; set XDG_STATE_HOME to another folder"
     )
 
 
@@ -181,9 +181,7 @@ def _write(name: str, text: str) -> Path:
     try:
         replace_file(place, text, 0o600)
     except OSError as error:
-        msg = (
-            f"{place} cannot be written: {error.strerror}; name another folder with XDG_STATE_HOME"
-        )
+        msg = f"cannot write {place}: {error.strerror}; set XDG_STATE_HOME to another folder"
         raise StateError(msg) from error
     return place
 

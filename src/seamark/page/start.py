@@ -75,7 +75,7 @@ class Started:
 def check_extra() -> None:
     """Raise `MissingExtraError` if a package that a page needs is not installed."""
     if missing := [name for name in _REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]:
-        msg = f'the page needs {", ".join(missing)}, not installed here: pip install "seamark[ui]"'
+        msg = f'the page needs {", ".join(missing)}: pip install "seamark[ui]"'
         raise MissingExtraError(msg)
 
 
@@ -189,7 +189,7 @@ def bind(host: str, port: int | None) -> socket.socket:
                 todo = "another program listens there: choose another, or leave it out"
                 raise StartError(bind_words(host, one, error, todo)) from error
     last = DEFAULT_PORT + PORTS - 1
-    msg = f"the ports from {DEFAULT_PORT} to {last} are all taken: choose another with --port"
+    msg = f"ports {DEFAULT_PORT} to {last} are all in use: choose another with --port"
     raise StartError(msg)
 
 

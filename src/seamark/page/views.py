@@ -48,7 +48,7 @@ class FolderViews:
         shared, own = self._places(project)
         if self._is_writable(shared):
             return ""
-        return f"you may not write to {self._root}: views are saved in {own.parent}, for you alone"
+        return f"you may not write to {self._root}: views are saved in {own.parent}, only for you"
 
     def read(self, project: str) -> dict[str, View]:
         """Return the views of a project by name."""
@@ -75,7 +75,9 @@ class FolderViews:
             touch(folder / "views.lock")  # not a link; a lock shared by all users with write access
             with exclusive(folder / "views", _LOCK_S) as mine:
                 if not mine:
-                    raise later(error="busy", hint="others save views: send the request again")
+                    raise later(
+                        error="busy", hint="another user is saving views: repeat the request"
+                    )
                 before = self.read(project)
                 self._write_changes(project, before, work(before), folder)
                 return self.read(project)
@@ -83,7 +85,7 @@ class FolderViews:
             raise NotWritable(str(error)) from error
         except OSError as error:
             place = folder / (error.filename or "")  # for the lock, only a file name
-            msg = f"{place} cannot be written to by you: {error.strerror}"
+            msg = f"cannot write to {place}: {error.strerror}"
             raise NotWritable(msg) from error
 
     def _write_changes(
@@ -93,7 +95,7 @@ class FolderViews:
         gone = before.keys() - after.keys()
         for name in gone if folder == own else ():
             if not (own / _file_of(name)).exists():
-                msg = f"the view {name!r} is in {shared}, where you may not write"
+                msg = f"the view {name!r} is in {shared}, which is not writable for you"
                 raise NotWritable(msg)
         for name, one in after.items():
             if before.get(name) != one:

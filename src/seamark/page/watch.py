@@ -198,7 +198,7 @@ class Looker:
         else:
             self._now = replace(self._now, looked_ns=began_ns)
             if self._index.file is None:
-                trouble = "the index cannot be written any more"
+                trouble = "the index can no longer be written"
         with contextlib.suppress(Exception):  # a repeated error is already reported
             self._count()
         unread = self._index.unread()

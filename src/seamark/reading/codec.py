@@ -245,7 +245,7 @@ def _encodable_object(value: Any, kind: type, depth: int) -> Any:
         return _box(kind.__name__, [_encodable(one, depth + 1) for one in value])
     if isinstance(value, Keep):
         return _box(kind.__name__, value.state_dict())
-    msg = f"{kind.__qualname__} cannot be sent"
+    msg = f"cannot encode a value of type {kind.__qualname__}"
     raise WireError(msg)
 
 
@@ -271,7 +271,7 @@ def _encode_object(value: Any) -> Any:
     dtype = "<f8" if getattr(getattr(value, "dtype", None), "kind", "") == "f" else "<i8"
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return value.astype(dtype, copy=False).tobytes()
-    msg = f"{type(value).__qualname__} cannot be sent"
+    msg = f"cannot encode a value of type {type(value).__qualname__}"
     raise WireError(msg)
 
 
@@ -298,7 +298,7 @@ def unpack(data: bytes, kind: Any) -> Any:
     try:
         return _decoder(kind).decode(data)
     except RecursionError:
-        msg = "the answer is nested too deep"
+        msg = "the answer is nested too deeply"
         raise WireError(msg) from None
     except (msgspec.MsgspecError, ValueError) as error:
         msg = f"unexpected answer: {error!s:.300}"

@@ -115,7 +115,7 @@ def check_alias(alias: object) -> str:
     """
     name = check_artifact(alias, "alias")
     if name.isdecimal() or name == LATEST:
-        msg = f"alias: expected a name that is no number and not {LATEST!r}, got {name!r}"
+        msg = f"alias: expected a name other than a number or {LATEST!r}, got {name!r}"
         raise ArgumentError(msg)
     return name
 

@@ -86,7 +86,7 @@ class Look:
         for name in ("low", "high"):
             given = getattr(self, name)
             if given is not None and not is_number(given):
-                raise argument_error(given, name, "a finite place on the x axis or None")
+                raise argument_error(given, name, "a finite number or None")
         if self.low is not None and self.high is not None and self.low > self.high:
             msg = f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
             raise ArgumentError(msg)
@@ -323,7 +323,7 @@ class Drawing:
             or self.kept > len(before.curve)
             or (self.mean is None) != (before.mean is None)
         ):
-            msg = "after: expected the whole drawing whose cursor this one was asked for with"
+            msg = "after: expected the complete drawing whose cursor was passed to since()"
             raise ArgumentError(msg)
         mean = None
         if self.mean is not None and before.mean is not None:

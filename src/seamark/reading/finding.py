@@ -82,15 +82,15 @@ class Finder:
             word, project, elsewhere=elsewhere, trashed=trashed, whole=False
         )
         if not found and not beginnings and begun:
-            why = f"it begins the id of {self._listed(begun)}, but to record into a run its whole "
+            why = f"it is a prefix of the id of {self._listed(begun)}; recording into a run needs "
             raise RunNotFoundError(
-                self._not_found_text(word, project, f"{why}id or its name is needed")
+                self._not_found_text(word, project, f"{why}its complete id or its name")
             )
         if not begun:
             raise RunNotFoundError(self._not_found_text(word, project, self._hint(word, project)))
         if len(begun) > 1:
             listed = self._listed(begun)
-            msg = f"{word!r:.200} may be any of {len(begun)} runs: {listed} (give the id of one)"
+            msg = f"{word!r:.200} matches {len(begun)} runs: {listed} (give the id of one)"
             raise ArgumentError(msg)
         return begun[0].ref
 
@@ -175,7 +175,7 @@ class Finder:
             return f"it is a project: seamark ls --project {word}, or {word}/latest"
         begun = [one for one in _below(self._names, project) if one.shown.startswith(word)]
         if word and len(begun) > 1:
-            return f"it begins the name of {self._listed(begun)}"
+            return f"it is a prefix of the names of {self._listed(begun)}"
         near = [one.shown for one in begun] if word else []
         if not near and len(self._names) < _MAX_COMPARED:
             known = {one.shown: None for one in _below(self._names, project)}
@@ -189,7 +189,7 @@ class Finder:
 
     def _describe(self, one: RunName) -> str:
         name = f"{one.name!r:.100}" if one.name else one.shown
-        age = "of an unknown time"
+        age = "unknown age"
         if one.created_ns:
             age = age_words((self._now_ns - one.created_ns) / 1e9)
         return f"{one.project}/{one.run} ({name}, {age}{', in the trash' * one.trashed})"

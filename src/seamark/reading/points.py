@@ -218,7 +218,7 @@ def number_of(at: object, count: int) -> int:
     try:
         place = operator.index(at)  # type: ignore[arg-type]
     except TypeError:
-        msg = f"expected a row's number, a slice or the name of a column, got {at!r:.80}"
+        msg = f"expected a row number, a slice or a column name, got {at!r:.80}"
         raise TypeError(msg) from None
     if not -count <= place < count:
         msg = f"row {place} of {count} rows"

@@ -288,14 +288,14 @@ def rank_timings(view: Timed) -> list[RankTiming]:
     ranks = sorted({*statuses, *timed, *_ranks_of(paths)})
     if len(ranks) < 2:  # noqa: PLR2004 - one rank is nobody's straggler
         msg = (
-            f"run {view.name!r} of project {view.project!r}: only one rank recorded; "
-            "stragglers show in a training of several ranks with ranks='all'"
+            f"run {view.name!r} of project {view.project!r}: only one rank has records; "
+            "stragglers need a training of several ranks with ranks='all'"
         )
         raise MissingFieldError(msg)
     if not timed:
         msg = (
             f"run {view.name!r} of project {view.project!r}: no rank recorded "
-            f"{STEP_TIME}; loggers with ranks='all' do, or record it on every rank with "
+            f"{STEP_TIME}; use a logger with ranks='all', or record it on every rank with "
             f"run.log_metrics({{{STEP_TIME!r}: seconds}}, step)"
         )
         raise MissingFieldError(msg)

@@ -35,7 +35,7 @@ class RunRow(dict[str, Any]):
             ValueError: If the run has no value there, or the table has no such column.
         """
         if path not in self:
-            msg = f"no value of {path!r} in this row; it has {', '.join(self)}"
+            msg = f"no value for column {path!r} in this row; it has {', '.join(self)}"
             raise ArgumentError(msg)
         return self[path]
 

@@ -139,13 +139,13 @@ def _flatten(
     inside = None if isinstance(value, leaves) else members(value)
     if not inside:
         if path in found:
-            msg = f"{path}: expected one value for each path, got two keys that lead to it"
+            msg = f"{path}: expected one value for each path, got two keys with this path"
             raise ArgumentError(msg)
         found[path] = value if inside is None else {}
         return
     if id(value) in above:
         kind = type(value).__name__
-        msg = f"{path}: expected nested values that end, got a {kind} that holds itself"
+        msg = f"{path}: expected nested values without cycles, got a {kind} that contains itself"
         raise ValueKindError(msg)
     if len(above) >= MAX_DEPTH:
         msg = f"{path[:80]}...: expected at most {MAX_DEPTH} nested levels"
@@ -372,7 +372,7 @@ def _refuse(value: Any, where: str, reason: str) -> Any:
     msg = (
         "value: expected None, a bool, number, string, datetime, small array, or lists or mappings "
         f"of these, got {kind}{place}{f', which {reason}' if reason else ''}; "
-        "seamark.utils.stringify_unsupported(value) keeps what cannot be kept as text"
+        "seamark.utils.stringify_unsupported(value) converts unsupported values to text"
     )
     raise ValueKindError(msg)
 
@@ -387,7 +387,7 @@ def decode_atom(type: str, value: Any) -> Any:  # noqa: A002 - the journal's own
         return _DECODERS[type](value)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         known = ", ".join(_DECODERS)
-        msg = f"atom: expected one of {known} with its value, got {type!r}: {value!r:.80}"
+        msg = f"atom: expected one of {known} with a valid value, got {type!r}: {value!r:.80}"
         raise ValueKindError(msg) from error
 
 

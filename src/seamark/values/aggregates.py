@@ -243,7 +243,7 @@ def checked_mapping(kind: type, state: object) -> Mapping[str, Any]:
 def checked_count(name: str, given: object) -> int:
     """Return a number of observations; raise ArgumentError if it is not a 63-bit int."""
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _COUNTS:
-        raise argument_error(given, name, "a whole number from 0 on")
+        raise argument_error(given, name, "a whole number of at least 0")
     return given
 
 

@@ -65,7 +65,7 @@ else:
 def check_lengths(*columns: Sized) -> None:
     """Check that columns have equal lengths; raise ValueError otherwise."""
     if len(lengths := set(map(len, columns))) > 1:
-        msg = f"expected columns of one length, got {sorted(lengths)}"
+        msg = f"expected columns of equal length, got lengths {sorted(lengths)}"
         raise ValueError(msg)
 
 

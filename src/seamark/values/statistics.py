@@ -346,7 +346,7 @@ class Statistics(Keep):
         if count:
             squares, rest = _list(told, "squares", 2, odd=True)
             if math.isnan(squares) or squares < 0:
-                raise argument_error(squares, "squares", "a number from 0 on")
+                raise argument_error(squares, "squares", "a number of at least 0")
             ends = [checked_float(name, told.get(name)) for name in ("min", "max", "first", "last")]
             found._moments = Moments(count, _sum_of(told), squares, rest, *ends)
         return found

@@ -193,5 +193,5 @@ def test_other_projects_and_beginnings_can_be_excluded(finder, record):
         finder().find(run[:5], beginnings=False)
     for name in ("adam-1", "adam-2"):
         record("p", name=name)
-    with pytest.raises(RunNotFoundError, match=r"prefix of the names of p/\w+ \('adam-2'.*'adam-1'"):
+    with pytest.raises(RunNotFoundError, match=r"the names of p/\w+ \('adam-2'.*'adam-1'"):
         finder().find("adam")

@@ -125,7 +125,7 @@ def test_in_and_loops_are_about_paths(run, project):
 
 
 def test_a_namespace_is_not_a_list_of_values(run):
-    with pytest.raises(ValueKindError, match="several values"):
+    with pytest.raises(ValueKindError, match="a sequence of values"):
         run["copy"].extend(run["train"])
     with pytest.raises(ValueKindError, match="string"):
         run["sys/tags"].add(run["train"])

@@ -19,7 +19,7 @@ def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
     file = tmp_path / "file"
     file.write_text("x")
     for root in (file, file / "below"):
-        with pytest.raises(JournalError, match="root: expected a folder that can be written"):
+        with pytest.raises(JournalError, match="root: expected a writable folder"):
             seamark.init_run(root=root)
     assert file.read_text() == "x"
     with pytest.raises(ArgumentError, match="root: expected a path or None, got int: 5"):

@@ -93,7 +93,7 @@ def test_nothing_is_stored_where_rules_cannot_be_applied(run, monkeypatch, caplo
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"value": sys}, FileMissingError, "expected a module that lies in files, got str: 'sys'"),
+        ({"value": sys}, FileMissingError, "expected a module stored in files, got str: 'sys'"),
         ({"value": "a.txt", "max_bytes": 3}, ArgumentError, "at most 3 bytes .*, got 4 in 1 files"),
         ({"value": "a.txt", "max_bytes": True}, ArgumentError, "max_bytes: expected a number"),
         ({"value": "a.txt", "max_bytes": -1}, ArgumentError, "max_bytes: expected a number"),

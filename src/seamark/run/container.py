@@ -77,7 +77,7 @@ class TagCheck:
             if wanted != atom:
                 value = decode_atom(wanted.type, wanted.value)
                 msg = (
-                    f"tags: {path[len(_BELOW) :]!r} is {value!r:.80} in all of project "
+                    f"tags: {path[len(_BELOW) :]!r} is {value!r:.80} throughout project "
                     f"{project!r} and cannot be set below it, "
                     f"got {decode_atom(atom.type, atom.value)!r:.80}"
                 )
@@ -199,7 +199,7 @@ class Container(Recordable, metaclass=_Opening):
         """
         handler = self[path]
         if self.exists(path):
-            msg = f"{path!r} holds something already: assign to it instead"
+            msg = f"{path!r} already has a value: assign to it instead"
             raise FamilyError(msg)
         handler.assign(value, wait=wait)
         return handler

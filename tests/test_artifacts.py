@@ -556,7 +556,7 @@ def test_inputs_and_outputs_are_recorded_by_what_they_are(given, data):
         for act, error, why in (
             (lambda: run.mark_input(one, name="code"), ArgumentError, "give this one a name="),
             (lambda: run.mark_input("nothing"), FileMissingError, "expected an existing path"),
-            (lambda: run.mark_input("digits:7"), RunNotFoundError, "no artifact 'digits:7'.*no pa"),
+            (lambda: run.mark_input("digits:7"), RunNotFoundError, "no artifact 'digits:7'.*no such pa"),
             (lambda: run.mark_output(7), ArgumentError, "expected a container"),
             (lambda: run.mark_input(draft), InactiveRunError, r"save\(\)"),
             (lambda: seamark.Reference("s3://x/y", "?"), ArgumentError, "kind: expected one of"),

@@ -57,7 +57,7 @@ def test_after_a_resume_the_pace_is_that_of_this_process(clock):
         assert list(run.progress(iter("abc"), "letters", total=3)) == ["a", "b", "c"]
         unknown = run.progress(iter("abc"), "letters")
         assert (unknown.total, unknown.remaining_s) == (None, None)
-        with pytest.raises(TypeError, match="'letters': how many rounds"):
+        with pytest.raises(TypeError, match="'letters': the number of iterations"):
             len(unknown)
 
 

@@ -100,8 +100,8 @@ def test_number_and_bytes_of_files_are_limited_and_that_is_said(monkeypatch, cap
     monkeypatch.setattr(uploads, limit, most)
     run = recorded("*.py")
     assert len(names_of(run)) == 7
-    assert left_out(run).startswith("7 files are kept, the rest")
-    assert "source_files: 7 files are kept" in caplog.text
+    assert left_out(run).startswith("7 files are stored, the rest")
+    assert "source_files: 7 files are stored" in caplog.text
 
 
 @pytest.mark.usefixtures("either_way")

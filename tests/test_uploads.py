@@ -85,7 +85,7 @@ def test_nothing_is_stored_where_rules_cannot_be_applied(run, monkeypatch, caplo
     Path("data/.gitignore").unlink()
     monkeypatch.setenv("PATH", "")
     run["some"].upload_files("data", ignore=".gitignore")
-    said = "nothing of 'data' is stored, as ignore='.gitignore' cannot be applied: git is not found"
+    said = "nothing in 'data' is stored: ignore='.gitignore' cannot be applied: git is not found"
     assert said in caplog.text
     assert not run.exists("some")
 

@@ -36,7 +36,7 @@ def test_groups_parents_and_inherited_tags(there):
         project.group("folds")["seed"] = 3
         project.group("folds").description = "five folds"
     sent(one)
-    with pytest.raises(errors.ArgumentError, match="'team' is 'vision' in all of project"):
+    with pytest.raises(errors.ArgumentError, match="'team' is 'vision' throughout project"):
         start(two, tags={"team": "audio"})
     with start(two, tags={"own": 1, "team": "vision"}, groups=["folds"]) as parent:
         with pytest.raises(errors.ArgumentError, match="cannot be set below it"):

@@ -137,7 +137,7 @@ def test_code_version_is_a_text_or_what_a_function_returns(tmp_path):
         (3, "expected a text of 1 to 1,000 characters, a function .*, got int: 3"),
         (" ", "expected a text of 1 to 1,000 characters"),
         (lambda: 1 / 0, "the function raised ZeroDivisionError: division by zero"),
-        (lambda: None, "expected a function that returns a text, it returned None"),
+        (lambda: None, "expected a function that returns a string, got the result None"),
     ],
 )
 def test_wrong_code_version_is_refused_and_nothing_recorded(tmp_path, given, message):

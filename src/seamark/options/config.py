@@ -242,7 +242,7 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
         "`1`",
     ),
     "CAPTURE_STDOUT": (
-        "`0`: printed output is not recorded; `fd`: includes output of C libraries and subprocesses",
+        "`0`: printed output is not recorded; `fd`: includes output of libraries and subprocesses",
         "`1`",
     ),
     "CAPTURE_STDERR": (

@@ -140,7 +140,7 @@ class _Greeting:
 
     def _root(self, place: int, *, known: bool) -> dict[str, Any]:
         root, why = self._roots[place], self._folders[place].read_only
-        told = {
+        facts = {
             "name": root.name,
             "path": "",
             "api": f"r{place}{BASE}/",
@@ -149,7 +149,7 @@ class _Greeting:
         }
         if known:
             looked = self._watch.looked(place)
-            told |= {
+            facts |= {
                 "path": str(root.path),
                 "why": why,
                 "looked_ns": looked.looked_ns,
@@ -162,7 +162,7 @@ class _Greeting:
                 "unread": looked.unread,
                 "unread_first": [list(one) for one in looked.unread_first],
             }
-        return told
+        return facts
 
 
 class _Tickets:

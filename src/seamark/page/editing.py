@@ -152,8 +152,8 @@ def _writer(folder: RunFolder) -> JournalWriter:
     def header() -> dict[str, Any]:
         from seamark import __version__
 
-        told = {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
-        return told if folder.kind in ("run", "project") else {"kind": folder.kind, **told}
+        facts = {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
+        return facts if folder.kind in ("run", "project") else {"kind": folder.kind, **facts}
 
     # No heartbeats: the liveness of this process does not matter.
     return JournalWriter(folder, header, heartbeat_s=math.inf)

@@ -132,9 +132,9 @@ def source_label(of: Mapping[str, Any]) -> str:
         return str(of["uri"])
     home, name, number = of.get("project", ""), of.get("name", ""), of.get("version")
     if of["kind"] == "artifact":
-        told = label_of(name, str(of.get("id", "")), number)
+        label = label_of(name, str(of.get("id", "")), number)
     elif of["kind"] == "model_version":
-        told = f"{name}-{number}" if number is not None else f"{name}/{of.get('id', '')}"
+        label = f"{name}-{number}" if number is not None else f"{name}/{of.get('id', '')}"
     else:
-        told = name if of["kind"] == "model" else str(of.get("id", ""))
-    return "/".join(filter(None, (home, told)))
+        label = name if of["kind"] == "model" else str(of.get("id", ""))
+    return "/".join(filter(None, (home, label)))

@@ -99,8 +99,8 @@ def importance(path: str) -> tuple[int, tuple[bool, bool, int, int, str]]:
 
 
 def _distinguishes(one: SharedPath) -> bool:
-    told = one.differs and not one.series and one.longest <= _LONG_TEXT
-    return told and holds_parameters(one.path)
+    distinguishes = one.differs and not one.series and one.longest <= _LONG_TEXT
+    return distinguishes and holds_parameters(one.path)
 
 
 def is_named(path: str, space: str, wanted: Sequence[str]) -> bool:
@@ -314,18 +314,18 @@ def summaries(row: Row, runs: int, *, everything: bool) -> list[str]:
         best = "min" if 2 * low >= len(ended) else "max"
     else:
         best = "max" if rises(row.name) else "min"
-    told = ["last"]
+    names = ["last"]
     if any(one.min <= one.max and _key(getattr(one, best)) != _key(one.last) for one in found):
-        told.append(best)
+        names.append(best)
     differing = [
         name
-        for name in told
+        for name in names
         if len(found) < runs
         or len({_key(getattr(one, name)) for one in found}) > 1
         or (name == "last" and len(ended) < len(found))
     ]
     if len(found) < runs:
-        return told
+        return names
     return differing or [
         name
         for name in ("min", "max", "count")

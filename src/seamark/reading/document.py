@@ -53,8 +53,8 @@ def document_of(
         out["attributes"] = plain(attributes_of(one for one in own if one.path != INHERITED))
         if inherited := inherited_by(view):
             keys = ("value", "project")
-            told = {key: {name: one[name] for name in keys} for key, one in inherited.items()}
-            out["inherited_tags"] = plain(told)
+            tags = {key: {name: one[name] for name in keys} for key, one in inherited.items()}
+            out["inherited_tags"] = plain(tags)
     for part, family in SERIES.items():
         if part in parts:
             paths = [one.path for one in own if one.family == family]
@@ -75,10 +75,10 @@ def attributes_of(attributes: Iterable[Attribute]) -> dict[str, dict[str, Any]]:
 
 
 def _attribute(one: Attribute) -> dict[str, Any]:
-    told = {"family": one.family, "type": one.type, "value": value_mapping(one.value)}
+    mapping = {"family": one.family, "type": one.type, "value": value_mapping(one.value)}
     if isinstance(one.value, Keep):
-        told["kept"] = {"kind": one.value.kind, "state": one.value.state_dict()}
-    return told
+        mapping["kept"] = {"kind": one.value.kind, "state": one.value.state_dict()}
+    return mapping
 
 
 def value_mapping(value: Any) -> Any:
@@ -96,11 +96,11 @@ def own_attributes(view: Reader) -> Iterator[Attribute]:
     """Yield the attributes of a run without inherited tags."""
     tags = inherited_by(view)
     for one in view.attributes():
-        told = tags.get(one.path.removeprefix("tags/")) if one.path.startswith("tags/") else None
-        if told is None:
+        tag = tags.get(one.path.removeprefix("tags/")) if one.path.startswith("tags/") else None
+        if tag is None:
             yield one
-        elif "own" in told:
-            yield Attribute(one.path, "atom", encode_atom(told["own"]).type, told["own"])
+        elif "own" in tag:
+            yield Attribute(one.path, "atom", encode_atom(tag["own"]).type, tag["own"])
 
 
 def inherited_by(view: Reader) -> Mapping[str, Mapping[str, Any]]:
@@ -132,8 +132,8 @@ def _columns(
         histograms = view.histograms(path, attempt)
         return _rows(histograms, [plain([one.edges, one.counts]) for one in histograms])
     files = view.files(path, attempt)
-    told = [_with_full_texts(one.file, one.name, one.description) for one in files]
-    return _rows(files, plain(told))
+    records = [_with_full_texts(one.file, one.name, one.description) for one in files]
+    return _rows(files, plain(records))
 
 
 def _with_full_texts(file: Mapping[str, Any], name: str | None, description: str | None) -> Any:
@@ -154,10 +154,10 @@ def _floats(points: Points) -> dict[str, list[Any]]:
 
 
 def _rows(points: Iterable[Any], values: list[Any]) -> dict[str, list[Any]]:
-    told = list(points)
+    listed = list(points)
     return {
-        "step": [one.step for one in told],
+        "step": [one.step for one in listed],
         "value": values,
-        "time": utc([one.time_ns for one in told]),
-        "attempt": [one.attempt for one in told],
+        "time": utc([one.time_ns for one in listed]),
+        "attempt": [one.attempt for one in listed],
     }

@@ -215,14 +215,16 @@ def loops_of(value: Any) -> list[Loop]:
     return [loop for each in given if (loop := _loop_of(each)) is not None]
 
 
-def _loop_of(told: Any) -> Loop | None:
-    if not isinstance(told, Mapping) or not isinstance(told.get("name"), str):
+def _loop_of(record: Any) -> Loop | None:
+    if not isinstance(record, Mapping) or not isinstance(record.get("name"), str):
         return None
-    done, total = told.get("done"), told.get("total")
+    done, total = record.get("done"), record.get("total")
     if type(done) is not int or not (total is None or type(total) is int):
         return None
-    left = _seconds(told.get("remaining_s"))
-    return Loop(told["name"][:_LONGEST], done, total, _seconds(told.get("elapsed_s")) or 0.0, left)
+    left = _seconds(record.get("remaining_s"))
+    return Loop(
+        record["name"][:_LONGEST], done, total, _seconds(record.get("elapsed_s")) or 0.0, left
+    )
 
 
 def _seconds(value: Any) -> float | None:
@@ -362,7 +364,7 @@ def checkpoint_notes(
         for depth in range(1, len(parts)):
             if (above := "/".join(parts[:depth])) in below:
                 below[above].append(path)
-    notes = {path: CheckpointNote("", "", tuple(told)) for path, told in below.items()}
+    notes = {path: CheckpointNote("", "", tuple(paths)) for path, paths in below.items()}
     for (_, _, name), scores in _scores_by_group(attributes).items():
         for path, score in scores.items():
             mark = "best" if score == max(scores.values()) else ""
@@ -374,10 +376,10 @@ def checkpoint_notes(
         for file in files.values():
             if is_inside(file.path, f"{space}/checkpoints") and _is_located_at(file, space, value):
                 score_path = f"{space}/{_BEST_SCORE}"
-                told = tuple(one for one in (path, score_path) if one in atoms)
+                paths = tuple(one for one in (path, score_path) if one in atoms)
                 words = _score_words(atoms.get(score_path), space, attributes, best)
-                told = (*notes[file.path].told_by, *told)
-                notes[file.path] = CheckpointNote("best" if words else "newest", words, told)
+                paths = (*notes[file.path].told_by, *paths)
+                notes[file.path] = CheckpointNote("best" if words else "newest", words, paths)
     return notes
 
 

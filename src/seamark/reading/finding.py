@@ -111,12 +111,16 @@ class Finder:
         Equal names become ``PROJECT/NAME``, or, within one project, get the id in brackets.
         """
         names = [self._by_ref[ref].shown if ref in self._by_ref else ref[1] for ref in refs]
-        told = [f"{project}/{name}" for (project, _), name in zip(refs, names, strict=True)]
+        qualified = [f"{project}/{name}" for (project, _), name in zip(refs, names, strict=True)]
 
         def label(at: int) -> str:
             if names.count(names[at]) == 1:
                 return names[at]
-            return told[at] if told.count(told[at]) == 1 else f"{names[at]} ({refs[at][1]})"
+            return (
+                qualified[at]
+                if qualified.count(qualified[at]) == 1
+                else f"{names[at]} ({refs[at][1]})"
+            )
 
         return [label(at) for at in range(len(refs))]
 

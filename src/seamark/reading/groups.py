@@ -360,7 +360,7 @@ def group_curves(
 ) -> list[GroupCurve]:
     """Return statistics of series over groups of runs; groups without points are left out.
 
-    All parts lie on one grid: widths are powers of two and begin at 0, so that a wider part
+    All parts are on one grid: widths are powers of two and begin at 0, so that a wider part
     consists of complete narrower ones.
     """
     found = []

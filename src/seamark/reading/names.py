@@ -204,8 +204,8 @@ def settle(
         if _is_shown(one) and one.run != run:
             seen.setdefault(one.name or "", []).append(one.run)
             shown[one.run] = one.name
-    for key, told in list(held.items()):
-        coming = [one for one in _valid_entries(told) if _is_held(one, key, shown, now_ns)]
+    for key, entries in list(held.items()):
+        coming = [one for one in _valid_entries(entries) if _is_held(one, key, shown, now_ns)]
         if coming and len(held) <= _MAX_RESERVED_NAMES:
             held[key] = coming
         else:
@@ -248,12 +248,12 @@ def settle_artifact(
     there = [one._replace(name=name) for one in known if one.project == place and _is_shown(one)]
     if conflict == "new" or any(one.run in own for one in there):
         return Arrival("go", name)
-    told = (
+    reserved = (
         one[0]
         for one in _valid_entries(held.get(name))
         if isinstance(one[0], str) and one[0] in own
     )
-    coming = next(told, next(iter(versions)))
+    coming = next(reserved, next(iter(versions)))
     return settle(held, there, coming, name, conflict, now_ns)
 
 
@@ -262,14 +262,18 @@ def _is_shown(one: RunName) -> bool:
     return bool(one.created_ns) and not one.trashed
 
 
-def _valid_entries(told: Any) -> list[list[Any]]:
+def _valid_entries(entries: Any) -> list[list[Any]]:
     # The file may have been edited.
-    return [one for one in told if isinstance(one, list) and one] if isinstance(told, list) else []
+    return (
+        [one for one in entries if isinstance(one, list) and one]
+        if isinstance(entries, list)
+        else []
+    )
 
 
-def _is_held(told: list[Any], name: str, shown: dict[str, str | None], now_ns: int) -> bool:
+def _is_held(entry: list[Any], name: str, shown: dict[str, str | None], now_ns: int) -> bool:
     try:
-        run, since, _ = told
+        run, since, _ = entry
         fresh = abs(now_ns - since) < _RESERVED_NS  # the time may come from another machine's clock
     except (TypeError, ValueError):
         return False
@@ -278,8 +282,8 @@ def _is_held(told: list[Any], name: str, shown: dict[str, str | None], now_ns: i
 
 def _free_name(name: str, held: dict[str, Any], run: str, rivals: Any) -> str:
     mine = re.compile(re.escape(name) + r"-[1-9]\d*")
-    for one, told in held.items():
-        if any(each[0] == run for each in told) and mine.fullmatch(one) and not rivals(one):
+    for one, entries in held.items():
+        if any(each[0] == run for each in entries) and mine.fullmatch(one) and not rivals(one):
             return one
     number = 2
     while rivals(f"{name}-{number}"):

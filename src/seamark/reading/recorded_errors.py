@@ -78,10 +78,10 @@ def _read_errors(
     view: Reader, path: str, rank: int | None, *, whole: bool = False
 ) -> Iterator[RecordedError]:
     for point in view.texts(path, attempt="all"):
-        told = _load_record(view, point.text)
-        if whole and not told.keys() >= {"type", "message"}:
+        record = _load_record(view, point.text)
+        if whole and not record.keys() >= {"type", "message"}:
             continue
-        kind, message, trace = (told.get(key) for key in ("type", "message", "traceback"))
+        kind, message, trace = (record.get(key) for key in ("type", "message", "traceback"))
         yield RecordedError(
             type=str(kind or ""),
             message=str(message or ""),

@@ -126,10 +126,10 @@ class Last(Keep):
         Raises:
             ArgumentError: If the state is invalid.
         """
-        found, told = cls(), checked_mapping(cls, state)
-        found._count = checked_count("count", told.get("count"))
+        found, checked = cls(), checked_mapping(cls, state)
+        found._count = checked_count("count", checked.get("count"))
         found._last = (
-            checked_float("last", told.get("last"), odd=True) if found._count else math.nan
+            checked_float("last", checked.get("last"), odd=True) if found._count else math.nan
         )
         return found
 
@@ -217,12 +217,12 @@ class Ring(Keep):
         Raises:
             ArgumentError: If the state is invalid.
         """
-        told = checked_mapping(cls, state)
-        found, values = cls(told.get("size", 0)), told.get("values")
+        checked = checked_mapping(cls, state)
+        found, values = cls(checked.get("size", 0)), checked.get("values")
         if not isinstance(values, list | tuple) or len(values) > found.size:
             raise argument_error(values, "values", f"at most {found.size} numbers")
         found._kept.extend(checked_float("values", each, odd=True) for each in values)
-        found._count = checked_count("count", told.get("count"))
+        found._count = checked_count("count", checked.get("count"))
         return found
 
 

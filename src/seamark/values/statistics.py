@@ -338,17 +338,19 @@ class Statistics(Keep):
         Raises:
             ArgumentError: If the state is invalid.
         """
-        told = checked_mapping(cls, state)
-        found = cls(checked_count("skip", told.get("skip", 0)))
-        found._skipped = checked_count("skipped", told.get("skipped", 0))
-        found._not_finite = checked_count("not_finite", told.get("not_finite", 0))
-        count = checked_count("count", told.get("count"))
+        checked = checked_mapping(cls, state)
+        found = cls(checked_count("skip", checked.get("skip", 0)))
+        found._skipped = checked_count("skipped", checked.get("skipped", 0))
+        found._not_finite = checked_count("not_finite", checked.get("not_finite", 0))
+        count = checked_count("count", checked.get("count"))
         if count:
-            squares, rest = _list(told, "squares", 2, odd=True)
+            squares, rest = _list(checked, "squares", 2, odd=True)
             if math.isnan(squares) or squares < 0:
                 raise argument_error(squares, "squares", "a number of at least 0")
-            ends = [checked_float(name, told.get(name)) for name in ("min", "max", "first", "last")]
-            found._moments = Moments(count, _sum_of(told), squares, rest, *ends)
+            ends = [
+                checked_float(name, checked.get(name)) for name in ("min", "max", "first", "last")
+            ]
+            found._moments = Moments(count, _sum_of(checked), squares, rest, *ends)
         return found
 
     def to_array(self) -> array[float]:
@@ -380,13 +382,13 @@ class Statistics(Keep):
             raise ArgumentError(msg)
         (count, *total), moments, counts = given[:4], given[4:10], given[10:]
         names = ("squares", "rest", "min", "max", "first", "last")
-        told = dict(zip(names, moments, strict=True))
+        named = dict(zip(names, moments, strict=True))
         state = {
             **dict(zip(("skip", "skipped", "not_finite"), map(_whole_number, counts), strict=True)),
-            **told,
+            **named,
             "count": _whole_number(count),
             "sum": total,
-            "squares": [told["squares"], told["rest"]],
+            "squares": [named["squares"], named["rest"]],
         }
         return cls.from_dict(state)
 
@@ -421,17 +423,17 @@ def _plain(number: float) -> float | str | None:
     return number if math.isfinite(number) else None if math.isnan(number) else str(number)
 
 
-def _sum_of(told: Mapping[str, Any]) -> int:
-    given = told.get("sum")
+def _sum_of(state: Mapping[str, Any]) -> int:
+    given = state.get("sum")
     if isinstance(given, str) and _HEXADECIMAL.fullmatch(given):
         return int(given, 16)
-    return sum(map(scaled, _list(told, "sum", None)))
+    return sum(map(scaled, _list(state, "sum", None)))
 
 
 def _list(
-    told: Mapping[str, Any], name: str, length: int | None, *, odd: bool = False
+    state: Mapping[str, Any], name: str, length: int | None, *, odd: bool = False
 ) -> list[float]:
-    given = told.get(name)
+    given = state.get(name)
     if not isinstance(given, list | tuple) or len(given) > _LONGEST:
         raise argument_error(given, name, "a list of numbers")
     if length is not None and len(given) != length:

@@ -65,7 +65,7 @@ class Edits:
             Rejected: If the write fails, for example because the disk is full.
         """
         ref = (project, run)
-        one = self._opened(ref)
+        one = self._journal_of(ref)
         with one.lock:
             kept = one.writer.append_ops(list(ops))
             ends = one.writer.positions()
@@ -108,7 +108,7 @@ class Edits:
     def _folder(self, ref: Ref) -> RunFolder:
         return RunFolder(self._root, *ref)
 
-    def _opened(self, ref: Ref) -> _OpenJournal:
+    def _journal_of(self, ref: Ref) -> _OpenJournal:
         folder = self._folder(ref)
         if (link := folder.link()) is not None:
             msg = (

@@ -79,7 +79,7 @@ class _OpenIndex:
     """Open index file, until another file replaces it; its `name` is random."""
 
     def __init__(self, file: Path) -> None:
-        self.file, self._is = file, _identity(file)
+        self.file, self._file_id = file, _identity(file)
         self.name = secrets.token_hex(8)
         engine = sqlite_engine(lambda: file_connection(file), threads=THREADS)
         bound_patterns(engine)  # a link may contain a pattern that blocks all requests
@@ -90,7 +90,7 @@ class _OpenIndex:
         self._seen = (-1, 0, "")
 
     def is_unchanged(self) -> bool:
-        return _identity(self.file) == self._is
+        return _identity(self.file) == self._file_id
 
     def version(self) -> int:
         with self._lock:
@@ -220,19 +220,19 @@ class FileContent:
 class _Login:
     def __init__(self, token: str | None) -> None:
         self._token = token
-        self._somebody = Identity(user_name() or "you", "page", roles={"": Role.CONTRIBUTOR})
-        self._is = self._somebody.name, self._somebody.token
+        self._user = Identity(user_name() or "you", "page", roles={"": Role.CONTRIBUTOR})
+        self._credentials = self._user.name, self._user.token
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         given = headers.get(TOKEN, "")
         if is_token(given, self._token):
-            return self._somebody
+            return self._user
         if not given:
             return NOBODY
         raise Refusal(401, "bad-token", "this is not the token of this page: open the page again")
 
     def again(self, token: str, name: str) -> Identity:
-        return self._somebody if (name, token) == self._is else NOBODY
+        return self._user if (name, token) == self._credentials else NOBODY
 
     def role(self, who: Identity, project: str) -> Role | None:
         return None if who == NOBODY else Role.CONTRIBUTOR
@@ -256,12 +256,12 @@ class Folder:
         self._watch, self._place = watch, place
         self.logins = self.accounts = _Login(token)
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
-        self.changing = _Changes(self._opened_now, self._looked)
+        self.changing = _Changes(self._current_index, self._looked)
         self.edits = Edits(root)
         self.views = FolderViews(root)
         self._lock = threading.Lock()
         self._opened: _OpenIndex | None = None
-        self._opened_now()
+        self._current_index()
 
     @property
     def writer(self) -> Folder:
@@ -277,7 +277,7 @@ class Folder:
 
     def store(self) -> Store:
         """Return the store of the folded runs."""
-        return self._opened_now().store
+        return self._current_index().store
 
     def sources(self, project: str, run: str) -> Sources:
         """Return the function that opens the journals of a run."""
@@ -370,7 +370,7 @@ class Folder:
         found = self._watch.looked(self._place)
         return LookedAt(found.looked_ns, found.left, found.unread)
 
-    def _opened_now(self) -> _OpenIndex:
+    def _current_index(self) -> _OpenIndex:
         with self._lock:
             if self._opened is None or not self._opened.is_unchanged():
                 before, self._opened = self._opened, None

@@ -23,9 +23,9 @@ __all__ = [
     "aside",
     "holds_parameters",
     "is_background",
+    "is_better_when_greater",
     "is_counter",
     "metric_order",
-    "rises",
 ]
 
 
@@ -167,7 +167,7 @@ def is_counter(path: str) -> bool:
     return path.rpartition("/")[2] in _COUNTERS
 
 
-def rises(path: str) -> bool:
+def is_better_when_greater(path: str) -> bool:
     """Return whether the greatest value of a metric is the best, judged by its name."""
     words = set(_WORD.findall(path.lower()))
     return not words.isdisjoint(_RISING) and "loss" not in words

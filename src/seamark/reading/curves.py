@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from seamark.errors import ArgumentError
 from seamark.paths import check_path
-from seamark.reading.html import harmless, rows_of, text
+from seamark.reading.html import html_or_text, rows_of, text
 from seamark.reading.words import plural
 from seamark.values._numbers import argument_error
 from seamark.values.arrays import Floats, Ints, check_lengths
@@ -156,7 +156,7 @@ class Curve:
         return f"<Curve: {len(self)} parts of {int(self.count.sum())} points>"
 
     def _repr_html_(self) -> str:
-        return harmless(self._page, self.__repr__)
+        return html_or_text(self._page, self.__repr__)
 
     def _page(self) -> str:
         names = ("first_step", "last_step", "min", "max", "mean", "count")

@@ -12,7 +12,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.paths import is_inside
-from seamark.reading.attributes import aside, holds_parameters, is_counter, metric_order, rises
+from seamark.reading.attributes import (
+    aside,
+    holds_parameters,
+    is_better_when_greater,
+    is_counter,
+    metric_order,
+)
 from seamark.reading.rank_words import of_rank
 
 if TYPE_CHECKING:
@@ -313,7 +319,7 @@ def summaries(row: Row, runs: int, *, everything: bool) -> list[str]:
     if ended:
         best = "min" if 2 * low >= len(ended) else "max"
     else:
-        best = "max" if rises(row.name) else "min"
+        best = "max" if is_better_when_greater(row.name) else "min"
     names = ["last"]
     if any(one.min <= one.max and _key(getattr(one, best)) != _key(one.last) for one in found):
         names.append(best)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from seamark.process.interrupts import let_pass
 from seamark.reading.words import value_text
 
-__all__ = ["block", "harmless", "rows_of", "table", "text"]
+__all__ = ["block", "html_or_text", "rows_of", "table", "text"]
 
 _MAX_ROWS: Final = 10
 """Maximum number of rows shown of a long table."""
@@ -73,7 +73,7 @@ def rows_of(
     return block(text(title), *before, table(header, rows))
 
 
-def harmless(make: Callable[[], str], plain: Callable[[], str]) -> str:
+def html_or_text(make: Callable[[], str], plain: Callable[[], str]) -> str:
     """Return HTML, or the plain text if creating it fails: display must not raise."""
     try:
         return make()

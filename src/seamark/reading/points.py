@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, ov
 from msgspec import Meta
 
 from seamark.errors import MissingExtraError, MissingFieldError
-from seamark.reading.html import harmless, rows_of, text
+from seamark.reading.html import html_or_text, rows_of, text
 from seamark.reading.words import plural
 from seamark.values._numbers import argument_error
 from seamark.values.arrays import Floats, Ints, check_lengths
@@ -143,7 +143,7 @@ class Points:
         return f"<Points: {len(self)}{steps}>"
 
     def _repr_html_(self) -> str:
-        return harmless(self._page, self.__repr__)
+        return html_or_text(self._page, self.__repr__)
 
     def _page(self) -> str:
         def row(at: int) -> list[str]:

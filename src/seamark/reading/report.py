@@ -27,7 +27,7 @@ from seamark.reading.facts import (
     loops_of,
     progress_words,
 )
-from seamark.reading.html import block, harmless, table, text
+from seamark.reading.html import block, html_or_text, table, text
 from seamark.reading.recorded_errors import recorded_errors
 from seamark.reading.words import clean, plain
 from seamark.values.aggregates import Last, Ring
@@ -131,7 +131,7 @@ class Report(dict[str, Any]):
                 parts.append(table((name, ""), cells))
             return block(text(" ".join(self._title())), *parts)
 
-        return harmless(page, self.__str__)
+        return html_or_text(page, self.__str__)
 
 
 def report_of_run(

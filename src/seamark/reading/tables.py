@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.attributes import is_background
-from seamark.reading.html import harmless, rows_of, text
+from seamark.reading.html import html_or_text, rows_of, text
 from seamark.reading.points import number_of, pandas, time_of
 from seamark.reading.words import hint_for, plural
 
@@ -150,7 +150,7 @@ class RunsTable:
         return self.columns[:_MAX_KEYS]
 
     def _repr_html_(self) -> str:
-        return harmless(self._page, self.__repr__)
+        return html_or_text(self._page, self.__repr__)
 
     def _page(self) -> str:
         shown = _first_columns(self.columns)
@@ -296,7 +296,7 @@ class _LongTable:
         )
 
     def _repr_html_(self) -> str:
-        return harmless(self._page, self.__repr__)
+        return html_or_text(self._page, self.__repr__)
 
     def _page(self) -> str:
         def row(at: int) -> list[str]:

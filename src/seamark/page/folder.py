@@ -265,7 +265,7 @@ class Folder:
 
     @property
     def writer(self) -> Folder:
-        """This object, which is also the recorder."""
+        """The object itself, which is also the recorder."""
         return self
 
     @property

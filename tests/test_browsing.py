@@ -19,7 +19,7 @@ from recording import QUIET
 
 from seamark import init_project, init_run
 from seamark.errors import FamilyError, MissingFieldError, ValueKindError
-from seamark.pictures.notebook import _image, image_type
+from seamark.pictures.notebook import _image_html, image_type
 from seamark.pictures.render import png
 from seamark.reading.curves import line_of
 from seamark.reading.html import text
@@ -315,7 +315,7 @@ def test_a_record_that_names_no_bytes_of_the_run_is_no_image(run):
         {"ref": "/etc/passwd", "size": 10, "name": "picture.png"},
         {},
     ):
-        assert _image(run.session.recorded.view(), record) == ""
+        assert _image_html(run.session.recorded.view(), record) == ""
         assert isinstance(file_text(record, exact=False), str)
 
 
@@ -324,10 +324,10 @@ def test_a_link_in_the_run_is_not_followed(run, tmp_path):
     (tmp_path / "private.png").write_bytes(data)
     record = run.session.recorded.attribute("picture").value
     place = next(run.folder.blobs_dir.rglob(f"*{record['sha256'][-20:]}"))
-    assert _image(run.session.recorded.view(), record)
+    assert _image_html(run.session.recorded.view(), record)
     place.unlink()
     place.symlink_to(tmp_path / "private.png")
-    assert _image(run.session.recorded.view(), record) == ""
+    assert _image_html(run.session.recorded.view(), record) == ""
     assert "<img" not in page_of(run["picture"])[0]
 
 

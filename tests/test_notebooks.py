@@ -359,7 +359,7 @@ CELLS = (
     "import subprocess\nsubprocess.run([sys.executable, '-c', 'print(5)'], stdout=-1).stdout",
     "def fail():\n    raise ValueError('no')\nfail()",
     "sys.stdout.isatty(), type(sys.stdout).__name__, sys.stdout is sys.__stdout__",
-    "run.stop()\nprint('after', hasattr(sys.stdout.write, 'seamark_tap'))",
+    "run.stop()\nprint('after', hasattr(sys.stdout.write, 'seamark_wrapper'))",
 )
 
 

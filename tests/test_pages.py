@@ -54,7 +54,7 @@ def test_fields_say_what_runs_show_and_where_they_differ(tmp_path, project, monk
     assert (found["lr"].count, found["own"].count) == (2, 1)
     record(tmp_path, "c", **{**same, "tags": {"a"}, "long": "y" * 4999 + "z"}, lr=1.5, nan=math.inf)
     for part in (900, 2):  # of many runs, some at a time are compared
-        monkeypatch.setattr("seamark.store.read.names._PART", part)
+        monkeypatch.setattr("seamark.store.read.names._RUNS_PER_QUERY", part)
         assert differing() == {"tags", "long", "nan", "lr", "own"}
     some = project.fetch_fields(contains="LO", query="lr = 1")
     assert [one.path for one in some] == ["long", "loss"]

@@ -235,7 +235,7 @@ def test_a_rank_that_waits_in_c_code_notes_a_sigterm_before_it_dies(tmp_path):
     code = """
         import ctypes
         from seamark.capture.ending import sigterm
-        sigterm._GRACE_S = 600  # it does not get to die by itself
+        sigterm._EXIT_TIMEOUT_S = 600  # it does not get to die by itself
         run = begin()
         libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
         libc.pthread_mutex_lock(mutex)

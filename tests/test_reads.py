@@ -67,9 +67,9 @@ READS = {
 def test_read_looks_once_at_what_is_new_and_loads_what_it_returns(rich, monkeypatch):
     """However many questions it takes; of a run with hundreds of attributes, one loads one."""
     looked, loaded = [], []
-    refresh, family = Updater.refresh, runs._family_of
+    refresh, family = Updater.refresh, runs._load_family
     monkeypatch.setattr(Updater, "refresh", lambda *args: looked.append(1) or refresh(*args))
-    monkeypatch.setattr(runs, "_family_of", lambda *args: loaded.append(1) or family(*args))
+    monkeypatch.setattr(runs, "_load_family", lambda *args: loaded.append(1) or family(*args))
     for name, read in READS.items():
         looked.clear()
         loaded.clear()

@@ -262,7 +262,7 @@ def test_patterns_mean_what_they_mean_to_glob(pattern):
 @pytest.mark.usefixtures("either_way")
 def test_number_of_searched_files_is_limited_however_few_match(monkeypatch):
     write("a.py", *(f"many/{number}" for number in range(50)), "z.py")
-    monkeypatch.setattr(walk_module, "_MAX_LOOKED", 20)
+    monkeypatch.setattr(walk_module, "_MAX_ENTRIES", 20)
     run = recorded("a.py", "**/*.py")
     assert names_of(run) == {"a.py"}
     said = "1 files are stored, the rest is left out (at most 20 files and folders are searched)"
@@ -271,7 +271,7 @@ def test_number_of_searched_files_is_limited_however_few_match(monkeypatch):
 
 def test_names_that_git_prints_are_limited(monkeypatch):
     write(*(f"many/{number}" for number in range(1000, 2000)))
-    monkeypatch.setattr(walk_module, "_MAX_NAMES", 1024)
+    monkeypatch.setattr(walk_module, "_MAX_NAME_BYTES", 1024)
     run = recorded("many")
     assert 150 < len(names_of(run)) < 250
     assert "files are stored, the rest is left out (at most 1 KiB of names" in left_out(run)

@@ -98,7 +98,7 @@ def test_groups_of_states_are_for_queries_only(start, root):
     assert names("finished") == {"suspended", "completed"}
     assert names("created") == {"created"}
     assert names("running") == set()
-    with pytest.raises(QueryError, match=r"the group 'error'.*IN \(interrupted, failed, crashed\)"):
+    with pytest.raises(QueryError, match=r"'error', a group.*IN \(interrupted, failed, crashed\)"):
         table(query="sys/state = error")
 
 

@@ -79,7 +79,7 @@ def test_synchronous_ranks_are_compared_by_their_own_time(tmp_path):
     assert "2.98x  " + "█" * 24 in first
     assert second.endswith("█" * 8)
     assert sentence.startswith("Rank 2 on ")
-    assert "is the slowest: 61 ms of its own in a step, 2.98 times the median" in sentence
+    assert "is the slowest: 61 ms of own time per step, 2.98 times the median" in sentence
     told = json.loads(seamark(tmp_path, "show", "latest", "--ranks", "--json").stdout)
     assert [one["rank"] for one in told["ranks"]] == [2, 1, 0]
     assert told["ranks"][0]["own_s"] == pytest.approx(0.061)
@@ -89,7 +89,7 @@ def test_synchronous_ranks_are_compared_by_their_own_time(tmp_path):
 def test_equal_ranks_and_steps_without_duration_are_described(tmp_path):
     timings = [RankTiming(0, host="h", mean_s=0.102, slowdown=1.02), RankTiming(1, mean_s=0.1)]
     assert verdict(timings).startswith("No rank stands out: the slowest, rank 0 on h, takes 2%")
-    assert "profiling/own_time_s would show it" in verdict(timings)
+    assert "profiling/own_time_s would show which" in verdict(timings)
     assert verdict([RankTiming(3, mean_s=1.0), RankTiming(4)]).startswith("Only rank 3 recorded")
     texts = [seconds_text(one) for one in (math.nan, 2.5, 0.0123, 4.2e-5)]
     assert texts == ["", "2.5 s", "12.3 ms", "42 us"]

@@ -139,7 +139,7 @@ def test_values_that_are_no_image_are_refused():
 )
 def test_an_image_of_a_training_is_drawn_whatever_its_range(array, drawn, caplog, monkeypatch):
     """Between its smallest and its greatest value, with one warning that names the other way."""
-    monkeypatch.setattr("seamark.pictures.render._warned", [])
+    monkeypatch.setattr("seamark.pictures.render._logged_warnings", [])
     for _ in range(2):
         assert pixels(File.as_image(np.array(array))).tolist() == drawn
     (said,) = [one.getMessage() for one in caplog.records]

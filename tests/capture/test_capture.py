@@ -167,7 +167,7 @@ def test_disk_that_hangs_holds_up_beginning_and_end_of_a_run_for_a_moment(
     code = f"""
         import os, shutil, site, subprocess, threading
         import seamark, seamark.capture, seamark.opening.restarts
-        seamark.capture._END_S = seamark.opening.restarts._PATIENCE_S = 0.2
+        seamark.capture._STOP_TIMEOUT_S = seamark.opening.restarts._PATIENCE_S = 0.2
         {hang if beginning else ""}
         run = seamark.init_run(params={{"a": 1}}, capture_hardware_metrics=False)
         {hang}

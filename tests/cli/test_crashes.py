@@ -105,10 +105,13 @@ def test_rebooted_hosts_other_hosts_and_silent_processes_are_told_apart(cli, roo
     assert "crashed: host rebooted" in rows["rebooted"]
     assert "crashed: heartbeat lost" in rows["elsewhere"]
     for run, text in (
-        ("rebooted", f"\n! crashed: host rebooted: {here['host']} has been started again since; "),
-        ("elsewhere", "\n! crashed: heartbeat lost: not heard from since; "),
-        ("elsewhere", "(pid 4211 on node17) lives cannot be seen from here; last sign of life"),
-        ("silent", "not heard from since; its process is still there"),
+        ("rebooted", f"\n! crashed: host rebooted: {here['host']} has restarted; "),
+        ("elsewhere", "\n! crashed: heartbeat lost; "),
+        (
+            "elsewhere",
+            "(pid 4211 on node17) is alive cannot be checked from here; last sign of life",
+        ),
+        ("silent", "heartbeat lost; its process is still there"),
         ("ranks", f"! rank 1 is gone, host rebooted (pid {os.getpid()} on {here['host']}): last "),
         ("ranks", "! rank 2 is lost: no heartbeat for "),
     ):
@@ -166,8 +169,8 @@ def test_section_health_lists_what_is_missing(cli, start, record, root):
     damage(root, run.id)
     lines = cli("show", run.id).stdout.splitlines()
     text = "\n".join(lines[lines.index("Health") : lines.index("Series (1)")])
-    assert "! lost while recording: 20 values that are no numbers\n  log_metrics takes" in text
-    assert "! left out: 2.0 MB of stdout, more than is kept of it\n  to keep more" in text
+    assert "! lost while recording: 20 values that are not numbers\n  log_metrics accepts" in text
+    assert "! left out: 2.0 MB of stdout, above the limit for output\n  to keep more" in text
     assert "! damaged: " in text
     assert "stderr" not in text
     told = json.loads(cli("show", run.id, "--json").stdout)["health"]

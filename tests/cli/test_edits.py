@@ -100,7 +100,7 @@ def test_edits_show_old_and_new_value_and_record_no_repetition(cli, record, root
     journal = root / "p" / run / "journal"
     for words, shown, records in (
         (["tag", "calm", "--add", "c", "--remove", "a"], "calm: a, b → b, c", True),
-        (["tag", "calm", "--add", "c", "--remove", "a"], "calm: b, c (as it was)", False),
+        (["tag", "calm", "--add", "c", "--remove", "a"], "calm: b, c (unchanged)", False),
         (["tag", "calm"], "calm: b, c", False),
         (["tag", "two"], "two: (no tags)", False),
         (
@@ -110,14 +110,14 @@ def test_edits_show_old_and_new_value_and_record_no_repetition(cli, record, root
         ),
         (
             ["tag", "--query", 'sys/tags CONTAINS "e f"', "--remove", "b"],
-            "two: d, e f (as it was)\ncalm: b, c, d, e f → c, d, e f",
+            "two: d, e f (unchanged)\ncalm: b, c, d, e f → c, d, e f",
             True,
         ),
         (["describe", "calm", "first"], "calm: (no description) → first", True),
         (["describe", "calm", "second"], "calm: first → second", True),
-        (["describe", "calm", "second"], "calm: second (as it was)", False),
+        (["describe", "calm", "second"], "calm: second (unchanged)", False),
         (["rename", "calm", "quiet"], f"{run}: calm → quiet", True),
-        (["rename", "quiet", "quiet"], f"{run}: quiet (as it was)", False),
+        (["rename", "quiet", "quiet"], f"{run}: quiet (unchanged)", False),
         (["describe", "quiet", "--remove"], "quiet: second → (no description)", True),
     ):
         before = len(list(journal.iterdir()))
@@ -141,7 +141,7 @@ def test_no_secret_is_recorded_or_printed(cli, root, record, command):
     for said in (done.output, *files):
         assert "hunter2" not in said
         assert "ghp_" not in said
-    assert "(as it was)" in cli(command, run, *more).stdout
+    assert "(unchanged)" in cli(command, run, *more).stdout
 
 
 @pytest.mark.once
@@ -177,7 +177,7 @@ def test_description_is_edited_in_an_editor(terminal, record, root, tmp_path):
     editor = tmp_path / "editor"
     for script, code, shown in (
         ('grep -q old "$1" && echo "new" > "$1"', 0, "one: old → new"),
-        ("true", 0, "one: new (as it was)"),
+        ("true", 0, "one: new (unchanged)"),
         (': > "$1"', 2, "description: expected some text"),
         ("exit 3", 1, "editor"),
     ):

@@ -110,7 +110,7 @@ def test_existing_file_is_overwritten_only_with_force(cli, record, tmp_path):
     target.write_text("of somebody", encoding="utf-8")
     result = cli("export", run, "-o", target)
     assert result.exit_code == 2
-    assert f"{target} exists: nothing was written (write over it with --force)" in result.stderr
+    assert f"{target} exists: nothing was written (overwrite it with --force)" in result.stderr
     assert target.read_text("utf-8") == "of somebody"
     told = cli("export", "--all", "-o", target, "--path", "val/*", "--force").stderr
     size = target.stat().st_size

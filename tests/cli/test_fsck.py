@@ -184,7 +184,7 @@ def test_staged_files_of_a_dead_process_are_stored_on_request(cli, root, tmp_pat
     assert (root / "default" / run).is_dir()
     (found,) = json.loads(cli("fsck", "--json").stdout)["findings"]
     assert found["problem"] == "leftover staging"
-    assert found["detail"].startswith("1 file taken, not stored: ")
+    assert found["detail"].startswith("1 file not stored yet: ")
     result = cli("fsck", "--finish", "--blobs")
     assert result.exit_code == 0, result.stdout
     assert "stored 1 file" in result.stderr

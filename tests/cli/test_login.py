@@ -75,7 +75,7 @@ def test_tokens_are_created_listed_and_revoked(one, command):
     made = command("token", "create", "alice", *given)
     assert made.returncode == 0, made.stderr
     secret = made.stdout.strip()
-    assert "shown this once" in made.stderr
+    assert "shown only once" in made.stderr
     listed = command("token", "list").stdout
     assert secret[:16] in listed
     assert secret not in listed
@@ -99,7 +99,7 @@ def test_tokens_are_created_in_the_folder_of_a_stopped_server(run_server, comman
     assert listed.count("admin") == 2
     nowhere = command("token", "list", "--folder", "nowhere")
     assert nowhere.returncode == 2
-    assert "no server has its databases in" in nowhere.stderr
+    assert "no databases of a server found in" in nowhere.stderr
     assert not Path("nowhere").exists()
 
 

@@ -56,7 +56,7 @@ def test_lines_of_both_streams_are_in_order_and_complete(cli, printed, namespace
     }.items():
         result = cli("logs", run, *words.split())
         assert (result.exit_code, result.stdout) == (0, shown), words
-    assert "--tail 0 shows no line" in result.stderr
+    assert "--tail 0 shows no lines" in result.stderr
 
 
 @pytest.mark.once
@@ -94,13 +94,13 @@ def test_json_times_and_since(cli, printed):
     for wrong in ("ten", "14:30"):
         result = cli("logs", run, "--since", wrong)
         assert result.exit_code == 2
-        assert "expected 10m, or a time" in result.stderr
+        assert "expected an age such as 10m, or a time" in result.stderr
 
 
 def test_run_without_output_is_an_error_that_says_why(cli, record):
     result = cli("logs", record())
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "no output is recorded: it printed nothing, capture_stdout" in result.stderr
+    assert "no output is recorded: the run printed nothing, capture_stdout" in result.stderr
     assert "killed within half a second" in " ".join(result.stderr.split())
     assert "no standard error is recorded" in cli("logs", "latest", "--stderr").stderr
 
@@ -146,7 +146,7 @@ def test_output_of_ranks_is_chosen_by_rank(cli, start, monkeypatch):
     assert both == "0: of rank 0\n1: of rank 1\n"
     result = cli("logs", run.id, "--rank", 2)
     assert result.exit_code == 2
-    assert "rank 2 printed; there is something of rank 0, 1" in result.stderr
+    assert "rank 2 is recorded; ranks with output: 0, 1" in result.stderr
 
 
 def test_tail_and_since_read_only_the_end(cli, start, monkeypatch):
@@ -254,14 +254,14 @@ def test_show_has_the_last_lines_of_a_failed_run_only(cli, start):
     run["monitoring/w/stderr"].append("\x1b[31mboom\x1b[0m\n")
     run["mine/log"].append("a text of my own")
     running = cli("show", "bad").stdout
-    assert f"what it printed: seamark logs {run.id}" in running
+    assert f"output: seamark logs {run.id}" in running
     assert "mine/log" in running
     for hidden in ("line 19", "monitoring/w/stdout"):
         assert hidden not in running
     with pytest.raises(ZeroDivisionError), run:
         1 / 0  # noqa: B018 - raises
     failed = cli("show", "bad").stdout.splitlines()
-    at = failed.index(f"Its last lines (all: seamark logs {run.id})")
+    at = failed.index(f"Last lines of its output (all: seamark logs {run.id})")
     assert failed[at + 1 : at + 6] == [*(f"  line {at}" for at in range(16, 20)), "  boom"]
     assert "monitoring/w/stdout" in cli("show", "bad", "--all").stdout
 

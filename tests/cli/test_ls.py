@@ -130,7 +130,7 @@ MISTAKES = (
     (["--columns", "parameters/lr:min"], "is a number, not a series", "parameters/lr:min"),
     (["--columns", "hyper/*"], "column: no path matches 'hyper/*'", "hyper/*"),
     (["--sort", "lr"], "sort: no run has 'lr'; there is 'parameters/lr'", "lr"),
-    (["--sort", "sys/tags"], "is a set of strings, by which nothing can be", "sys/tags"),
+    (["--sort", "sys/tags"], "is a set of strings, which cannot be sorted", "sys/tags"),
 )
 
 

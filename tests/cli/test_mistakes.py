@@ -12,7 +12,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     (["shwo", "good"], "'shwo'", "'show'"),
     (["diff", "good", "slow"], "'diff'", "'compare'"),
     (["delete", "good"], "'delete'", "seamark trash --help"),
-    (["purgee"], "among others", "there are ls, show"),
+    (["purgee"], "'purgee'", "commands include ls, show"),
     (["serve"], "'serve'", "seamark --help"),
     # the option
     (["ls", "--colums", "x"], "'--colums'", "'--columns'"),
@@ -87,14 +87,18 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     # the file
     (["export", "good", "-o", "x.xlsx"], "", "one of .csv, .json, .parquet, or --format"),
     (["export", "good", "-o", "noending"], "", "one of .csv, .json, .parquet, or --format"),
-    (["export", "good", "-o", "x.csv", "--format", "json"], "", "contradicts the ending of x.csv"),
+    (
+        ["export", "good", "-o", "x.csv", "--format", "json"],
+        "",
+        "contradicts the extension of x.csv",
+    ),
     (["export", "good", "--format", "parquet"], "", "name a file with -o FILE.parquet"),
     (["export", "good", "-o", "no/x.csv"], "", "does not exist"),
     # the path of what is exported
     (["export", "good", "--path", "val/los", "-o", "x.csv"], "", "did you mean 'val/loss'"),
     (["export", "good", "--path", "val/loss", "--path", "zzz"], "", "--path zzz: none of the runs"),
-    (["export", "good", "--path", "sys/state"], "", "(--what attributes has what is)"),
-    (["export", "good", "--path", "log", "-o", "x.csv"], "", "(--what texts has what is)"),
+    (["export", "good", "--path", "sys/state"], "", "(--what attributes shows it)"),
+    (["export", "good", "--path", "log", "-o", "x.csv"], "", "(--what texts shows it)"),
     # the interval, the remote
     *((["watch", "--interval", text], "", "--interval") for text in ("-1", "nan", "inf", "soon")),
     (["sync"], "SEAMARK_REMOTE", "--to URI"),
@@ -105,7 +109,7 @@ MISTAKES: tuple[tuple[list[str], str, str], ...] = (
     # the server
     (["token", "list"], "", "no server is known: name one with --server"),
     (["token", "create", "--expires", "soon", "--server", "http://[::1]:1"], "", "such as 90d"),
-    (["token", "list", "--folder", "x", "--server", "http://x"], "", "give one"),
+    (["token", "list", "--folder", "x", "--server", "http://x"], "", "got both"),
     (
         ["token", "create", "--neptune", "--project", "a/b/c", "--server", "http://x"],
         "",
@@ -174,8 +178,11 @@ def test_empty_query_is_refused_and_nothing_is_changed(cli, record):
 def test_missing_tags_texts_and_series_are_mentioned(record, capsys):
     record("demo", steps=2, name="good", tags=["paper"])
     for words, said in (
-        (["ls", "--tag", "papr"], "no run matches: none has the tag 'papr'; did you mean 'paper'?"),
-        (["export", "good", "--what", "texts"], "no series of texts there"),
+        (
+            ["ls", "--tag", "papr"],
+            "no run matches: no run has the tag 'papr'; did you mean 'paper'?",
+        ),
+        (["export", "good", "--what", "texts"], "no series of texts found"),
         (["watch", "good", "--path", "nosuch"], "nothing matches 'nosuch' yet"),
     ):
         assert main(words) == 0

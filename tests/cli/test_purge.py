@@ -19,17 +19,19 @@ def test_trash_hides_runs_and_untrash_restores_them(cli, record, root, monkeypat
     # In a shell within a job, RANK says nothing about this command.
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    assert f"put 1 run into the trash: {generated_name(first)};" in cli("trash", first).stderr
+    assert f"moved 1 run to the trash: {generated_name(first)};" in cli("trash", first).stderr
     assert (listed(cli), listed(cli, "--trashed")) == ({second}, {first})
     journals = len(journal_files(root / "default" / first))
     told = cli("trash", first, second).stderr
-    assert f"put 1 run into the trash (1 was already in it): {generated_name(second)}" in told
+    assert f"moved 1 run to the trash (1 was already in it): {generated_name(second)}" in told
     assert len(journal_files(root / "default" / first)) == journals
     shown = json.loads(cli("show", first, "--json").stdout)["attributes"]
     assert shown["sys/state"]["value"] == "completed"  # the command is no owner of the run
     assert shown["sys/trashed"]["value"] is True
-    assert "took 2 runs out of the trash: " in cli("untrash", first, second).stderr
-    assert "took 0 runs out of the trash (2 were not in it)" in cli("untrash", first, second).stderr
+    assert "restored 2 runs from the trash: " in cli("untrash", first, second).stderr
+    assert (
+        "restored 0 runs from the trash (2 were not in it)" in cli("untrash", first, second).stderr
+    )
     assert listed(cli) == {first, second}
 
 
@@ -116,7 +118,7 @@ def test_trash_by_query_names_twenty_runs_and_live_ones(cli, record, start):
         record("p", steps=0, name=f"run{number}")
     other = record("p", name="other")
     told = cli("trash", "--query", 'sys/name MATCHES "run.*"').stderr
-    assert told.startswith("put 22 runs into the trash: run21, run20, ")
+    assert told.startswith("moved 22 runs to the trash: run21, run20, ")
     assert "run2 and 2 more;" in told
     assert "still recording" not in told
     assert listed(cli) == {other}
@@ -127,4 +129,4 @@ def test_trash_by_query_names_twenty_runs_and_live_ones(cli, record, start):
     live.wait()
     assert cli("trash", "live").stderr.endswith("still recording: live\n")
     live.stop()
-    assert "took 1 run out of the trash: live\n" in cli("untrash", "live").stderr
+    assert "restored 1 run from the trash: live\n" in cli("untrash", "live").stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seamark.cli._app import _COMMANDS, _SYNONYMS, about_command
+from seamark.cli._app import _COMMANDS, _SYNONYMS, unknown_command_message
 
 DANGEROUS = ("purge", "trash", "untrash", "reindex")
 
@@ -14,11 +14,11 @@ def test_nearest_command_is_suggested_and_never_one_that_deletes():
     words = "list ls, diff compare, tail watch, follow watch, mv rename"  # of other programs
     for pair in (*slips.split(", "), *words.split(", ")):
         typed, meant = pair.split()
-        said = about_command(typed, _COMMANDS)
+        said = unknown_command_message(typed, _COMMANDS)
         assert said == f"there is no command {typed!r}; did you mean {meant!r}?"
     for dangerous in DANGEROUS:
         for typed in (dangerous[:-1], dangerous + "e", dangerous[1:], dangerous.upper() + "S"):
-            said = about_command(typed, _COMMANDS)
+            said = unknown_command_message(typed, _COMMANDS)
             assert not any(f"'{one}'?" in said for one in DANGEROUS), said
     assert not {*_SYNONYMS.values()} & {*DANGEROUS}
     assert {*_SYNONYMS.values()} <= {*_COMMANDS}

@@ -55,7 +55,7 @@ def test_root_is_no_remote_of_itself(cli, root, with_file):
 
 
 def test_unreachable_server_is_one_error_for_all_runs(cli, record, monkeypatch):
-    monkeypatch.setattr("seamark.remote.sync._TRIES", 1)
+    monkeypatch.setattr("seamark.remote.sync._MAX_TRIES", 1)
     monkeypatch.setattr("seamark.remote.sync.Patience.__init__.__defaults__", (1, lambda _: None))
     for _ in range(3):
         record()

@@ -82,7 +82,7 @@ def test_newest_run_is_shown_if_none_is_live(cli, record, terminal):
     assert "nothing to watch: no runs in" in cli("watch").stderr
     record(name="old"), record(name="new")
     done = cli("watch")
-    assert (done.exit_code, done.stderr) == (0, "no run is running; this is the newest\n")
+    assert (done.exit_code, done.stderr) == (0, "no run is running; watching the newest one\n")
     assert done.stdout.startswith("new: ")
     for shown in (done.stdout, terminal("watch", "new", TERM="dumb")[1]):
         assert "completed  step 19" in shown
@@ -152,7 +152,7 @@ def test_lags_are_those_of_series_that_several_ranks_record():
 def test_terminal_is_redrawn_until_the_run_ends(training, live_terminal):
     terminal = live_terminal("watch", "--interval", "0.1")
     terminal.read("step 0")
-    terminal.read("Ctrl-C stops watching; the training goes on")
+    terminal.read("Ctrl-C stops watching; the training continues")
     training.step()
     terminal.read("step 1")
     training.end()

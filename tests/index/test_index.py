@@ -70,7 +70,7 @@ def test_index_is_in_the_cache_and_never_in_the_root(builder, folder, open_index
     assert index.file.parent == Path(os.environ["XDG_CACHE_HOME"], "seamark")
     assert sorted(folder.root.rglob("*")) == before
     monkeypatch.setenv("SEAMARK_INDEX", str(folder.root / "cache"))
-    with pytest.raises(ArgumentError, match="SEAMARK_INDEX: expected a place outside the root"):
+    with pytest.raises(ArgumentError, match="SEAMARK_INDEX: expected a path outside the root"):
         Index.open(folder.root)
 
 
@@ -399,7 +399,7 @@ def test_overtaken_fold_counts_no_frame_twice(builder, folder, open_index, monke
 @pytest.fixture
 def fold_a_part(builder, folder, open_index, monkeypatch):
     """Save a journal of 20 parts; return a function that folds a part and is killed then."""
-    monkeypatch.setattr(ingest, "_STEP_BYTES", 0)
+    monkeypatch.setattr(ingest, "_SAVE_BYTES", 0)
     monkeypatch.setattr(ingest, "BLOCK_BYTES", 4096)
     journal, save = builder(), ingest.Folding.save
     for step in range(2000):

@@ -165,9 +165,9 @@ def test_file_names_that_lead_out_are_refused_and_the_rest_is_imported(exports, 
     write_run(exports, P, "SAN-6", [[*system("SAN-6"), *rows]])
     result = cli("import", "neptune", exports)
     assert result.exit_code == 0
-    assert f"refused ({len(names) + 3}, the first: bad/0" in result.stderr
-    assert "files that are not there (1, the first: gone" in result.stderr
-    assert "paths that cannot be kept (1" in result.stderr
+    assert f"behind links ({len(names) + 3}, the first: bad/0" in result.stderr
+    assert "missing files (1, the first: gone" in result.stderr
+    assert "invalid paths (1" in result.stderr
     assert not any(b"not yours" in content or content == b"evil" for content in held().values())
     with opened("SAN-6") as run:
         assert run["good"].fetch_extension() == ""
@@ -193,7 +193,7 @@ def test_runs_that_are_there_are_kept_and_purged_ones_stay_away(exports, cli, ro
     write_run(exports, P, "SAN-6", [system("SAN-6"), [point("x", 0, 1.0), point("x", 1, 2.0)]])
     result = cli(*words)
     assert (result.exit_code, held()) == (0, before)
-    assert "exported again since: they stay as they were (1, the first: SAN-6)" in result.stderr
+    assert "exported again since their import: not changed (1, the first: SAN-6)" in result.stderr
     with seamark.init_run(P, custom_run_id="mine", capture={"git": False}) as run:
         run["x"] = 1
     before = held()
@@ -201,7 +201,7 @@ def test_runs_that_are_there_are_kept_and_purged_ones_stay_away(exports, cli, ro
     result = cli(*words)
     assert (result.exit_code, held()) == (1, before)
     assert "SAN-8: run" in result.stderr
-    assert "has its custom id already, and is another run" in result.stderr
+    assert "has the same custom id, but is another run" in result.stderr
     assert cli("purge", "SAN-7", "--force", "--yes").exit_code == 0
     result = cli(*words)
     assert (result.exit_code, "was purged here" in result.stderr) == (1, True)
@@ -213,7 +213,17 @@ def test_dry_run_lists_the_runs_and_writes_nothing(exports, cli, root, tmp_path,
     result = cli(*words, "--dry-run")
     assert result.exit_code == 0
     head, line = result.stdout.splitlines()
-    assert head.split() == ["PROJECT", "RUN", "THERE", "NAME", "CREATED", "VALUES", "SIZE", "WHAT"]
+    assert head.split() == [
+        "PROJECT",
+        "RUN",
+        "SOURCE",
+        "ID",
+        "NAME",
+        "CREATED",
+        "VALUES",
+        "SIZE",
+        "STATUS",
+    ]
     cells = line.split()
     assert (cells[0], cells[2], cells[3], cells[-1]) == ("mine", "SAN-6", "baseline", "new")
     assert not root.exists()
@@ -264,9 +274,9 @@ def test_local_times_of_an_exporter_are_corrected_with_tz(exports, cli, root):
     shifted = CREATED - timedelta(hours=5)
     write_run(exports, P, "SAN-6", [[*system("SAN-6"), point("x", 0, 1.0, shifted)]])
     result = cli("import", "neptune", exports, "--project", "as-it-is")
-    assert "another time zone" in result.stderr
+    assert "a time zone other than UTC" in result.stderr
     result = cli("import", "neptune", exports, "--project", "right", "--tz", "America/New_York")
-    assert "another time zone" not in result.stderr
+    assert "a time zone other than UTC" not in result.stderr
     with opened("SAN-6", "right") as run:
         assert run["x"].fetch_values()["timestamp"][0] == CREATED
     assert cli("import", "neptune", exports, "--tz", "Nowhere/City").exit_code == 2

@@ -114,7 +114,7 @@ def test_files_outside_the_folder_of_the_training_are_refused(training, cli, roo
         for at, one in enumerate(operations, 34):
             lines.write(json.dumps({"obj": one, "version": at, "at": 1795393400.0}) + "\n")
     result = cli("import", "neptune", folder, "--project", "digits")
-    assert (result.exit_code, "refused (9, the first: set: " in result.stderr) == (0, True)
+    assert (result.exit_code, "behind links (9, the first: set: " in result.stderr) == (0, True)
     assert not any(b"not yours" in content for content in held().values())
     with imported(cli) as run:
         assert [each for each in "abcdei" if run.exists(each)] == ["i"]
@@ -123,7 +123,7 @@ def test_files_outside_the_folder_of_the_training_are_refused(training, cli, roo
     secret.rename(elsewhere / "secret.txt")
     log.write_text(log.read_text().replace(str(secret), str(elsewhere / "secret.txt")))
     result = cli("import", "neptune", folder, "--project", "other", "--files", elsewhere)
-    assert "refused (" in result.stderr  # links, and names that lead out
+    assert "behind links (" in result.stderr  # links, and names that lead out
     assert any(b"not yours" in content for content in held().values())
 
 
@@ -136,7 +136,7 @@ def test_damaged_log_is_imported_up_to_there_and_completed_later(training, cli, 
     log.write_text("".join(lines[:cut]) + lines[cut][:40])
     words = ("import", "neptune", folder, "--project")
     result = cli(*words, "digits")
-    assert (result.exit_code, "cut off or damaged (1" in result.stderr) == (0, True)
+    assert (result.exit_code, "incomplete or damaged operations (1" in result.stderr) == (0, True)
     (run_id,) = ids(cli)
 
     def losses():
@@ -155,7 +155,7 @@ def test_damaged_log_is_imported_up_to_there_and_completed_later(training, cli, 
     result = cli(*words, "spoilt")
     assert result.exit_code == 0
     assert "damaged" in result.stderr
-    assert "logs whose beginning the client had sent and removed" in result.stderr
+    assert "logs without their beginning, which the client had sent and removed" in result.stderr
     with imported(cli, "spoilt") as run:
         assert run["params/n"].fetch() == 3
 

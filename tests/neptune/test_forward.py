@@ -18,7 +18,7 @@ from scripts import start_script
 import seamark
 from seamark.journal.folder import RunFolder
 from seamark.journal.reader import JournalReader
-from seamark.neptune.forward.client import Client, Seen
+from seamark.neptune.forward.client import Client, RemoteAttribute
 from seamark.neptune.forward.remote import open_remote
 from seamark.neptune.forward.run import ForwardedRun, Locks
 from seamark.remote.http.connection import Answer
@@ -67,11 +67,13 @@ class Place:
         if self.gone:
             raise Purged(container)
 
-    def attributes(self, container: str) -> dict[str, Seen]:
+    def attributes(self, container: str) -> dict[str, RemoteAttribute]:
         found = {}
         for path, (kind, value) in self.held.items():
             last = value[-1][0] if kind.endswith("Series") and value else None
-            found[path] = Seen(kind, last, value if kind in ("int", "float", "string") else None)
+            found[path] = RemoteAttribute(
+                kind, last, value if kind in ("int", "float", "string") else None
+            )
         return found
 
     def tail(self, container: str, path: str, kind: str, count: int) -> list[Any]:
@@ -233,7 +235,9 @@ def test_unsupported_values_are_counted_in_the_run():
     sender.note(last=True)
     assert list(run.folder.journals()) == before
     shown = CliRunner().invoke(app, ["show", run.id]).stdout
-    assert "! not all of it has a form at neptune://team/digits; it is whole here" in shown
+    assert (
+        "! some data cannot be represented at neptune://team/digits; it is complete here" in shown
+    )
     assert "  2  points that are NaN or infinite: left out\n" in shown
     assert "  1  sets other than tags: sent as texts\n" in shown
 
@@ -566,9 +570,9 @@ def test_documents_may_have_any_form_that_swagger_allows():
     }
     client, server = client_of(None)
     client._access = "x"
-    client._learn({"basePath": "/base/", "paths": {"/ping/{experimentId}": ping}})
-    client._learn({"paths": {"@elsewhere": {"get": {"operationId": "evil"}}}})
-    client._learn({"paths": {"/plain": {"get": {"operationId": "plain"}}}})
+    client._parse_document({"basePath": "/base/", "paths": {"/ping/{experimentId}": ping}})
+    client._parse_document({"paths": {"@elsewhere": {"get": {"operationId": "evil"}}}})
+    client._parse_document({"paths": {"/plain": {"get": {"operationId": "plain"}}}})
     assert sorted(client._operations) == ["ping", "plain"]
     assert client.ask("ping", "a") is None
     ((method, path, given),) = server.asked
@@ -625,7 +629,7 @@ def test_a_large_file_is_sent_in_parts():
 def test_refusals_become_errors_with_their_reason():
     """A run that is not there was deleted; a journal is set aside for no limit or offset."""
     for error, kind, words in [
-        (refusal(404), Purged, "it is not there"),
+        (refusal(404), Purged, "it does not exist"),
         (refusal(403), Refused, "may not write to team/digits"),
         (refusal(422), Refused, "refused: a limit"),
         (Gap("known", 5), Refused, "refused: known"),
@@ -658,7 +662,7 @@ def test_an_answer_that_is_no_json_is_asked_for_again():
     server.ask = lambda *_, **__: Answer(200, {}, b"<html>")
     for one in (client, client_of()[0]):
         one.__dict__["_connection"] = server
-        with pytest.raises(Unreachable, match="does that server speak Neptune's protocol"):
+        with pytest.raises(Unreachable, match="is it a server of Neptune's protocol"):
             one.ask("ping", "one")
 
 

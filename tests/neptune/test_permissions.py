@@ -20,7 +20,7 @@ from neptune_requests import call, good, make
 
 from seamark.neptune.server import mount
 from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
-from seamark.neptune.server.projects import Container, container_id, named
+from seamark.neptune.server.projects import Container, container_id, parse_container_id
 from seamark.server.accounts.logins import Logins
 
 PROJECT, GONE = "hushed/secret", "hushed/nowhere"
@@ -251,7 +251,12 @@ def test_the_address_of_an_archive_gives_no_permission(there, others, here):
 def test_an_own_project_gives_no_access_to_runs_of_others(admin, here, there, others):
     """The address names another project than the runs in the body or the path."""
     before = state(admin, here, there)
-    inside = [f"{PROJECT}/SEC-1", f"{PROJECT}/{named(there.run).run}", there.run, there.model]
+    inside = [
+        f"{PROJECT}/SEC-1",
+        f"{PROJECT}/{parse_container_id(there.run).run}",
+        there.run,
+        there.model,
+    ]
     for who, project in [("stranger", "other/project"), ("sibling", "hushed/sibling")]:
         client, at = others[who], {"projectIdentifier": project}
         for name in EACH:

@@ -27,10 +27,10 @@ from seamark.journal.walk import walk
 from seamark.neptune.server import log, operations, projects
 from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
 from seamark.neptune.server.containers import digest_of
-from seamark.neptune.server.log import Batch, Log, Opened
+from seamark.neptune.server.log import Batch, Log, RunState
 from seamark.neptune.server.operations import Changes
-from seamark.neptune.server.projects import Container, named
-from seamark.neptune.server.table import translated
+from seamark.neptune.server.projects import Container, parse_container_id
+from seamark.neptune.server.table import translate_query
 from seamark.server.state import open_server
 
 
@@ -83,7 +83,7 @@ def test_numbers_of_runs_are_given_once(admin, here, monkeypatch):
         same = list(pool.map(lambda _: admin.new_run("many/runs", customId="x")["id"], range(8)))
     assert len(set(same)) == 1
     # A counter that was lost continues after the greatest id of the remaining runs.
-    monkeypatch.setattr(projects, "_greatest", lambda *_: 5)
+    monkeypatch.setattr(projects, "_largest_number", lambda *_: 5)
     assert [projects.next_id(here.server, "purged/runs") for _ in range(2)] == ["RUN-6", "RUN-7"]
 
 
@@ -117,11 +117,11 @@ def test_a_series_may_be_announced_before_it_has_points(admin):
 
 def test_no_frame_is_longer_than_a_journal_takes(monkeypatch):
     """Points of one series become few frames, however many operations have them."""
-    monkeypatch.setattr(log, "_FRAME_POINTS", 4)
+    monkeypatch.setattr(log, "_MAX_FRAME_POINTS", 4)
     server: Any = None  # nothing of it is needed for numbers
     given = [floats("a", 1), floats("b", 2), floats("a", *range(10)), floats("a", 3)]
     changes = operations.Changes(server, Container("a/b", "run"), given)
-    batch = Batch(Opened(uid=bytes(16)), 1)
+    batch = Batch(RunState(uid=bytes(16)), 1)
     changes.fill(batch)
     assert changes.errors == []
     columns = walk(batch.data, salt_of(bytes(16)))[0].some(Kind.COLUMN, 0)
@@ -240,10 +240,10 @@ def test_folding_again_keeps_ids_and_values(tmp_path):
 
 def test_queries_of_the_client_are_translated(admin):
     """States and sets have words of its own; a wrong query gets the error that it knows."""
-    assert translated('`sys/state`:experimentState = "idle"') == "`sys/state` != running"
-    assert translated("(sys/state:experimentState != 'idle')") == "(`sys/state` = running)"
-    assert translated('`sys/tags`:stringSet = "x"') == '`sys/tags`:stringSet CONTAINS "x"'
-    assert translated('`a`:string = "sys/state"') == '`a`:string = "sys/state"'
+    assert translate_query('`sys/state`:experimentState = "idle"') == "`sys/state` != running"
+    assert translate_query("(sys/state:experimentState != 'idle')") == "(`sys/state` = running)"
+    assert translate_query('`sys/tags`:stringSet = "x"') == '`sys/tags`:stringSet CONTAINS "x"'
+    assert translate_query('`a`:string = "sys/state"') == '`a`:string = "sys/state"'
     project = admin.new_run("queries/run")["projectName"]
     at = {"projectIdentifier": f"queries/{project}", "type": "run"}
     status, told = admin.call("searchLeaderboardEntries", {"query": {"query": "(("}}, **at)
@@ -332,7 +332,7 @@ def test_points_are_kept_once_whichever_process_takes_them_and_dies(admin, here,
     """Three take requests in turn, and at once; the client repeats what was not answered."""
     monkeypatch.setattr(log, "_REPEAT_NS", 0)  # the client waits for a second
     run = admin.new_run("three/processes")
-    container = named(run["id"])
+    container = parse_container_id(run["id"])
     assert container is not None
 
     def give(worker, data):
@@ -410,7 +410,7 @@ def test_points_are_kept_once_if_the_client_was_gone_before_the_answer(here, mon
 
 def test_writes_of_another_process_are_seen_also_where_nothing_is_written(admin, here):
     run = admin.new_run("two/processes")
-    container, seen = named(run["id"]), []
+    container, seen = parse_container_id(run["id"]), []
     assert container is not None
 
     def remove(batch):

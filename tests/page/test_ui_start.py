@@ -99,7 +99,7 @@ def test_a_page_prints_its_address_and_ends_well(root, state, tmp_path):
             assert again.stop(signal.SIGTERM) == 0
         assert command("--print-token").stdout == token + "\n"
         renewed = command("--print-token", "--new-token")
-        assert "start them again" in renewed.stderr
+        assert "restart them" in renewed.stderr
         assert renewed.stdout.strip() == roots.keep() != token
         assert page.greeting()["roots"][0]["path"] == str(root)  # it goes on with its own
         assert page.stop(signal.SIGINT) == 0
@@ -112,7 +112,7 @@ def test_the_token_is_not_printed_into_a_file_that_others_may_read(tmp_path):
         printed.touch(others)
         printed.chmod(others)
         with printed.open("w") as out, contextlib.redirect_stdout(out):
-            said = "\n".join(cli_ui._addresses(started))
+            said = "\n".join(cli_ui._address_lines(started))
         assert "http://127.0.0.1:1/" in said
         assert ("seamark_secret" in said, "--print-token" in said) == (
             others == 0o600,

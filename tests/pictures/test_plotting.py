@@ -72,7 +72,7 @@ def test_a_long_series_is_drawn_from_its_parts(record, monkeypatch):
     assert (marks["+inf"], marks["-inf"], len(marks["NaN"])) == ([6000], [9000], 1)
     run["signed"].extend([1.0, 0.0, -1.0])
     title = run.plot("signed", log_y=True).layout.title.text
-    assert "2 points have no place" in title
+    assert "2 points cannot be shown" in title
 
 
 @pytest.mark.parametrize("x", ["step", "time", "count"])
@@ -194,7 +194,7 @@ def test_mistakes_are_told_at_once(record, project):
     wrong = (0, -1, math.nan, math.inf, True)
     window, seconds = "smooth: expected a number of steps, at least 1", "refresh: expected seconds"
     for paths, given, told in (
-        ([], {}, "which series"),
+        ([], {}, "one or more paths"),
         ([3], {}, r"expected paths .* got int: 3"),
         (["val/loss"], {"x": "time", "log_x": True}, "logarithm"),
         (["val/loss"], {"points": 1}, "points"),
@@ -238,13 +238,15 @@ def test_of_many_runs_the_newest_with_the_series_are_drawn(many, project, caplog
         assert names == {generated_name(row["sys/id"]) for row in of_them[:20]}
         assert len(lines) == 20
         order = "first" if runs is table else "newest"
-        assert f"drawing the {order} 20 of 25 runs that have it" in caplog.text
+        assert f"drawing the {order} 20 of 25 runs with such a series" in caplog.text
     caplog.clear()
     assert len(lines_of(project.plot("old"))) == 10
     assert not caplog.records
     with pytest.raises(MissingFieldError, match="'nope' in the runs of project 'team/x'"):
         project.plot("nope")
-    with pytest.raises(MissingFieldError, match="newest 20 of 35 runs that have it among the runs"):
+    with pytest.raises(
+        MissingFieldError, match="newest 20 of 35 runs with such a series among the runs"
+    ):
         project.plot("val/loss", "old/loss")
     with pytest.raises(MissingFieldError, match="both 'val/loss' and x='old/loss'"):
         project.plot("val/loss", x="old/loss")
@@ -256,7 +258,7 @@ def drawn(monkeypatch):
     shown = []
     follow_it = "seamark.pictures.drawing.follow"
     monkeypatch.setattr(follow_it, lambda draw, *_: shown.extend(draw() for _ in range(3)))
-    monkeypatch.setattr("seamark.pictures.drawing._display", lambda: None)
+    monkeypatch.setattr("seamark.pictures.drawing._create_display", lambda: None)
     return shown
 
 

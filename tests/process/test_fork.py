@@ -87,7 +87,7 @@ def test_fork_goes_on_after_a_while_though_an_import_holds_it_off():
     held, leave = threading.Event(), threading.Event()
 
     def work():
-        with fork.held_off():
+        with fork.delay_forks():
             held.set()
             leave.wait()
 
@@ -97,14 +97,14 @@ def test_fork_goes_on_after_a_while_though_an_import_holds_it_off():
     for _ in range(2):
         if not (child := os.fork()):
             try:
-                with fork.held_off():
+                with fork.delay_forks():
                     os._exit(0)
             finally:
                 os._exit(1)
         assert os.waitpid(child, 0)[1] == 0
         leave.set()
         thread.join()
-    with fork.held_off():
+    with fork.delay_forks():
         pass
 
 
@@ -116,7 +116,7 @@ def test_fork_waits_once_for_an_import_that_hangs():
             waited.append(timeout)
             return False
 
-    whole = fork._Whole()
+    whole = fork._ForkLock()
     whole.lock = Held()
     for whole.holders in (1, 1, 1, 2, 2):
         whole.before()

@@ -42,7 +42,7 @@ def answering(answer):
 
 
 def test_the_latest_answers_are_cached(monkeypatch):
-    monkeypatch.setattr(asking, "_KEPT", 2)
+    monkeypatch.setattr(asking, "_MAX_CACHED", 2)
     asked = []
 
     def answer(verb, question):
@@ -51,7 +51,7 @@ def test_the_latest_answers_are_cached(monkeypatch):
         return Answer(unchanged=True) if known else Answer({"a": 1}, "x")
 
     with answering(answer) as connection:
-        questions = asking.Asking(connection)
+        questions = asking.ServerClient(connection)
         for verb in ("one", "two", "one", "three", "one", "three", "two"):
             found = questions.read(verb, dict[str, int], {})
             assert found == {"a": 1}
@@ -84,12 +84,12 @@ REST = SeriesPart("p", "r", "b", begins=False, points=Points.none())
 )
 def test_an_inconsistent_answer_is_an_error(answer, read):
     with answering(lambda *_: answer) as connection, pytest.raises(WireError):
-        read(RemoteRun(asking.Asking(connection), "p", "r"))
+        read(RemoteRun(asking.ServerClient(connection), "p", "r"))
 
 
 def test_parts_without_end_are_an_error(monkeypatch):
     """Of lists, of series that begin again and again, and of changes."""
-    monkeypatch.setattr(asking, "_MOST_PARTS", 9)
+    monkeypatch.setattr(asking, "_MAX_PARTS", 9)
     asked = []
 
     def answer(verb, question):
@@ -101,7 +101,7 @@ def test_parts_without_end_are_an_error(monkeypatch):
     with answering(answer) as connection:
         catalog = RemoteCatalog(connection)
         for read in (catalog.paths, catalog.changes, lambda: catalog.view("p", "r").points("a")):
-            catalog._there.add(("p", "r"))
+            catalog._known_runs.add(("p", "r"))
             with pytest.raises(WireError):
                 read()
     assert asked == ["paths"] * 9 + ["changes"] * 9 + ["points"] * 9
@@ -124,7 +124,7 @@ def test_a_series_that_begins_again_replaces_its_earlier_part():
         return Answer(found, next=following)
 
     with answering(answer) as connection:
-        run = RemoteRun(asking.Asking(connection), "p", "r")
+        run = RemoteRun(asking.ServerClient(connection), "p", "r")
         found = run.many_points(["b", "a"])
         assert {path: one.value.tolist() for path, one in found.items()} == {"b": [7, 8], "a": []}
         assert run.points("b", limit=1).value.tolist() == [8]

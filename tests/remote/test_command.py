@@ -14,9 +14,9 @@ from recording import QUIET
 from scripts import run_script
 
 from seamark import init_run
-from seamark.cli._printed import Printing
+from seamark.cli._printed import OutputReader
 from seamark.cli._runs import Runs
-from seamark.cli.watch import Looker
+from seamark.cli.watch import WatchedRun
 from seamark.reading.codec import pack
 from seamark.reading.reader import Answer
 from seamark.remote import shipper
@@ -87,7 +87,7 @@ def test_errors_are_one_line(call, project, server):
     for command in ("fsck", "reindex"):
         refused = CliRunner().invoke(app, ["--remote", server.url, command])
         assert refused.exit_code == 2
-        assert "looks at a root on this machine" in refused.stderr
+        assert "reads a root on this machine" in refused.stderr
 
 
 def test_runs_are_edited_trashed_and_purged(call, project, server):
@@ -106,7 +106,9 @@ def test_runs_are_edited_trashed_and_purged(call, project, server):
     assert count() == 2
     assert "not in the trash" in call("purge", flat, "--yes", code=2)
     words = ["purge", flat, "--yes", "--force", "--remote", server.url]
-    assert "copies on the machines that recorded them stay" in CliRunner().invoke(app, words).stderr
+    assert (
+        "copies on the machines that recorded them remain" in CliRunner().invoke(app, words).stderr
+    )
     assert count() == 1
 
 
@@ -122,10 +124,10 @@ def test_looking_again_costs_a_few_short_answers(project, server, monkeypatch):
 
     with RemoteCatalog.open(server.url) as catalog:
         runs = Runs(catalog)
-        looker = Looker(runs, runs.find(f"{project}/steep"), [])
+        looker = WatchedRun(runs, runs.find(f"{project}/steep"), [])
         first = list(looker.look().series)
         curve = looker.curve("val/loss", 48)
-        printing = Printing({0})
+        printing = OutputReader({0})
         assert list(printing.new(runs.view(looker.ref))) == []
         looker.look()
         with monkeypatch.context() as patch:

@@ -118,7 +118,7 @@ def test_only_the_host_of_a_process_observes_its_end(tmp_path, train, monkeypatc
 def test_the_observation_of_another_machine_is_ignored(team, train, monkeypatch):
     project, sync, state = team
     killed(train(project))
-    place = "seamark.remote.ended._place"
+    place = "seamark.remote.ended._host_and_boot"
     monkeypatch.setattr(place, lambda header: {"host": header["host"], "boot": "another"})
     sync()
     until(lambda: '"running"' in state())

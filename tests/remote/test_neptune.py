@@ -33,9 +33,9 @@ def test_a_uri_that_names_no_project_is_refused(place):
     ("token", "words"),
     [
         (None, "NEPTUNE_API_TOKEN or api_token=, got none"),
-        ("seamark_abc", "what was given names no server"),
-        (token_of(api_address="nowhere"), "what was given names no server"),
-        (token_of(api_address="http://host.lab"), "leads to http://host.lab"),
+        ("seamark_abc", "the given token contains no server"),
+        (token_of(api_address="nowhere"), "the given token contains no server"),
+        (token_of(api_address="http://host.lab"), "unencrypted to http://host.lab"),
         (token_of(api_address="https://me:secret@host.lab"), "without a user .* got 'https://[*]"),
         (token_of(api_address="https://host.lab:port"), "expected the address of a server"),
         (token_of(api_address="ftp://host.lab"), "expected an address such as"),

@@ -149,7 +149,7 @@ def test_a_download_continues_where_it_broke_off(catalog, server, tmp_path, *, r
         ) as proxy,
         RemoteCatalog(Connection(proxy.url, server.token)) as slow,
     ):
-        slow._there.add(ref)
+        slow._known_runs.add(ref)
         contents = slow.view(*ref).contents
         assert contents.read(model.value, "model") == b"steep" * 50_000
         assert proxy.count <= 5
@@ -161,7 +161,7 @@ def test_missing_contents_are_reported(catalog):
     view = catalog.view(*ref_of("flat", catalog))
     with pytest.raises(FileMissingError, match="not on http"):
         view.contents.read({"sha256": "0" * 64, "size": 1}, "model")
-    with pytest.raises(FileMissingError, match="only the machine"):
+    with pytest.raises(FileMissingError, match="only on the machine"):
         view.contents.read({"ref": "/etc/hostname"}, "model")
     assert view.contents.whereabouts({"sha256": "0" * 64}) == "pending"
     model = view.attribute("model")

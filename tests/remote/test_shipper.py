@@ -33,10 +33,10 @@ from seamark.remote.shipper import Shipper
 def _short_pauses(monkeypatch):
     """Shorten pauses; tests with a clock that they move check the default ones."""
     for name, seconds in {
-        "LEAST_WAIT_S": 0.05,
+        "MIN_WAIT_S": 0.05,
         "_FIRST_BACK_OFF_S": 0.01,
-        "_MOST_BACK_OFF_S": 0.1,
-        "_AWAITED_BACK_OFF_S": 0.05,
+        "_MAX_BACK_OFF_S": 0.1,
+        "_MAX_AWAITED_BACK_OFF_S": 0.05,
     }.items():
         monkeypatch.setattr(shippers, name, seconds)
 
@@ -160,7 +160,7 @@ def test_an_outage_writes_two_lines_and_loses_nothing(begin, keeper, caplog):
     assert kept_like(run, keeper)
     told = [line for line in warnings(caplog) if proxy.url in line]
     assert len(told) == 2
-    assert "is back" in told[1]
+    assert "is available again" in told[1]
 
 
 def _trouble(name, *, thorough=True, **given):
@@ -222,7 +222,7 @@ def seconds(monkeypatch):
     """A clock for shippers without a thread: a test calls their turns; pauses are the default."""
     monkeypatch.undo()
     monkeypatch.setattr(Shipper, "_start", lambda _: None)
-    monkeypatch.setattr(shippers._chance, "uniform", lambda _, most: most)
+    monkeypatch.setattr(shippers._random, "uniform", lambda _, most: most)
     return Clock()
 
 
@@ -256,13 +256,13 @@ def test_pauses_after_failures_grow_to_a_minute(seconds, begin):
     remote = Failing(seconds, Unreachable("away"))
     shipper = shipper_of(seconds, remote, run)
     for _ in range(4 * 250):
-        shipper._turn()
+        shipper._send_round()
         seconds.now += 0.25
     assert remote.pauses() == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    shipper._turns.append(queue.SimpleQueue())
+    shipper._waiters.append(queue.SimpleQueue())
     remote.asked.clear()
     for _ in range(4 * 120):
-        shipper._turn()
+        shipper._send_round()
         seconds.now += 0.25
     assert remote.pauses()[1:] == [3] * (len(remote.pauses()) - 1)
     assert len(remote.asked) > 10
@@ -276,7 +276,7 @@ def test_waiting_asks_a_failed_remote_at_once_but_a_busy_one_later(seconds, begi
         remote = Failing(seconds, error)
         shipper = shipper_of(seconds, remote, run)
         for _ in range(8):
-            shipper._turn()
+            shipper._send_round()
             seconds.now += 40
         seconds.now = remote.asked[-1] + 1
         count = len(remote.asked)
@@ -292,11 +292,11 @@ def test_retry_after_is_respected(seconds, begin, keeper):
     shipper = Shipper(keeper.url, clock=seconds)
     shipper.add(run.folder, run.session.recorder.writer)
     for _ in range(200):
-        shipper._turn()
+        shipper._send_round()
         assert len(keeper.asked) == 1
         seconds.now += 1
     seconds.now += 20  # up to a tenth more, so that not all clients return at once
-    while shipper._turn():
+    while shipper._send_round():
         pass
     assert kept_like(run, keeper)
 
@@ -581,7 +581,7 @@ Shipper.wait = waiting
         pytest.param(
             "others = [seamark.init_run(**given) for _ in range(3)]",
             4,
-            "not all of 4 runs",
+            "not all data of 4 runs",
             id="at the end of the process",
         ),
     ],

@@ -147,7 +147,7 @@ def test_saving_while_another_saves_is_a_conflict(
 
 def folding(engines, store, sources):
     found = Folding(store, engines.PROJECT, "r", lambda name: sources[name](), lambda: 0)
-    found.take_up({bytes.fromhex(name[-32:]): name for name in sources})
+    found.add_journals({bytes.fromhex(name[-32:]): name for name in sources})
     found.fold()
     return found
 

@@ -180,7 +180,7 @@ def advance(run, journals, ends):
                 state = run.add_journal(JournalState(journal.writer, journal.uid), journal.header)
             if (block := journal.block(state.offset, end)) is not None:
                 fold(run, journal.writer, block)
-    return advance(run.anew(), journals, ends) if run.needs_refold else run
+    return advance(run.restarted(), journals, ends) if run.needs_refold else run
 
 
 @settings(max_examples=2 * settings.default.max_examples)

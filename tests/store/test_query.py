@@ -33,17 +33,20 @@ from seamark.store.query.language import (
         ("a = 3 b = 4", "expected AND or OR, got 'b' at column 7"),
         ("a = 3)", "expected AND, OR or the end, got '\\)' at column 6"),
         ("(a = 3", "expected '\\)', got the end at column 7"),
-        ('a = "abc', 'expected a closing " for the one opened at column 5'),
-        ("`abc = 3", "expected a closing ` for the one opened at column 1"),
+        ('a = "abc', 'expected a closing " for the opening one at column 5'),
+        ("`abc = 3", "expected a closing ` for the opening one at column 1"),
         ("val/loss:median < 3", "expected one of last, min, .*got 'median' at column 9"),
-        ('a =~ "("', "expected a regular expression.*at column 6"),
+        ('a =~ "("', "expected a valid regular expression.*at column 6"),
         ('a:float = "x"', "expected a number for 'a', got 'x' at column 11"),
         ("a:bool = 3", "expected true or false for 'a', got '3' at column 10"),
         ("a:stringSet = x", "expected CONTAINS or IN for a string set, got '=' at column 13"),
         ("sys/tags = x", "expected CONTAINS or IN for a string set, got '=' at column 10"),
         ("sys/state = done", "got 'done' at column 13; did you mean 'completed'"),
-        ("sys/state = error", "got the group 'error', .*; IN \\(interrupted, failed, crashed\\)"),
-        ("sys/state IN (running, finished)", "group 'finished', .* IN \\(suspended, completed\\)"),
+        ("sys/state = error", "got 'error', a group .*; use IN \\(interrupted, failed, crashed\\)"),
+        (
+            "sys/state IN (running, finished)",
+            "got 'finished', a group .* IN \\(suspended, completed\\)",
+        ),
         ("sys/state != compleated", "got 'compleated' at column 14; did you mean 'completed'"),
         ("sys/state > failed", "expected =, != or IN for a state, got '>' at column 11"),
         ("sys/state:float = 3", "'sys/state' is a text, not a number at column 1"),
@@ -117,7 +120,7 @@ def test_times_before_now_are_of_the_clock_and_months_of_the_calendar(text, when
 @pytest.mark.parametrize("opening", ["NOT ", "("])
 @pytest.mark.parametrize("depth", [101, 5000])
 def test_nesting_has_a_limit(opening, depth):
-    with pytest.raises(QueryError, match="at most 100 deep"):
+    with pytest.raises(QueryError, match="at most 100 nested"):
         parse(opening * depth + "a = 1" + ")" * depth * (opening == "("))
 
 

@@ -25,9 +25,9 @@ ODD = st.sampled_from(
         math.nextafter(sys.float_info.min, 0.0),
         sys.float_info.max,
         -sys.float_info.max,
-        math.nextafter(registers._HUGE, 0.0),
-        registers._HUGE,
-        -registers._HUGE,
+        math.nextafter(registers._SUM_LIMIT, 0.0),
+        registers._SUM_LIMIT,
+        -registers._SUM_LIMIT,
         1.0,
         math.nextafter(1.0, 0.0),
         math.nextafter(1.0, 2.0),
@@ -49,9 +49,9 @@ def bins(request, monkeypatch):
     It has to be 1 at least: parts that are brought down must come to an end.
     """
     if request.param:
-        monkeypatch.setattr(registers, "_SMALL", 1)
-        monkeypatch.setattr(registers, "_BLOCK", 3)
-        monkeypatch.setattr(registers, "_SAFE", 7)
+        monkeypatch.setattr(registers, "_MIN_BINNED", 1)
+        monkeypatch.setattr(registers, "_BLOCK_VALUES", 3)
+        monkeypatch.setattr(registers, "_MAX_EXACT_TERMS", 7)
 
 
 @pytest.mark.usefixtures("bins")
@@ -72,7 +72,7 @@ class TestExactSum:
 
 @given(
     st.integers(0, 2**32 - 1),
-    st.integers(registers._SMALL, 3000),
+    st.integers(registers._MIN_BINNED, 3000),
     st.tuples(st.integers(-1074, 1023), st.integers(-1074, 1023)).map(sorted),
 )
 def test_many_numbers_of_a_narrow_or_wide_range(seed, count, exponents):
@@ -85,7 +85,7 @@ def test_many_numbers_of_a_narrow_or_wide_range(seed, count, exponents):
 
 def test_the_longest_mantissas_overflow_no_bin():
     value = math.nextafter(2.0, 0.0)
-    count = 3 * registers._BLOCK + 5
+    count = 3 * registers._BLOCK_VALUES + 5
     assert exact_sum(np.full(count, value)) == count * scaled_sum([value])
 
 

@@ -230,7 +230,7 @@ def fold_run(
 
     def fold() -> None:
         folding = Folding(store, project, run, lambda name: sources[name](), now_ns)
-        folding.take_up(journals)
+        folding.add_journals(journals)
         folding.fold()
         if folding.changed:
             folding.save()

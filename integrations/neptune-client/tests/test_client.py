@@ -471,7 +471,7 @@ def test_a_token_of_one_project_creates_no_other(server, tmp_path):
     env = server.environment("annex/one", user=["ann"]) | {"WORKSPACE": "annex"}
     told = server.run(tmp_path, REFUSED, env)
     assert told["error"] == "Forbidden"
-    assert "this token is for annex/one alone" in told["printed"]
+    assert "this token is limited to annex/one" in told["printed"]
 
 
 def test_the_client_understands_every_refusal(server, tmp_path):

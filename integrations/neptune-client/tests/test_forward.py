@@ -155,9 +155,9 @@ def test_points_values_and_files_are_read(onward):
     }
     assert onward.read("hello", *wanted) == wanted
     shown = onward.seamark("show", "hello").stdout
-    assert "not all of it has a form at neptune://team/onward" in shown
+    assert "some data cannot be represented at neptune://team/onward" in shown
     assert "1  points that are NaN or infinite: left" in shown
-    assert "1  paths that are in each other's way" in shown
+    assert "1  conflicting paths: with a _ after" in shown
     again = onward.seamark("sync", "--to", "neptune://team/onward")
     assert "1 run was at neptune://team/onward already" in again.stderr, again.stderr
 

@@ -1,14 +1,14 @@
 """Automatic recording of a run: code, output, machine, and the end of the process.
 
-A `Capture` belongs to one run of one process and consists of parts. Nothing in them raises into
-training, and nothing slow happens on the training's thread.
+A `Capture` belongs to one run of one process and consists of parts. No part raises into the
+training or does slow work on the training's thread.
 
 ============  ======================================================================================
-`facts`       determined once: `environment` and `code`
+`facts`       facts that are determined once: `environment` and `code`
 `output`      standard output and standard error
 `hardware`    metrics of the machine
-`ending`      end of the process; `Capture` itself observes it
-`secrets`     values that must be hidden in all this and in what the user records
+`ending`      end of the process, which `Capture` itself observes
+`secrets`     values that must be masked in captured data and in the user's records
 ============  ======================================================================================
 """
 
@@ -53,29 +53,29 @@ __all__ = [
 log = logging.getLogger("seamark")
 
 
-def _failed(error: Exception) -> None:
+def _log_failure(error: Exception) -> None:
     log.debug("seamark: a capture failed", exc_info=error)
 
 
-def _lost(run: Recorder, error: Exception) -> None:
+def _count_failure(run: Recorder, error: Exception) -> None:
     """Count a failed capture, so that readers can tell that facts are missing."""
-    _failed(error)
+    _log_failure(error)
     run.drop("capture")
 
 
-_quiet = quietly(_failed)
-# How long the end of a run waits for what is still being captured.
-_END_S: Final = 2.0
+_quiet = quietly(_log_failure)
+# Maximum time that the end of a run waits for its captures, in seconds.
+_STOP_TIMEOUT_S: Final = 2.0
 
 
 class Capture:
     """Captures for one run of one process.
 
-    What belongs to the process (below its namespace) is captured in any case; what belongs to the
-    run (its code, signals that mark it) only where the process owns the run.
+    Data of the process (below its namespace) is captured in any case. Data of the run (its code,
+    signals that change its state) is captured only if the process owns the run.
 
     Attributes:
-        owner: Whether it does. Once it turns out to, set this and call `start`.
+        owner: Whether the process owns the run; set it and call `start` if this changes.
     """
 
     def __init__(self, run: Recorder, switches: Switches, *, owner: bool = True) -> None:
@@ -87,23 +87,23 @@ class Capture:
         self._output: Output | None = None
         self._pid = os.getpid()
         self._recorded = False
-        self._signalled = False
+        self._got_sigterm = False
         self._last_error: tuple[object, ...] | None = None
-        self._guard = quietly(functools.partial(_lost, run))
+        self._guard = quietly(functools.partial(_count_failure, run))
 
-    # ---------------------------------------------------------------- the run's life
+    # ---------------------------------------------------------------- start and stop
 
     @_quiet
     def start(self) -> None:
-        """Watch for the end; on the first call record the known facts and determine the others.
+        """Observe the end of the process; on the first call, also record facts.
 
-        Called again when a run at rest continues or the process turns out to own it. Does nothing
-        in a forked child. Never waits, and raises only what the handler of a signal raised.
+        Called again when a paused run continues or the process becomes its owner. Does nothing in a
+        forked child. Never waits, and raises only exceptions of signal handlers.
         """
         if self._pid != os.getpid():
             return
         switches = self._switches
-        self._signalled = False
+        self._got_sigterm = False
         process_end.watch(
             self,
             exceptions=switches.traceback or (self.owner and switches.fail_on_exception),
@@ -111,33 +111,33 @@ class Capture:
         )
         if not self._recorded:
             self._recorded = True
-            self._parts = self._parts_of_run()
+            self._parts = self._create_parts()
         for part in self._parts:
             with self._guard:
                 part.start()
 
-    def _parts_of_run(self) -> list[Part]:
-        # They stop in the opposite order.
+    def _create_parts(self) -> list[Part]:
+        # Parts are stopped in reverse order.
         run, switches = self._run, self._switches
-        below, secrets = self._settle_namespace(), switches.secrets
+        namespace, secrets = self._settle_namespace(), switches.secrets
         streams = {"stdout": switches.stdout, "stderr": switches.stderr}
-        # Only what is wanted is loaded, and what is slow to load by the thread that needs it.
+        # Only modules that are needed are imported, slow ones on the thread that uses them.
         parts: list[Part] = []
         if switches.host or switches.finds_code:
             from seamark.capture.facts import Facts
 
-            parts.append(Facts(run, below, switches, lambda: self.owner, self._guard))
+            parts.append(Facts(run, namespace, switches, lambda: self.owner, self._guard))
         if any(streams.values()):
             from seamark.capture.output import Output
 
             limit = switches.limit
-            self._output = Output(run, below, streams, limit=limit, secrets=secrets)
+            self._output = Output(run, namespace, streams, limit=limit, secrets=secrets)
             parts.append(self._output)
         if switches.host or switches.hardware_metrics:
             from seamark.capture.hardware import Hardware
 
             facts, metrics = switches.host, switches.hardware_metrics
-            parts.append(Hardware(run, below, facts=facts, metrics=metrics))
+            parts.append(Hardware(run, namespace, facts=facts, metrics=metrics))
         return parts
 
     def _settle_namespace(self) -> str:
@@ -147,12 +147,12 @@ class Capture:
 
     @_quiet
     def stop(self, timeout_s: float | None = None) -> None:
-        """Stop observing the end of the process, and wait for captures that still run.
+        """Stop observing the end of the process, and wait for captures to finish.
 
-        All parts together get the time, by default two seconds. May be called twice, and before a
-        further `start`. Raises only what the handler of a signal raised.
+        The parts share ``timeout_s``, two seconds by default. May be called twice, and before
+        another `start`. Raises only exceptions of signal handlers.
         """
-        until = time.monotonic() + (_END_S if timeout_s is None else timeout_s)
+        until = time.monotonic() + (_STOP_TIMEOUT_S if timeout_s is None else timeout_s)
         process_end.unwatch(self)
         if self._pid != os.getpid():
             return
@@ -160,50 +160,50 @@ class Capture:
             with self._guard:
                 part.stop(max(0.0, until - time.monotonic()))
 
-    # ---------------------------------------------------------------- how the process ends
+    # ---------------------------------------------------------------- end of the process
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was recorded is written, and all that was printed recorded."""
+        """Whether all records are written and all output is recorded."""
         return self._run.is_idle and (self._output is None or self._output.drained)
 
     @_quiet
-    def note_exception(self, error: BaseException, *, asked: bool = False) -> None:
-        """Record an exception, secrets masked; ``asked`` says that a person told of it.
+    def note_exception(self, error: BaseException, *, reported: bool = False) -> None:
+        """Record an exception with secrets masked; ``reported`` means that the user reported it.
 
-        An error is told of on its way, too, as it leaves a ``with`` block or the script, and is
-        listed once. Raises only what the handler of a signal raised.
+        An exception is also reported automatically when it leaves a ``with`` block or the script;
+        it is listed once. Raises only exceptions of signal handlers.
         """
         if self._pid != os.getpid():
             return
-        below, secrets = self._settle_namespace(), self._switches.secrets
-        told = {"type": type(error).__name__, "message": error_message(error, secrets)}
-        # No weak reference can be held to it, and its traceback grows on its way.
-        known = (id(error), *told.values())
+        namespace, secrets = self._settle_namespace(), self._switches.secrets
+        details = {"type": type(error).__name__, "message": error_message(error, secrets)}
+        # Exceptions allow no weak reference, and their tracebacks grow as they propagate.
+        known = (id(error), *details.values())
         if self._switches.traceback:
-            told["traceback"] = error_traceback(error, secrets)
-            self._run.assign_quietly({f"{below}/traceback": told["traceback"]})
-        if asked or known != self._last_error:
-            self._run.append_text(f"{below}/{ERRORS}", json.dumps(told))
+            details["traceback"] = error_traceback(error, secrets)
+            self._run.assign_quietly({f"{namespace}/traceback": details["traceback"]})
+        if reported or known != self._last_error:
+            self._run.append_text(f"{namespace}/{ERRORS}", json.dumps(details))
         self._last_error = known
 
-    def saw_exception(self, error: BaseException | None) -> None:
-        """Take note of what ended the run, or None if it ended normally.
+    def on_exception(self, error: BaseException | None) -> None:
+        """Record the exception that ended the run; None means that it ended normally.
 
-        Ctrl-C interrupts the run, other exceptions fail it (`cause_of`). The exit that follows on
-        SIGTERM says nothing new.
+        Ctrl-C interrupts the run, other exceptions fail it (`cause_of`). The `SystemExit` that
+        follows SIGTERM is ignored.
         """
         cause = cause_of(error)
-        if cause is None or (self._signalled and isinstance(error, SystemExit)):
+        if cause is None or (self._got_sigterm and isinstance(error, SystemExit)):
             return
         self.note_exception(cause)
         state = state_after(cause)
         if state == "interrupted" or self._switches.fail_on_exception:
             self._run.note_state(state, error=cause)
 
-    def saw_signal(self, name: str) -> None:
-        """Take note of a signal that ends the process."""
-        self._signalled = True
+    def on_signal(self, name: str) -> None:
+        """Record a signal that ends the process."""
+        self._got_sigterm = True
         self._run.note_state("interrupted", signal=name)
         if self._output is not None:
-            self._output.hurry()
+            self._output.request_drain()

@@ -1,7 +1,8 @@
 """Environment of a training: system, container, cluster, notebook service, build of torch.
 
-It is determined once, from this process and local files: without network access, without running
-a program, importing a library or waking a GPU. Only a fixed list of environment variables is read.
+It is determined once, from this process and local files, without accessing the network, running a
+program, importing a library or initializing a GPU. Only a fixed list of environment variables is
+read.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from seamark.process.interrupts import quietly
 
 __all__ = ["environment_facts"]
 
-_MOST_BYTES: Final = 1 << 16
-_LONGEST: Final = 1000
+_MAX_FILE_BYTES: Final = 1 << 16
+_MAX_FACT_CHARS: Final = 1000
 
-# Identifiers of a job by the name under which they are recorded; a cluster has the first one.
+# Variables with the identifiers of a job, by recorded name; the first name detects the cluster.
 _CLUSTERS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "slurm": {
         "job_id": ("SLURM_JOB_ID", "SLURM_JOBID"),
@@ -47,7 +48,7 @@ _CLUSTERS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "queue": ("LSB_QUEUE",),
     },
 }
-# Whose variables others have too: they count beside SGE_ROOT alone.
+# Other software uses these variables too: they are read only if SGE_ROOT is set.
 _SGE: Final = {
     "job_id": ("JOB_ID",),
     "task_id": ("SGE_TASK_ID",),
@@ -60,9 +61,9 @@ _KUBERNETES: Final = {
     "node": ("NODE_NAME", "MY_NODE_NAME", "K8S_NODE_NAME"),
     "image": ("IMAGE_NAME", "CONTAINER_IMAGE"),
 }
-# Says the namespace only; the token beside it is never looked at.
-_ACCOUNT: Final = "run/secrets/kubernetes.io/serviceaccount/namespace"
-# Services, the variables that tell them, and the one with an identifier.
+# Contains only the namespace; the token in the same folder is never read.
+_NAMESPACE_FILE: Final = "run/secrets/kubernetes.io/serviceaccount/namespace"
+# Name of each service, variables that detect it, and variable with an identifier.
 _SERVICES: Final[tuple[tuple[str, tuple[str, ...], str | None], ...]] = (
     ("Colab", ("COLAB_RELEASE_TAG", "COLAB_GPU"), None),
     ("Kaggle", ("KAGGLE_KERNEL_RUN_TYPE",), "KAGGLE_KERNEL_RUN_TYPE"),
@@ -85,7 +86,7 @@ _SERVICES: Final[tuple[tuple[str, tuple[str, ...], str | None], ...]] = (
 def environment_facts(
     namespace: str, environment: Mapping[str, str] | None = None, root: Path = Path("/")
 ) -> dict[str, Any]:
-    """Return where this process runs, by path below ``<namespace>/environment``. Never raises."""
+    """Return environment facts by path below ``<namespace>/environment``. Never raises."""
     env = os.environ if environment is None else environment
     facts: dict[str, Any] = {}
     machine = (_system(root), _python(), _container(env, root), _cluster(env), _torch())
@@ -93,7 +94,7 @@ def environment_facts(
         with quietly():
             facts.update(part)
     return {
-        f"{namespace}/environment/{name}": fact[:_LONGEST] if isinstance(fact, str) else fact
+        f"{namespace}/environment/{name}": fact[:_MAX_FACT_CHARS] if isinstance(fact, str) else fact
         for name, fact in facts.items()
         if fact not in (None, "")
     }
@@ -103,27 +104,27 @@ def environment_facts(
 
 
 def _system(root: Path) -> Iterator[tuple[str, str]]:
-    release = _release(root) if platform.system() == "Linux" else ""
+    release = _os_release(root) if platform.system() == "Linux" else ""
     yield "os", release or f"{platform.system()} {platform.mac_ver()[0]}".strip()
     yield "kernel", platform.release()
     yield "machine", platform.machine()
 
 
-def _release(root: Path) -> str:
+def _os_release(root: Path) -> str:
     # Source: os-release(5).
     found = re.search(
-        r"^PRETTY_NAME=([\"']?)(.*?)\1$", _text(root / "etc/os-release"), re.MULTILINE
+        r"^PRETTY_NAME=([\"']?)(.*?)\1$", _read_text(root / "etc/os-release"), re.MULTILINE
     )
     return found[2] if found else ""
 
 
 def _python() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_implementation()} {platform.python_version()}"
-    yield "python_environment", _kind_of_python()
+    yield "python_environment", _python_environment()
 
 
-def _kind_of_python() -> str:
-    # No path, as that may name a person.
+def _python_environment() -> str:
+    # Paths are not recorded, because they may contain a user's name.
     if getattr(sys, "frozen", False):
         return "frozen"
     if Path(sys.prefix, "conda-meta").is_dir():
@@ -143,12 +144,12 @@ def _container(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
             image = env.get(f"{prefix}_CONTAINER") or env.get(f"{prefix}_NAME") or ""
             yield "container_image", image.rpartition("/")[2]
             return
-    noted = root / "run/.containerenv"  # podman's; says more than its name
+    podman_file = root / "run/.containerenv"  # written by podman, with the image
     kind = env.get("container", "")
     kind = kind if kind in ("lxc", "podman", "systemd-nspawn") else ""
     kind = "docker" if (root / ".dockerenv").exists() else kind
-    yield "container", "podman" if noted.exists() else kind
-    if named := re.search(r"^image=\"([^\"\n]*)\"$", _text(noted), re.MULTILINE):
+    yield "container", "podman" if podman_file.exists() else kind
+    if named := re.search(r"^image=\"([^\"\n]*)\"$", _read_text(podman_file), re.MULTILINE):
         yield "container_image", named[1]
 
 
@@ -163,10 +164,10 @@ def _cluster(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _kubernetes(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
-    mounted = root / _ACCOUNT
+    mounted = root / _NAMESPACE_FILE
     if "KUBERNETES_SERVICE_HOST" not in env and not mounted.exists():
         return
-    namespace = _text(mounted).strip()
+    namespace = _read_text(mounted).strip()
     if namespace:
         yield "kubernetes/namespace", namespace
     yield from _known_variables(env, "kubernetes", _KUBERNETES)
@@ -175,15 +176,15 @@ def _kubernetes(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]
 def _known_variables(
     env: Mapping[str, str], cluster: str, variables: Mapping[str, Iterable[str]]
 ) -> Iterator[tuple[str, str]]:
-    for name, told_by in variables.items():
-        value = next((env[one] for one in told_by if env.get(one)), "")
-        if value and value != "undefined":  # as SGE says of a job that is no array
+    for name, candidates in variables.items():
+        value = next((env[one] for one in candidates if env.get(one)), "")
+        if value and value != "undefined":  # SGE's value for jobs that are not arrays
             yield f"{cluster}/{name}", value
 
 
 def _service(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for service, told_by, number in _SERVICES:
-        if any(name in env for name in told_by):
+    for service, candidates, number in _SERVICES:
+        if any(name in env for name in candidates):
             yield "service", service
             if number and env.get(number):
                 yield "service_id", env[number]
@@ -194,24 +195,24 @@ def _service(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _torch() -> Iterator[tuple[str, Any]]:
-    # Only if it is imported already; nothing here wakes a GPU.
+    # Only if torch is imported already; this does not initialize a GPU.
     torch: Any = sys.modules.get("torch")
     built: Any = getattr(torch, "version", None)
-    if built is None:  # not imported, or only half
+    if built is None:  # not imported, or import not finished
         return
     yield "torch/version", str(torch.__version__)
-    for name, told in (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu")):
-        if value := getattr(built, told, None):
+    for name, attribute in (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu")):
+        if value := getattr(built, attribute, None):
             yield f"torch/{name}", str(value)
     cuda: Any = getattr(torch, "cuda", None)
-    # Before its training began to use them, asking for GPUs might begin it.
+    # Counting GPUs before the training uses them could initialize CUDA.
     if cuda is not None and getattr(built, "cuda", None) and cuda.is_initialized():
         yield "torch/devices", int(cuda.device_count())
         if (cudnn := torch.backends.cudnn.version()) is not None:
             yield "torch/cudnn", str(cudnn)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     with quietly(only=OSError), path.open("rb") as file:
-        return file.read(_MOST_BYTES).decode("utf-8", "replace")
+        return file.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
     return ""

@@ -1,4 +1,4 @@
-"""Capture that determines the environment and the code once, on a thread."""
+"""Capture of the environment and the code, which are determined once on a thread."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Facts"]
 
-# How long the end waits for what is still being found out before git is ended, in seconds.
+# Time that the end of a run waits for facts before git is terminated, in seconds.
 _GRACE_S: Final = 1.0
 
 
 class Facts:
-    """Records where a process runs and, of an owner, the run's code; see `Part`.
+    """Records the environment of a process and, for the run's owner, the code; see `Part`.
 
-    ``owner`` returns whether the process owns the run, whose code is what it executes then;
-    ``guard`` counts what failed.
+    ``owner`` returns whether the process owns the run; the code of the run is the owner's code.
+    ``guard`` counts failures.
     """
 
     def __init__(
@@ -42,88 +42,88 @@ class Facts:
     ) -> None:
         self._run, self._namespace, self._switches = run, namespace, switches
         self._owner, self._guard = owner, guard
-        self._told = False
+        self._environment_started = False
         self._script: Script | None = None
         self._code: Code | None = None
-        self._given_up = False
-        self._finding: threading.Thread | None = None
-        self._looking: threading.Thread | None = None
+        self._cancelled = False
+        self._collector: threading.Thread | None = None
+        self._rechecker: threading.Thread | None = None
         self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def start(self) -> None:
-        """Record the known facts, and start to determine the others; each only once."""
+        """Start to determine and record the facts, each only once."""
         tasks: list[Callable[[], None]] = []
-        if not self._told and self._switches.host:
+        if not self._environment_started and self._switches.host:
             tasks.append(self._record_environment)
-        self._told = True
+        self._environment_started = True
         if self._script is None and self._switches.finds_code and self._owner():
             known = self._switches.version_at_start()
             self._script = script = known.script if known else Script.running()
             tasks.append(lambda: self._find_code(script))
         if tasks:
-            self._given_up = False
-            self._finding = threading.Thread(
-                target=self._find_out,
-                args=(tasks, self._finding),
+            self._cancelled = False
+            self._collector = threading.Thread(
+                target=self._run_tasks,
+                args=(tasks, self._collector),
                 name="seamark-capture",
                 daemon=True,
             )
-            self._finding.start()
-        looks = self._looking is not None and self._looking.is_alive()
-        if self._script is not None and self._switches.script and not looks:
-            # Begun now, for at the exit of an interpreter there are no new threads.
+            self._collector.start()
+        rechecking = self._rechecker is not None and self._rechecker.is_alive()
+        if self._script is not None and self._switches.script and not rechecking:
+            # Started now, because no thread can be started while the interpreter exits.
             ended: queue.SimpleQueue[None] = queue.SimpleQueue()
             self._ended = ended
-            self._looking = threading.Thread(
-                target=self._look_again, args=(ended,), name="seamark-code", daemon=True
+            self._rechecker = threading.Thread(
+                target=self._recheck_code, args=(ended,), name="seamark-code", daemon=True
             )
-            self._looking.start()
+            self._rechecker.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Record what was executed meanwhile; a git that hangs gets one second at most."""
+        """Record code imported since the start; wait at most one second for a hanging git."""
         self._ended.put(None)
         until = time.monotonic() + timeout_s
         for grace_s in (min(_GRACE_S, timeout_s), timeout_s):
-            for thread in (self._finding, self._looking):
+            for thread in (self._collector, self._rechecker):
                 if thread is not None and thread is not threading.current_thread():
                     thread.join(max(0.0, until - timeout_s + grace_s - time.monotonic()))
-            self._given_up = True
+            self._cancelled = True
             if self._code is not None:
-                self._code.give_up()
+                self._code.cancel()
 
-    def _look_again(self, ended: queue.SimpleQueue[None]) -> None:
-        # A disk that hangs holds up this thread, and nobody waits for it longer than he said.
+    def _recheck_code(self, ended: queue.SimpleQueue[None]) -> None:
+        # A hanging disk blocks only this thread, for which `stop` waits no longer than its timeout.
         ended.get()
-        if self._finding is not None:
-            self._finding.join()
+        if self._collector is not None:
+            self._collector.join()
         if self._code is not None:
             with self._guard:
-                self._code.look_again()
+                self._code.record_changes()
 
-    def _find_out(self, tasks: list[Callable[[], None]], before: threading.Thread | None) -> None:
+    def _run_tasks(self, tasks: list[Callable[[], None]], before: threading.Thread | None) -> None:
         if before is not None:
-            before.join()  # one after the other: a training needs its cores
+            before.join()  # one after the other, because the training needs the cores
         for task in tasks:
             with self._guard:
                 task()
 
     def _record_environment(self) -> None:
-        with fork.held_off():
+        with fork.delay_forks():
             from seamark.capture.environment import environment_facts
         facts = environment_facts(self._namespace)
-        hide = self._switches.secrets.text
-        kept = {path: hide(one) if isinstance(one, str) else one for path, one in facts.items()}
+        mask = self._switches.secrets.text
+        masked = {path: mask(one) if isinstance(one, str) else one for path, one in facts.items()}
         here = {"hostname": socket.gethostname(), "pid": os.getpid()}
-        self._run.assign_quietly({f"{self._namespace}/{key}": here[key] for key in here} | kept)
-        if hidden := [path for path, one in facts.items() if kept[path] != one]:
-            self._run.note_masked(hidden)
+        self._run.assign_quietly({f"{self._namespace}/{key}": here[key] for key in here} | masked)
+        if changed := [path for path, one in facts.items() if masked[path] != one]:
+            self._run.note_masked(changed)
 
     def _find_code(self, script: Script) -> None:
-        with fork.held_off():
+        with fork.delay_forks():
             from seamark.capture.code.code import Code
         self._code = code = Code(self._run, self._switches, script)
-        if self._given_up:  # before it could be seen from there
-            code.give_up()
+        if self._cancelled:  # `stop` was called before `_code` was set
+            code.cancel()
         for task in code.tasks:
             with self._guard:
                 task()

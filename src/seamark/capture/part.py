@@ -13,44 +13,45 @@ __all__ = ["Part", "Recorder"]
 
 
 class Part(Protocol):
-    """Something that is captured as long as a run is being recorded.
+    """Capture that is active while a run is being recorded.
 
-    It holds up nothing: what is slow happens on a daemon thread, which is gone after `stop`. What
-    it raises is logged and goes no further, unless a signal handler raised it. It is never called
-    in a forked child, where its threads are gone; what it installed must do nothing there.
+    It never blocks the training: slow work happens on a daemon thread, which ends with `stop`. Its
+    exceptions are logged and not propagated, except those raised by a signal handler. Its methods
+    are never called in a forked child, in which its threads do not exist. Hooks that it installed
+    must do nothing there.
     """
 
     def start(self) -> None:
-        """Start; called again when a resting run continues."""
+        """Start the capture; called again when a paused run continues."""
 
     def stop(self, timeout_s: float) -> None:
-        """Record what is left, and end, within so many seconds. May be called twice."""
+        """Record the remaining data and end within ``timeout_s`` seconds. May be called twice."""
 
 
 class Recorder(Protocol):
-    """The part of a run that captures write to. Nothing here may raise."""
+    """Interface of a run that captures write to. No method may raise."""
 
     @property
     def writer(self) -> str | None:
-        """Writer id of this process, settled by asking; None where it does not record."""
+        """Writer id of this process, assigned on first access; None if it does not record."""
 
     @property
     def place(self) -> Path | None:
-        """The folder in which the run is kept."""
+        """Folder of the run."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether every record is written; False while one waits for a call it interrupted."""
+        """Whether every record is written; False while a record waits for an interrupted call."""
 
     @property
     def root(self) -> Path:
-        """The folder of all runs."""
+        """Folder of all runs."""
 
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
         """Assign values by path; count failures."""
 
     def append_text(self, path: str, text: str) -> None:
-        """Add one point to a string series, secrets hidden; count failures."""
+        """Add one point to a string series, with secrets masked; count failures."""
 
     def append_numbers(self, numbers: Mapping[str, float]) -> None:
         """Add one point to each of several float series; count failures."""
@@ -62,12 +63,12 @@ class Recorder(Protocol):
         """Store members of a file set, by name; count failures."""
 
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count a lost record, and warn once about it."""
+        """Count lost records, and warn about them once."""
 
     def note_masked(self, paths: Iterable[str]) -> None:
-        """Record that secrets were hidden at these paths."""
+        """Record that secrets were masked at these paths."""
 
     def note_state(
         self, state: str, *, error: BaseException | None = None, signal: str | None = None
     ) -> None:
-        """Write the run's state."""
+        """Write the state of the run."""

@@ -1,4 +1,4 @@
-"""The command ``seamark``; each command's module is imported only when it is called."""
+"""The command ``seamark``; the module of each subcommand is imported when it is first used."""
 
 from __future__ import annotations
 

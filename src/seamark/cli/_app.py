@@ -1,7 +1,7 @@
 """Group of commands, suggestions for wrong names, and errors as one line with an exit code.
 
-Exit codes: 0 success; 1 a problem of the data, or a failure; 2 wrong usage; 130 interrupted; 141
-the reader of a pipe has gone. An error in a query is longer: its line and a caret follow.
+Exit codes: 0 success, 1 failure or a problem in the data, 2 wrong usage, 130 interrupted, 141
+closed pipe. An error in a query is followed by the line with the mistake and a caret.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ __all__ = [
     "SHELLS",
     "CommandError",
     "Misuse",
-    "about_command",
-    "about_option",
     "app",
     "json_option",
     "main",
@@ -50,11 +48,13 @@ __all__ = [
     "root_only",
     "root_option",
     "script",
+    "unknown_command_message",
+    "unknown_option_message",
 ]
 
 
 _NEVER_SUGGESTED: Final = frozenset({"purge", "reindex", "trash", "untrash"})
-"""Options that are never suggested, because they hide, delete or take long: the user may press
+"""Commands that are never suggested: they hide or delete data or take long, and the user may press
 Return."""
 _SYNONYMS: Final = {
     "chart": "plot",
@@ -84,25 +84,25 @@ _SYNONYMS: Final = {
     "web": "ui",
 }
 _DELETING: Final = frozenset({"delete", "del", "erase", "remove", "rm"})
-_ALIKE: Final = 0.6
+_MIN_SIMILARITY: Final = 0.6
 
 
-def about_command(name: str, known: Iterable[str]) -> str:
+def unknown_command_message(name: str, known: Iterable[str]) -> str:
     typed = name.lower()
     if typed in _DELETING:
         return f"there is no command {name!r}; to move a run to the trash see: seamark trash --help"
     harmless = [one for one in known if one not in _NEVER_SUGGESTED]
-    near = difflib.get_close_matches(typed, harmless, 1, _ALIKE)
-    meant = _SYNONYMS.get(typed) or (near[0] if near else None)
-    hint = f"; there are {', '.join(harmless)}, among others"
-    if meant:
-        hint = f"; did you mean {meant!r}?"
+    matches = difflib.get_close_matches(typed, harmless, 1, _MIN_SIMILARITY)
+    suggestion = _SYNONYMS.get(typed) or (matches[0] if matches else None)
+    hint = f"; commands include {', '.join(harmless)}"
+    if suggestion:
+        hint = f"; did you mean {suggestion!r}?"
     return f"there is no command {name!r}{hint}"
 
 
-def about_option(error: click.NoSuchOption, context: click.Context) -> str:
+def unknown_option_message(error: click.NoSuchOption, context: click.Context) -> str:
     options = [one for one in context.command.get_params(context) if isinstance(one, click.Option)]
-    # Without dashes, which would make all of them alike.
+    # Compare without dashes, which would make all options similar.
     known = [max(one.opts, key=len).lstrip("-") for one in options]
     near = difflib.get_close_matches(error.option_name.lstrip("-").lower(), known, 1)
     hint = f"did you mean '--{near[0]}'?" if near else f"there are --{', --'.join(known)}"
@@ -110,7 +110,7 @@ def about_option(error: click.NoSuchOption, context: click.Context) -> str:
 
 
 COMPLETE: Final = "_SEAMARK_COMPLETE"
-"""Environment variable by which a shell asks for completions instead of running a command."""
+"""Environment variable with which a shell requests completions instead of running a command."""
 SHELLS: Final = ("bash", "zsh", "fish")
 _PROGRAM: Final = "seamark"
 
@@ -132,17 +132,16 @@ def script(group: click.Group, shell: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - all of SHELLS have one
     made = kind(group, {}, _PROGRAM, COMPLETE)
-    # Not source(): of bash that starts a bash, to see how old it is.
+    # Not source(): for bash, it starts a process to check the version.
     return made.source_template % made.source_vars()
 
 
-EXIT_TROUBLE: Final = 1
+EXIT_FAILURE: Final = 1
 EXIT_MISUSE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
 _GC_THRESHOLD: Final = 100_000
-"""Imports create many objects that stay; collecting them would take a tenth of the start-up time.
-"""
+"""Threshold of the garbage collector; the default makes the start a tenth slower."""
 _ENCODING: Final = "seamark.readable"
 codecs.register_error(_ENCODING, readable)
 _MISUSES: Final = (
@@ -180,26 +179,26 @@ _COMMANDS: Final = {
     "server": "server",
     "completion": "_app",
 }
-"""Every command and the module that holds it, in the order in which help lists them."""
+"""Module of each command, in the order of the help text."""
 
 
 class CommandError(click.ClickException):
-    """Something could not be done, although the command was right."""
+    """Failure of a command that was used correctly."""
 
-    exit_code = EXIT_TROUBLE
+    exit_code = EXIT_FAILURE
 
 
 class Misuse(click.ClickException):
-    """The command was given something that does not exist or does not fit."""
+    """Wrong usage: an argument that does not exist or does not fit the command."""
 
     exit_code = EXIT_MISUSE
 
 
-class Misplaced(Misuse):
-    """A query, a column or a path to sort by has a mistake; lines below point at the place."""
+class QueryMisuse(Misuse):
+    """Mistake in a query, a column or a sort path; further lines of the message point at it."""
 
 
-def _keep(context: click.Context, option: click.Parameter, value: str | None) -> None:
+def _store_option(context: click.Context, option: click.Parameter, value: str | None) -> None:
     if value is not None:
         context.find_root().params[str(option.name)] = value
 
@@ -214,13 +213,13 @@ root_only = options(
         type=click.Path(),
         metavar="DIR",
         expose_value=False,
-        callback=_keep,
-        help="Where the runs are.  [default: SEAMARK_DIR, else the nearest .seamark from here up]",
+        callback=_store_option,
+        help="Folder of the runs.  [default: SEAMARK_DIR, else the nearest .seamark folder here "
+        "or above]",
     )
 )
-"""``--root``, which may also come before the command's name.
-
-For commands that look into folders, and can do nothing with a server.
+"""``--root``, which may also precede the name of the command. For commands that read folders and
+cannot use a server.
 """
 root_option = options(
     root_only,
@@ -228,11 +227,11 @@ root_option = options(
         "--remote",
         metavar="URI",
         expose_value=False,
-        callback=_keep,
-        help="The server that has the runs: https://seamark.lab.  [default: SEAMARK_REMOTE]",
+        callback=_store_option,
+        help="Server of the runs, such as https://seamark.lab.  [default: SEAMARK_REMOTE]",
     ),
 )
-"""``--root`` and ``--remote``, which may also come before the command's name."""
+"""``--root`` and ``--remote``, which may also precede the name of the command."""
 json_option = click.option(
     "--json",
     "as_json",
@@ -244,13 +243,13 @@ _QUIET: Final = click.Option(
     is_flag=True,
     expose_value=False,
     callback=be_quiet,
-    help="No hints and notes on standard error, only warnings and errors.",
+    help="Print only warnings and errors on standard error, no hints and notes.",
 )
-"""Option of every command."""
+"""Option that is added to every command."""
 
 
 class CommandGroup(click.Group):
-    """Commands that are imported when they are needed, with every error printed in one line."""
+    """Group that imports each command when it is used; every error is printed as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -270,7 +269,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         unknown = args and args[0] not in _COMMANDS and not args[0].startswith("-")
         if unknown and not ctx.resilient_parsing:
-            ctx.fail(about_command(args[0], _COMMANDS))
+            ctx.fail(unknown_command_message(args[0], _COMMANDS))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -278,7 +277,7 @@ class CommandGroup(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             name = ctx.invoked_subcommand
-            if error.ctx is None and name in _COMMANDS:  # so that its own help is named
+            if error.ctx is None and name in _COMMANDS:  # then its help is named
                 command = self.get_command(ctx, name) or self
                 error.ctx = click.Context(command, parent=ctx, info_name=name)
             raise
@@ -295,7 +294,7 @@ class CommandGroup(click.Group):
 
 def _as_click_error(error: SeamarkError) -> click.ClickException:
     if isinstance(error, QueryError):
-        return Misplaced(re.sub(r"^sort_by:", "sort:", str(error)))  # as the option is called
+        return QueryMisuse(re.sub(r"^sort_by:", "sort:", str(error)))  # the name of the option
     return (Misuse if isinstance(error, _MISUSES) else CommandError)(str(error))
 
 
@@ -315,30 +314,30 @@ def _as_click_error(error: SeamarkError) -> click.ClickException:
     is_flag=True,
     expose_value=False,
     callback=be_quiet,
-    help="No hints and notes on standard error; after a command, write --quiet (there, -q is "
-    "--query).",
+    help="Print no hints and notes on standard error. After a command, use --quiet (-q is "
+    "--query there).",
 )
 @click.pass_context
 def app(context: click.Context, root: str | None, remote: str | None, *, version: bool) -> None:
-    """Look at what training runs recorded.
+    """Inspect and manage recorded training runs.
 
-    Runs are read from --root DIR or --remote URI, from SEAMARK_REMOTE, from SEAMARK_DIR, or from
-    the nearest .seamark folder, in the working directory or above. A training may be running:
-    reading never disturbs it.
+    Runs are read from --root DIR or --remote URI, otherwise from SEAMARK_REMOTE, SEAMARK_DIR, or
+    the nearest .seamark folder in the working directory or above it. Reading never disturbs a
+    running training.
 
     \b
     A first look:
       seamark ls                            the runs, newest first
       seamark show quick-otter              what one run recorded
-      seamark watch                         the run that is training, live
-      seamark logs quick-otter              what it printed
+      seamark watch                         the running training, live
+      seamark logs quick-otter              output of one run
       seamark plot quick-otter val/loss     a curve, here in the terminal
       seamark compare quick-otter latest    how two runs differ
       seamark ls --query 'val/loss < 0.3' --sort val/loss:min
 
-    RUN is a run's id, the first characters of its id, its name (given or generated) or "latest",
-    the newest run; each may be prefixed with PROJECT/. Piped output is plain and never truncated;
-    --limit and --columns still apply. --json is for programs.
+    RUN is the id of a run, the first characters of the id, its name (given or generated), or
+    "latest" for the newest run. Each may be prefixed with PROJECT/. Output to a pipe is plain text
+    and never truncated; --limit and --columns still apply. For programs, use --json.
     """
     del root, remote  # read from the context
     if version:
@@ -353,12 +352,12 @@ def app(context: click.Context, root: str | None, remote: str | None, *, version
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; never raises and never shows a traceback.
 
-    ``SEAMARK_TRACEBACK=1`` in the environment has an unexpected error raised, for a bug report.
+    If ``SEAMARK_TRACEBACK=1`` is set, an unexpected error is raised, for bug reports.
     """
     _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=_ENCODING)  # a terminal without UTF-8 is not a failure
+            stream.reconfigure(errors=_ENCODING)  # a terminal without UTF-8 must not cause an error
     thresholds = gc.get_threshold()
     gc.set_threshold(_GC_THRESHOLD)
     try:
@@ -370,7 +369,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Discard output where the caller closed standard output or error (``>&-``)."""
+    """Discard standard output or standard error if the caller closed it (``>&-``)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - stays open
@@ -399,38 +398,38 @@ def _run(args: Sequence[str] | None) -> int:
             sys.stdout.flush()
         except OSError:  # a full disk; Python would try again at exit and end with 120
             _drop_output()
-        return EXIT_TROUBLE
+        return EXIT_FAILURE
     return code if isinstance(code, int) else 0
 
 
 def _print_error(error: click.ClickException) -> None:
-    said = error.format_message()
+    text = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.ctx is not None:
-        said = about_option(error, error.ctx)
-    message, *place = said.split("\n")
-    if not isinstance(error, Misplaced):
+        text = unknown_option_message(error, error.ctx)
+    message, *place = text.split("\n")
+    if not isinstance(error, QueryMisuse):
         message, place = " ".join([message, *place]), []
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "seamark"
     wanted = isinstance(error, click.UsageError) and "--help" not in message
     hint = f" (see: {command} --help)" if wanted else ""
-    with contextlib.suppress(OSError):  # nobody is listening
+    with contextlib.suppress(OSError):  # standard error is closed
         click.secho(f"{command}: {clean(message)}{hint}", err=True, fg="red", color=wanted_colour())
         for line in place:
             click.secho(clean(line), err=True, color=wanted_colour())
 
 
 def _drop_output() -> None:
-    # so that flushing at exit raises no complaint
+    # so that the flush at exit does not fail
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
 
 
 def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bool]:
-    """Return where the runs are, a root or a server's address, and whether anything named it.
+    """Return the root or server address of the runs, and whether the user specified it.
 
-    An option counts before a variable, and ``SEAMARK_REMOTE`` before ``SEAMARK_DIR``, where a
-    training may keep its own copy. ``local`` names a command that can look only at a root.
+    Options take precedence over variables, and ``SEAMARK_REMOTE`` over ``SEAMARK_DIR``, in which a
+    training may keep a local copy. ``local`` is the name of a command that can only read a root.
     """
     from seamark.journal.folder import root_dir
     from seamark.opening.place import first_remote, readable
@@ -440,7 +439,7 @@ def place_of(context: click.Context, *, local: str = "") -> tuple[Path | str, bo
     if root is not None and remote is not None:
         misuse("expected one of --root and --remote, got both")
     if local and remote is not None:
-        misuse(f"{local} looks at a root on this machine, not at a server: name it with --root")
+        misuse(f"{local} reads a root on this machine, not a server: name the root with --root")
     if (
         root is None
         and not local
@@ -457,10 +456,10 @@ def misuse(message: str) -> NoReturn:
 @click.command(short_help="Print the completion script for your shell.")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print the completion script: Tab then completes commands, options, runs, projects and paths.
+    """Print a completion script, so that Tab completes commands, options, runs, projects and paths.
 
-    Load it from your shell's startup file, and open a new terminal. bash has to be 4.4 or newer;
-    in zsh, compinit has to come first.
+    Load it in the startup file of your shell, then open a new terminal. It requires bash 4.4 or
+    newer; in zsh, call compinit first.
 
     \b
     Examples:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.cli._health import ailments, listed
+from seamark.cli._health import health_problems, listed
 from seamark.cli._screen import LABEL, STATE_STYLES, Cell, Column, Screen, dumps, note
 from seamark.paths import kind_of, model_key
 from seamark.process.liveness import (
@@ -82,32 +82,32 @@ CODE: Final = frozenset(
     )
 )
 """Attributes shown in the line about a run's code."""
-_BARS: Final = "▁▂▃▄▅▆▇█"
-_SPARK: Final = 24
-_SHORT_SPARK: Final = 14
-_WIDE: Final = 100
-"""Maximum width of a curve within a line, and terminal width from which it gets all of it; cells.
+_BAR_CHARACTERS: Final = "▁▂▃▄▅▆▇█"
+_SPARK_CELLS: Final = 24
+_SHORT_SPARK_CELLS: Final = 14
+_WIDE_CELLS: Final = 100
+"""Terminal width, in cells, from which the wider sparkline is drawn.
 """
 _MAX_CURVES: Final = 100
 """Maximum number of series shown with a curve: reading points takes time."""
 BEST: Final = "bold green"
-_COMMIT: Final = 8
+_COMMIT_LENGTH: Final = 8
 _CLUSTERS: Final = (
     ("slurm", "array_job_id", "array_task_id"),
     ("pbs", "array_job_id", "array_index"),
     ("lsf", "array_job_id", "array_index"),
     ("sge", "array_job_id", "task_id"),
 )
-"""Attributes of each cluster, and those that identify a job of an array."""
-_LONGEST_REASON: Final = 300
-_HEARTBEAT: Final = "heartbeat lost: not heard from since"
+"""Cluster systems, each with the attributes for the id and the index of an array job."""
+_MAX_REASON_CHARACTERS: Final = 300
+_HEARTBEAT: Final = "heartbeat lost"
 _CRASHES: Final = {
     OUT_OF_MEMORY: "out of memory: the kernel killed its process ({who})",
-    LIKELY_OUT_OF_MEMORY: "likely out of memory: its process ({who}) is gone, and since it began "
-    "the kernel has killed one in its job or container because there was no memory left",
+    LIKELY_OUT_OF_MEMORY: "likely out of memory: its process ({who}) has ended, and since its "
+    "start the kernel has killed a process of its job or container for lack of memory",
     SEGMENTATION_FAULT: "segmentation fault: an error in C code ended its process ({who})",
-    REBOOTED: "host rebooted: {host} has been started again since",
-    LOST: f"{_HEARTBEAT}; whether its process ({{who}}) lives cannot be seen from here",
+    REBOOTED: "host rebooted: {host} has restarted",
+    LOST: f"{_HEARTBEAT}; whether its process ({{who}}) is alive cannot be checked from here",
     GONE: "its process ended without reporting why ({who}): killed (SIGKILL), os._exit, or an "
     "error in C code",
 }
@@ -140,7 +140,7 @@ def whole_text(view: Reader, text: str | Mapping[str, Any]) -> str:
 
 
 def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> Any:
-    """Return a text in full; if it is missing, a substitute, and report that."""
+    """Return a text in full; if it cannot be read, print a warning and return its record."""
     try:
         return whole_text(view, text)
     except RemoteError:
@@ -151,19 +151,19 @@ def text_or_record(view: Reader, text: str | Mapping[str, Any], path: str) -> An
 
 
 def changes_of(view: Reader, attributes: Sequence[Attribute]) -> Mapping[str, Any]:
-    """Return how parameters changed, by path; nothing is read if there are none."""
+    """Return the changes of parameters, by path; nothing is read if there are no parameters."""
     found = view.attribute(CHANGES) if any(map(is_parameter, attributes)) else None
     return found.value if found is not None and isinstance(found.value, dict) else {}
 
 
 def change_text(changes: Mapping[str, Any], path: str, *, exact: bool) -> str:
     """Return the previous value of a parameter; empty if it was never changed."""
-    told = changes.get(path, ())
-    if len(told) < 2:  # noqa: PLR2004 - one before and one after
+    history = changes.get(path, ())
+    if len(history) < 2:  # noqa: PLR2004 - one before and one after
         return ""
-    was = value_text(told[-2]["value"], exact=exact)
-    until = value_text(datetime.fromisoformat(told[-1]["time"]), exact=exact)
-    more = f", {plural(len(told) - 1, 'change')}" if len(told) > 2 else ""  # noqa: PLR2004
+    was = value_text(history[-2]["value"], exact=exact)
+    until = value_text(datetime.fromisoformat(history[-1]["time"]), exact=exact)
+    more = f", {plural(len(history) - 1, 'change')}" if len(history) > 2 else ""  # noqa: PLR2004
     return f"was {was} until {until}{more}"
 
 
@@ -180,7 +180,7 @@ def span_text(summary: Any) -> str:
 
 
 def sparkline(values: NDArray[np.float64], width: int) -> str:
-    """Return a curve as a line of up to ``width`` cells; ``·`` where nothing is finite."""
+    """Return a curve as a line of up to ``width`` cells; ``·`` for parts without finite values."""
     import numpy as np
 
     if not len(values):
@@ -192,11 +192,11 @@ def sparkline(values: NDArray[np.float64], width: int) -> str:
     if not known:
         return "·" * len(heights)
     low, span = min(known), (max(known) / 2 - min(known) / 2)
-    top = len(_BARS) - 1
+    top = len(_BAR_CHARACTERS) - 1
     return "".join(
         "·"
         if math.isnan(height)
-        else _BARS[round((height / 2 - low / 2) / span * top) if span > 0 else 0]
+        else _BAR_CHARACTERS[round((height / 2 - low / 2) / span * top) if span > 0 else 0]
         for height in heights
     )
 
@@ -209,13 +209,13 @@ def print_series(
     *,
     indent: int = 0,
 ) -> None:
-    """Print a table of series; ``best_of`` says of each whether ``"min"`` or ``"max"`` is best."""
+    """Print a table of series; ``best_of`` maps paths to the better of ``"min"`` and ``"max"``."""
     best_of = best_of or {}
     number_of_any: Callable[[float], str] = human_number if screen.terminal else repr
     units = [unit_of(attribute.path) for attribute in attributes]
     marked = any(attribute.path in best_of for attribute in attributes)
     drawn = screen.terminal and len(attributes) <= _MAX_CURVES
-    spark = _SPARK if screen.width >= _WIDE else _SHORT_SPARK
+    spark = _SPARK_CELLS if screen.width >= _WIDE_CELLS else _SHORT_SPARK_CELLS
     columns = [
         Column("PATH", shrink=True, path=True),
         Column("LAST", right=True),
@@ -253,7 +253,7 @@ def print_series(
 
 
 def rounded(value: float) -> str:
-    # what was measured of a machine: further digits mean nothing
+    # for measurements of a machine: further digits are not significant
     return human_number(value, 4)
 
 
@@ -261,12 +261,12 @@ def rounded(value: float) -> str:
 
 
 def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
-    """Return size, whereabouts and name of a file, a file set or an artifact.
+    """Return size, storage state and name of a file, a file set or an artifact.
 
-    The whereabouts are ``kept`` (in the run folder), ``reference`` (where it was recorded),
-    ``gone`` or ``changed`` (a reference into the run folder, or one that you recorded on this host,
-    to something that is no longer the same), ``pending`` (bytes taken, digest not written yet), or
-    ``missing`` (should be kept and is not). The name of a reference is where it leads.
+    The state is ``kept`` (in the run folder), ``reference`` (at its original location), ``gone`` or
+    ``changed`` (the target of a reference into the run folder, or of one from this host),
+    ``pending`` (bytes copied, digest not recorded yet), or ``missing`` (stored, but not in the run
+    folder). The name of a reference is its target.
     """
     value = attribute.value
     if attribute.family == "file_set":
@@ -276,7 +276,7 @@ def file_words(view: Reader, attribute: Attribute) -> tuple[str, str, str]:
         files = value.get("files", [])
         size = sum(member.get("size") or 0 for member in files)
         if "of" in value:
-            return "", value.get("kind", "tracked"), _source(value["of"])
+            return "", value.get("kind", "tracked"), _source_text(value["of"])
         words = plural(len(files) + len(value.get("references", [])), "file")
         return human_bytes(size), value.get("kind", "tracked"), words
     size = human_bytes(value["size"]) if isinstance(value.get("size"), int) else ""
@@ -315,14 +315,14 @@ def details(view: Reader, attribute: Attribute) -> Iterator[tuple[str, str]]:
         yield "last", last_text(attribute.value)
 
 
-def _source(of: Mapping[str, Any]) -> str:
+def _source_text(of: Mapping[str, Any]) -> str:
     return f"{str(of['kind']).replace('_', ' ')} {source_label(of)}"
 
 
 def _artifact_details(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "kind", str(value.get("kind", "tracked"))
     if "of" in value:
-        yield "what", _source(value["of"])
+        yield "what", _source_text(value["of"])
         yield "digest", str(value.get("hash", ""))
         return
     for reference in value.get("references", []):
@@ -360,7 +360,7 @@ def print_facts(
     attributes: Sequence[Attribute],
     more: Iterable[tuple[str, str]] = (),
 ) -> None:
-    """Print the facts of a run, and in bold how it ended if that was bad."""
+    """Print the facts of a run; a failure is printed in bold."""
     kind = kind_of(ref.project, ref.run)
     state = str(report["state"] or ("unknown" if kind == "run" else ""))
     name = report["name"] or (ref.run if kind != "run" else None)
@@ -374,8 +374,8 @@ def print_facts(
             ("  trashed" if report["trashed"] else "", "yellow"),
         ]
     )
-    for trouble in ends(view, report["state"]):
-        screen.line(f"! {trouble}".replace("\n", "\n  "), style="bold red")
+    for problem in _end_lines(view, report["state"]):
+        screen.line(f"! {problem}".replace("\n", "\n  "), style="bold red")
     for label, text in _fact_lines(screen, ref, view, report, attributes):
         screen.fact(label, text)
     for label, text in more:
@@ -389,7 +389,7 @@ def _fact_lines(
     yield from _given_lines(report)
     created, started = report["creation_time"], report["start_time"]
     if not (_is_moment(created, started) and started - created >= timedelta(seconds=1)):
-        started = None  # one that began a while after it was recorded says so
+        started = None  # shown only if the run started later than it was created
     moments = {"created": created, "started": started, "last record": report["last_record"]}
     moments["edited"] = report["edited"]
     for label, moment in moments.items():
@@ -400,14 +400,14 @@ def _fact_lines(
         yield "ran for", duration_words(float(report["running_time_s"]))
     if report["progress"]:
         yield "progress", clean(report["progress"])
-    if attempts := _attempts(report["attempts"]):
+    if attempts := _attempts_text(report["attempts"]):
         yield "attempts", attempts
     if report["hostname"]:
-        on = _devices(report["distribution"])
+        on = _device_text(report["distribution"])
         host = str(report["hostname"]) + (f" ({on})" if on else "")
-        yield "host", " · ".join([host, *_surroundings(report["environment"])])
+        yield "host", " · ".join([host, *_environment_words(report["environment"])])
     yield from machine_lines(attributes, view.ranks())
-    if code := _code(report["code"]):
+    if code := _code_text(report["code"]):
         yield "code", code
     yield from rank_facts(view, str(report["state"]))
     if hidden := report["masked"]:
@@ -427,8 +427,8 @@ def _version_lines(ref: RunRef, report: Report) -> Iterator[tuple[str, str]]:
         yield "stage", clean(str(report.get("stage", "none")))
     if kind == "artifact":
         aliases = ", ".join(report.get("aliases") or ())
-        told = label_of(ref.project, ref.run, report.get("number"))
-        yield "version", f"{told} ({clean(aliases)})" if aliases else told
+        label = label_of(ref.project, ref.run, report.get("number"))
+        yield "version", f"{label} ({clean(aliases)})" if aliases else label
 
 
 def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
@@ -436,49 +436,51 @@ def _given_lines(report: Report) -> Iterator[tuple[str, str]]:
         gone = ", which crashed" if report["state"] == "crashed" else ""
         yield "claimed by", clean(str(by)) + gone
     if isinstance(number := report["revision"], int) and number > 1:
-        yield "revision", f"{number}, as begun with the parameters and code of an earlier run"
+        yield "revision", f"{number}, with the parameters and code of an earlier run"
     for label, name in (("custom id", "custom_id"), ("description", "description")):
         if report[name]:
             yield label, str(report[name])
-    told = [
+    inherited = [
         f"{key} = {value_text(one['value'], exact=False)} ({one['project']})"
         for key, one in sorted(report["inherited_tags"].items())
         if isinstance(one, dict) and {"value", "project"} <= one.keys()
     ]
-    if told:
-        yield "inherited", clean(", ".join(told))
+    if inherited:
+        yield "inherited", clean(", ".join(inherited))
     for name in ("tags", "groups"):
         if report[name]:
             yield name, ", ".join(report[name])
 
 
-def _attempts(told: Mapping[str, Any]) -> str:
-    if "resumed_after" in told:
-        step = step_text(told["resumed_after"])
+def _attempts_text(attempts: Mapping[str, Any]) -> str:
+    if "resumed_after" in attempts:
+        step = step_text(attempts["resumed_after"])
         step = f"{int(step):,}" if step.lstrip("-").isdecimal() else step
-        return f"{told['count']:,} (resumed after step {step})"
-    anew = " (the last began anew)" if told.get("anew") else ""
-    return f"{told['count']:,}{anew}" if told else ""
+        return f"{attempts['count']:,} (resumed after step {step})"
+    anew = " (the last one started from the beginning)" if attempts.get("anew") else ""
+    return f"{attempts['count']:,}{anew}" if attempts else ""
 
 
-def _code(told: Mapping[str, Any]) -> str:
-    """Return the executed code: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept)"``."""
+def _code_text(code: Mapping[str, Any]) -> str:
+    """Return a text for the code: ``"main.py · 3f2a91c0 (main, 2 files changed: diff kept)"``."""
     names = ("entrypoint", "commit", "branch", "version")
-    script, commit, branch, version = (shorten(clean(told.get(one, "")), 60) for one in names)
+    script, commit, branch, version = (shorten(clean(code.get(one, "")), 60) for one in names)
     words = [branch] if branch else []
-    if "files_changed" in told:
-        kept = {"kept": ": diff kept", "partly": ": diff kept, not all of it"}
-        diff = kept.get(told.get("diff", ""), "")
-        words.append(f"{plural(told['files_changed'], 'file')} changed{diff}")
-    elif told.get("dirty"):
+    if "files_changed" in code:
+        kept = {"kept": ": diff kept", "partly": ": part of the diff kept"}
+        diff = kept.get(code.get("diff", ""), "")
+        words.append(f"{plural(code['files_changed'], 'file')} changed{diff}")
+    elif code.get("dirty"):
         words.append("changed")
     if commit or branch:
-        commit = (commit[:_COMMIT] or "no commit") + (f" ({', '.join(words)})" if words else "")
+        commit = (commit[:_COMMIT_LENGTH] or "no commit") + (
+            f" ({', '.join(words)})" if words else ""
+        )
     parts = (script, commit, f"version {version}" if version else "")
     return " · ".join(filter(None, parts))
 
 
-def _devices(found: Mapping[str, int | str]) -> str:
+def _device_text(found: Mapping[str, int | str]) -> str:
     size, nodes = found.get("world_size"), found.get("nodes")
     if not isinstance(size, int):
         return ""
@@ -492,35 +494,38 @@ def _devices(found: Mapping[str, int | str]) -> str:
 
 
 def problems(view: Reader, state: str) -> Iterator[str]:
-    yield from ends(view, state)
-    for one in ailments(health_of(view)):
+    yield from _end_lines(view, state)
+    for one in health_problems(health_of(view)):
         yield one.text
 
 
-def _surroundings(told: Mapping[str, str]) -> Iterator[str]:
+def _environment_words(facts: Mapping[str, str]) -> Iterator[str]:
     for cluster, of_array, task in _CLUSTERS:
-        array, index = told.get(f"{cluster}/{of_array}"), told.get(f"{cluster}/{task}")
-        if number := array or told.get(f"{cluster}/job_id"):
+        array, index = (
+            facts.get(f"{cluster}/{of_array}"),
+            facts.get(f"{cluster}/{task}"),
+        )
+        if number := array or facts.get(f"{cluster}/job_id"):
             yield f"{cluster.upper()} {number}" + (f"_{index}" if array and index else "")
-    if pod := told.get("kubernetes/pod"):
-        yield "/".join(filter(None, ("Kubernetes " + told.get("kubernetes/namespace", ""), pod)))
-    if container := told.get("container"):
-        yield " ".join(filter(None, (container, told.get("container_image"))))
-    if service := told.get("service"):
+    if pod := facts.get("kubernetes/pod"):
+        yield "/".join(filter(None, ("Kubernetes " + facts.get("kubernetes/namespace", ""), pod)))
+    if container := facts.get("container"):
+        yield " ".join(filter(None, (container, facts.get("container_image"))))
+    if service := facts.get("service"):
         yield service
-    if torch := told.get("torch/version"):
+    if torch := facts.get("torch/version"):
         yield f"torch {torch}"
 
 
-def ends(view: Reader, state: str | None) -> Iterator[str]:
+def _end_lines(view: Reader, state: str | None) -> Iterator[str]:
     if state == "crashed" and (crash := view.crash()) is not None:
-        yield _crash(crash, view.now_ns)
+        yield _crash_text(crash, view.now_ns)
     if state in {"failed", "interrupted"}:
-        yield _ending(view, state)
+        yield _ending_text(view, state)
     yield from rank_problems(view, str(state))
 
 
-def _crash(crash: Crash, now_ns: int) -> str:
+def _crash_text(crash: Crash, now_ns: int) -> str:
     host = crash.host or "its host"
     why = _CRASHES[crash.reason].format(who=f"pid {crash.pid} on {host}", host=host)
     if crash.detail and crash.reason in (GONE, LOST):
@@ -528,9 +533,9 @@ def _crash(crash: Crash, now_ns: int) -> str:
     return f"crashed: {why}; last sign of life {seen_text(crash.last_t, now_ns)}"
 
 
-def _ending(view: Reader, state: str) -> str:
+def _ending_text(view: Reader, state: str) -> str:
     reason, signal = view.reason, view.signal
     why = f" by {signal}" if signal else f": {reason}" if reason else ""
     path = view.traceback
     where = f" (seamark show {view.name} {path})" if path else ""
-    return shorten(f"{state}{why}".splitlines()[0], _LONGEST_REASON) + where
+    return shorten(f"{state}{why}".splitlines()[0], _MAX_REASON_CHARACTERS) + where

@@ -14,53 +14,55 @@ from seamark.remote.protocol import WORDS
 if TYPE_CHECKING:
     from seamark.cli._screen import Screen
 
-__all__ = ["ailments", "listed", "losses_in_short", "print_health"]
+__all__ = ["health_problems", "listed", "loss_summary", "print_health"]
 
-_LISTED: Final = 8
-_LOST: Final = {
+_MAX_LISTED: Final = 8
+_LOSS_NAMES: Final = {
     "atom": ("value", "values"),
     "capture": ("captured fact", "captured facts"),
     "checkpoints": ("checkpoint", "checkpoints"),
-    "disk": ("value that the disk did not take", "values that the disk did not take"),
+    "disk": ("value not written to disk", "values not written to disk"),
     "facts": ("fact about the training", "facts about the training"),
     "file": ("file", "files"),
     "histogram": ("histogram", "histograms"),
     "input": ("input", "inputs"),
     "mark": ("mark of a checkpoint", "marks of checkpoints"),
     "metrics": ("call of log_metrics", "calls of log_metrics"),
-    "path": ("value at a path that cannot hold it", "values at paths that cannot hold them"),
+    "path": ("value of a wrong kind for its path", "values of a wrong kind for their paths"),
     "profiling": ("time of a profiler", "times of profilers"),
     "record": ("record", "records"),
     "series": ("series", "series"),
     "source_files": ("source file", "source files"),
     "state": ("change of the run's state", "changes of the run's state"),
-    "step": ("value without a legal step", "values without a legal step"),
+    "step": ("value without a valid step", "values without a valid step"),
     "step_time": ("step time", "step times"),
-    "sync": ("attempt to force data to disk", "attempts to force data to disk"),
-    "timestamp": ("timestamp that is none", "timestamps that are none"),
-    "value": ("value that is no number", "values that are no numbers"),
+    "sync": ("failed sync of data to disk", "failed syncs of data to disk"),
+    "timestamp": ("invalid timestamp", "invalid timestamps"),
+    "value": ("value that is not a number", "values that are not numbers"),
 }
-"""Plain words for lost data, by the reason under which a writer counts it."""
-_DISK: Final = "the disk was full, over quota or failing: look at it (df -h, quota) before the next"
-_GIVEN: Final = "the training's log has a warning that names the first one"
+"""Singular and plural names of lost data, by the reason that the writer counts."""
+_DISK_ADVICE: Final = (
+    "the disk was full, over quota or failing: check it (df -h, quota) before the next run"
+)
+_LOG_ADVICE: Final = "the log of the training has a warning about the first one"
 _ADVICE: Final = {
-    "capture": _GIVEN,
-    "checkpoints": "they may have been removed while they were stored; " + _GIVEN,
-    "disk": _DISK,
-    "file": "they were removed or not readable when they were stored; " + _GIVEN,
-    "metrics": _GIVEN,
-    "path": "a path holds one kind of value for its life; " + _GIVEN,
-    "removed": "its folder was removed while it recorded; what had been recorded may be gone",
-    "step": "a step is a finite number; " + _GIVEN,
-    "sync": _DISK,
-    "value": "log_metrics takes numbers and tensors of one number; " + _GIVEN,
+    "capture": _LOG_ADVICE,
+    "checkpoints": "they may have been removed while being stored; " + _LOG_ADVICE,
+    "disk": _DISK_ADVICE,
+    "file": "they were missing or not readable when being stored; " + _LOG_ADVICE,
+    "metrics": _LOG_ADVICE,
+    "path": "a path holds only one kind of value; " + _LOG_ADVICE,
+    "removed": "the run folder was removed while recording; earlier records may be lost",
+    "step": "a step must be a finite number; " + _LOG_ADVICE,
+    "sync": _DISK_ADVICE,
+    "value": "log_metrics accepts numbers and tensors with one element; " + _LOG_ADVICE,
 }
-"""Advice, by reason."""
+"""Advice for the user, by reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ailment:
-    """Problem with the recorded data of a run; ``what`` has the data for programs, by name.
+class HealthProblem:
+    """Problem with the recorded data of a run; ``what`` is its data for programs.
 
     ``kind`` is ``"dropped"``, ``"output"``, ``"gaps"``, ``"fold_errors"``, ``"newer"``,
     ``"forward"``, ``"conflicts"``, ``"copies"``, ``"fork"`` or ``"tags"``.
@@ -72,82 +74,88 @@ class Ailment:
     what: Any
 
 
-def ailments(found: Mapping[str, Any]) -> Iterator[Ailment]:
+def health_problems(found: Mapping[str, Any]) -> Iterator[HealthProblem]:
     """Yield lost, damaged and contradictory data from `seamark.reading.facts.health_of`."""
     if dropped := found.get("dropped"):
-        words = {reason: _LOST.get(reason, (reason, reason)) for reason in dropped}
+        words = {reason: _LOSS_NAMES.get(reason, (reason, reason)) for reason in dropped}
         text = ", ".join(plural(count, *words[reason]) for reason, count in dropped.items())
         advice = tuple(dict.fromkeys(_ADVICE[one] for one in dropped if one in _ADVICE))
-        yield Ailment("dropped", f"lost while recording: {text}", advice, dropped)
+        yield HealthProblem("dropped", f"lost while recording: {text}", advice, dropped)
     for stream, size in found.get("output", {}).items():
-        text = f"left out: {human_bytes(size)} of {stream}, more than is kept of it"
-        advice = ("to keep more of what is printed: init_run(capture={'limit': ...})",)
-        yield Ailment("output", text, advice, {stream: size})
+        text = f"left out: {human_bytes(size)} of {stream}, above the limit for output"
+        advice = ("to keep more output: init_run(capture={'limit': ...})",)
+        yield HealthProblem("output", text, advice, {stream: size})
     if gaps := found.get("gaps"):
         size = sum(length for spans in gaps.values() for _, length in spans)
         where = plural(len(gaps), "journal")
         text = f"damaged: {human_bytes(size)} in {where} cannot be read (see: seamark fsck)"
-        advice = ("all around it is shown; if there is another copy of the run, copy it again",)
-        yield Ailment("gaps", text, advice, gaps)
+        advice = ("all other data is shown; if another copy of the run exists, copy it again",)
+        yield HealthProblem("gaps", text, advice, gaps)
     if errors := found.get("fold_errors"):
         count = plural(sum(errors.values()), "record")
         text = f"damaged: {count} cannot be applied (see: seamark fsck)"
-        yield Ailment("fold_errors", text, (), errors)
+        yield HealthProblem("fold_errors", text, (), errors)
     if newer := found.get("newer"):
         count = plural(len(newer), "journal")
         text = f"incomplete: {count} written by a newer Seamark; upgrade to see the rest"
-        yield Ailment("newer", text, (), newer)
+        yield HealthProblem("newer", text, (), newer)
     yield from _forwarded(found.get("forward", {}))
     yield from _contradictions(found.get("conflicts", {}))
     if fork := found.get("fork"):
         parent = clean(f"{fork.get('lacking')!r:.200}")
-        text = f"incomplete: it was forked from a run that is not here, {parent}"
-        advice = ("its series begin where it was forked; put that run into the same project",)
-        yield Ailment("fork", text, advice, fork)
+        text = f"incomplete: forked from a run that is not here, {parent}"
+        advice = ("its series begin at the fork; put that run into the same project",)
+        yield HealthProblem("fork", text, advice, fork)
     if tags := found.get("tags"):
-        said = [
+        texts = [
             clean(
                 f"{key} ({one.get('own')!r:.40} here, "
                 f"{one.get('value')!r:.40} in {one.get('project')})"
             )
             for key, one in tags.items()
         ]
-        text = f"tags that a project above has otherwise, which counts: {listed(said)}"
-        advice = ("delete those of the run, or change that of the project",)
-        yield Ailment("tags", text, advice, tags)
+        text = (
+            f"tags with another value in a parent project, which takes precedence: {listed(texts)}"
+        )
+        advice = ("delete the tags of the run, or change those of the project",)
+        yield HealthProblem("tags", text, advice, tags)
 
 
-def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[Ailment]:
-    for place, told in places.items():
-        counts = {kind: told[kind] for kind in WORDS if type(told.get(kind)) is int and told[kind]}
+def _forwarded(places: Mapping[str, Mapping[str, Any]]) -> Iterator[HealthProblem]:
+    for place, losses in places.items():
+        counts = {
+            kind: losses[kind] for kind in WORDS if type(losses.get(kind)) is int and losses[kind]
+        }
         if counts:
-            text = f"not all of it has a form at {told.get('to', place)}; it is whole here"
+            text = (
+                f"some data cannot be represented at {losses.get('to', place)}; it is complete here"
+            )
             lines = tuple(f"{count:>7,}  {WORDS[kind]}" for kind, count in counts.items())
-            yield Ailment("forward", text, lines, {place: counts})
+            yield HealthProblem("forward", text, lines, {place: counts})
 
 
-def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[Ailment]:
+def _contradictions(conflicts: Mapping[str, Any]) -> Iterator[HealthProblem]:
     copies = [name for name in conflicts if name.startswith(COPY)]
     if kinds := {path: families for path, families in conflicts.items() if path not in copies}:
-        text = f"written as two kinds of value, the later one is shown: {listed(kinds)}"
-        advice = ("give what two processes record there paths of their own",)
-        yield Ailment("conflicts", text, advice, kinds)
+        text = f"recorded as two kinds of value, the later one is shown: {listed(kinds)}"
+        advice = ("let each process record to paths of its own",)
+        yield HealthProblem("conflicts", text, advice, kinds)
     if copies:
         names = [name.removeprefix(COPY) for name in copies]
         text = (
-            f"not read: {', '.join(names)} (differs from the journal that it is a copy of; see: "
+            f"not read: {', '.join(names)} (a copy that differs from its journal; see: "
             "seamark fsck)"
         )
-        yield Ailment("copies", text, (), names)
+        yield HealthProblem("copies", text, (), names)
 
 
 def listed(value: Iterable[Any]) -> str:
     names = [str(name) for name in value]
-    more = len(names) - _LISTED
-    return ", ".join(names[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_LISTED
+    return ", ".join(names[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def print_health(screen: Screen, found: Iterable[Ailment]) -> None:
+def print_health(screen: Screen, found: Iterable[HealthProblem]) -> None:
     found = list(found)
     if not found:
         return
@@ -159,7 +167,7 @@ def print_health(screen: Screen, found: Iterable[Ailment]) -> None:
                 screen.line(f"  {line}")
 
 
-def losses_in_short(losses: Mapping[str, int]) -> str:
+def loss_summary(losses: Mapping[str, int]) -> str:
     """Return the losses of a run (`losses_of`) for a table: ``"1 gap, 12 lost"``."""
     words = (("gaps", "gap"), ("errors", "damaged record"))
     found = [plural(losses[name], noun) for name, noun in words if losses.get(name)]

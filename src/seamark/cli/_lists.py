@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.cli._app import misuse
 from seamark.cli._facts import exact_text
-from seamark.cli._runs import names_of
+from seamark.cli._runs import split_names
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.cli.export import write_rows
 from seamark.paths import is_inside
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 __all__ = ["PLACES", "cell_of", "list_places", "print_groups"]
 
 
-_SETS: Final = frozenset({"sys/tags", "sys/group_tags", "sys/aliases"})
-_SUMS: Final = ("n", "odd", "mean", "median", "std", "min", "max")
+_SET_PATHS: Final = frozenset({"sys/tags", "sys/group_tags", "sys/aliases"})
+_STATISTICS: Final = ("n", "odd", "mean", "median", "std", "min", "max")
 
 
 def print_groups(groups: RunGroups, by: Sequence[str], columns: Sequence[str], form: str) -> None:
-    """Print groups of runs as ``"csv"``, ``"json"``, or for people (empty ``form``)."""
+    """Print groups of runs as ``"csv"``, as ``"json"`` or, with an empty ``form``, as a table."""
     summed = [name for name in columns if any(name in group.values for group in groups)]
     if form:
         rows = groups.to_rows()
         for row in rows if form == "csv" else ():
             row["ids"] = " ".join(row["ids"])
-        sums = [f"{name}:{one}" for name in summed for one in _SUMS]
+        sums = [f"{name}:{one}" for name in summed for one in _STATISTICS]
         write_rows(form, [*by, "n", *sums, "ids"], rows)
         return
     if not groups:
@@ -54,14 +54,14 @@ def print_groups(groups: RunGroups, by: Sequence[str], columns: Sequence[str], f
         [
             *(Cell(value_text(group.by[name], exact=exact)) for name in by),
             Cell(str(group.n)),
-            *(Cell(_words(group.values[name], group.n, exact=exact)) for name in summed),
+            *(Cell(_spread_text(group.values[name], group.n, exact=exact)) for name in summed),
         ]
         for group in groups
     ]
     note_hidden_columns(screen.table(titles, lines))
 
 
-def _words(spread: Spread, runs: int, *, exact: bool) -> str:
+def _spread_text(spread: Spread, runs: int, *, exact: bool) -> str:
     number = exact_text if exact else human_number
     known = [number(one) for one in (spread.mean, spread.std) if one is not None]
     words = " ± ".join(known)
@@ -72,7 +72,7 @@ PLACES: Final[Mapping[str, Sequence[str]]] = {
     "project": ("runs", "sys/description", "tags/*"),
     "group": ("runs", "description", "metadata/*"),
 }
-"""Columns of each kind; empty ones are not shown."""
+"""Default columns of each kind; empty columns are not shown."""
 _TITLES: Final = {"runs": "RUNS", "sys/description": "DESCRIPTION", "description": "DESCRIPTION"}
 Row = Mapping[str, Any]
 
@@ -89,9 +89,10 @@ def list_places(
     limit: int,
     form: str,
 ) -> int:
-    """Write the projects or groups that match; return how many there are beyond a limit (0: none).
+    """Write the matching projects or groups; return the number omitted due to ``limit`` (0: none).
 
-    By default they are sorted by name; by a path, greatest first unless ``descending`` is False.
+    By default they are sorted by name; with ``sort``, by that path, greatest first unless
+    ``descending`` is False.
     """
     from seamark.registry.group import group_rows, project_rows, table_of
 
@@ -103,7 +104,7 @@ def list_places(
         for (at, _), row in zip(table.refs, table, strict=True)
     ]
     rows = _in_order(every, sort, descending=descending)[: limit or None]
-    wanted = names_of(columns)
+    wanted = split_names(columns)
     if form:
         named = dict.fromkeys(("project", kind))
         write_rows(form, [*named, *_matching(rows, kind, wanted or ["*"])], rows)
@@ -121,7 +122,7 @@ def _in_order(rows: Sequence[Row], sort: str | None, *, descending: bool | None)
     try:
         known.sort(key=lambda row: row[sort], reverse=descending is not False)
     except TypeError:
-        misuse(f"--sort {sort}: values of several types have no order")
+        misuse(f"--sort {sort}: cannot compare values of different types")
     return [*known, *(row for row in rows if row.get(sort) is None)]
 
 
@@ -167,7 +168,7 @@ def cell_of(value: Any, name: str, screen: Screen, now: datetime) -> Cell:
         return Cell("")
     if name == "sys/state":
         return Cell(clean(str(value)), STATE_STYLES.get(str(value), ""))
-    if name in _SETS and isinstance(value, list):
+    if name in _SET_PATHS and isinstance(value, list):
         return Cell(clean(", ".join(map(str, value))), "dim")
     if isinstance(value, datetime):
         return Cell(

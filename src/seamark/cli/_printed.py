@@ -20,18 +20,18 @@ __all__ = [
     "STREAMS",
     "LastLines",
     "Lines",
+    "OutputReader",
     "Part",
-    "Printing",
     "Process",
     "is_output",
     "output_paths",
-    "processes_that_printed",
+    "processes_with_output",
 ]
 
 STREAMS: Final = ("stdout", "stderr")
-_FEW: Final = 500
+_QUICK_POINTS: Final = 500
 _FINAL_AFTER_NS: Final = 10 * 10**9
-"""A line is final if it has not changed for this long and lies above the cursor, in nanoseconds."""
+"""Time without changes after which a line above the cursor is final, in nanoseconds."""
 _MAX_WAITING: Final = 100_000
 """Maximum number of lines held back to keep them in order."""
 
@@ -46,9 +46,9 @@ class Process:
 
 
 class Part(NamedTuple):
-    """Part of the output of a process, or a line as a terminal finally shows it.
+    """Part of the output of a process, or a line in its final state on a terminal.
 
-    ``t`` is when it was recorded, or changed last, nanoseconds since the Unix epoch.
+    ``t`` is the time of its recording or last change, in nanoseconds since the Unix epoch.
     """
 
     t: int
@@ -62,7 +62,7 @@ class Part(NamedTuple):
 
 
 def is_output(path: str, family: str, streams: Collection[str] = STREAMS) -> bool:
-    """Return whether an attribute holds output; its namespace may be a person's own."""
+    """Return whether an attribute holds output; its namespace may be chosen by the user."""
     return family == "string_series" and path.rpartition("/")[2] in streams
 
 
@@ -71,24 +71,25 @@ def output_paths(view: Reader, streams: Collection[str] = STREAMS) -> list[str]:
     return [path for path, family in found if is_output(path, family, streams)]
 
 
-def processes_that_printed(view: Reader, streams: Collection[str] = STREAMS) -> set[Process]:
-    # Where a series is not named after its writer, those are all, unless rank 0 wrote to it.
+def processes_with_output(view: Reader, streams: Collection[str] = STREAMS) -> set[Process]:
+    # A series that is not named after its writer may be from any process, unless rank 0 wrote to
+    # it.
     known = {one.writer: _process(one) for one in view.journals()}
     paths = output_paths(view, streams)
     found = {known.get(path.rpartition("/")[0].rpartition("/")[2]) for path in paths}
     named = {one for one in found if one is not None}
     if None not in found:
         return named
-    if (first := next(Printing({0}, streams).new(view), None)) is not None:
+    if (first := next(OutputReader({0}, streams).new(view), None)) is not None:
         named.add(first.process)
     return named if any(one.rank == 0 for one in named) else set(known.values())
 
 
-class Printing:
-    """Reads the output of a run, page by page, and continues where it ended.
+class OutputReader:
+    """Reader of the output of a run, page by page; each read continues where the last one ended.
 
-    ``since_ns`` and ``lines`` (the last ones) limit it roughly. ``quick`` looks only so far back as
-    costs little; of a bar that has been drawn for hours, nothing further is known.
+    ``since_ns`` and ``lines`` (the last ones) limit the output approximately. With ``quick``, only
+    the last points are read; of a progress bar that is hours old, earlier states are not found.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Printing:
         lines: int | None = None,
         quick: bool = False,
     ) -> None:
-        self._points = _FEW if quick else None
+        self._points = _QUICK_POINTS if quick else None
         self._ranks = ranks
         self._streams = streams
         self._since_ns = since_ns
@@ -166,7 +167,7 @@ def _process(journal: JournalInfo) -> Process:
 
 
 class Lines:
-    """Makes lines from the output of several streams, in the order in which they were finished."""
+    """Lines of the output of several streams, in the order of their completion."""
 
     def __init__(self, *, colours: bool, since_ns: int | None = None) -> None:
         self._colours = colours
@@ -177,44 +178,44 @@ class Lines:
         self._count = itertools.count()
 
     def finished(self, parts: Iterable[Part], before: int | None = None) -> Iterator[Part]:
-        """Yield the lines not changed since a time (ns; None: all) and not being drawn."""
+        """Yield lines that did not change since a time (ns; None: all) and are not being drawn."""
         for part in parts:
             source = (part.process, part.path)
             if source not in self._terminals:
                 self._terminals[source] = Terminal(colours=self._colours)
-            self._keep(source, self._terminals[source].feed(part.text, part.t))
-            yield from self._settled(part.t - _FINAL_AFTER_NS)
-        yield from self._settled(float("inf") if before is None else before)
+            self._queue(source, self._terminals[source].feed(part.text, part.t))
+            yield from self._completed(part.t - _FINAL_AFTER_NS)
+        yield from self._completed(float("inf") if before is None else before)
 
-    def _settled(self, limit: float) -> Iterator[Part]:
+    def _completed(self, limit: float) -> Iterator[Part]:
         for source, terminal in self._terminals.items():
-            self._keep(source, terminal.settle(limit))
+            self._queue(source, terminal.settle(limit))
         while self._waiting and (self._waiting[0][0] < limit or len(self._waiting) > _MAX_WAITING):
             line = heapq.heappop(self._waiting)[2]
             if line.t >= self._since_ns:
                 yield line
 
     def live(self) -> list[Part]:
-        """Return the lines that are not given yet, as they are now."""
+        """Return the current state of the lines that are not finished."""
         waiting = list(self._waiting)
         for source, terminal in self._terminals.items():
-            waiting += self._placed(source, terminal.live())
+            waiting += self._heap_entries(source, terminal.live())
         return [line for _, _, line in sorted(waiting) if line.t >= self._since_ns]
 
     def close(self) -> Iterator[Part]:
         for source, terminal in self._terminals.items():
-            self._keep(source, terminal.close())
+            self._queue(source, terminal.close())
         yield from self.finished(())
 
-    def _keep(self, source: tuple[Process, str], lines: Iterable[Line]) -> None:
-        for entry in self._placed(source, lines):
+    def _queue(self, source: tuple[Process, str], lines: Iterable[Line]) -> None:
+        for entry in self._heap_entries(source, lines):
             self._latest[source] = entry[0]
             heapq.heappush(self._waiting, entry)
 
-    def _placed(
+    def _heap_entries(
         self, source: tuple[Process, str], lines: Iterable[Line]
     ) -> Iterator[tuple[int, int, Part]]:
-        # The lines of a stream stay in their order, whichever of them changed last.
+        # The lines of a stream keep their order, whichever of them changed last.
         latest = self._latest.get(source, 0)
         for line in lines:
             latest = max(latest, int(line.at))
@@ -222,24 +223,24 @@ class Lines:
 
 
 class LastLines:
-    """The last lines that a run printed: those of rank 0, else of any process."""
+    """Last lines of the output of a run: of rank 0 or, if it printed nothing, of any process."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._lines = Lines(colours=False)
         self._last: deque[Part] = deque(maxlen=count)
-        self._printing: Printing | None = None
+        self._printing: OutputReader | None = None
 
     def look(self, view: Reader) -> list[Part]:
-        """Return the last lines as they are now; only new output is read."""
+        """Return the current last lines; only new output is read."""
         if self._printing is None:
-            there = {one.rank for one in processes_that_printed(view)}
+            there = {one.rank for one in processes_with_output(view)}
             if not there:
                 return []
             ranks = {0} if 0 in there else there
-            self._printing = Printing(ranks, lines=self._count, quick=True)
+            self._printing = OutputReader(ranks, lines=self._count, quick=True)
         new = list(self._printing.new(view))
-        # What changed lately may be drawn again.
+        # Lines that changed recently may be drawn again.
         self._last.extend(self._lines.finished(new, new[-1].t - _FINAL_AFTER_NS if new else 0))
         shown = [*self._last, *self._lines.live()]
         return [one for one in shown if one.text.strip()][-self._count :]

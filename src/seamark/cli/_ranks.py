@@ -1,4 +1,4 @@
-"""Times of the ranks of a distributed training, which show the one that is slow."""
+"""Step times of the ranks of a distributed training, which show a slow rank."""
 
 from __future__ import annotations
 
@@ -20,24 +20,29 @@ if TYPE_CHECKING:
 __all__ = ["print_ranks", "seconds_text", "verdict"]
 
 
-_BAR: Final = 24
-_SLOW_FROM: Final = 1.1
-"""Slowdown from which a rank is called slow; smaller differences are chance."""
+_BAR_CELLS: Final = 24
+_MIN_SLOWDOWN: Final = 1.1
+"""Minimum slowdown of a slow rank; smaller differences are noise."""
 
 
 def print_ranks(ref: RunRef, view: Reader, *, as_json: bool) -> None:
-    """Print how long the steps of each rank take, the slowest rank first, and a verdict."""
+    """Print the step times of each rank, slowest first, and a verdict."""
     timings = rank_timings(view)
     if as_json:
         ranks = [dataclasses.asdict(one) for one in timings]
-        told = {"project": ref.project, "run": ref.run, "verdict": verdict(timings), "ranks": ranks}
-        click.echo(dumps(told))
+        shown = {
+            "project": ref.project,
+            "run": ref.run,
+            "verdict": verdict(timings),
+            "ranks": ranks,
+        }
+        click.echo(dumps(shown))
         return
     screen = Screen()
     _table(screen, timings)
     screen.line(f"\n{verdict(timings)}", style="bold")
-    for trouble in rank_problems(view, view.state):
-        screen.line(f"! {trouble}", style="bold red")
+    for problem in rank_problems(view, view.state):
+        screen.line(f"! {problem}", style="bold red")
 
 
 def _table(screen: Screen, timings: Sequence[RankTiming]) -> None:
@@ -59,8 +64,8 @@ def _table(screen: Screen, timings: Sequence[RankTiming]) -> None:
     longest = max((one.pace_s for one in timings if one.pace_s > 0), default=1.0)
     rows = []
     for one in timings:
-        style = "bold red" if one.slowdown >= _SLOW_FROM else ""
-        bars = 0 if math.isnan(one.pace_s) else max(1, round(_BAR * one.pace_s / longest))
+        style = "bold red" if one.slowdown >= _MIN_SLOWDOWN else ""
+        bars = 0 if math.isnan(one.pace_s) else max(1, round(_BAR_CELLS * one.pace_s / longest))
         row = [
             Cell(str(one.rank), "bold"),
             Cell(one.host or ""),
@@ -90,27 +95,27 @@ def seconds_text(seconds: float) -> str:
 
 
 def verdict(timings: Sequence[RankTiming]) -> str:
-    """Return in one sentence which rank is slow, if one is."""
+    """Return a sentence that names the slow rank, if there is one."""
     timed = [one for one in timings if not math.isnan(one.pace_s)]
     if len(timed) < 2:  # noqa: PLR2004
         return f"Only rank {timed[0].rank} recorded the times of its steps: nothing to compare."
     slowest, own = timed[0], not math.isnan(timed[0].own_s)
     where = f" on {slowest.host}" if slowest.host else ""
-    if slowest.slowdown >= _SLOW_FROM:
+    if slowest.slowdown >= _MIN_SLOWDOWN:
         usual = seconds_text(slowest.pace_s / slowest.slowdown)
-        what = " of its own in a step" if own else " a step"
+        what = " of own time per step" if own else " per step"
         return (
             f"Rank {slowest.rank}{where} is the slowest: {seconds_text(slowest.pace_s)}{what}, "
             f"{slowest.slowdown:.2f} times the median of the others ({usual})."
         )
     spread = f"{max(0.0, slowest.slowdown - 1):.0%}"
-    said = (
+    text = (
         f"No rank stands out: the slowest, rank {slowest.rank}{where}, takes {spread} longer than "
         "the median of the others."
     )
     if own:
-        return said
+        return text
     return (
-        f"{said} Ranks that wait for each other in every step take equally long, whichever is "
-        "slow: profiling/own_time_s would show it."
+        f"{text} Ranks that wait for each other in every step take equally long: "
+        "profiling/own_time_s would show which one is slow."
     )

@@ -1,7 +1,7 @@
-"""Runs and paths that a user names: their search, and tab completion.
+"""Search for runs and paths by name, and tab completion.
 
-A shell inserts words unchanged, and their source may be untrusted, so words with special
-characters are left out.
+A shell inserts completions unchanged, and names may be untrusted, so those with special characters
+are left out.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "RunRef",
     "Runs",
-    "a_path",
-    "a_query",
     "attempt_option",
     "complete_paths",
     "complete_projects",
@@ -43,37 +41,39 @@ __all__ = [
     "complete_states",
     "complete_tags",
     "expect_root",
-    "filled",
     "matching_paths",
-    "names_of",
+    "nonempty_path",
+    "nonempty_query",
     "open_runs",
     "project_option",
     "query_option",
+    "reject_empty",
     "run_argument",
     "runs_argument",
+    "split_names",
 ]
 
 
-_MOST_RUNS: Final = 100
-_MOST_PATHS: Final = 200
+_MAX_RUNS: Final = 100
+_MAX_PATHS: Final = 200
 _MAX_FOLDED: Final = 64
-"""Maximum number of new runs read here; with more, the next ``seamark ls`` reads them."""
+"""Maximum number of new runs that completion reads; more are left to the next ``seamark ls``."""
 _WORD: Final = re.compile(r"\w[\w./@+-]*")
-_OF_TRASH: Final = ("purge", "untrash")
+_TRASH_COMMANDS: Final = ("purge", "untrash")
 _NAME, _STATE, _TAGS = "sys/name", "sys/state", "sys/tags"
 Words = Iterable[CompletionItem]
 Find = Callable[["Catalog", click.Context, str], Words]
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-class _EnoughError(Exception):
-    """There is too much to read while a user waits for completion."""
+class _NoCompletionError(Exception):
+    """Completion is impossible, or would keep the user waiting."""
 
 
 def _completer(find: Find) -> Completer:
     @functools.wraps(find)
     def found(context: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        with contextlib.suppress(Exception), _opened(context) as here:
+        with contextlib.suppress(Exception), _opened_catalog(context) as here:
             every = (one for one in find(here, context, incomplete) if _fits(one, incomplete))
             return list({one.value: one for one in every}.values())
         return []
@@ -87,29 +87,29 @@ def _fits(word: CompletionItem, incomplete: str) -> bool:
 
 
 @contextlib.contextmanager
-def _opened(context: click.Context) -> Iterator[Catalog]:
+def _opened_catalog(context: click.Context) -> Iterator[Catalog]:
     from seamark.opening.place import open_catalog
 
     place, _ = place_of(context)
     if isinstance(place, Path) and not place.is_dir():
-        raise _EnoughError
+        raise _NoCompletionError
     with contextlib.closing(open_catalog(place)) as index:
-        with contextlib.suppress(_EnoughError):
-            index.refresh(progress=_not_much)
+        with contextlib.suppress(_NoCompletionError):
+            index.refresh(progress=_limit_new_runs)
         yield index
 
 
-def _not_much(done: int, total: int) -> None:
+def _limit_new_runs(done: int, total: int) -> None:
     if not done and total > _MAX_FOLDED:
-        raise _EnoughError
+        raise _NoCompletionError
 
 
 def _newest(index: Catalog, context: click.Context) -> list[tuple[Ref, dict[str, Any]]]:
     from seamark.store.query.selection import Selection
 
-    project, trashed = context.params.get("project"), context.info_name in _OF_TRASH
+    project, trashed = context.params.get("project"), context.info_name in _TRASH_COMMANDS
     inside = project if isinstance(project, str) else None
-    chosen = Selection(project=inside, trashed=trashed, limit=_MOST_RUNS)
+    chosen = Selection(project=inside, trashed=trashed, limit=_MAX_RUNS)
     table = index.table(chosen, ["sys/id", _NAME, _STATE, _TAGS])
     return list(zip(table.refs, table.to_rows(), strict=True))
 
@@ -139,10 +139,10 @@ def _paths(index: Catalog, context: click.Context, incomplete: str) -> Words:
     if isinstance(word := context.params.get("run"), str):
         with contextlib.suppress(SeamarkError):
             known = [one.path for one in index.view(*Finder(index).find(word)).attributes()]
-    dull = ("monitoring/", "ranks/")  # of them there are hundreds
-    wanted = (one for one in known if incomplete.startswith(dull) or not one.startswith(dull))
+    verbose = ("monitoring/", "ranks/")  # there are hundreds of them
+    wanted = (one for one in known if incomplete.startswith(verbose) or not one.startswith(verbose))
     found = [one for one in wanted if one.startswith(incomplete)]
-    return (CompletionItem(one) for one in found[:_MOST_PATHS])
+    return (CompletionItem(one) for one in found[:_MAX_PATHS])
 
 
 def _run_or_path(index: Catalog, context: click.Context, incomplete: str) -> Words:
@@ -168,14 +168,14 @@ complete_paths: Final = _completer(_paths)
 complete_run_or_path: Final = _completer(_run_or_path)
 complete_tags: Final = _completer(_tags)
 complete_states: Final = _completer(_states)
-_LISTED = 8
+_MAX_PROJECTS = 8
 
 
-def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a check that refuses empty values; ``expected`` describes a valid value.
+def reject_empty(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Return a callback that rejects empty values; ``expected`` describes a valid value.
 
-    An empty one is nearly always a script's unset variable; taken for "all" it would hide every
-    run.
+    An empty value usually comes from an unset variable of a script; taken for "all", it could hide
+    every run.
     """
 
     def check(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
@@ -188,22 +188,22 @@ def filled(expected: str) -> Callable[[click.Context, click.Parameter, Any], Any
     return check
 
 
-a_path = filled("a path such as val/loss")
+nonempty_path = reject_empty("a path such as val/loss")
 """Validator that rejects an empty path."""
-a_query = filled("a condition such as 'val/loss < 0.3'")
+nonempty_query = reject_empty("a condition such as 'val/loss < 0.3'")
 """Validator that rejects an empty query."""
 project_option = click.option(
     "--project",
     metavar="PROJECT",
     shell_complete=complete_projects,
-    help="Only this project and its sub-projects.  [default: all]",
+    help="Only this project and its sub-projects.  [default: all projects]",
 )
 query_option = click.option(
     "-q",
     "--query",
     metavar="QUERY",
-    callback=a_query,
-    help="The runs that match; see seamark ls --help.",
+    callback=nonempty_query,
+    help="Runs that match this query; see seamark ls --help.",
 )
 run_argument = click.argument("run", metavar="RUN", shell_complete=complete_runs)
 runs_argument = click.argument("names", nargs=-1, metavar="[RUN]...", shell_complete=complete_runs)
@@ -224,8 +224,8 @@ attempt_option = click.option(
     show_default=True,
     metavar="WHICH",
     callback=_attempt,
-    help="Which attempts to include: latest, all, N: the run as attempt N left it, or replaced: "
-    "only what a later attempt did again.",
+    help="Attempts to include: latest, all, a number N (the run as of the end of attempt N), or "
+    "replaced (only points that a later attempt recorded again).",
 )
 
 
@@ -239,7 +239,7 @@ class RunRef:
 
 
 class Runs:
-    """The runs of one place, as they were when they were read last."""
+    """Runs of a root or a server, as of the last refresh."""
 
     def __init__(self, index: Catalog) -> None:
         self.index = index
@@ -248,7 +248,7 @@ class Runs:
 
     @property
     def where(self) -> str:
-        """The place in words: the path of a root, or the address of a server."""
+        """Path of the root, or address of the server."""
         return self.index.where
 
     @property
@@ -260,14 +260,14 @@ class Runs:
     def local(self) -> Index:
         from seamark.index.index import Index
 
-        assert isinstance(self.index, Index)  # noqa: S101 - it was opened for such a command
+        assert isinstance(self.index, Index)  # noqa: S101 - the command needs a root
         return self.index
 
     @property
     def remote(self) -> RemoteCatalog:
         from seamark.remote.http.catalog import RemoteCatalog
 
-        assert isinstance(self.index, RemoteCatalog)  # noqa: S101 - there are no other places
+        assert isinstance(self.index, RemoteCatalog)  # noqa: S101 - the only other kind of place
         return self.index
 
     def refresh(self, project: str | None = None, run: str | None = None) -> None:
@@ -304,27 +304,26 @@ class Runs:
         trashed: bool = False,
         beginnings: bool = True,
     ) -> RunRef:
-        """Return the run that a person means by ``name``; `seamark.reading.finding` says which.
+        """Return the run with a name or an id; see `seamark.reading.finding`.
 
-        Raises RunNotFoundError if no run matches, ArgumentError if there are several, which it
-        lists.
+        Raises RunNotFoundError if no run matches, and ArgumentError, with a list, if several match.
         """
         try:
             found = self.finder.find(name, project, trashed=trashed, beginnings=beginnings)
         except RunNotFoundError:
-            if (there := self._at(name) or self._registered(name, project)) is None:
+            if (there := self._find_at(name) or self._find_registered(name, project)) is None:
                 raise
             return there
         return RunRef(*found)
 
-    def _registered(self, name: str, project: str | None) -> RunRef | None:
+    def _find_registered(self, name: str, project: str | None) -> RunRef | None:
         from seamark.store.query.selection import find_registered
 
         with contextlib.suppress(RunNotFoundError):
             return RunRef(*find_registered(self.index, name, project).ref)
         return None
 
-    def _at(self, place: str) -> RunRef | None:
+    def _find_at(self, place: str) -> RunRef | None:
         root = self.root
         if "/" not in place or root is None:
             return None
@@ -340,7 +339,7 @@ class Runs:
         if project is None or self.refs(project) or not self.refs():
             return
         known = sorted({ref.project for ref in self.refs()})
-        some = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
+        some = ", ".join(known[:_MAX_PROJECTS]) + (", ..." if len(known) > _MAX_PROJECTS else "")
         misuse(f"no runs in project {project!r}{hint_for(project, known, f'; there are {some}')}")
 
     def select(
@@ -368,11 +367,11 @@ class Runs:
         *,
         trashed: bool | None = False,
     ) -> list[RunRef]:
-        """Return the runs, at least one, that a command was given by name or by query."""
+        """Return the runs, at least one, that the user selected by name or by query."""
         if names and query is not None:
             misuse("which runs? expected names or --query, got both")
         if not names and query is None:
-            misuse("which runs? name some, or choose them with --query")
+            misuse("which runs? name them, or select them with --query")
         if query is None:
             refs = (self.find(name, project, trashed=bool(trashed)) for name in names)
             return list(dict.fromkeys(refs))
@@ -391,7 +390,7 @@ def open_runs(
     missing_ok: bool = False,
     local: str = "",
 ) -> Runs:
-    """Open the requested root or server (``local`` commands: a root), and read new records."""
+    """Open the requested root or server (``local`` commands: only a root), and read new records."""
     from seamark.opening.place import open_catalog
 
     if project is not None:
@@ -408,7 +407,7 @@ def open_runs(
 
 
 def expect_root(root: Path, *, missing_ok: bool) -> None:
-    """Refuse a root that is missing or a file, or where one inside or above it is meant."""
+    """Reject a root that is missing, is a file, or was confused with a root inside or above it."""
     from seamark.journal.folder import ROOT_NAME, iter_runs, root_inside, root_near
 
     if not root.is_dir():
@@ -416,21 +415,21 @@ def expect_root(root: Path, *, missing_ok: bool) -> None:
             misuse(f"no runs here: {root} is a file, not a folder of runs")
         if not missing_ok:
             near = root_near(root)
-            instead = f"; did you mean {near}?" if near else " (choose another place with --root)"
+            instead = f"; did you mean {near}?" if near else " (choose another folder with --root)"
             misuse(f"no runs here: {root} does not exist{instead}")
         note(f"no runs here yet: {root} does not exist")
         return
-    meant = root_inside(root)
-    if meant is None and ROOT_NAME in root.parent.parts:
-        meant = root_near(root)
-    if meant is not None and next(iter_runs(root, models=True), None) is None:
-        misuse(f"no runs in {root}; did you mean {meant}?")
+    nearby = root_inside(root)
+    if nearby is None and ROOT_NAME in root.parent.parts:
+        nearby = root_near(root)
+    if nearby is not None and next(iter_runs(root, models=True), None) is None:
+        misuse(f"no runs in {root}; did you mean {nearby}?")
 
 
 def matching_paths(
     view: Reader, patterns: Sequence[str], families: Sequence[str] | None
 ) -> list[str]:
-    """Return the paths of a run that are, lie below, or match patterns; none: all."""
+    """Return the paths of a run that equal, are below or match a pattern; all without patterns."""
     known = [
         attribute.path
         for attribute in view.attributes()
@@ -441,5 +440,5 @@ def matching_paths(
     return list(dict.fromkeys(path for one in patterns for path in known if matches(path, one)))
 
 
-def names_of(given: Sequence[str]) -> list[str]:
+def split_names(given: Sequence[str]) -> list[str]:
     return [name.strip() for one in given for name in one.split(",") if name.strip()]

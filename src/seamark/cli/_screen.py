@@ -41,12 +41,12 @@ __all__ = [
 
 
 _CONTROLS: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
-"""Control characters that a terminal may obey and that JSON does not escape."""
+"""Control characters that a terminal may interpret and that JSON does not escape."""
 
 
 def dumps(value: Any, *, indent: int | None = 2) -> str:
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, indent=indent)
-    # Only texts hold such characters, where their escapes mean the same.
+    # Only strings contain these characters, and escapes are equivalent there.
     return _CONTROLS.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
@@ -69,7 +69,7 @@ _GAP = 2
 _QUIET = "seamark.quiet"
 LABEL = 12
 """Width of the label of a fact, in cells."""
-_NAMED = 8
+_MAX_NAMED_COLUMNS = 8
 
 
 class Cell(NamedTuple):
@@ -84,11 +84,12 @@ class Column:
     Attributes:
         right: Align to the right, for numbers, which are never shortened.
         shrink: May be shortened with an ellipsis on a narrow terminal.
-        path: Contains paths, which are shortened at the front, and not below half of the terminal
-            unless the column has a rank, so that they can be distinguished.
-        apart: Shorten cells at the front where different cells would otherwise become the same.
-        least: Least width after shortening, in terminal cells.
-        rank: 0 is always shown; if shrinking does not suffice, the highest rank is removed first.
+        path: Contains paths. They are shortened at the front and, unless the column has a rank, to
+            no less than half of the terminal, so that they can be distinguished.
+        apart: Shorten cells at the front if different cells would otherwise become equal.
+        least: Minimum width after shortening, in terminal cells.
+        rank: Columns of rank 0 are always shown; if shrinking is not enough, the highest rank is
+            removed first.
     """
 
     title: str
@@ -110,7 +111,7 @@ def quiet() -> bool:
 
 
 def note(message: str, *, style: str = "") -> None:
-    """Say something on standard error; without style it may be left out, see `quiet`."""
+    """Print a message on standard error; without a style, only if not `quiet`."""
     if not style and quiet():
         return
     colour = {"warning": "yellow", "error": "red"}.get(style)
@@ -125,10 +126,10 @@ def note(message: str, *, style: str = "") -> None:
 
 def note_hidden_columns(titles: Sequence[str], more: int = 0) -> None:
     if titles:
-        named, more = list(titles[:_NAMED]), more + len(titles[_NAMED:])
+        named, more = list(titles[:_MAX_NAMED_COLUMNS]), more + len(titles[_MAX_NAMED_COLUMNS:])
         words = [*named, f"{more} more"] if more else named
         listed = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-        note(f"no room for {listed}; widen the terminal, or choose with --columns")
+        note(f"no room for {listed}; widen the terminal, or select columns with --columns")
 
 
 def wanted_colour() -> bool | None:
@@ -146,18 +147,18 @@ class _SafeTerminal:
 
 
 class Screen:
-    """Standard output, or its stand-in; shortened and coloured only for a person's terminal."""
+    """Standard output or another file; text is shortened and coloured only on a terminal."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
         self._file = file or sys.stdout
         self.terminal = self._file.isatty()
         self.width = max(20, shutil.get_terminal_size().columns)
         self._rich: Console | None = None
-        self._begun = False
+        self._has_output = False
 
     @property
     def console(self) -> Console:
-        """Rich's console; imported when first needed, as it takes longer than small commands."""
+        """Console of rich; imported when first used, as it takes longer than a small command."""
         if self._rich is None:
             from rich.console import Console
 
@@ -175,7 +176,7 @@ class Screen:
         self.styled([(text, style)])
 
     def styled(self, parts: Iterable[tuple[str, str]]) -> None:
-        self._begun = True
+        self._has_output = True
         safe = [(clean(text, block=True), style) for text, style in parts]
         if not self.terminal or not any(style for _, style in safe):
             click.echo("".join(text for text, _ in safe), file=self._file)
@@ -185,20 +186,20 @@ class Screen:
         self.console.print(Text.assemble(*safe), soft_wrap=True)
 
     def fact(self, label: str, text: str) -> None:
-        """Print a fact; further lines are indented, so that none looks like one of ours."""
+        """Print a fact; further lines of it are indented, so that none looks like another fact."""
         indented = text.replace("\n", "\n" + " " * LABEL)
         self.styled([(f"{label:<{LABEL}}", "dim"), (indented, "")])
 
     def heading(self, text: str) -> None:
-        if self._begun:
+        if self._has_output:
             self.line()
         self.line(text, style="bold")
 
     def table(
         self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, indent: int = 0
     ) -> list[str]:
-        """Print a table; return the titles left out for lack of room, none for a pipe."""
-        self._begun = True
+        """Print a table; return the titles omitted for lack of room (none for a pipe)."""
+        self._has_output = True
         lines = [[one.title for one in columns], *([cell.text for cell in row] for row in rows)]
         texts = list(zip(*lines, strict=True))
         if not self.terminal:
@@ -208,10 +209,10 @@ class Screen:
                 click.echo((" " * indent + (" " * _GAP).join(cells)).rstrip(), file=self._file)
             return []
         shown = _fit(columns, texts, self.width - indent)
-        self._coloured(columns, rows, shown, indent)
+        self._print_rich_table(columns, rows, shown, indent)
         return [column.title for at, column in enumerate(columns) if at not in shown]
 
-    def _coloured(
+    def _print_rich_table(
         self,
         columns: Sequence[Column],
         rows: Sequence[Sequence[Cell]],
@@ -223,11 +224,12 @@ class Screen:
         from rich.text import Text
 
         def cell(text: str, style: str, at: int, *, path: bool) -> Text:
-            """Return a cell; rich shortens at the end, where paths say most."""
+            """Return a cell; paths are shortened at the front, because rich shortens at the end."""
             return Text(shorten(text, shown[at], keep_end=True) if path else text, style=style)
 
         fronts = {
-            at: one.path or (one.apart and _cut_alike((row[at].text for row in rows), shown[at]))
+            at: one.path
+            or (one.apart and _collide_when_shortened((row[at].text for row in rows), shown[at]))
             for at, one in enumerate(columns)
             if at in shown
         }
@@ -243,7 +245,10 @@ class Screen:
             grid.add_row(*(cell(*row[at], at, path=fronts[at]) for at in shown))
         # A line may be one gap too wide for the console, which would squeeze the last column.
         self.console.print(
-            Padding(grid, (0, 0, 0, indent)), width=self.width + _GAP, crop=False, soft_wrap=True
+            Padding(grid, (0, 0, 0, indent)),
+            width=self.width + _GAP,
+            crop=False,
+            soft_wrap=True,
         )
 
 
@@ -252,13 +257,13 @@ def _pad(text: str, width: int, right: bool) -> str:  # noqa: FBT001 - called th
     return missing + text if right else text + missing
 
 
-def _cut_alike(texts: Iterable[str], width: int) -> bool:
+def _collide_when_shortened(texts: Iterable[str], width: int) -> bool:
     known = set(texts)
     return len({shorten(text, width) for text in known}) < len(known)
 
 
 def _fit(columns: Sequence[Column], texts: Sequence[Sequence[str]], room: int) -> dict[int, int]:
-    """Return the columns that fit into ``room`` cells, by position, and the cells of each."""
+    """Return the position and the width of each column that fits into ``room`` cells."""
     shown, least = {}, {}
     for at, (column, (title, *cells)) in enumerate(zip(columns, texts, strict=True)):
         inside = max(map(display_width, cells), default=0)

@@ -1,4 +1,4 @@
-"""``seamark changes``: which runs changed since the last look."""
+"""``seamark changes``: list of the runs that changed since a cursor."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from seamark.cli._runs import open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note
 from seamark.reading.words import clean, plural
 
-_LISTED: Final = 3
+_MAX_PATHS: Final = 3
 
 
-@click.command(short_help="Show which runs changed since the last look.")
+@click.command(short_help="List the runs that changed since a cursor.")
 @click.argument("cursor", default="", metavar="[CURSOR]")
 @project_option
 @json_option
 @root_option
 @click.pass_context
 def changes(context: click.Context, cursor: str, project: str | None, *, as_json: bool) -> None:
-    """Show which runs changed since CURSOR, and the next cursor.
+    """List the runs that changed since CURSOR, and print the next cursor.
 
-    Runs change when something is recorded, when they begin, end or crash, and when they are
-    edited or removed. Without a cursor only one to begin with is given; the cursor of an index
-    that was made anew since is answered with "reset": everything may have changed.
+    A run changes when it records something, when it starts, ends or crashes, and when it is edited
+    or removed. Without CURSOR, only a first cursor is printed. If the index has been rebuilt since
+    CURSOR, the result is "reset": every run may have changed.
 
     \b
     Examples:
@@ -44,17 +44,17 @@ def changes(context: click.Context, cursor: str, project: str | None, *, as_json
             [
                 Cell(f"{one.project}/{one.run}", "cyan"),
                 Cell(one.state or "gone", STATE_STYLES.get(one.state or "", "")),
-                Cell(_few(one.paths), "dim"),
+                Cell(_path_list(one.paths), "dim"),
             ]
             for one in found.runs
         ]
         Screen().table([Column("RUN"), Column("STATE"), Column("RECORDED", shrink=True)], lines)
     elif cursor:
-        note("everything may have changed" if found.reset else "nothing changed")
+        note("every run may have changed" if found.reset else "nothing changed")
     click.echo(f"cursor: {found.cursor}")
 
 
-def _few(paths: list[str]) -> str:
-    shown = clean(", ".join(paths[:_LISTED]))
-    more = len(paths) - _LISTED
+def _path_list(paths: list[str]) -> str:
+    shown = clean(", ".join(paths[:_MAX_PATHS]))
+    more = len(paths) - _MAX_PATHS
     return f"{shown} and {plural(more, 'more path')}" if more > 0 else shown

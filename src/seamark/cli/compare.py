@@ -16,7 +16,7 @@ from seamark.cli._facts import text_or_record
 from seamark.cli._runs import (
     RunRef,
     Runs,
-    a_path,
+    nonempty_path,
     open_runs,
     project_option,
     query_option,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _ABSENT: Final = Cell("—", "dim")
 _MIN_CELLS: Final = 10
-"""Minimum width of a run's column of texts, in cells; numbers are never cut."""
+"""Minimum width of the column of a run, in cells; numbers are never shortened."""
 
 
 class _Compared(NamedTuple):
@@ -63,7 +63,7 @@ class _Compared(NamedTuple):
     attributes: Sequence[Attribute]
 
 
-@click.command(short_help="Show how runs differ: parameters, metrics, packages, git.")
+@click.command(short_help="Compare runs: parameters, metrics, packages, git.")
 @runs_argument
 @click.option(
     "--path",
@@ -71,10 +71,12 @@ class _Compared(NamedTuple):
     multiple=True,
     metavar="PATH",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
-    help="Only what is at or below this path, or matches it: 'hyperparams/*'. May be repeated.",
+    callback=nonempty_path,
+    help="Only paths that equal, are below or match this path: 'hyperparams/*'. May be repeated.",
 )
-@click.option("--all", "everything", is_flag=True, help="Also show what is the same in all runs.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also show values that are equal in all runs."
+)
 @json_option
 @project_option
 @query_option
@@ -90,13 +92,13 @@ def compare(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Show how two or more runs differ: a column for each run, a row for each difference.
+    """Show the differences between runs: one column for each run, one row for each difference.
 
-    Parameters, metrics, tags, files, script, git, packages and environment are compared. A value
-    that one run has and another lacks is a difference, shown as a dash. For a metric the last value
-    is shown, in parentheses the difference from the first run, and its best value (minimum or
-    maximum, whichever the last value is nearer to). What each process, rank and profiler recorded
-    is left out unless --path names it.
+    Parameters, metrics, tags, files, script, git, packages and environment are compared. A missing
+    value is a difference, shown as a dash. For a metric, the table shows the last value with the
+    difference from the first run in parentheses, and the best value (minimum or maximum, whichever
+    is closer to the last value). Data of single processes, ranks and profilers is left out unless
+    --path names it.
 
     \b
     Examples:
@@ -125,7 +127,7 @@ def compare(
         return
     _print(Screen(), compared, shown, everything=everything)
     if not any(row.differs(len(refs)) for row in rows):
-        click.echo(f"\n{_alike(rows, len(refs))}")
+        click.echo(f"\n{_equality_text(rows, len(refs))}")
     if left_out:
         note(
             f"{plural(left_out, 'difference')} of single ranks and of profilers left out; "
@@ -159,7 +161,7 @@ def _read(runs: Runs, refs: Sequence[RunRef], patterns: Sequence[str]) -> list[_
     for pattern in patterns:
         if not any(matches(path, pattern) for path in known):
             hint = hint_for(pattern, sorted(known), f" (see: seamark show {refs[0].run})")
-            misuse(f"none of these runs has anything at {pattern!r}{hint}")
+            misuse(f"none of these runs has a value at {pattern!r}{hint}")
     return found
 
 
@@ -201,18 +203,18 @@ class _Line(NamedTuple):
 def _print(
     screen: Screen, compared: Sequence[_Compared], rows: Sequence[Row], *, everything: bool
 ) -> None:
-    lines = [*_head(screen, compared)]
+    lines = [*_header_lines(screen, compared)]
     for section, title in TITLES.items():
         if part := [row for row in rows if row.section == section]:
             empty = [Cell("")] * len(compared)
-            rows_of_it = [
+            part_lines = [
                 line
                 for row in part
                 for line in _lines(screen, row, len(compared), everything=everything)
             ]
             lines.append(_Line(Cell(""), empty))
-            lines.append(_Line(Cell(f"{title} ({len(rows_of_it):,})", "bold"), empty))
-            lines += rows_of_it
+            lines.append(_Line(Cell(f"{title} ({len(part_lines):,})", "bold"), empty))
+            lines += part_lines
     columns = [Column("RUN", shrink=True, path=True)]
     for at, one in enumerate(compared):
         widths = (display_width(line.cells[at].text) for line in lines if line.whole)
@@ -221,12 +223,12 @@ def _print(
     if left_out := screen.table(columns, [[line.title, *line.cells] for line in lines]):
         count = plural(len(compared), "run")
         note(
-            f"no room for {len(left_out):,} of {count}: a pipe gets all of them (| less -S), and "
-            "seamark ls --differing has a row for each run"
+            f"no room for {len(left_out):,} of {count}: output to a pipe shows all of them (| less "
+            "-S), and seamark ls --differing shows a row for each run"
         )
 
 
-def _head(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
+def _header_lines(screen: Screen, compared: Sequence[_Compared]) -> Iterator[_Line]:
     now = datetime.now(timezone.utc)
 
     def created(one: _Compared) -> str:
@@ -272,7 +274,7 @@ def _number(screen: Screen, numbers: Mapping[int, float], at: int) -> Cell:
     return Cell(f"{text} ({change:+.3g})")
 
 
-def _alike(rows: Sequence[Row], runs: int) -> str:
+def _equality_text(rows: Sequence[Row], runs: int) -> str:
     counts = [(sum(row.section == section for row in rows), section) for section in TITLES]
     listed = ", ".join(f"{section} {count:,}" for count, section in counts if count)
     return f"nothing differs between these {runs} runs (compared: {listed or 'nothing'})"

@@ -37,10 +37,10 @@ _MAX_CELLS: Final = 60
 
 
 def record(runs: Runs, ref: RunRef, **changes: Any) -> None:
-    """Change a run (name, description, tags) on a server, or through a journal that is folded then.
+    """Change name, description or tags of a run, on a server or with a further journal; refresh it.
 
-    Such a journal owns nothing: state, error, script and running time of the run stay as they are,
-    whether it is finished or is being trained by another process at this moment.
+    Such a journal does not own the run: state, error, script and running time stay unchanged,
+    whether the run has finished or another process is training it.
     """
     from seamark.journal.format import LONG_TEXT, is_long
     from seamark.run.logbook import append_ops
@@ -76,15 +76,15 @@ def _ops(changes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield from assign_ops({f"sys/{name}": encode_atom(value)})
 
 
-def as_recorded(text: str) -> str:
-    """Return a text without the secrets that the environment names."""
+def masked_text(text: str) -> str:
+    """Return a text without the secrets that the environment specifies."""
     from seamark.options.settings import hidden_by_environment
 
     return hidden_by_environment().text(text)
 
 
-def legible(text: str, what: str, *, block: bool = False) -> str:
-    """Return a text of the user; Misuse if it is empty or has unprintable characters."""
+def checked_text(text: str, what: str, *, block: bool = False) -> str:
+    """Return a text of the user; Misuse if it is empty or contains control characters."""
     if not text.strip():
         misuse(f"{what}: expected some text, got {text!r}")
     if clean(text, block=block) != text:
@@ -98,7 +98,7 @@ def print_change(screen: Screen, label: str, old: str, new: str) -> None:
         shorten(clean(one), _MAX_CELLS) if screen.terminal else clean(one) for one in (old, new)
     )
     if old == new:
-        screen.styled([(f"{label}: {after}", ""), (" (as it was)", "dim")])
+        screen.styled([(f"{label}: {after}", ""), (" (unchanged)", "dim")])
     else:
         screen.styled([(f"{label}: ", ""), (f"{before} → ", "dim"), (after, "bold")])
 
@@ -118,8 +118,9 @@ def describe(
 ) -> None:
     """Set a run's description.
 
-    Without TEXT the current description opens in your editor (VISUAL, EDITOR), or the text is read
-    from a pipe. It replaces the old description; nothing else about the run changes.
+    Without TEXT, the text is read from a pipe or, on a terminal, the current description opens in
+    your editor (VISUAL, EDITOR). The text replaces the old description; nothing else in the run
+    changes.
 
     \b
     Examples:
@@ -132,12 +133,12 @@ def describe(
     if remove and text is not None:
         misuse("describe: expected TEXT or --remove, got both")
     if text is not None:
-        text = legible(text, "description", block=True)
+        text = checked_text(text, "description", block=True)
     runs = open_runs(context, project)
     ref = runs.find(run, project)
     old = _description(runs, ref)
     new = "" if remove else _read_text(old) if text is None else text
-    kept = as_recorded(new)
+    kept = masked_text(new)
     if kept != old:
         record(runs, ref, description=new or None)
     print_change(Screen(), runs.label(ref), old or "(no description)", kept or "(no description)")
@@ -159,22 +160,22 @@ def _read_text(old: str) -> str:
             misuse(
                 f"describe: expected text in {error.encoding} on standard input, got other bytes"
             )
-        return legible(given.rstrip(), "description (from standard input)", block=True)
+        return checked_text(given.rstrip(), "description (from standard input)", block=True)
     edited = click.edit(old, extension=".md")
-    return old if edited is None else legible(edited.rstrip(), "description", block=True)
+    return old if edited is None else checked_text(edited.rstrip(), "description", block=True)
 
 
 _NAME = "sys/name"
 
 
-@click.command(short_help="Give a run another name.")
+@click.command(short_help="Rename a run.")
 @run_argument
 @click.argument("name", metavar="NAME")
 @project_option
 @root_option
 @click.pass_context
 def rename(context: click.Context, run: str, name: str, project: str | None) -> None:
-    """Give a run another name. Its id, its folder and everything else stay the same.
+    """Rename a run. Its id, its folder and everything else stay the same.
 
     \b
     Examples:
@@ -182,14 +183,14 @@ def rename(context: click.Context, run: str, name: str, project: str | None) -> 
       seamark rename quick-otter "two layers, no dropout"
       seamark rename d1vku baseline --project vision
     """
-    legible(name, "name")
+    checked_text(name, "name")
     if name == LATEST:
         misuse(f"name: expected another name than {LATEST!r}, which always means the newest run")
     runs = open_runs(context, project)
     ref = runs.find(run, project)
     found = runs.view(ref).attribute(_NAME)
     old = "" if found is None else str(found.value)
-    kept = as_recorded(name)
+    kept = masked_text(name)
     if kept != old:
         record(runs, ref, name=name)
     print_change(Screen(), ref.run, old or "(no name)", kept)
@@ -225,7 +226,7 @@ def tag(
 ) -> None:
     """Add or remove tags of runs; without --add and --remove, show them.
 
-    Nothing else about a run changes: a finished run keeps its state, its error and its times, and a
+    Nothing else in a run changes: a finished run keeps its state, its error and its times, and a
     running training is not disturbed.
 
     \b
@@ -237,14 +238,14 @@ def tag(
       seamark ls --tag best                  the runs with a tag
     """
     for given in (*add, *remove):
-        legible(given, "tag")
+        checked_text(given, "tag")
     if both := sorted({*add} & {*remove}):
         misuse(f"tag: expected one of --add and --remove for {both[0]!r}, got both")
     runs = open_runs(context, project)
     try:
         refs = runs.chosen(names, project, query)
     except RunNotFoundError as error:
-        if add or remove or len(names) < 2:  # noqa: PLR2004 - a run and what may be a tag
+        if add or remove or len(names) < 2:  # noqa: PLR2004 - a run and possibly a tag
             raise
         misuse(f"{error}; to add a tag: seamark tag {names[0]} --add {names[-1]}")
     screen = Screen()
@@ -255,9 +256,9 @@ def tag(
             record(runs, ref, add_tags=added, remove_tags=removed)
         new = _tags(runs, ref)
         if add or remove:
-            print_change(screen, runs.label(ref), _listed(old), _listed(new))
+            print_change(screen, runs.label(ref), _tag_list(old), _tag_list(new))
         else:
-            screen.line(f"{runs.label(ref)}: {_listed(old)}")
+            screen.line(f"{runs.label(ref)}: {_tag_list(old)}")
 
 
 def _tags(runs: Runs, ref: RunRef) -> set[str]:
@@ -265,7 +266,7 @@ def _tags(runs: Runs, ref: RunRef) -> set[str]:
     return set(found.value) if found is not None and found.family == "string_set" else set()
 
 
-def _listed(tags: set[str]) -> str:
+def _tag_list(tags: set[str]) -> str:
     return ", ".join(sorted(tags)) or "(no tags)"
 
 
@@ -273,7 +274,7 @@ _MAX_NAMED_RUNS = 20
 """Maximum number of runs named in a message."""
 
 
-@click.command(short_help="Hide runs; their files stay.")
+@click.command(short_help="Move runs to the trash; their files stay.")
 @runs_argument
 @project_option
 @query_option
@@ -282,29 +283,29 @@ _MAX_NAMED_RUNS = 20
 def trash(
     context: click.Context, names: tuple[str, ...], project: str | None, query: str | None
 ) -> None:
-    """Put runs into the trash: listings leave them out, nothing is deleted.
+    """Move runs to the trash: they are hidden from listings, but nothing is deleted.
 
     \b
     Examples:
       seamark trash quick-otter calm-heron
       seamark trash --query 'sys/state = "failed" AND val/loss:count < 10'
-      seamark ls --trashed                   what is in the trash
-      seamark untrash quick-otter            take it out again
-      seamark purge                          delete for good what is in the trash
+      seamark ls --trashed                   list the trash
+      seamark untrash quick-otter            restore a run
+      seamark purge                          delete everything in the trash
     """
     runs = open_runs(context, project)
     refs = runs.chosen(names, project, query)
-    moved = _mark(runs, refs, trashed=True)
+    moved = _set_trashed(runs, refs, trashed=True)
     note(
-        f"put {plural(len(moved), 'run')} into the trash"
-        f"{_describe_unchanged(len(refs) - len(moved), 'already in it')}{_named(runs, moved)}; "
-        "seamark untrash takes them out, seamark purge deletes them"
+        f"moved {plural(len(moved), 'run')} to the trash"
+        f"{_describe_unchanged(len(refs) - len(moved), 'already in it')}{_name_list(runs, moved)}; "
+        "seamark untrash restores them, seamark purge deletes them"
     )
     if live := [ref for ref in moved if runs.view(ref).state == "running"]:
-        note(f"still recording{_named(runs, live)}", style="warning")
+        note(f"still recording{_name_list(runs, live)}", style="warning")
 
 
-@click.command(short_help="Take runs out of the trash.")
+@click.command(short_help="Restore runs from the trash.")
 @runs_argument
 @project_option
 @query_option
@@ -313,7 +314,7 @@ def trash(
 def untrash(
     context: click.Context, names: tuple[str, ...], project: str | None, query: str | None
 ) -> None:
-    """Take runs out of the trash, so that listings show them again.
+    """Restore runs from the trash, so that listings show them again.
 
     \b
     Examples:
@@ -322,10 +323,10 @@ def untrash(
     """
     runs = open_runs(context, project)
     refs = runs.chosen(names, project, query, trashed=True)
-    moved = _mark(runs, refs, trashed=False)
+    moved = _set_trashed(runs, refs, trashed=False)
     note(
-        f"took {plural(len(moved), 'run')} out of the trash"
-        f"{_describe_unchanged(len(refs) - len(moved), 'not in it')}{_named(runs, moved)}"
+        f"restored {plural(len(moved), 'run')} from the trash"
+        f"{_describe_unchanged(len(refs) - len(moved), 'not in it')}{_name_list(runs, moved)}"
     )
 
 
@@ -333,13 +334,13 @@ def _describe_unchanged(count: int, how: str) -> str:
     return f" ({count:,} {'was' if count == 1 else 'were'} {how})" if count else ""
 
 
-def _named(runs: Runs, refs: Sequence[RunRef]) -> str:
+def _name_list(runs: Runs, refs: Sequence[RunRef]) -> str:
     labels = runs.finder.labels([(ref.project, ref.run) for ref in refs[:_MAX_NAMED_RUNS]])
     more = f" and {len(refs) - _MAX_NAMED_RUNS:,} more" if len(refs) > _MAX_NAMED_RUNS else ""
     return f": {', '.join(labels)}{more}" if refs else ""
 
 
-def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[RunRef]:
+def _set_trashed(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[RunRef]:
     from seamark.run.logbook import set_trashed
 
     marks = {ref: runs.view(ref).attribute("sys/trashed") for ref in refs}
@@ -351,11 +352,11 @@ def _mark(runs: Runs, refs: Sequence[RunRef], *, trashed: bool) -> list[RunRef]:
     return moved
 
 
-@click.command(short_help="Delete runs for good.")
+@click.command(short_help="Delete runs permanently.")
 @runs_argument
 @project_option
 @query_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option("--force", is_flag=True, help="Also delete runs that are not in the trash.")
 @root_option
 @click.pass_context
@@ -368,10 +369,10 @@ def purge(
     yes: bool,
     force: bool,
 ) -> None:
-    """Delete runs for good, with their files. Without RUN or --query, everything in the trash.
+    """Delete runs and their files permanently; without RUN or --query, everything in the trash.
 
-    A small marker stays behind, so that merging copied folders does not bring a purged run back.
-    Runs that are being written to are never deleted. Drafts of artifacts whose process is gone are
+    A small marker remains, so that merging copied folders does not restore a purged run. Runs that
+    a process is writing to are never deleted. Drafts of artifacts whose process has ended are
     removed with the trash.
 
     \b
@@ -390,17 +391,17 @@ def purge(
         kinds = ("run", "model", "model_version", "artifact")
         refs = [ref for kind in kinds for ref in runs.select("", project, trashed=True, kind=kind)]
         if root is not None:
-            refs = list(dict.fromkeys([*refs, *_copied_back(root, project)]))
-            _clear(root, project)
+            refs = list(dict.fromkeys([*refs, *_restored_purged_runs(root, project)]))
+            _remove_leftovers(root, project)
     _refuse_versions(runs, refs)
     if root is not None:
-        refs.sort(key=lambda ref: kind_of(ref.project, ref.run) == "model")  # it holds its versions
+        refs.sort(key=lambda ref: kind_of(ref.project, ref.run) == "model")  # after its versions
         _refuse_live([RunFolder(root, ref.project, ref.run) for ref in refs])
     if not refs:
         note("the trash is empty; nothing to purge")
         return
     if not yes:
-        _ask(runs, refs)
+        _confirm(runs, refs)
     for ref in refs:
         if root is not None:
             remove(RunFolder(root, ref.project, ref.run))
@@ -408,13 +409,13 @@ def purge(
             runs.remote.purge((ref.project, ref.run))
     count = plural(len(refs), "run")
     if root is None:
-        note(f"purged {count} from {runs.where}; copies on the machines that recorded them stay")
+        note(f"purged {count} from {runs.where}; copies on the machines that recorded them remain")
         return
     runs.refresh(project)
     note(f"purged {count}")
 
 
-def _copied_back(root: Path, project: str | None) -> Iterator[RunRef]:
+def _restored_purged_runs(root: Path, project: str | None) -> Iterator[RunRef]:
     for folder in iter_runs(root, project, models=True):
         if folder.is_purged:
             yield RunRef(folder.project, folder.run)
@@ -435,8 +436,8 @@ def _refuse_versions(runs: Runs, refs: Sequence[RunRef]) -> None:
         if left := [one for one in versions if RunRef(*one) not in refs]:
             what = f"model {ref.run!r} of project {home_of(ref.project)!r}"
             misuse(
-                f"{what} has {plural(len(left), 'version')} that would go with it: "
-                f"purge {'it' if len(left) == 1 else 'them'}, too"
+                f"{what} has {plural(len(left), 'version')} that would be deleted with it: purge "
+                f"{'it' if len(left) == 1 else 'them'}, too"
             )
 
 
@@ -447,9 +448,9 @@ def _refuse_live(folders: Sequence[RunFolder]) -> None:
         raise CommandError(msg)
 
 
-def _ask(runs: Runs, refs: Sequence[RunRef]) -> None:
+def _confirm(runs: Runs, refs: Sequence[RunRef]) -> None:
     if not sys.stdin.isatty():
-        misuse("purge asks before it deletes, and there is no terminal to answer from: add --yes")
+        misuse("purge asks for confirmation, but standard input is not a terminal: add --yes")
     root, what = runs.root, plural(len(refs), "run")
     for ref in refs[:_MAX_NAMED_RUNS]:
         note(f"  {runs.label(ref)}  ({ref if root is None else root / ref.project / ref.run})")
@@ -458,12 +459,12 @@ def _ask(runs: Runs, refs: Sequence[RunRef]) -> None:
     if root is None:
         what = f"{what} from {runs.where}"
     else:
-        size = sum(_size(root / ref.project / ref.run) for ref in refs)
+        size = sum(_folder_size(root / ref.project / ref.run) for ref in refs)
         what = f"{what}, {human_bytes(size)},"
-    click.confirm(f"Delete {what} for good?", abort=True, err=True)
+    click.confirm(f"Delete {what} permanently?", abort=True, err=True)
 
 
-def _size(folder: Path) -> int:
+def _folder_size(folder: Path) -> int:
     return sum(
         entry.stat(follow_symlinks=False).st_size
         for where, _, files in os.walk(folder)
@@ -471,9 +472,9 @@ def _size(folder: Path) -> int:
     )
 
 
-def _clear(root: Path, project: str | None) -> None:
+def _remove_leftovers(root: Path, project: str | None) -> None:
     left = [one.path for one in drafts(root, project) if not is_live(one)]
     for place in [*half_purged(root, project), *left]:
         delete_hidden(place)
     if left:
-        note(f"removed {plural(len(left), 'draft')} of artifacts that nobody saved")
+        note(f"removed {plural(len(left), 'draft')} of artifacts that were never saved")

@@ -22,9 +22,9 @@ from seamark.cli._facts import exact_text
 from seamark.cli._runs import (
     RunRef,
     Runs,
-    a_path,
     attempt_option,
     matching_paths,
+    nonempty_path,
     open_runs,
     project_option,
     query_option,
@@ -48,8 +48,8 @@ __all__ = ["ATTRIBUTES", "FAMILIES", "POINTS", "CsvWriter", "Tables", "write_par
 class CsvWriter:
     """Writer of rows as CSV."""
 
-    # With line feeds as the ends of lines Python's own writer leaves carriage returns bare (before
-    # 3.13), and readers take them for the end of a row.
+    # With line feeds as line ends, csv.writer does not quote carriage returns before Python 3.13,
+    # and readers take them for the end of a row.
 
     def __init__(self, file: IO[str]) -> None:
         self._plain = csv.writer(file, lineterminator="\n")
@@ -81,7 +81,7 @@ FAMILIES: Final = {"series": "float_series", "texts": "string_series"}
 
 
 class Tables:
-    """The tables of some runs, gone through once; a run is read when its turn comes."""
+    """Tables of several runs, for a single iteration; each run is read when it is reached."""
 
     def __init__(
         self, views: Iterator[tuple[RunRef, Reader]], patterns: Sequence[str], attempt: Attempt
@@ -107,7 +107,7 @@ class Tables:
                     )
 
     def attributes(self) -> Iterator[tuple[tuple[str, ...], bool]]:
-        """Yield a row for each attribute (of series, JSON), and if its value is free text."""
+        """Yield a row for each attribute (series as JSON), and whether its value is free text."""
         for ref, view in self.views:
             wanted = set(matching_paths(view, self.patterns, None))
             for one in own_attributes(view):
@@ -194,26 +194,26 @@ def _unicode(text: str) -> str:
 
 
 _FORMATS: Final = ("csv", "json", "parquet")
-_NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
+_TABLE_NAMES: Final = {"series": "series of numbers", "texts": "series of texts"}
 
 
 @click.command(short_help="Write runs as CSV, JSON or Parquet.")
 @runs_argument
 @project_option
 @query_option
-@click.option("--all", "everything", is_flag=True, help="All runs.")
+@click.option("--all", "everything", is_flag=True, help="Write all runs.")
 @click.option(
     "-f",
     "--format",
     "kind",
     type=click.Choice(_FORMATS),
-    help="Format.  [default: from the extension of FILE; csv without FILE]",
+    help="Output format.  [default: from the extension of FILE; csv without FILE]",
 )
 @click.option(
     "-w",
     "--what",
     type=click.Choice(["series", "texts", "attributes"]),
-    help="What to write.  [default: series; in JSON all]",
+    help="Data to write.  [default: series; in JSON, everything]",
 )
 @click.option(
     "-p",
@@ -222,8 +222,8 @@ _NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
     multiple=True,
     metavar="PATH",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
-    help="Only these paths, namespaces or patterns with *.",
+    callback=nonempty_path,
+    help="Only this path, namespace or pattern with *. May be repeated.",
 )
 @attempt_option
 @click.option(
@@ -231,7 +231,7 @@ _NAMED: Final = {"series": "series of numbers", "texts": "series of texts"}
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write to this file instead of to standard output.",
+    help="Write to this file instead of standard output.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing FILE.")
 @root_option
@@ -252,16 +252,17 @@ def export(
 ) -> None:
     """Write runs as CSV, JSON or Parquet.
 
-    CSV and Parquet are one long table. Series: run, path, step, value, time, attempt, one line for
-    each point; times are UTC with nanoseconds. Attributes: run, path, family, type, value; the
-    value of a series is its summary, as JSON. JSON is one document with both. NaN and infinities
-    are nan, inf and -inf (strings in JSON), numbers keep all their digits. In CSV, text that a
-    spreadsheet would run as a formula (it begins with =, +, - or @) gets a leading apostrophe.
+    CSV and Parquet files contain one long table. For series, the columns are run, path, step,
+    value, time and attempt, with one row for each point; times are UTC with nanoseconds. For
+    attributes, they are run, path, family, type and value; the value of a series is its summary as
+    JSON. JSON output is one document with both. NaN and infinities are written as nan, inf and -inf
+    (strings in JSON), and numbers keep all digits. In CSV, text that a spreadsheet would run as a
+    formula (it begins with =, +, - or @) gets a leading apostrophe.
 
-    FILE appears only once complete; an existing one is overwritten only with --force. Parquet
-    needs pip install "seamark[parquet]".
+    FILE appears only when it is complete; an existing file is overwritten only with --force.
+    Parquet needs pip install "seamark[parquet]".
 
-    For a wide table with one line for each run use: seamark ls --csv
+    For a wide table with one row for each run, use: seamark ls --csv
 
     \b
     Examples:
@@ -276,10 +277,10 @@ def export(
 
         check_parquet()
     if out is not None:
-        _check_place(out, force=force)
+        _check_output_path(out, force=force)
     runs = open_runs(context, project)
     context.with_resource(runs.index.moment())
-    refs = _chosen(runs, names, project, query, everything=everything)
+    refs = _selected_runs(runs, names, project, query, everything=everything)
     what = what or (None if kind == "json" else "series")
     _check_paths(runs, refs, patterns, what)
     tables = Tables(((ref, runs.view(ref)) for ref in refs), patterns, attempt)
@@ -288,8 +289,8 @@ def export(
             rows = _write_json(file, tables, what)
         else:
             rows = (write_parquet if kind == "parquet" else _write_csv)(file, tables, str(what))
-    if not rows and what in _NAMED:
-        note(f"no {_NAMED[what]} there: nothing but the names of the columns was written")
+    if not rows and what in _TABLE_NAMES:
+        note(f"no {_TABLE_NAMES[what]} found: only the names of the columns were written")
     if out is not None:
         count = plural(rows, *(("value", "values") if kind == "json" else ("row", "rows")))
         size = human_bytes(out.stat().st_size)
@@ -299,27 +300,24 @@ def export(
 def _format(kind: str | None, out: Path | None) -> str:
     if out is None:
         if kind == "parquet":
-            misuse("parquet is not for standard output: name a file with -o FILE.parquet")
+            misuse("cannot write parquet to standard output: name a file with -o FILE.parquet")
         return kind or "csv"
     ending = out.suffix.lower().removeprefix(".")
     if ending not in _FORMATS:
         if kind is None:
             known = ", ".join(f".{one}" for one in _FORMATS)
-            misuse(
-                f"cannot tell the format of {out} by its ending: expected one of {known}, "
-                "or --format"
-            )
+            misuse(f"unknown format of {out}: expected one of {known}, or --format")
         return kind
     if kind not in {None, ending}:
-        misuse(f"--format {kind} contradicts the ending of {out}")
+        misuse(f"--format {kind} contradicts the extension of {out}")
     return ending
 
 
-def _check_place(out: Path, *, force: bool) -> None:
+def _check_output_path(out: Path, *, force: bool) -> None:
     if not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     if not force and (out.exists() or out.is_symlink()):
-        misuse(f"{out} exists: nothing was written (write over it with --force)")
+        misuse(f"{out} exists: nothing was written (overwrite it with --force)")
 
 
 def _check_paths(
@@ -341,20 +339,20 @@ def _check_paths(
 def _explain_missing_path(pattern: str, known: dict[str, str], what: str | None) -> str:
     if held := next((family for path, family in known.items() if matches(path, pattern)), None):
         what_else = next((one for one, of in FAMILIES.items() if of == held), "attributes")
-        kind = _NAMED[str(what)]
-        return f"--path {pattern}: no {kind} is there (--what {what_else} has what is)"
+        kind = _TABLE_NAMES[str(what)]
+        return f"--path {pattern}: no {kind} is there (--what {what_else} shows it)"
     hint = hint_for(pattern.strip("/*"), known, "; seamark show RUN lists the paths")
     return f"--path {pattern}: none of the runs has it{hint}"
 
 
-def _chosen(
+def _selected_runs(
     runs: Runs, names: Sequence[str], project: str | None, query: str | None, *, everything: bool
 ) -> list[RunRef]:
     given = bool(names) + (query is not None) + everything
     if given > 1:
         misuse("which runs? expected names, --query or --all, got more than one of them")
     if not given:
-        misuse("which runs? name some, or give one of --query and --all")
+        misuse("which runs? name them, or give --query or --all")
     if everything:
         runs.expect_project(project)
         return runs.select("", project)
@@ -363,7 +361,7 @@ def _chosen(
 
 @contextmanager
 def _output(path: Path | None, *, binary: bool) -> Iterator[IO[Any]]:
-    # The file has another name until it is whole.
+    # The file has a temporary name until it is complete.
     if path is None:
         yield data_output()
         return

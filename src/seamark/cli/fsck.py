@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 __all__ = ["COPY", "drafts", "finish_queued", "half_purged", "project_logs"]
 
 
-_LISTED: Final = 5
+_MAX_FILES: Final = 5
 COPY: Final = "journal/"
-"""File name prefix of a copy among the conflicts of a run."""
+"""Prefix of the names of copies of journals among the conflicts of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Problem of a run (``.project`` for a project's own log) that a check found.
+    """Problem that a check found in a run, or in the log of a project (``run`` is ``.project``).
 
-    ``problem`` is one or two fixed words (``"gap"``, ``"torn tail"``); ``offset`` and ``length``
-    are in the journal, bytes; ``where`` is ``""`` for the run as a whole.
+    ``problem`` is a fixed term such as ``"gap"`` or ``"torn tail"``; ``offset`` and ``length``
+    refer to the journal, in bytes; ``where`` is ``""`` for the run as a whole.
     """
 
     project: str
@@ -69,56 +69,61 @@ _COUNTED: Final = ("runs", "journals", "frames", "blobs", "size_bytes", "live")
 
 
 def check_journal(folder: RunFolder, file: JournalFile, totals: Totals) -> Iterator[Finding]:
-    """Yield the problems of a journal; an incomplete end is none while it is being written."""
+    """Yield the problems of a journal; an incomplete end is normal while it is being written."""
     name = file.path.name
     totals["journals"] += 1
     try:
         with JournalReader(file.path) as reader:
             for problem, detail, *span in _problems(reader, totals):
-                yield _found(folder, problem, name, detail, *span)
+                yield _finding(folder, problem, name, detail, *span)
     except (JournalError, OSError) as error:
         problem = "not a journal" if isinstance(error, JournalError) else "unreadable"
-        yield _found(folder, problem, name, getattr(error, "strerror", None) or str(error))
+        yield _finding(folder, problem, name, getattr(error, "strerror", None) or str(error))
 
 
-def _found(folder: RunFolder, problem: str, where: str, detail: str, *span: int) -> Finding:
+def _finding(folder: RunFolder, problem: str, where: str, detail: str, *span: int) -> Finding:
     return Finding(folder.project, folder.run, problem, where, detail, *span)
 
 
 def _problems(reader: JournalReader, totals: Totals) -> Iterator[tuple[Any, ...]]:
     totals["size_bytes"] += reader.size
     if reader.damaged_header:
-        yield "damaged header", "the first 32 bytes; the journal is still read, by its name", 0, 32
+        yield (
+            "damaged header",
+            "the first 32 bytes; the journal is read with the id in its name",
+            0,
+            32,
+        )
     for number, frame in enumerate(reader.frames()):
         totals["frames"] += 1
         if not number and frame.kind != Kind.HEADER:
-            detail = "its first record does not say which run and process it belongs to"
+            detail = "its first record does not name its run and process"
             yield "no header", detail, frame.offset
     for gap in reader.gaps:
         size = human_bytes(gap.length)
-        detail = f"{size} at {gap.offset:,} hold no valid record; what follows was read"
+        detail = f"{size} at {gap.offset:,} hold no valid record; later records were read"
         yield "gap", detail, gap.offset, gap.length
     if reader.stopped == "newer":
         detail = f"written by a newer Seamark from {reader.offset:,} on; upgrade to read it"
         yield "newer format", detail, reader.offset
     elif reader.tail is not None:
         size = human_bytes(reader.tail.length)
-        why = "the process died while writing, or damage"
-        yield "torn tail", f"the last {size} are not a whole record: {why}", *reader.tail
+        why = "the process died while writing, or the file is damaged"
+        yield "torn tail", f"the last {size} are not a complete record: {why}", *reader.tail
     elif not reader.is_finished():
         totals["live"] += 1
 
 
 def check_folder(folder: RunFolder, *, live: bool) -> Iterator[Finding]:
-    """Yield the problems of a run's other files; a ``live`` run may still finish ``.staging``."""
+    """Yield the problems of other files of a run; a ``live`` run may still store staged files."""
     if folder.is_purged:
         detail = "purged, but its folder exists again (copied back?); seamark purge removes it"
-        yield _found(folder, "purged", "", detail)
+        yield _finding(folder, "purged", "", detail)
     yield from _strange_entries(folder)
     if not live and (left := _names(folder.staging_dir)):
-        listed = ", ".join(left[:_LISTED]) + (", …" if len(left) > _LISTED else "")
-        detail = f"{plural(len(left), 'file')} taken, not stored: {listed} (fsck --finish stores)"
-        yield _found(folder, "leftover staging", folder.staging_dir.name, detail)
+        listed = ", ".join(left[:_MAX_FILES]) + (", …" if len(left) > _MAX_FILES else "")
+        detail = f"{plural(len(left), 'file')} not stored yet: {listed} (fsck --finish stores them)"
+        yield _finding(folder, "leftover staging", folder.staging_dir.name, detail)
 
 
 def _names(folder: Path) -> list[str]:
@@ -140,28 +145,28 @@ def _strange_entries(folder: RunFolder) -> Iterator[Finding]:
             if path is place or path.name[0] != ".":
                 detail = "a link, a folder, a pipe, or a name that is not text: it is not read"
                 where = path.relative_to(folder.path).as_posix()
-                yield _found(folder, "not a file", where, detail)
+                yield _finding(folder, "not a file", where, detail)
 
 
 def check_records(view: RunView) -> Iterator[Finding]:
-    """Yield unusable records, and files that have the id of a journal but other contents."""
+    """Yield unusable records, and files with the id of a journal but other contents."""
     for journal in view.journals():
         if journal.stopped == "unreadable":
             continue  # `check_journal` reports it
         for offset, message in journal.notes:
             detail = f"at {offset:,}: {message}"
-            yield _found(view.folder, "unusable record", journal.file, detail, offset)
+            yield _finding(view.folder, "unusable record", journal.file, detail, offset)
         if more := journal.errors - len(journal.notes):
             detail = f"{plural(more, 'further record')} that cannot be applied"
-            yield _found(view.folder, "unusable record", journal.file, detail)
+            yield _finding(view.folder, "unusable record", journal.file, detail)
     for name, journals in view.problems().get("conflicts", {}).items():
         if name.startswith(COPY):
             detail = f"not read: it has the id of {journals[0]}, but is not a copy of it"
-            yield _found(view.folder, "diverged", name.removeprefix(COPY), detail)
+            yield _finding(view.folder, "diverged", name.removeprefix(COPY), detail)
 
 
 def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Finding]:
-    """Yield contents that a run names and lacks, or of other size or (``digests``) SHA-256."""
+    """Yield stored files that are missing or have a wrong size or, with ``digests``, SHA-256."""
     folder = view.folder
     seen: set[str] = set()
     for path, digest, size in _stored_contents(view):
@@ -170,15 +175,17 @@ def check_blobs(view: RunView, totals: Totals, *, digests: bool) -> Iterator[Fin
         seen.add(digest)
         totals["blobs"] += 1
         if problem := _blob_problem(folder, digest, size, digests=digests):
-            yield _found(folder, problem[0], path, f"{problem[1]} ({digest[:12]}…)")
+            yield _finding(folder, problem[0], path, f"{problem[1]} ({digest[:12]}…)")
     for attribute in view.attributes() if digests else ():
         if attribute.family == "file" and not _is_whole(folder, attribute.value):
-            detail = "the file in the run folder is not what was recorded, though its time is"
-            yield _found(folder, "wrong file", attribute.path, detail)
+            detail = (
+                "the file in the run folder has other contents than recorded, but the same time"
+            )
+            yield _finding(folder, "wrong file", attribute.path, detail)
 
 
 def _is_whole(folder: RunFolder, record: Mapping[str, Any]) -> bool:
-    # One that is gone or newer is no damage: whoever made it may remove it and write it again.
+    # A missing or newer file is not damaged: its program may delete it or write it again.
     from seamark.blobs.names import find_inside
     from seamark.blobs.store import digest_of
 
@@ -250,7 +257,7 @@ def _records(path: str, record: Mapping[str, Any]) -> Iterator[tuple[str, str, i
 
 
 def finish_queued(folders: Iterable[RunFolder]) -> int:
-    """Store the files that dead processes left, and return their number."""
+    """Store the files that ended processes had queued, and return their number."""
     from seamark.blobs import finish_staged
 
     count = 0
@@ -260,7 +267,7 @@ def finish_queued(folders: Iterable[RunFolder]) -> int:
         except OSError as error:
             note(f"{folder.words}: queued files were not stored: {error}", style="warning")
     if count:
-        note(f"stored {plural(count, 'file')} that a process had left unfinished")
+        note(f"stored {plural(count, 'file')} that an ended process had queued")
     return count
 
 
@@ -299,7 +306,7 @@ def _hidden_folders(root: Path, project: str | None) -> Iterator[Path]:
         above = os.path.basename(os.path.dirname(folder))  # noqa: PTH119, PTH120
         is_model = above in (MODELS, ARTIFACTS)
         if ("journal" in names and not is_model) or folder.count(os.sep) > deepest:
-            names.clear()  # a run; its inside holds no projects
+            names.clear()  # a run folder contains no projects
             continue
         hidden = sorted(name for name in names if name.startswith("."))
         yield from (Path(folder, name) for name in hidden)
@@ -310,21 +317,22 @@ def _hidden_folders(root: Path, project: str | None) -> Iterator[Path]:
         names[:] = sorted(inside)
 
 
-_EXIT_FOUND: Final = 1
+_EXIT_DAMAGED: Final = 1
 
 
-@click.command(short_help="Read all journals and report what is damaged.")
+@click.command(short_help="Check all journals and report damage.")
 @runs_argument
 @project_option
 @click.option(
     "--blobs",
     is_flag=True,
-    help="Also read every file that is stored, or left in the run folder, and compare its digest.",
+    help="Also read all stored files, and the files left in the run folder, and check their "
+    "digests.",
 )
 @click.option(
     "--finish",
     is_flag=True,
-    help="First store the files that dead processes had queued but not stored.",
+    help="First store the files that ended processes had queued but not stored.",
 )
 @json_option
 @root_only
@@ -338,14 +346,14 @@ def fsck(
     finish: bool,
     as_json: bool,
 ) -> None:
-    """Read every journal to its end and report what is damaged. Only --finish changes anything.
+    """Read all journals completely and report damage. Only --finish changes anything.
 
-    It reports damaged bytes (gap), incomplete last records (torn tail: the process died while it
-    wrote; everything it had written before is there), records of a newer Seamark, stored files that
-    are missing or of the wrong size or digest, and files that were queued but never stored. A run
-    that is still being written to is not reported as a problem.
+    The report names damaged bytes (gap), incomplete last records (torn tail: the process died while
+    writing; all earlier records are intact), records of a newer Seamark, stored files that are
+    missing or have the wrong size or digest, and files that were queued but never stored. A run
+    that is still being written is not a problem.
 
-    The exit code is 1 if anything was found, else 0.
+    The exit code is 1 if a problem was found, otherwise 0.
 
     \b
     Examples:
@@ -378,7 +386,7 @@ def fsck(
     else:
         _print(Screen(), findings, totals)
     if findings:
-        context.exit(_EXIT_FOUND)
+        context.exit(_EXIT_DAMAGED)
 
 
 def _check(
@@ -392,7 +400,7 @@ def _check(
             except OSError as error:
                 where, why = str(error.filename or ""), error.strerror or str(error)
                 yield Finding(folder.project, folder.run, "unreadable", where, why)
-            except Exception as error:  # noqa: BLE001 - one odd run does not hide the others
+            except Exception as error:  # noqa: BLE001 - one run must not hide the others
                 why = f"its records cannot be read: {type(error).__name__}: {error}"
                 yield Finding(folder.project, folder.run, "unreadable run", "", why)
         progress(len(folders), len(folders))
@@ -412,7 +420,7 @@ def _check_one(
         if own_log:
             index.refresh(folder.project, folder.run)
         for name in index.verify(folder.project, folder.run):
-            detail = "its bytes are not those that were read before; it was read again"
+            detail = "its bytes have changed since they were last read; it was read again"
             yield Finding(folder.project, folder.run, "changed", name, detail)
         view = index.view(folder.project, folder.run)
         yield from check_records(view)
@@ -425,26 +433,26 @@ def _unfinished_purges(root: Path, project: str | None) -> Iterator[Finding]:
     for hidden in half_purged(root, project):
         where = hidden.parent.relative_to(root).as_posix()
         run = hidden.name.removeprefix(".").removesuffix(PURGING)
-        detail = "left by a purge that was not completed; seamark purge removes it"
+        detail = "left by an incomplete purge; seamark purge removes it"
         yield Finding(where, run, "half purged", hidden.name, detail)
 
 
 def _print(screen: Screen, findings: Sequence[Finding], totals: Totals) -> None:
     runs, journals, frames, blobs, size_bytes, live = totals.values()
-    looked = (
+    checked = (
         f"{plural(runs, 'run')}, {plural(journals, 'journal')} ({human_bytes(size_bytes)}), "
         f"{plural(frames, 'record')}, {plural(blobs, 'stored file')}"
     )
     if live:
-        looked += f"; {live:,} still being written"
+        checked += f"; {live:,} still being written"
     if findings:
-        _list(screen, findings)
-        note(f"checked {looked}: {plural(len(findings), 'problem')}", style="error")
+        _print_findings(screen, findings)
+        note(f"checked {checked}: {plural(len(findings), 'problem')}", style="error")
     else:
-        screen.line(f"checked {looked}: no damage", style="green")
+        screen.line(f"checked {checked}: no damage", style="green")
 
 
-def _list(screen: Screen, findings: Sequence[Finding]) -> None:
+def _print_findings(screen: Screen, findings: Sequence[Finding]) -> None:
     if not screen.terminal:
         rows = [
             [
@@ -469,8 +477,8 @@ def _list(screen: Screen, findings: Sequence[Finding]) -> None:
 def reindex(context: click.Context) -> None:
     """Rebuild the local index from the journals.
 
-    The index only makes reading fast; it holds nothing that the journals do not. It is in your
-    cache folder (SEAMARK_INDEX moves it) and updates itself, so this is needed only if it looks
+    The index only makes reading fast; all its data comes from the journals. It is in your cache
+    folder (set SEAMARK_INDEX to move it) and is updated automatically. Rebuild it only if it seems
     wrong.
 
     \b

@@ -1,4 +1,4 @@
-"""``seamark import``: import runs that another program recorded."""
+"""``seamark import``: import of runs from documents and from other programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from seamark.cli._app import EXIT_TROUBLE, root_only
+from seamark.cli._app import EXIT_FAILURE, root_only
 from seamark.cli._screen import Cell, Column, Screen, note, progress_bar
 from seamark.errors import RunExistsError, SeamarkError
 from seamark.journal.folder import root_dir
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _COLUMNS: Final = (
     Column("PROJECT", shrink=True),
     Column("RUN"),
-    Column("THERE", shrink=True),
+    Column("SOURCE ID", shrink=True),
     Column("NAME", shrink=True),
     Column("CREATED"),
     Column("VALUES", right=True),
     Column("SIZE", right=True),
-    Column("WHAT"),
+    Column("STATUS"),
 )
 
 
@@ -39,7 +39,7 @@ class _Sources(click.Group):
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the sources of this package, then those of the importers that are installed."""
+        """Return the sources of this package, then those of installed importers."""
         from seamark.interchange.document import importers
 
         own = super().list_commands(ctx)
@@ -53,12 +53,12 @@ class _Sources(click.Group):
         return _command_of(cmd_name) if own is None and cmd_name in importers() else own
 
 
-@click.group("import", cls=_Sources, short_help="Take over runs that lie elsewhere.")
+@click.group("import", cls=_Sources, short_help="Import runs from a document or another program.")
 def import_() -> None:
-    """Take over runs from a document, or that another program recorded.
+    """Import runs from a document or from another program.
 
-    What is imported are ordinary runs, with the times, steps and ids that they had. A path that
-    ends in .json needs no further word.
+    Imported runs are ordinary runs that keep their times, steps and ids. For a path that ends in
+    .json, the word json may be omitted.
 
     \b
     Examples:
@@ -68,16 +68,20 @@ def import_() -> None:
     """
 
 
-@import_.command("json", short_help="From what seamark export --format json wrote.")
+@import_.command("json", short_help="From a document of seamark export --format json.")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--project", metavar="PROJECT", help="Where the runs go.  [default: where they were]")
+@click.option(
+    "--project",
+    metavar="PROJECT",
+    help="Project to import into.  [default: the project of each run]",
+)
 @root_only
 @click.pass_context
 def from_json(context: click.Context, path: Path, project: str | None) -> None:
-    """Make runs again from a document that seamark export --format json wrote.
+    """Recreate runs from a document that seamark export --format json wrote.
 
-    They keep their ids, times, owners and states; bytes of files are not in a document. All of it
-    is checked first, and nothing is written if a value in it is wrong, or if a run exists.
+    Runs keep their ids, times, owners and states. A document does not contain the bytes of files.
+    It is checked completely first; nothing is written if a value is invalid or a run exists.
 
     \b
     Examples:
@@ -105,68 +109,73 @@ def from_json(context: click.Context, path: Path, project: str | None) -> None:
 
 
 def _command_of(importer: str) -> click.Command:
-    """Return the command that imports with an importer of another package."""
+    """Return the command of an importer from another package."""
 
-    @click.command(importer, short_help="With an importer that is installed.")
+    @click.command(importer, short_help="With an installed importer.")
     @click.argument("path", type=click.Path(exists=True, path_type=Path))
-    @click.option("--project", metavar="PROJECT", help="Where the runs go.")
+    @click.option("--project", metavar="PROJECT", help="Project to import into.")
     @root_only
     @click.pass_context
     def command(context: click.Context, path: Path, project: str | None) -> None:
-        """Import the runs in PATH with an importer that another package brings.
+        """Import the runs in PATH with an importer from another package.
 
-        A run that exists already is left as it is, so the command may be interrupted and be given
-        again. The exit code is 1 if a run could not be imported; the others are.
+        Existing runs are not changed, so an interrupted command can be repeated. The exit code is 1
+        if a run could not be imported; the other runs are imported.
         """
         from seamark.interchange.document import DocumentRun, as_strict_json, documents_of
 
         root = root_dir(context.find_root().params.get("root"))
-        made = there = failed = 0
+        imported = existing = failed = 0
         try:
             for where, document in documents_of(importer, path):
                 try:
                     DocumentRun(root, as_strict_json(document, where), project, where).make()
-                    made += 1
+                    imported += 1
                 except RunExistsError:
-                    there += 1
+                    existing += 1
                 except (SeamarkError, OSError) as error:
                     note(str(error), style="warning")
                     failed += 1
         finally:
-            if made or not there:
-                note(f"imported {plural(made, 'run')} to {root}")
-            if there:
-                note(f"{plural(there, 'run')} {'was' if there == 1 else 'were'} there already")
+            if imported or not existing:
+                note(f"imported {plural(imported, 'run')} to {root}")
+            if existing:
+                note(
+                    f"{plural(existing, 'run')} {'was' if existing == 1 else 'were'} there already"
+                )
         if failed:
             note(f"{plural(failed, 'run')} could not be imported", style="error")
-            context.exit(EXIT_TROUBLE)
+            context.exit(EXIT_FAILURE)
 
     return command
 
 
-@import_.command("neptune", short_help="From neptune-exporter, or folders of the client.")
+@import_.command(
+    "neptune", short_help="From neptune-exporter, or from folders of the Neptune client."
+)
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--project",
     metavar="PROJECT",
-    help="Where the runs go.  [default: as an export says; the client's folders do not say it]",
+    help="Project to import into.  [default: the project of an export; required for folders of "
+    "the client]",
 )
 @click.option(
     "--files",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Of an export, the folder of its files.  [default: files beside the data]  Of the "
-    "client's folders, where files may be taken from that they only name, beside the folder that "
-    "holds .neptune; may be repeated.",
+    help="For an export, the folder of its files.  [default: files next to the data]  For "
+    "folders of the client, a folder from which referenced files may be read, in addition to the "
+    "folder that contains .neptune; may be repeated.",
 )
 @click.option(
     "--tz",
     "zone",
     metavar="ZONE",
-    help="The time zone in which the exporter ran, such as Europe/Berlin.  [default: UTC]",
+    help="Time zone in which the exporter ran, such as Europe/Berlin.  [default: UTC]",
 )
-@click.option("--dry-run", is_flag=True, help="Only list what would come.")
+@click.option("--dry-run", is_flag=True, help="Only list the runs that would be imported.")
 @root_only
 @click.pass_context
 def neptune(
@@ -178,15 +187,15 @@ def neptune(
     *,
     dry_run: bool,
 ) -> None:
-    """Import runs of Neptune: exported ones, and those that its client has not sent.
+    """Import Neptune runs that were exported, or that its client has not sent.
 
-    PATH is a folder that neptune-exporter wrote (its data folder, or the one above), or .neptune
-    with what the client logged offline or could not send, or a folder in these. An export is read
-    with the extra: pip install "seamark[parquet]"
+    PATH is a folder that neptune-exporter wrote (its data folder or the parent folder), the folder
+    .neptune with runs that the client logged offline or could not send, or a folder inside these.
+    Reading an export needs the extra: pip install "seamark[parquet]"
 
-    A run keeps its times, owner, steps and ids: its KEY-12 and its custom id go on finding it. What
-    is there already is not written again, so the command may be interrupted and be given again. The
-    exit code is 1 if a run could not be imported; the others are.
+    A run keeps its times, owner, steps and ids; it can still be found by its KEY-12 and its custom
+    id. Existing data is not written again, so an interrupted command can be repeated. The exit code
+    is 1 if a run could not be imported; the other runs are imported.
 
     \b
     Examples:
@@ -208,7 +217,7 @@ def neptune(
     else:
         failed = _import(root, sources, left_out)
     if failed:
-        context.exit(EXIT_TROUBLE)
+        context.exit(EXIT_FAILURE)
 
 
 def _import(root: Path, sources: list[Source], left_out: Notes) -> bool:
@@ -245,12 +254,12 @@ def _print_listed(root: Path, listed: list[Listed], left_out: Notes) -> bool:
         note(one.problem, style="warning")
     coming = [one for one in listed if one.status in ("new", "more")]
     size = human_bytes(sum(one.size for one in coming))
-    note(f"would read {size} of {plural(len(coming), 'run')} into {root}")
+    note(f"would import {size} of {plural(len(coming), 'run')} into {root}")
     return bool(failed)
 
 
 def _row(one: Listed) -> list[Any]:
-    seen = one.glance
+    seen = one.summary
     return [
         Cell(one.project),
         Cell(one.run, "cyan"),

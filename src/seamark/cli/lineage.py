@@ -10,17 +10,17 @@ from seamark.cli._screen import dumps
 from seamark.reading.words import clean
 
 
-@click.command(short_help="Show where a run or an artifact comes from, and what came of it.")
+@click.command(short_help="Show the ancestors and descendants of a run or an artifact.")
 @run_argument
 @project_option
 @json_option
 @root_option
 @click.pass_context
 def lineage(context: click.Context, run: str, project: str | None, *, as_json: bool) -> None:
-    """Show what led to a run, an artifact or a model version, and what came of it.
+    """Show the ancestors and descendants of a run, an artifact or a model version.
 
-    That is what run.mark_input and run.mark_output recorded, over all generations: the runs that
-    made what a run read, those that read what it made, and so on.
+    They are recorded by run.mark_input and run.mark_output. All generations are shown: the runs
+    that produced the inputs of a run, the runs that used its outputs, and so on.
 
     \b
     Examples:

@@ -17,11 +17,11 @@ from seamark.cli._app import misuse, root_option
 from seamark.cli._printed import (
     STREAMS,
     Lines,
+    OutputReader,
     Part,
-    Printing,
     Process,
     output_paths,
-    processes_that_printed,
+    processes_with_output,
 )
 from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
 from seamark.cli._screen import dumps, note, wanted_colour
@@ -36,45 +36,48 @@ if TYPE_CHECKING:
 
 _INTERVAL_S: Final = 0.5
 _FINAL_AFTER_NS: Final = 2 * 10**9
-"""While following, a line is final if it has not changed for this long, in nanoseconds."""
-_AGO: Final = re.compile(r"\d{1,9}[mhdwM]")
+"""Time without changes after which a line is final while following, in nanoseconds."""
+_AGE: Final = re.compile(r"\d{1,9}[mhdwM]")
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9;]*m)")
 _DIM: Final = "2"
-_GOING_ON: Final = ("created", "running")
-_LISTED: Final = 16
+_ACTIVE_STATES: Final = ("created", "running")
+_MAX_LISTED_RANKS: Final = 16
 
 
 def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
     if value is None:
         return None
     text = value.strip()
-    if _AGO.fullmatch(text):
+    if _AGE.fullmatch(text):
         text = f"-{text}"
     found = moment(text, time.time_ns(), local=True)
     if found is None:
-        msg = f"expected 10m, or {MOMENTS}; got {value!r}"
+        msg = f"expected an age such as 10m, or {MOMENTS}; got {value!r}"
         raise click.BadParameter(msg)
     return found * 1000
 
 
-@click.command(short_help="Show what a run printed (--follow: live).")
+@click.command(short_help="Show the output of a run (--follow: live).")
 @run_argument
 @click.option(
-    "-f", "--follow", is_flag=True, help="Go on until the run has ended; Ctrl-C stops watching."
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Show new output until the run has ended; Ctrl-C stops following.",
 )
 @click.option(
     "-n",
     "--tail",
     type=click.IntRange(0),
     metavar="N",
-    help="Only the last N lines.",
+    help="Show only the last N lines.",
 )
 @click.option(
     "--since",
     "since_ns",
     metavar="WHEN",
     callback=_moment,
-    help="Only lines since then: 10m, 2h, 2026-11-22, 2026-11-22T10:30.",
+    help="Only lines since this time: 10m (ago), 2h, 2026-11-22, 2026-11-22T10:30.",
 )
 @click.option(
     "--rank",
@@ -82,19 +85,21 @@ def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | N
     type=click.IntRange(0),
     multiple=True,
     metavar="N",
-    help="Of this rank; may be repeated.  [default: 0]",
+    help="Show the output of this rank; may be repeated.  [default: 0]",
 )
 @click.option("--stdout", is_flag=True, help="Only standard output (with --stderr: both).")
 @click.option("--stderr", is_flag=True, help="Only standard error (with --stdout: both).")
-@click.option("-t", "--times", is_flag=True, help="Begin each line with the time of its recording.")
+@click.option(
+    "-t", "--times", is_flag=True, help="Prefix each line with the time of its recording."
+)
 @click.option(
     "--color/--no-color",
     "colours",
     default=None,
-    help="Keep the colours of the training, or not.  [default: on a terminal]",
+    help="Keep or remove the colours of the output.  [default: keep on a terminal]",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Write a JSON object for each line, without colours."
+    "--json", "as_json", is_flag=True, help="Write one JSON object for each line, without colours."
 )
 @project_option
 @root_option
@@ -114,26 +119,26 @@ def logs(
     colours: bool | None,
     as_json: bool,
 ) -> None:
-    """Show what a run printed: its standard output and standard error, as they came.
+    """Show the standard output and standard error of a run, in the order of printing.
 
-    Each line is shown once, as a terminal showed it in the end: of a progress bar that is its last
-    state. On a terminal, standard error is dim. Where several processes printed, as after a
-    restart, a line before each says which one; with several ranks, each line begins with its rank.
+    Each line is shown once, in its final state: a progress bar is shown as it was last drawn. On a
+    terminal, standard error is dim. If several processes printed, for example after a restart, a
+    header line names each process; with several ranks, each line begins with its rank.
 
-    Text is recorded every half second: the times of --times, --since and --json are up to half a
-    second later than a line was printed.
+    Output is recorded every half second, so the times of --times, --since and --json may be up to
+    half a second late.
 
-    With --follow, lines come as they are printed, until the run has ended. Ctrl-C stops watching,
-    with exit code 130; the training goes on.
+    With --follow, new lines are shown until the run has ended. Ctrl-C stops following, with exit
+    code 130; the training continues.
 
     \b
     Examples:
-      seamark logs latest                      all of it
-      seamark logs quick-otter --follow        as it comes
+      seamark logs latest                      all output
+      seamark logs quick-otter --follow        new output as it is printed
       seamark logs quick-otter --tail 50       the last 50 lines
-      seamark logs quick-otter --since 10m     of the last ten minutes
+      seamark logs quick-otter --since 10m     the last ten minutes
       seamark logs quick-otter --stderr --times
-      seamark logs quick-otter --rank 3        of another rank
+      seamark logs quick-otter --rank 3        another rank
       seamark logs quick-otter --json | jq -r 'select(.stream == "stderr").text'
     """
     runs = open_runs(context, project)
@@ -141,16 +146,16 @@ def logs(
     view = runs.view(ref)
     only = None if stdout == stderr else "stdout" if stdout else "stderr"
     streams = (only,) if only else STREAMS
-    goes_on = follow and view.state in _GOING_ON
+    goes_on = follow and view.state in _ACTIVE_STATES
     if not output_paths(view, streams):
         if not goes_on:
-            misuse(f"run {ref}: {_nothing(only)}")
+            misuse(f"run {ref}: {_no_output_text(only)}")
         note("nothing has been printed yet")
-    there = processes_that_printed(view, streams)
+    there = processes_with_output(view, streams)
     chosen = (set(ranks) or {0}) if goes_on else _ranks(view, ref, streams, ranks, there)
     if colours is None:
         colours = obeys_escapes(sys.stdout) and wanted_colour() is not False
-    printing = Printing(chosen, streams, since_ns=since_ns, lines=tail)
+    reader = OutputReader(chosen, streams, since_ns=since_ns, lines=tail)
     lines = Lines(colours=colours and not as_json, since_ns=since_ns)
     writer = _Writer(there, chosen, colours=colours, times=times, as_json=as_json)
     if goes_on:
@@ -159,24 +164,25 @@ def logs(
             runs.index.refresh(ref.project, ref.run)
             return runs.view(ref)
 
-        state = _follow(look, printing, lines, writer, tail)
+        state = _follow(look, reader, lines, writer, tail)
         note(f"{runs.label(ref)}: {state}")
         return
-    found: Iterator[Part] = itertools.chain(lines.finished(printing.new(view), 0), lines.close())
+    found: Iterator[Part] = itertools.chain(lines.finished(reader.new(view), 0), lines.close())
     if tail is not None:
         found = iter(deque(found, maxlen=tail))
     if writer.write(found):
         return
     if tail == 0:
-        note("--tail 0 shows no line")
+        note("--tail 0 shows no lines")
     elif since_ns is not None:
         note(f"nothing was printed since {time_text(since_ns)}")
 
 
-def _nothing(only: str | None) -> str:
+def _no_output_text(only: str | None) -> str:
     what = {"stdout": "standard output", "stderr": "standard error"}.get(only or "", "output")
     return (
-        f"no {what} is recorded: it printed nothing, capture_{only or 'stdout'} is off, it was "
+        f"no {what} is recorded: the run printed nothing, capture_{only or 'stdout'} is off, it "
+        "was "
         "killed within half a second of its first line, or an older version of Seamark recorded it"
     )
 
@@ -191,17 +197,14 @@ def _ranks(
     there = {one.rank for one in processes}
     if not wanted:
         return {0} if 0 in there else there
-    if next(Printing(set(wanted), streams).new(view), None) is None:
-        listed = ", ".join(map(str, sorted(there)[:_LISTED]))
-        misuse(
-            f"run {ref}: nothing is recorded that rank {wanted[0]} printed; "
-            f"there is something of rank {listed}"
-        )
+    if next(OutputReader(set(wanted), streams).new(view), None) is None:
+        listed = ", ".join(map(str, sorted(there)[:_MAX_LISTED_RANKS]))
+        misuse(f"run {ref}: no output of rank {wanted[0]} is recorded; ranks with output: {listed}")
     return set(wanted)
 
 
 class _Writer:
-    """Lines for people and pipes, and in a terminal below them those that can still change."""
+    """Writer of lines; on a terminal, lines that may still change are redrawn below them."""
 
     def __init__(
         self,
@@ -226,13 +229,13 @@ class _Writer:
     def write(self, lines: Iterable[Part]) -> bool:
         before = self._process
         for one in lines:
-            self._take_back()
+            self._erase_drawn()
             if one.process != self._process:
-                self._head(one.process, one.t)
+                self._write_header(one.process, one.t)
             sys.stdout.write(self._line(one) + "\n")
         return self._process is not before
 
-    def _head(self, process: Process, t: int) -> None:
+    def _write_header(self, process: Process, t: int) -> None:
         is_only = self._process is None and len(self._shown) < 2  # noqa: PLR2004
         self._process = process
         if self._by_rank or self._as_json or is_only:
@@ -268,18 +271,20 @@ class _Writer:
         if not self._redraws:
             return
         size = shutil.get_terminal_size()
-        shown = [self._cut(self._line(one), size.columns) for one in live[1 - size.lines :]]
+        shown = [
+            self._shorten_line(self._line(one), size.columns) for one in live[1 - size.lines :]
+        ]
         if shown != self._drawn:
-            self._take_back()
+            self._erase_drawn()
             sys.stdout.write("\n".join(shown))
             self._drawn = shown
 
     @staticmethod
-    def _cut(line: str, width: int) -> str:
+    def _shorten_line(line: str, width: int) -> str:
         plain = _COLOUR.sub("", line)
         return line if display_width(plain) < width else shorten(plain, width - 1)
 
-    def _take_back(self) -> None:
+    def _erase_drawn(self) -> None:
         if self._drawn:
             sys.stdout.write("\r" + "\x1b[2K\x1b[1A" * (len(self._drawn) - 1) + "\x1b[2K")
             self._drawn = []
@@ -296,32 +301,32 @@ def _wait(seconds: float) -> None:
 
 def _follow(
     look: Callable[[], Reader],
-    printing: Printing,
+    reader: OutputReader,
     lines: Lines,
     writer: _Writer,
     tail: int | None,
 ) -> str:
     """Show new output of a run until it has ended; return its final state."""
-    latest_ns, heard_s = 0, time.monotonic()
+    latest_ns, received_s = 0, time.monotonic()
 
     def note_times(parts: Iterable[Part]) -> Iterator[Part]:
-        nonlocal latest_ns, heard_s
+        nonlocal latest_ns, received_s
         for part in parts:
-            latest_ns, heard_s = part.t, time.monotonic()
+            latest_ns, received_s = part.t, time.monotonic()
             yield part
 
     try:
         while True:
             view = look()
             state = view.state
-            found = list(lines.finished(note_times(printing.new(view)), 0))
-            settled = tail is not None or time.monotonic() - heard_s > _FINAL_AFTER_NS / 1e9
+            found = list(lines.finished(note_times(reader.new(view)), 0))
+            settled = tail is not None or time.monotonic() - received_s > _FINAL_AFTER_NS / 1e9
             found += lines.finished((), None if settled else latest_ns - _FINAL_AFTER_NS)
             live = lines.live()
             if tail is not None:
                 found, tail = found[max(0, len(found) + len(live) - tail) :], None
             writer.write(found)
-            if state not in _GOING_ON:
+            if state not in _ACTIVE_STATES:
                 writer.write(lines.close())
                 return state
             writer.draw(live)

@@ -1,4 +1,4 @@
-"""``seamark ls``: the runs, as a table."""
+"""``seamark ls``: table of the runs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import click
 
 from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
-from seamark.cli._health import losses_in_short
+from seamark.cli._health import loss_summary
 from seamark.cli._lists import PLACES, cell_of, list_places, print_groups
 from seamark.cli._runs import (
     Runs,
-    a_path,
-    a_query,
-    filled,
-    names_of,
+    nonempty_path,
+    nonempty_query,
     open_runs,
     project_option,
+    reject_empty,
+    split_names,
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.cli.export import write_rows
@@ -47,15 +47,14 @@ if TYPE_CHECKING:
 _PROJECT: Final = "/project"
 _RUN: Final = "/run"
 """Pseudo column of the run itself; no attribute path begins with a slash."""
-"""Stand among the columns like paths, but are none."""
 _CLAIMED: Final = "sys/claimed_by"
 _LOSSES: Final = "/losses"
 """Pseudo column of lost data."""
 _REASON: Final = "sys/crash_reason"
 _DEPTH: Final = "/depth"
 """Pseudo column of the depth of a run in the tree."""
-_WHY: Final = "/why"
-"""Pseudo column of the crash reason, shown beside the state."""
+_SHORT_REASON: Final = "/why"
+"""Pseudo column of the crash reason, shown next to the state."""
 TITLES: Final = {
     "sys/id": "RUN",
     _PROJECT: "PROJECT",
@@ -90,27 +89,27 @@ _DROP_ORDER: Final = {
 """Order in which columns are dropped on a narrow terminal, highest number first."""
 _FIRST_METRIC: Final = 4
 _FIRST_PARAMETER: Final = 5
-"""Rank of the first parameter, which says more about a run than its creation time and duration."""
+"""Rank of the first parameter, which is more useful than the creation time and the duration."""
 _SHRINKING: Final = frozenset({_PROJECT, "sys/state", "sys/name", "sys/tags", "sys/description"})
 _MIN_CELLS: Final = {"sys/name": 16, "sys/state": 14}
 """Minimum width of these columns, in cells, before less important columns are shown."""
-_LONGEST_ID: Final = 40
-_SHORT_ID: Final = 12
+_MAX_ID_LENGTH: Final = 40
+_SHORT_ID_LENGTH: Final = 12
 """Number of characters shown of an artifact's digest; they identify it."""
 _TITLE_CELLS: Final = 20
-"""Width up to which the last part of a path is shown in preference to further columns, in cells."""
+"""Width, in cells, up to which the last part of a path takes precedence over further columns."""
 _DEFAULT_LIMIT: Final = 100
 _NEWEST: Final = "sys/creation_time"
-_FIRST_TO_GO: Final = 10
-"""Columns with this number or a higher one were not requested by name."""
+_FIRST_OPTIONAL_RANK: Final = 10
+"""First rank of the columns that were not requested by name."""
 
 
 class Sorting(NamedTuple):
-    """Order of the rows, and whether the user asked for it."""
+    """Order of the rows, and whether the user requested it."""
 
     label: str
     ascending: bool
-    asked: bool
+    requested: bool
 
 
 def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
@@ -120,7 +119,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     field = parse_field(_NEWEST if path is None else path, "sort_by")
     ascending = field.aggregate == "min" if descending is None else not descending
     label = f"{field.path}:{field.aggregate}" if field.aggregate else field.path
-    return Sorting(label, ascending, asked=path is not None)
+    return Sorting(label, ascending, requested=path is not None)
 
 
 @click.command(short_help="List runs; filter, sort and choose columns.")
@@ -129,8 +128,8 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     "-q",
     "--query",
     metavar="QUERY",
-    callback=a_query,
-    help="Only runs that match; see above.",
+    callback=nonempty_query,
+    help="Only runs that match this query; see above.",
 )
 @click.option(
     "--tag",
@@ -138,7 +137,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="TAG",
     shell_complete=_runs.complete_tags,
-    callback=filled("a tag"),
+    callback=reject_empty("a tag"),
     help="Only runs with this tag; if repeated, with all of them.",
 )
 @click.option(
@@ -147,7 +146,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="STATE",
     shell_complete=_runs.complete_states,
-    callback=filled("a state such as running or failed"),
+    callback=reject_empty("a state such as running or failed"),
     help="Only runs in this state (running, failed, ...), or group of states: error, finished.",
 )
 @click.option(
@@ -155,7 +154,7 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     type=click.Choice(["run", "model", "model_version", "artifact", "project", "group"]),
     default="run",
     metavar="KIND",
-    help="List what is a model, model_version, artifact, project or group, in place of runs.",
+    help="List these instead of runs: model, model_version, artifact, project or group.",
 )
 @click.option("--trashed", is_flag=True, help="List only trashed runs.")
 @click.option(
@@ -164,21 +163,21 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     multiple=True,
     metavar="PATH[,PATH...]",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
+    callback=nonempty_path,
     help="Columns to show, such as val/loss:min or 'hyperparams/*'.",
 )
 @click.option(
     "--differing",
     is_flag=True,
-    help="Only those columns in which the listed runs differ.",
+    help="Show only columns in which the listed runs differ.",
 )
 @click.option(
     "-s",
     "--sort",
     metavar="PATH",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
-    help="Sort by this path.  [default: when created]",
+    callback=nonempty_path,
+    help="Sort by this path.  [default: time of creation]",
 )
 @click.option(
     "--desc/--asc",
@@ -200,16 +199,16 @@ def _sorting(path: str | None, *, descending: bool | None) -> Sorting:
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="Leave out the first N runs (or groups).",
+    help="Skip the first N runs (or groups).",
 )
 @click.option(
     "--by",
     multiple=True,
     metavar="PATH[,PATH...]",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
-    help="Show groups of runs with the same values here; --columns are then summed up: mean, "
-    "standard deviation (n - 1), smallest and greatest of the finite numbers.",
+    callback=nonempty_path,
+    help="Group runs by the values at these paths. --columns then show statistics of the finite "
+    "numbers: mean, standard deviation (n - 1), minimum and maximum.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Write the table as CSV, with all digits.")
 @click.option(
@@ -241,22 +240,23 @@ def ls(
 ) -> None:
     """List runs, newest first; filter, sort and choose columns.
 
-    By default the metrics that most runs have, and the parameters and single numbers in which they
-    differ, are shown as far as there is room.
+    By default, the columns are the metrics that most runs have, and the parameters and single
+    numbers in which the runs differ, limited by the width of the terminal.
 
-    On a terminal, runs are listed below those that they are parts of (sys/parent), unless --sort
-    asks for another order; children/val/acc:max is a column of what the parts of a run show.
+    On a terminal, runs are listed below their parent run (sys/parent) unless --sort is given. A
+    column such as children/val/acc:max summarizes the child runs of a run.
 
-    Columns and --sort take paths. The path of a series means its last value; val/loss:min, :max,
-    :mean, :count, :first_step and :last_step are its other summaries. A * matches anything:
-    'hyperparams/*'. Bookkeeping (monitoring/, source_code/, ...) is matched only if you name it:
-    'monitoring/*'.
+    Columns and --sort take paths. The path of a series stands for its last value; val/loss:min,
+    :max, :mean, :count, :first_step and :last_step are its other summaries. A * matches any
+    characters: 'hyperparams/*'. System namespaces (monitoring/, source_code/, ...) are matched only
+    if you name them: 'monitoring/*'.
 
     A query compares paths with values: < <= > >= = != for numbers, texts and times, CONTAINS for
-    texts and tags, =~ for regular expressions, IN (..., ...) for any of several; AND, OR and NOT
-    combine them, parentheses group them. A time is 2026-11-22 or 2026-11-22T10:30, in this
-    computer's time zone as in the table (2026-11-22T10:30Z is UTC), or, relative to now, -1d (m, h,
-    d, w; M for months). A path with unusual characters needs back-ticks around it.
+    texts and tags, =~ for regular expressions, IN (..., ...) for a list of values. Combine
+    conditions with AND, OR and NOT, and group them with parentheses. A time is 2026-11-22 or
+    2026-11-22T10:30, in the time zone of this computer, as in the table (2026-11-22T10:30Z is UTC),
+    or relative to now, such as -1d (m, h, d, w; M for months). Put a path with unusual characters
+    in back-ticks.
 
     \b
     Examples:
@@ -285,7 +285,7 @@ def ls(
     if kind in PLACES:
         if any([*tags, *states, *by, offset, trashed, differing]):
             options = "--tag, --state, --trashed, --differing, --offset and --by"
-            misuse(f"--kind {kind}: {options} are of runs")
+            misuse(f"--kind {kind}: {options} apply only to runs")
         beyond = list_places(
             runs,
             kind,
@@ -313,24 +313,28 @@ def ls(
         ascending=sorting.ascending,
         local=True,
     )
-    wanted = names_of(columns)
+    wanted = split_names(columns)
     if by:
-        _ls_groups(runs, chosen, names_of(by), wanted, form, differing=differing)
+        _ls_groups(runs, chosen, split_names(by), wanted, form, differing=differing)
         return
-    asked = _ColumnSelection(wanted, sorting, kind, differing=differing, for_people=not form)
-    table = runs.index.table(chosen, asked.columns)
+    selection = _ColumnSelection(wanted, sorting, kind, differing=differing, for_people=not form)
+    table = runs.index.table(chosen, selection.columns)
     pairs = zip(table.refs, table.rows, strict=True)
     rows = [{_PROJECT: home_of(at), _RUN: run, **row} for (at, run), row in pairs]
-    shown = asked.shown(table.columns)
+    shown = selection.shown(table.columns)
     if form:
         write_rows(form, [_PROJECT, _RUN, *shown], rows)
     elif rows:
         _note_problems(runs, table.refs, rows)
-        _print(Screen(), rows, shown, asked)
-    elif runs.root is None or runs.root.is_dir():  # else that has been said
-        note("the trash is empty" if trashed else _nothing(runs, kind) + _no_such_tag(runs, tags))
-    if rows and wanted and (said := left_out(table.columns, shown)):
-        note(said)
+        _print(Screen(), rows, shown, selection)
+    elif runs.root is None or runs.root.is_dir():  # otherwise a note was already printed
+        note(
+            "the trash is empty"
+            if trashed
+            else _no_match_text(runs, kind) + _missing_tag_text(runs, tags)
+        )
+    if rows and wanted and (hint := left_out(table.columns, shown)):
+        note(hint)
     _note_more(len(rows), table.total, _KIND_NAMES.get(kind, "run"))
 
 
@@ -338,13 +342,13 @@ def _ls_groups(
     runs: Runs, chosen: Selection, by: list[str], columns: list[str], form: str, *, differing: bool
 ) -> None:
     if differing or chosen.kind != "run":
-        misuse("--by groups runs: it goes neither with --differing nor with --kind")
+        misuse("--by groups runs and cannot be combined with --differing or --kind")
     found = runs.index.groups(chosen, by, columns)
     print_groups(found, by, columns, form)
     _note_more(len(found), found.total, "group")
 
 
-def _nothing(runs: Runs, kind: str) -> str:
+def _no_match_text(runs: Runs, kind: str) -> str:
     word = _KIND_NAMES.get(kind, "run")
     there = runs.index.runs(None, kind)
     return f"no {word} matches" if there else f"no {word}s in {runs.where} yet"
@@ -356,10 +360,11 @@ def _note_more(shown: int, total: int, word: str) -> None:
 
 
 class _ColumnSelection:
-    """Selection of columns: those requested from the store, and those of its answer to show.
+    """Selection of columns: those to request from the store, and those of the result to show.
 
-    ``unasked`` is the rank of each column that was not requested by name; if the table is too wide,
-    the highest goes first. Programs (not ``for_people``) always get the same columns.
+    ``optional_ranks`` maps columns that were not requested by name to their ranks; if the table is
+    too wide, the highest rank is removed first. Output for programs (not ``for_people``) always has
+    the same columns.
     """
 
     def __init__(
@@ -374,9 +379,9 @@ class _ColumnSelection:
         self.sorting = sorting
         self.kind = kind
         self._plain = PLAIN_OF[kind]
-        self.unasked: dict[str, int] = {}
+        self.optional_ranks: dict[str, int] = {}
         self._wanted, self._differing, self._for_people = wanted, differing, for_people
-        self._sorted = [sorting.label] if for_people and sorting.asked else []
+        self._sorted = [sorting.label] if for_people and sorting.requested else []
 
     @property
     def columns(self) -> Sequence[str] | Callable[[Sequence[SharedPath]], Sequence[str]]:
@@ -389,18 +394,21 @@ class _ColumnSelection:
 
     def _choose_columns(self, shared: Sequence[SharedPath]) -> Sequence[str]:
         metrics, parameters = distinguishing_columns(shared)
-        for first, paths in ((_FIRST_TO_GO, metrics), (_FIRST_TO_GO + 1, parameters)):
-            self.unasked |= {path: first + 2 * at for at, path in enumerate(paths)}
+        for first, paths in (
+            (_FIRST_OPTIONAL_RANK, metrics),
+            (_FIRST_OPTIONAL_RANK + 1, parameters),
+        ):
+            self.optional_ranks |= {path: first + 2 * at for at, path in enumerate(paths)}
         if metrics and not self._sorted:
-            self.unasked[metrics[0]] = _FIRST_METRIC
+            self.optional_ranks[metrics[0]] = _FIRST_METRIC
         if parameters:
-            self.unasked[parameters[0]] = _FIRST_PARAMETER
+            self.optional_ranks[parameters[0]] = _FIRST_PARAMETER
         claimed = [one.path for one in shared if one.path == _CLAIMED]
         return [*self._plain, *claimed, *self._sorted, *metrics, *parameters, *self._parent]
 
     @property
     def is_tree(self) -> bool:
-        return self._for_people and self.kind == "run" and not self.sorting.asked
+        return self._for_people and self.kind == "run" and not self.sorting.requested
 
     @property
     def _parent(self) -> Sequence[str]:
@@ -435,10 +443,12 @@ class _ColumnSelection:
         for name in shown:
             if name not in named and name not in self._plain:
                 system = is_inside(name, "sys")
-                self.unasked[name] = _FIRST_TO_GO if system else 3 + importance(name)[0]
+                self.optional_ranks[name] = (
+                    _FIRST_OPTIONAL_RANK if system else 3 + importance(name)[0]
+                )
 
 
-def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
+def _missing_tag_text(runs: Runs, tags: Sequence[str]) -> str:
     from seamark.store.query.selection import Selection
 
     if not tags:
@@ -448,31 +458,31 @@ def _no_such_tag(runs: Runs, tags: Sequence[str]) -> str:
     missing = next((one for one in tags if one not in known), None)
     if missing is None:
         return ""
-    return f": none has the tag {missing!r}{hint_for(missing, known)}"
+    return f": no run has the tag {missing!r}{hint_for(missing, known)}"
 
 
 def _print(
     screen: Screen,
     rows: Sequence[Mapping[str, Any]],
     columns: Sequence[str],
-    asked: _ColumnSelection,
+    selection: _ColumnSelection,
 ) -> None:
     several = len({row[_PROJECT] for row in rows}) > 1
     names = ["sys/id", *([_PROJECT] if several else [])]
     names += [name for name in columns if name not in names]
-    if screen.terminal and asked.is_tree:
+    if screen.terminal and selection.is_tree:
         rows = _as_tree(rows)
     names += [_LOSSES] if any(row.get(_LOSSES) for row in rows) else []
     now = datetime.now(timezone.utc)
-    field = _field if asked.kind == "run" else _format_version_field
+    field = _field if selection.kind == "run" else _format_version_field
     lines = [[field(row, name, screen, now) for name in names] for row in rows]
     titles = [
-        _column(name, screen, asked, right=_is_numeric([row.get(name) for row in rows]))
+        _column(name, screen, selection, right=_is_numeric([row.get(name) for row in rows]))
         for name in names
     ]
     without = screen.table(titles, lines)
-    told = {one.title for one in titles if one.rank < _FIRST_TO_GO}
-    missed = [title for title in without if title in told]
+    named = {one.title for one in titles if one.rank < _FIRST_OPTIONAL_RANK}
+    missed = [title for title in without if title in named]
     note_hidden_columns(missed, len(without) - len(missed))
 
 
@@ -486,7 +496,7 @@ def _as_tree(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = []
     left = [(row, 0) for row in reversed(below.pop(None, []))]
     while left or below:
-        if not left:  # runs that name each other: they are all listed, whatever they say
+        if not left:  # runs that name each other as parents are listed nevertheless
             left = [(row, 0) for row in below.pop(next(iter(below)))]
         row, depth = left.pop()
         found.append({**row, _DEPTH: depth})
@@ -504,8 +514,8 @@ def _note_problems(
     ]
     reasons = runs.index.crash_reasons(crashed)
     for ref, row in zip(refs, rows, strict=True):
-        row[_LOSSES] = losses_in_short(losses.get(ref, {}))
-        row[_WHY] = reasons.get(ref)
+        row[_LOSSES] = loss_summary(losses.get(ref, {}))
+        row[_SHORT_REASON] = reasons.get(ref)
 
 
 def _is_numeric(values: Sequence[Any]) -> bool:
@@ -515,11 +525,11 @@ def _is_numeric(values: Sequence[Any]) -> bool:
     )
 
 
-def _column(name: str, screen: Screen, asked: _ColumnSelection, *, right: bool) -> Column:
-    sorting, title = asked.sorting, TITLES.get(name, clean(name))
+def _column(name: str, screen: Screen, selection: _ColumnSelection, *, right: bool) -> Column:
+    sorting, title = selection.sorting, TITLES.get(name, clean(name))
     if name == "sys/id":
-        title = _TITLES_OF_ID.get(asked.kind, title)
-    sorted_by = sorting.asked and name in (sorting.label, sorting.label.removesuffix(":last"))
+        title = _TITLES_OF_ID.get(selection.kind, title)
+    sorted_by = sorting.requested and name in (sorting.label, sorting.label.removesuffix(":last"))
     if sorted_by and screen.terminal:
         title += " ▲" if sorting.ascending else " ▼"
     rank = _DROP_ORDER.get(name, 0 if name == "sys/id" else 2)
@@ -529,7 +539,7 @@ def _column(name: str, screen: Screen, asked: _ColumnSelection, *, right: bool) 
         shrink=name in _SHRINKING or name not in TITLES,
         apart=name == "sys/name",
         least=_MIN_CELLS.get(name) or max(8, min(len(title.rpartition("/")[2]) + 2, _TITLE_CELLS)),
-        rank=min(rank, 1) if sorted_by else asked.unasked.get(name, rank),
+        rank=min(rank, 1) if sorted_by else selection.optional_ranks.get(name, rank),
     )
 
 
@@ -539,8 +549,8 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
         return Cell(generated_name(row[_RUN]), "dim")
     if name == "sys/id" and row.get(_DEPTH):
         return Cell(f"{'  ' * (row[_DEPTH] - 1)}└ {clean(str(value))}", "cyan")
-    if name == "sys/state" and row.get(_WHY) and _REASON not in row:
-        return Cell(f"{value}: {row[_WHY]}", STATE_STYLES["crashed"])
+    if name == "sys/state" and row.get(_SHORT_REASON) and _REASON not in row:
+        return Cell(f"{value}: {row[_SHORT_REASON]}", STATE_STYLES["crashed"])
     if name == _LOSSES:
         return Cell(f"⚠ {value}" if value else "", "yellow")
     return cell_of(value, name, screen, now)
@@ -549,6 +559,6 @@ def _field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> 
 def _format_version_field(row: Mapping[str, Any], name: str, screen: Screen, now: datetime) -> Cell:
     if name == "sys/name" and not row.get(name):
         return Cell("")
-    if name == "sys/id" and len(str(row.get(name))) > _LONGEST_ID:
-        return Cell(str(row[name])[:_SHORT_ID], "cyan")
+    if name == "sys/id" and len(str(row.get(name))) > _MAX_ID_LENGTH:
+        return Cell(str(row[name])[:_SHORT_ID_LENGTH], "cyan")
     return _field(row, name, screen, now)

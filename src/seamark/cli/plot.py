@@ -16,14 +16,14 @@ from seamark.cli._app import misuse, root_option
 from seamark.cli._runs import (
     RunRef,
     Runs,
-    a_path,
     attempt_option,
-    filled,
     matching_paths,
-    names_of,
+    nonempty_path,
     open_runs,
     project_option,
     query_option,
+    reject_empty,
+    split_names,
 )
 from seamark.cli._screen import Screen, note
 from seamark.errors import ArgumentError, RunNotFoundError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from seamark.reading.points import Attempt
 
 
-_LEAST_HEIGHT: Final = 5
+_MIN_HEIGHT: Final = 5
 _NEWEST: Final = "sys/creation_time"
 
 
@@ -47,7 +47,7 @@ _NEWEST: Final = "sys/creation_time"
     required=True,
     metavar="RUN... PATH...",
     shell_complete=_runs.complete_run_or_path,
-    callback=filled("runs and series such as latest val/loss"),
+    callback=reject_empty("runs and series such as latest val/loss"),
 )
 @project_option
 @query_option
@@ -56,9 +56,9 @@ _NEWEST: Final = "sys/creation_time"
     multiple=True,
     metavar="PATH[,PATH...]",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
-    help="Draw groups of runs with the same values here: the mean of each group, one standard "
-    "deviation (n - 1) on either side, and how many runs there are.",
+    callback=nonempty_path,
+    help="Group runs by the values at these paths, and draw the mean of each group, a band of "
+    "one standard deviation (n - 1) on either side, and the number of runs.",
 )
 @click.option(
     "-o",
@@ -79,22 +79,23 @@ _NEWEST: Final = "sys/creation_time"
     "--smooth",
     type=float,
     metavar="WINDOW",
-    help="Draw the mean over a window this wide in units of the x axis, such as 500 (steps).",
+    help="Draw the mean over a window of this width, in units of the x axis, such as 500 (steps).",
 )
 @click.option(
     "--half-life",
     type=float,
     metavar="X",
-    help="Draw a moving average instead, in which a point so far behind counts half.",
+    help="Draw an exponential moving average; the weight of a point halves with this distance on "
+    "the x axis.",
 )
-@click.option("--from", "low", type=float, metavar="X", help="Only points from here on the x axis.")
-@click.option("--to", "high", type=float, metavar="X", help="Only points up to here.")
+@click.option("--from", "low", type=float, metavar="X", help="Lower limit of the x axis.")
+@click.option("--to", "high", type=float, metavar="X", help="Upper limit of the x axis.")
 @click.option("--log/--linear", "log_y", default=False, help="Logarithmic y axis.")
 @click.option("--log-x", is_flag=True, help="Logarithmic x axis.")
 @attempt_option
 @click.option(
     "--height",
-    type=click.IntRange(_LEAST_HEIGHT),
+    type=click.IntRange(_MIN_HEIGHT),
     metavar="LINES",
     help="Height of the drawing in the terminal.",
 )
@@ -118,12 +119,12 @@ def plot(
     log_y: bool,
     log_x: bool,
 ) -> None:
-    """Plot series of numbers of one or several runs in one picture.
+    """Plot series of numbers from one or more runs in one picture.
 
     Give the runs first, then the series: paths, namespaces, or patterns with * (quote them). With
-    --query the query chooses the runs and all arguments are series; with --by, too, which takes all
-    runs of the project without one. NaN and infinite values are marked at the edge of the picture;
-    in groups they do not count.
+    --query or --by, all arguments are series: the query selects the runs, and --by without --query
+    uses all runs of the project. NaN and infinite values are marked at the edge of the picture;
+    groups ignore them.
 
     \b
     Examples:
@@ -143,34 +144,32 @@ def plot(
     from seamark.reading.curves import Look
 
     screen = Screen()
-    # On a terminal at least one part for each dot.
+    # On a terminal, at least one part for each dot.
     points = plots.PICTURE_POINTS if out is not None else 8 * screen.width
     look = Look(points, x or "step", low, high, smooth, half_life, log_x, log_y)
-    asked = PlotOptions(look, attempt)
+    options = PlotOptions(look, attempt)
     if out is not None and not out.parent.is_dir():
         misuse(f"cannot write {out}: the folder {out.parent} does not exist")
     runs = open_runs(context, project)
     context.with_resource(runs.index.moment())
     if by:
-        asked = _along(asked, x, words)
-        curves, axes = _of_groups(runs, names_of(by), words, project, query, asked)
+        options = _with_time_axis(options, x, words)
+        curves, axes = _group_curves(runs, split_names(by), words, project, query, options)
     else:
-        refs, patterns = _sort_words(runs, words, project, query)
+        refs, patterns = _split_words(runs, words, project, query)
         sources = _sources(runs, refs)
-        asked = _along(asked, x, patterns)
-        curves, axes = picture_of(sources, patterns, asked, plural(len(sources), "run"))
-        _note_left_out(curves, asked)
+        options = _with_time_axis(options, x, patterns)
+        curves, axes = picture_of(sources, patterns, options, plural(len(sources), "run"))
+        _note_left_out(curves, options)
         if out is None and len(sources) == len(curves) == 1:
-            axes = replace(axes, title=axes.unit)  # who named it knows the rest
+            axes = replace(axes, title=axes.unit)  # the user named the series
     if out is not None:
         plots.save(curves, axes, out)
         note(f"wrote {out}")
         return
     from seamark.pictures.braille import draw
 
-    lines = height or max(
-        _LEAST_HEIGHT, min(20, shutil.get_terminal_size().lines - 8 - len(curves))
-    )
+    lines = height or max(_MIN_HEIGHT, min(20, shutil.get_terminal_size().lines - 8 - len(curves)))
     picture = draw(
         curves,
         axes,
@@ -183,20 +182,20 @@ def plot(
     click.echo(picture)
 
 
-def _along(asked: PlotOptions, x: str | None, patterns: Sequence[str]) -> PlotOptions:
-    look = asked.look
+def _with_time_axis(options: PlotOptions, x: str | None, patterns: Sequence[str]) -> PlotOptions:
+    look = options.look
     if x is None and not look.log_x and all(is_measured(one.strip("/")) for one in patterns):
-        return replace(asked, look=replace(look, x="time"))
-    return asked
+        return replace(options, look=replace(look, x="time"))
+    return options
 
 
-def _of_groups(
+def _group_curves(
     runs: Runs,
     by: Sequence[str],
     patterns: Sequence[str],
     project: str | None,
     query: str | None,
-    asked: PlotOptions,
+    options: PlotOptions,
 ) -> tuple[list[Curve], Axes]:
     from seamark.pictures.drawing import MOST_CURVES, curves_of_groups, picture_of_groups
     from seamark.reading.words import value_text
@@ -208,17 +207,17 @@ def _of_groups(
     if not groups:
         misuse("no run matches" + (f" the query {query!r}" if query else ""))
     where = f"{plural(len(groups), 'group')} of runs"
-    found = curves_of_groups(runs.index, groups, patterns, asked, where)
+    found = curves_of_groups(runs.index, groups, patterns, options, where)
     if len(found) > MOST_CURVES:
-        note(f"drawing {MOST_CURVES} of {len(found)} curves; choose runs with --query")
+        note(f"drawing {MOST_CURVES} of {len(found)} curves; select runs with --query")
         found = found[:MOST_CURVES]
-    return picture_of_groups(found, asked, partial(value_text, exact=True))
+    return picture_of_groups(found, options, partial(value_text, exact=True))
 
 
-def _sort_words(
+def _split_words(
     runs: Runs, words: Sequence[str], project: str | None, query: str | None
 ) -> tuple[list[RunRef], list[str]]:
-    """Return runs and series: words name runs as long as they can, the rest are series."""
+    """Return runs and series: the leading words that name runs, and the remaining words."""
     if query is not None:
         runs.expect_project(project)
         refs = runs.select(query, project)
@@ -240,7 +239,7 @@ def _sort_words(
 def _another_run(
     runs: Runs, refs: Sequence[RunRef], word: str, project: str | None
 ) -> RunRef | None:
-    # A series comes before the beginning of an id: some id begins with any short word.
+    # A series takes precedence over the prefix of an id: a short word is often such a prefix.
     is_series = _is_series(runs, refs, word)
     try:
         return runs.find(word, project, beginnings=not is_series)
@@ -270,13 +269,13 @@ def _sources(runs: Runs, refs: Sequence[RunRef]) -> list[Source]:
     return [Source(label, str(ref), runs.view(ref)) for label, ref in found]
 
 
-def _note_left_out(curves: Sequence[Curve], asked: PlotOptions) -> None:
+def _note_left_out(curves: Sequence[Curve], options: PlotOptions) -> None:
     left = sum(curve.left_out for curve in curves)
     if not left:
         return
     why = (
         "at or below zero cannot be drawn on a logarithmic axis"
-        if asked.look.log_x or asked.look.log_y
-        else f"have no {asked.look.x} and cannot be drawn"
+        if options.look.log_x or options.look.log_y
+        else f"have no {options.look.x} and cannot be drawn"
     )
     note(f"{plural(left, 'point')} {why}", style="warning")

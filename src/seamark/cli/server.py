@@ -42,49 +42,62 @@ place_options = options(
     click.option(
         "--store",
         metavar="URL",
-        help="Databases: sqlite:///FOLDER or postgresql://USER@HOST/DATABASE.  [default: in "
-        "the folder of the server]",
+        help="Databases: sqlite:///FOLDER or postgresql://USER@HOST/DATABASE.  [default: in the "
+        "folder of the server]",
     ),
     click.option(
         "--blobs",
         metavar="URL",
-        help="Where files and journals are kept: file:///FOLDER.  [default: in the folder of "
-        "the server]",
+        help="Storage of files and journals: file:///FOLDER.  [default: in the folder of the "
+        "server]",
     ),
 )
-"""Options that name the storage of a server."""
+"""Options for the storage of a server."""
 
 
 @click.group(short_help="Run a server for a team.", invoke_without_command=True)
 @place_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--port", default=8400, show_default=True, help="Port; 0 for one that is free.")
+@click.option("--port", default=8400, show_default=True, help="Port; 0 for any free port.")
 @click.option(
-    "--workers", default=1, show_default=True, help="Processes that answer; SQLite takes one."
+    "--workers",
+    default=1,
+    show_default=True,
+    help="Number of processes that serve requests; 1 with SQLite.",
 )
-@click.option("--fold-workers", default=1, show_default=True, help="Processes that fold.")
+@click.option(
+    "--fold-workers",
+    default=1,
+    show_default=True,
+    help="Number of processes that fold journals into the store.",
+)
 @click.option("--tls-cert", type=click.Path(path_type=Path), help="Certificate chain, PEM.")
-@click.option("--tls-key", type=click.Path(path_type=Path), help="Its private key, PEM.")
+@click.option(
+    "--tls-key", type=click.Path(path_type=Path), help="Private key of the certificate, PEM."
+)
 @click.option(
     "--proxy",
     "proxies",
     multiple=True,
     metavar="ADDRESS",
-    help="A proxy that speaks TLS for the server: X-Forwarded-For and -Proto are believed from "
-    "it, and from nobody else. May be repeated.",
+    help="A proxy that terminates TLS for the server: X-Forwarded-For and -Proto are trusted "
+    "only from its address. May be repeated.",
 )
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Listen beyond this machine without TLS: everybody on the way can read tokens.",
+    help="Accept connections from other machines without TLS: anyone on the network can read "
+    "tokens.",
 )
-@click.option("--auth", default="", metavar="NAME", help="An installed way to say who asks.")
+@click.option(
+    "--auth", default="", metavar="NAME", help="Name of an installed authentication plug-in."
+)
 @click.option(
     "--quota",
     metavar="SIZE",
     callback=lambda _context, _option, text: size_of(text),
-    help="How much each workspace (the first part of a project path) may keep, journals and files "
-    "together: 500GB, 2TB, or a number of bytes.  [default: no limit]",
+    help="Maximum size of the journals and files of each workspace (the first part of a project "
+    "path): 500GB, 2TB, or a number of bytes.  [default: no limit]",
 )
 @click.pass_context
 def server(
@@ -98,10 +111,10 @@ def server(
     insecure: bool,
     **rest: Any,
 ) -> None:
-    """Run a server for a team: trainings send to it, and everybody reads from it.
+    """Run a server for a team: trainings send their runs to it, and the team reads them.
 
-    Without options all that it needs lies in ./seamark-server, and only this machine reaches it.
-    The first start prints the token of its admin once.
+    Without options, all data is in ./seamark-server, and only this machine can connect. The first
+    start prints the token of the admin, once.
 
     \b
     Examples:
@@ -110,7 +123,7 @@ def server(
       seamark server --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
       seamark server --host 10.0.0.5 --proxy 10.0.0.1     behind nginx or caddy
 
-    Then, where people and trainings are: seamark login URL
+    Then, on the machines of users and trainings: seamark login URL
     """
     if context.invoked_subcommand is not None:
         context.obj = (folder, store, blobs)
@@ -124,12 +137,12 @@ def server(
         for line in run.started_words(settings, token, url):
             click.echo(line)
 
-    os.umask(0o077)  # nobody else reads what runs recorded
+    os.umask(0o077)  # only this user may read the records of runs
     context.exit(run.serve(settings, note, print_started))
 
 
 def size_of(text: str | None) -> int | None:
-    """Return a number of bytes as people write it, such as ``500GB`` or ``1.5 TiB``."""
+    """Return the number of bytes of a size such as ``500GB`` or ``1.5 TiB``."""
     if text is None:
         return None
     found = _SIZE.fullmatch(text.strip().lower())
@@ -140,13 +153,13 @@ def size_of(text: str | None) -> int | None:
     return size
 
 
-@server.command(short_help="Make the tables and the first admin, and end.")
+@server.command(short_help="Create the tables and the first admin.")
 @click.pass_context
 def init(context: click.Context) -> None:
-    """Make the tables and the first admin, print the admin's token, and end.
+    """Create the tables and the first admin, print the token of the admin, and exit.
 
-    `seamark server` does so by itself at its first start. Where that would print the token into a
-    log, as under systemd, do it by hand before.
+    `seamark server` does this at its first start. If that would print the token into a log, as
+    under systemd, run this command first.
 
     \b
     Example:
@@ -158,14 +171,14 @@ def init(context: click.Context) -> None:
 
     token = run.prepare(settings)
     if token is None:
-        note("everything is there already; its admins have their tokens")
+        note("the server is already set up; its admins have their tokens")
     else:
         click.echo(token)
-        note("token of the first admin, shown this once; keep it: seamark login URL")
+        note("token of the first admin, shown only once; store it with: seamark login URL")
 
 
 def settings_at(folder: Path | None, store: str | None, blobs: str | None, **rest: Any) -> Settings:
-    """Return the settings of a server, after a look whether its packages are installed."""
+    """Return the settings of a server; Misuse if the packages of the server are not installed."""
     from importlib.util import find_spec
 
     names = ("alembic", "fastapi", "psycopg", "re2", "sqlalchemy", "uvicorn")
@@ -183,19 +196,19 @@ def settings_at(folder: Path | None, store: str | None, blobs: str | None, **res
     return Settings.at(place, store, blobs, **rest)
 
 
-@server.command(short_help="Fold everything again into a new store.")
+@server.command(short_help="Rebuild the store from all stored objects.")
 @click.option(
     "--objects",
     is_flag=True,
-    help="Also make the tables of what is kept again from the objects, as after the loss of a "
-    "database. Stop the server before.",
+    help="Also rebuild the tables of stored objects from the objects, for example after the loss "
+    "of a database. Stop the server first.",
 )
 @click.pass_context
 def refold(context: click.Context, /, *, objects: bool) -> None:
-    """Fold all that the server keeps again, from its objects alone.
+    """Rebuild the store of the server from its objects alone.
 
-    The server may go on meanwhile: the new store is made beside the one that is read, which it
-    replaces at the end. Options that say where the server keeps things stand before `refold`.
+    The server may keep running: readers use the old store until the new one replaces it at the end.
+    The options for the storage of the server come before `refold`.
 
     \b
     Examples:
@@ -208,20 +221,20 @@ def refold(context: click.Context, /, *, objects: bool) -> None:
 
     with progress_bar("folding", of_bytes=True) as progress:
         name = refold_server(settings, objects=objects, progress=progress)
-    note(f"everything is folded again; readers use {name} now")
+    note(f"the store was rebuilt; readers use {name} now")
 
 
 _S: Final = 1_000_000_000
 _TIME_UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
 
 
-class _Served:
+class _ServerTokens:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def create(self, wanted: Mapping[str, Any]) -> str:
-        told = self._connection.send_json("POST", "accounts/tokens", wanted).record()
-        return str(told["token"])
+        answer = self._connection.send_json("POST", "accounts/tokens", wanted).record()
+        return str(answer["token"])
 
     def list(self) -> list[dict[str, Any]]:
         return list(self._connection.ask("GET", "accounts/tokens").record()["tokens"])
@@ -231,7 +244,7 @@ class _Served:
 
 
 class _StoredTokens:
-    """Tokens in a database on this machine; write access makes the user an admin."""
+    """Tokens in a database on this machine; a user with write access acts as an admin."""
 
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
@@ -270,39 +283,40 @@ class _StoredTokens:
         self._accounts.note(Identity("local", admin=True), "token.revoke", token)
 
 
-_where = options(
+_server_options = options(
     click.option(
         "--server",
         "url",
         metavar="URL",
-        help="The server.  [default: SEAMARK_REMOTE, else the one that you are logged in to]",
+        help="URL of the server.  [default: SEAMARK_REMOTE, else the server that you are logged "
+        "in to]",
     ),
     click.option(
         "--folder",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="On the server's machine: its folder.",
+        help="On the machine of the server: its folder.",
     ),
     click.option(
         "--store",
         metavar="URL",
-        help="On the server's machine: its databases, as `seamark server --store` was told.",
+        help="On the machine of the server: its databases, as given to `seamark server --store`.",
     ),
 )
-"""Options that select a server."""
+"""Options for the selection of a server."""
 
 
-@click.group(short_help="Make, list and revoke tokens of a server.")
+@click.group(short_help="Create, list and revoke tokens of a server.")
 def token() -> None:
-    """Make, list and revoke tokens of a server.
+    """Create, list and revoke tokens of a server.
 
-    Everybody makes tokens of their own; an admin of the server makes them for anybody, an owner of
-    a project for service accounts in it. On the server's machine --folder or --store asks its
-    database directly.
+    All users can create tokens for themselves. An admin of the server can create tokens for all
+    users, and an owner of a project for service accounts in it. On the machine of the server,
+    --folder or --store accesses its database directly.
 
     \b
     Examples:
-      seamark token create                                 one more of your own
+      seamark token create                            another token for yourself
       seamark token create alice --project team --role contributor
       seamark token create trainer --service --project team/vision --expires 90d
       seamark token list
@@ -310,20 +324,28 @@ def token() -> None:
     """
 
 
-@token.command(short_help="Make a token; it is shown once.")
+@token.command(short_help="Create a token; it is shown once.")
 @click.argument("user", required=False)
-@click.option("--project", metavar="PATH", help="For this project and what is in it alone.")
+@click.option(
+    "--project", metavar="PATH", help="Limit the token to this project and its sub-projects."
+)
 @click.option(
     "--role",
     type=click.Choice(["viewer", "contributor", "owner"]),
-    help="The most that it may do.  [default with --project for others: contributor]",
+    help="Highest role of the token.  [default for other users with --project: contributor]",
 )
-@click.option("--label", default="", help="What it is for.")
-@click.option("--expires", metavar="TIME", help="When it ends: 12h, 30d, 1y.  [default: never]")
-@click.option("--service", is_flag=True, help="A new user is a service account, no person.")
-@click.option("--admin", is_flag=True, help="A new user is an admin of the server.")
-@click.option("--neptune", is_flag=True, help="Print the variables that the package neptune reads.")
-@_where
+@click.option("--label", default="", help="Purpose of the token.")
+@click.option(
+    "--expires",
+    metavar="TIME",
+    help="Time until the token expires: 12h, 30d, 1y.  [default: never]",
+)
+@click.option("--service", is_flag=True, help="If USER is new, create a service account.")
+@click.option("--admin", is_flag=True, help="If USER is new, create an admin of the server.")
+@click.option(
+    "--neptune", is_flag=True, help="Print the environment variables of the package neptune."
+)
+@_server_options
 def create(
     user: str | None,
     expires: str | None,
@@ -333,10 +355,10 @@ def create(
     store: str | None,
     **rest: Any,
 ) -> None:
-    """Make a token and print it: this is the only time that it is shown.
+    """Create a token and print it; it is shown only this once.
 
-    USER is who it is for: by default you. One that does not exist is made, and gets the role that
-    is named in the project that is named.
+    USER is the owner of the token, by default you. A user that does not exist is created, with the
+    given role in the given project.
 
     \b
     Examples:
@@ -345,85 +367,87 @@ def create(
       seamark token create trainer --service --project team > token.txt
       seamark token create alice --project team/vision --neptune > neptune.env
       seamark token create --project team --neptune        for a workspace
-      seamark token create --neptune                       for all that you may do
+      seamark token create --neptune                       with all your permissions
     """
     if neptune:
         _expect_for_neptune(rest["project"], folder or store)
         url = url or _known_server()
-    wanted = {"user": user, "expires_s": _seconds(expires), **rest}
-    secret = _place(url, folder, store).create(wanted)
+    wanted = {"user": user, "expires_s": _seconds_of(expires), **rest}
+    secret = _tokens_of(url, folder, store).create(wanted)
     click.echo(_for_neptune(str(url), rest["project"], secret) if neptune else secret)
     if neptune:
-        note("shown this once; these are variables of the environment in which scripts run")
+        note("shown only once; set these environment variables where your scripts run")
         return
-    note("shown this once; where it is used: seamark login URL, or SEAMARK_API_TOKEN")
+    note("shown only once; use it with seamark login URL, or as SEAMARK_API_TOKEN")
 
 
 def _expect_for_neptune(project: str | None, database: object) -> None:
     if project is not None and project.count("/") > 1:
         misuse(
-            "--neptune takes a workspace or workspace/name: that package knows no other projects"
+            "--neptune: expected a workspace or workspace/name, the only projects of that package"
         )
     if database is not None:
-        misuse("--neptune needs the address of the server: give --server URL, not its database")
+        misuse("--neptune needs the address of the server: expected --server URL, not its database")
 
 
 def _for_neptune(url: str, project: str | None, secret: str) -> str:
     address = url.rstrip("/")
-    told = json.dumps({"api_address": address, "api_url": address, "api_key": secret})
-    lines = [f"NEPTUNE_API_TOKEN={base64.b64encode(told.encode()).decode()}"]
+    token = json.dumps({"api_address": address, "api_url": address, "api_key": secret})
+    lines = [f"NEPTUNE_API_TOKEN={base64.b64encode(token.encode()).decode()}"]
     if project is not None and "/" in project:
         lines.append(f"NEPTUNE_PROJECT={project}")
-    if address.startswith("http://"):  # else the package shows its token over https alone
+    if address.startswith("http://"):  # otherwise the package sends its token only over https
         lines.append("OAUTHLIB_INSECURE_TRANSPORT=1")
     return "\n".join(lines)
 
 
 @token.command("list", short_help="List tokens, never their secrets.")
-@_where
+@_server_options
 def list_tokens(url: str | None, folder: Path | None, store: str | None) -> None:
-    """List your tokens; for an admin, all tokens. None is shown beyond its beginning."""
+    """List your tokens or, as an admin, all tokens. Only the first characters of each are shown."""
     rows = []
-    for each in _place(url, folder, store).list():
+    for each in _tokens_of(url, folder, store).list():
         may = " in ".join(str(part) for part in (each["role"], each["project"]) if part)
-        ends = "revoked" if each["revoked_ns"] else _moment(each["expires_ns"])
+        ends = "revoked" if each["revoked_ns"] else _date_text(each["expires_ns"])
         if not each["revoked_ns"] and 0 < (each["expires_ns"] or 0) < time.time_ns():
-            ends = f"{ends} (over)"
-        used = _moment(each["used_ns"])
+            ends = f"{ends} (expired)"
+        used = _date_text(each["used_ns"])
         words = (each["id"], each["user"], may or "all", used, ends, each["label"])
         rows.append([Cell(clean(str(word))) for word in words])
-    titles = ("TOKEN", "USER", "MAY", "USED", "ENDS", "LABEL")
+    titles = ("TOKEN", "USER", "ROLE", "LAST USED", "EXPIRES", "LABEL")
     Screen().table([Column(title) for title in titles], rows)
 
 
-@token.command(short_help="End a token for good.")
+@token.command(short_help="Revoke a token permanently.")
 @click.argument("beginning", metavar="TOKEN")
-@_where
+@_server_options
 def revoke(beginning: str, url: str | None, folder: Path | None, store: str | None) -> None:
-    """End a token for good, named by its beginning as `seamark token list` shows it.
+    """Revoke a token permanently, given its first characters as in `seamark token list`.
 
-    Every process of the server knows within a few seconds.
+    All processes of the server reject it within a few seconds.
     """
     beginning = beginning.rstrip(".\N{HORIZONTAL ELLIPSIS}")[:16]
-    _place(url, folder, store).revoke(beginning)
+    _tokens_of(url, folder, store).revoke(beginning)
     click.echo(f"revoked {clean(beginning)}")
 
 
-def _place(url: str | None, folder: Path | None, store: str | None) -> _Served | _StoredTokens:
+def _tokens_of(
+    url: str | None, folder: Path | None, store: str | None
+) -> _ServerTokens | _StoredTokens:
     if folder is not None or store is not None:
         if url is not None:
-            misuse("--server asks over HTTP, --folder and --store ask the database: give one")
-        return _opened(folder, store)
+            misuse("expected --server (HTTP), or --folder and --store (database), got both")
+        return _open_stored_tokens(folder, store)
     from seamark.remote.http.connection import Connection
 
-    return _Served(Connection(url or _known_server()))
+    return _ServerTokens(Connection(url or _known_server()))
 
 
-def _opened(folder: Path | None, store: str | None) -> _StoredTokens:
+def _open_stored_tokens(folder: Path | None, store: str | None) -> _StoredTokens:
 
     settings = settings_at(folder, store, None)
     if settings.is_sqlite and not settings.database_folder.exists():
-        misuse(f"no server has its databases in {settings.database_folder}")
+        misuse(f"no databases of a server found in {settings.database_folder}")
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.tables import migrate
     from seamark.server.databases import open_databases
@@ -439,11 +463,11 @@ def _known_server() -> str:
     found = known_servers()
     if len(found) != 1:
         what = "several servers are known" if found else "no server is known"
-        misuse(f"{what}: name one with --server URL (on its own machine: --folder DIR)")
+        misuse(f"{what}: name one with --server URL (on the machine of the server: --folder DIR)")
     return found[0]
 
 
-def _seconds(text: str | None) -> int | None:
+def _seconds_of(text: str | None) -> int | None:
     if text is None:
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,5})([mhdwy])", text.strip())
@@ -452,27 +476,27 @@ def _seconds(text: str | None) -> int | None:
     return int(found[1]) * _TIME_UNITS[found[2]]
 
 
-def _moment(time_ns: int | None) -> str:
+def _date_text(time_ns: int | None) -> str:
     if time_ns is None:
         return "never"
     return datetime.fromtimestamp(time_ns / _S, timezone.utc).strftime("%Y-%m-%d")
 
 
-@click.command(short_help="Keep the token of a server on this machine.")
+@click.command(short_help="Store the token of a server on this machine.")
 @click.argument("url", metavar="URL")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=30.0,
     show_default=True,
-    help="How long the server may take to answer, seconds.",
+    help="Maximum time for an answer of the server, in seconds.",
 )
 def login(url: str, timeout: float) -> None:
-    """Try a token at a server and keep it, for this user of this machine.
+    """Check a token with a server, and store it for this user on this machine.
 
-    The token is asked for without showing it, or read from standard input. It is kept in
-    ~/.config/seamark/credentials.json, which only you can read, and is shown to this one address
-    only. SEAMARK_API_TOKEN, where it is set, is used in its place.
+    The token is entered at a prompt that does not show it, or read from standard input. It is
+    stored in ~/.config/seamark/credentials.json, which only you can read, and is sent only to this
+    address. If SEAMARK_API_TOKEN is set, it is used instead.
 
     \b
     Examples:
@@ -486,23 +510,26 @@ def login(url: str, timeout: float) -> None:
     else:
         token = sys.stdin.readline(4096).strip() if sys.stdin is not None else ""
     if not token:
-        misuse("no token was given; seamark token create makes one, or an admin of the server does")
+        misuse(
+            "no token was given; create one with seamark token create, or ask an admin of the "
+            "server"
+        )
     who = log_in(url, token, timeout)
     click.echo(f"logged in to {who.server} as {who.name}{' (admin)' if who.admin else ''}")
     for project, role in sorted(who.roles.items()):
         note(f"  {role} in {project or 'every project'}")
     if os.environ.get("SEAMARK_API_TOKEN"):
-        note("SEAMARK_API_TOKEN is set: it is used in the place of the token that was kept")
+        note("SEAMARK_API_TOKEN is set: it is used instead of the stored token")
     if os.environ.get("SEAMARK_REMOTE", "") != who.server:
-        note(f"to send and read there by default: export SEAMARK_REMOTE={who.server}")
+        note(f"to use this server by default: export SEAMARK_REMOTE={who.server}")
 
 
-@click.command(short_help="Forget the token of a server.")
+@click.command(short_help="Delete the stored token of a server.")
 @click.argument("url", metavar="[URL]", required=False)
 def logout(url: str | None) -> None:
-    """Forget the token of a server, or of all servers. The token itself stays good.
+    """Delete the stored token of a server, or of all servers. The token itself stays valid.
 
-    To end a token for good, everywhere: seamark token revoke.
+    To revoke a token permanently: seamark token revoke.
 
     \b
     Examples:
@@ -515,4 +542,4 @@ def logout(url: str | None) -> None:
     for address in found:
         click.echo(f"logged out of {address}")
     if not found:
-        note("no token was kept" + (f" for {url}" if url else ""))
+        note("no token was stored" + (f" for {url}" if url else ""))

@@ -1,4 +1,4 @@
-"""``seamark show``: all that one run recorded."""
+"""``seamark show``: data of one run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import click
 
 from seamark.cli import _facts, _runs
 from seamark.cli._app import json_option, misuse, root_option
-from seamark.cli._health import ailments, print_health
+from seamark.cli._health import health_problems, print_health
 from seamark.cli._printed import LastLines, is_output
 from seamark.cli._ranks import print_ranks
-from seamark.cli._runs import RunRef, a_path, open_runs, project_option, run_argument
+from seamark.cli._runs import RunRef, nonempty_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen, dumps
 from seamark.paths import is_inside, matches
 from seamark.reading.document import attributes_of, ref_of
@@ -55,7 +55,7 @@ _COUNTED: Final = ("monitoring",)
 """Namespaces that `show` only counts, unless they are requested."""
 _SOURCE: Final = "source_code"
 _PACKAGES: Final = ("source_code/packages", "source_code/conda")
-_WELL: Final = ("created", "running", "completed", "suspended")
+_GOOD_STATES: Final = ("created", "running", "completed", "suspended")
 _LAST_LINES: Final = 5
 """Number of last output lines shown for a run that failed."""
 _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
@@ -66,7 +66,11 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 @click.command(short_help="Show what one run recorded (--all: everything).")
 @run_argument
 @click.argument(
-    "paths", nargs=-1, metavar="[PATH]...", shell_complete=_runs.complete_paths, callback=a_path
+    "paths",
+    nargs=-1,
+    metavar="[PATH]...",
+    shell_complete=_runs.complete_paths,
+    callback=nonempty_path,
 )
 @project_option
 @click.option(
@@ -75,16 +79,16 @@ _FOLDED: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
     default=10,
     show_default=True,
     metavar="N",
-    help="How many of the last points of a single series to show.",
+    help="Number of points to show for a single series, the last ones.",
 )
 @click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="List what is otherwise only counted, such as the times of profilers.",
+    help="Also list groups that are otherwise only counted, such as the times of profilers.",
 )
 @click.option(
-    "--ranks", is_flag=True, help="How long the steps of each rank take, the slowest rank first."
+    "--ranks", is_flag=True, help="Show the step times of each rank, the slowest rank first."
 )
 @json_option
 @root_option
@@ -105,14 +109,15 @@ def show(
     PATH limits the output to one attribute or one namespace. For a single series the last points
     are shown; a single value is shown in full. On a terminal, rarely needed groups (distributed,
     monitoring, profiling, the installed packages) are only counted; name the PATH or use --all to
-    list them. A pipe gets values and names in full, but monitoring, the times of profilers and
-    packages are counted there too, and what the line about the code says has no row of its own.
+    list them. Output to a pipe has full values and names, but monitoring, the times of profilers
+    and packages are only counted there, too, and attributes in the line about the code are not
+    repeated.
 
-    BEST says whether the best value of a series is its min or its max; this is known
-    only if a checkpoint was saved for its best value.
+    BEST is the better extreme of a series, min or max; it is known only if a checkpoint was saved
+    for the best value.
 
     --ranks is for runs that every rank recorded, with ranks="all". Ranks are compared by the part
-    of a step in which they do not wait for others (profiling/own_time_s), else by whole steps
+    of a step in which they do not wait for others (profiling/own_time_s), otherwise by whole steps
     (profiling/step_time_s). SLOWDOWN is the time of a rank divided by the median of the others.
     STATE is that of the run, or killed (ended without a reason), hangs (alive, but no step or
     heartbeat), waits (for a rank that hangs), lost (cannot be checked from here), or missing.
@@ -120,7 +125,7 @@ def show(
     \b
     Examples:
       seamark show latest                    the newest run
-      seamark show latest --all              everything there is
+      seamark show latest --all              everything that is recorded
       seamark show quick-otter val           everything below val/
       seamark show 9jr5 val/loss --limit 50  the last points of one series
       seamark show quick-otter source_code   git commit, arguments, packages
@@ -144,19 +149,19 @@ def show(
         hint = hint_for(wanted[0], [one.path for one in view.attributes()]) if wanted else ""
         misuse(
             f"run {ref}: nothing is recorded at {', '.join(wanted)}{hint} "
-            f"(seamark show {ref.run} lists what is)"
+            f"(seamark show {ref.run} lists all paths)"
         )
     if as_json:
-        told: dict[str, Any] = {
+        document: dict[str, Any] = {
             **ref_of(ref.project, ref.run),
             "attributes": attributes_of(attributes),
         }
         if not wanted:
             report = report_of_run(view, attributes, project=ref.project)
-            told["report"] = report
-            told["ranks"] = rank_mappings(view)
-            told["health"] = [asdict(one) for one in ailments(report["health"])]
-        click.echo(dumps(told))
+            document["report"] = report
+            document["ranks"] = rank_mappings(view)
+            document["health"] = [asdict(one) for one in health_problems(report["health"])]
+        click.echo(dumps(document))
         return
     _print(
         Screen(),
@@ -170,7 +175,7 @@ def show(
 
 
 def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
-    if len(errors) < 2:  # noqa: PLR2004 - that line tells of one
+    if len(errors) < 2:  # noqa: PLR2004 - the facts show a single error
         return
     screen.heading(f"Errors ({len(errors):,})")
     columns = [Column("TIME"), Column("RANK", right=True), Column("ERROR", shrink=True)]
@@ -187,7 +192,7 @@ def _errors(screen: Screen, errors: Sequence[Mapping[str, Any]]) -> None:
 
 @dataclass(slots=True)
 class _Shown:
-    """State that the sections of one output share; ``digest``: a summary for a person."""
+    """State shared by the sections of an output; ``digest`` selects a short form for a terminal."""
 
     screen: Screen
     view: Reader
@@ -208,7 +213,7 @@ def _print(
     limit: int,
 ) -> None:
     if narrowed and len(attributes) == 1:
-        _single(screen, view, attributes[0], limit)
+        _print_single(screen, view, attributes[0], limit)
         return
     whole = narrowed or everything
     best = best_extremes(attributes)
@@ -225,10 +230,10 @@ def _print(
         report = report_of_run(view, attributes, project=ref.project)
         further = [("time", cost) for cost in costs]
         _facts.print_facts(screen, ref, view, report, attributes, further)
-        print_health(screen, ailments(report["health"]))
+        print_health(screen, health_problems(report["health"]))
         _errors(screen, report["errors"])
     counted = {} if whole else _counted(attributes, digest=shown.digest)
-    rest = attributes if whole else _rest(shown, attributes, counted)
+    rest = attributes if whole else _remaining(shown, attributes, counted)
     for title, wanted, printer in _SECTIONS:
         if part := [attribute for attribute in rest if wanted(attribute)]:
             if not (narrowed and len({_section_of(a) for a in rest}) == 1):
@@ -243,7 +248,7 @@ def _print(
         screen.line(line, style="dim")
 
 
-def _rest(
+def _remaining(
     shown: _Shown, attributes: Sequence[Attribute], counted: dict[str, list[Attribute]]
 ) -> list[Attribute]:
     left_out = {one.path for part in counted.values() for one in part} | _facts.CODE
@@ -262,10 +267,10 @@ def _output(
 ) -> list[str]:
     if not any(is_output(one.path, one.family) for one in attributes):
         return []
-    lines = [] if view.state in _WELL else LastLines(_LAST_LINES).look(view)
+    lines = [] if view.state in _GOOD_STATES else LastLines(_LAST_LINES).look(view)
     if not lines:
-        return [f"what it printed: seamark logs {ref.run}"]
-    screen.heading(f"Its last lines (all: seamark logs {ref.run})")
+        return [f"output: seamark logs {ref.run}"]
+    screen.heading(f"Last lines of its output (all: seamark logs {ref.run})")
     for one in lines:
         text = clean(one.text)
         screen.line(f"  {shorten(text, screen.width - 2) if screen.terminal else text}")
@@ -280,7 +285,7 @@ def _section(
 ) -> None:
     if shown.digest and part[0].family == "float_series":
         part = by_importance(part, shown.best)
-    elif shown.digest:  # checkpoints that are marked stand first
+    elif shown.digest:  # marked checkpoints come first
         part = sorted(
             part, key=lambda one: not (one.path in shown.notes and shown.notes[one.path].mark)
         )
@@ -328,7 +333,7 @@ def _space_in_pipe(attribute: Attribute) -> str | None:
 def _count(space: str, part: Sequence[Attribute]) -> str:
     if space in _PACKAGES:
         what = "conda package" if space.endswith("conda") else "package"
-        value = part[0].value  # a very long one is kept as a file
+        value = part[0].value  # a very long value is stored as a file
         return plural(value.count("\n") + 1, what) if isinstance(value, str) else f"{what}s"
     if space == _SOURCE:
         return f"{plural(len(part), 'file')} under {space}"
@@ -344,7 +349,7 @@ def _section_of(attribute: Attribute) -> str:
 # One attribute, in full
 
 
-def _single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> None:
+def _print_single(screen: Screen, view: Reader, attribute: Attribute, limit: int) -> None:
     path, family = attribute.path, attribute.family
     if family == "atom":
         screen.line(_facts.full_text(view, attribute))
@@ -401,7 +406,7 @@ def _values(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     ]
     if rows:
         screen.table(columns, rows, indent=2)
-    for one in costs:  # what matters stands at the end: broken into lines, not cut short
+    for one in costs:  # the important part is at the end, so lines are wrapped, not shortened
         screen.line(f"  {one.path}")
         for line in textwrap.wrap(clean(one.value), max(20, screen.width - 4)):
             screen.line(f"    {line}")
@@ -450,7 +455,7 @@ def _value(attribute: Attribute, *, exact: bool) -> str:
     return short_text(attribute, exact=exact) + (f" {unit}" if unit else "")
 
 
-def _tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
+def _print_tails(shown: _Shown, attributes: Sequence[Attribute]) -> None:
     columns = [
         Column("PATH", shrink=True, path=True),
         Column("POINTS", right=True),
@@ -495,7 +500,7 @@ def _files(shown: _Shown, attributes: Sequence[Attribute]) -> None:
             ]
         )
     shown.screen.table(columns, rows, indent=2)
-    for mark, name in marked if shown.digest else ():  # to be copied, so never cut short
+    for mark, name in marked if shown.digest else ():  # for copying, so never shortened
         shown.screen.styled([(f"  {mark}: ", "dim"), (name, "")])
 
 
@@ -505,7 +510,7 @@ def _score(note: CheckpointNote | None) -> Cell:
     return Cell(clean(note.words), _facts.BEST if note.mark == "best" else "")
 
 
-def _is(*families: str) -> Callable[[Attribute], bool]:
+def _has_family(*families: str) -> Callable[[Attribute], bool]:
     return lambda attribute: attribute.family in families
 
 
@@ -521,15 +526,15 @@ _SECTIONS: Final[
         ...,
     ]
 ] = (
-    ("Series", _is("float_series"), _series),
-    ("Statistics", _is("statistic"), _statistics),
+    ("Series", _has_family("float_series"), _series),
+    ("Statistics", _has_family("statistic"), _statistics),
     ("Parameters", is_parameter, _values),
     ("Checkpoints", is_checkpoint, _files),
     ("Values", _is_plain_value, _values),
     (
         "Texts, images and histograms over time",
-        _is("string_series", "file_series", "histogram_series"),
-        _tails,
+        _has_family("string_series", "file_series", "histogram_series"),
+        _print_tails,
     ),
     (
         "Files",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from seamark.cli import fsck
-from seamark.cli._app import EXIT_TROUBLE, misuse, root_only
+from seamark.cli._app import EXIT_FAILURE, misuse, root_only
 from seamark.cli._runs import (
     Runs,
     open_runs,
@@ -34,18 +34,18 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 _MAX_CONCURRENT: Final = 4
-"""Number of runs sent at the same time; a server commits what arrives together."""
+"""Maximum number of runs sent at the same time; a server commits concurrent data together."""
 
 
-@click.command(short_help="Send what is left of runs to a server or another root.")
+@click.command(short_help="Send unsent data of runs to a server or another root.")
 @runs_argument
 @click.option(
     "--to",
     "uris",
     multiple=True,
     metavar="URI",
-    help="Where to, such as https://seamark.lab, file:///mnt/runs or neptune://workspace/project; "
-    "may be given several times.  [default: SEAMARK_REMOTE]",
+    help="Destination, such as https://seamark.lab, file:///mnt/runs or "
+    "neptune://workspace/project; may be repeated.  [default: SEAMARK_REMOTE]",
 )
 @project_option
 @query_option
@@ -54,21 +54,22 @@ _MAX_CONCURRENT: Final = 4
     type=click.Choice(CONFLICTS),
     default="new",
     show_default=True,
-    help="What becomes of a run that comes where another run of its project has its name: call it "
-    "NAME-2 there, leave it here, stop, or put the other one into the trash there.",
+    help="What to do if another run of the project at the destination has the same name: new "
+    "names the sent run NAME-2 there, skip does not send it, error stops, and replace moves the "
+    "other run to the trash.",
 )
 @click.option(
     "--make-project/--no-make-project",
     default=True,
     show_default=True,
-    help="Whether projects that are not there are made.",
+    help="Create missing projects at the destination, or refuse them.",
 )
 @click.option(
     "--to-project",
     metavar="PROJECT",
-    help="Project in which all of them come there.  [default: the one that each has here]",
+    help="Project at the destination for all runs.  [default: the project of each run]",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would be sent.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be sent.")
 @root_only
 @click.pass_context
 def sync(
@@ -83,16 +84,16 @@ def sync(
     to_project: str | None,
     dry_run: bool,
 ) -> None:
-    """Send what is left of runs, and of the logs of their projects, to a server or another root.
+    """Send unsent data of runs, and of the logs of their projects, to a server or another root.
 
-    A training that has a remote sends by itself. What it could not, because it was killed or had no
-    network, is sent from its folder here, whether its process lives or not; what is kept there
-    already is not sent again. Files that a dead process had queued are stored first, and artifacts
-    that a run has as inputs or outputs go with it. Without RUN or --query, everything below the
-    root.
+    A training with a remote sends its data itself. This command sends data that is still in the run
+    folder because the training was killed or had no network, even while its process is running.
+    Data that the destination already has is not sent again. Files that an ended process had queued
+    are stored first, and artifacts that are inputs or outputs of a run are sent with it. Without
+    RUN or --query, everything below the root is sent.
 
-    It may be interrupted at any time and goes on where it was; a run that comes for the first time
-    is seen there once it is whole. The exit code is 1 if something could not be sent.
+    An interrupted command can be repeated and continues where it stopped. A new run becomes visible
+    at the destination when it is complete. The exit code is 1 if something could not be sent.
 
     \b
     Examples:
@@ -101,7 +102,7 @@ def sync(
       seamark sync --project digits --dry-run
     """
     remotes = _targets(uris)
-    folders = _chosen(context, names, project, query)
+    folders = _selected_folders(context, names, project, query)
     if not dry_run:
         fsck.finish_queued(folders)
     failed = False
@@ -109,7 +110,7 @@ def sync(
         given = {"conflict": conflict, "make_project": make_project, "project": to_project}
         failed |= _sync_to(uri, folders, given, dry_run=dry_run)
     if failed:
-        context.exit(EXIT_TROUBLE)
+        context.exit(EXIT_FAILURE)
 
 
 def _targets(uris: Sequence[str]) -> list[str]:
@@ -118,13 +119,13 @@ def _targets(uris: Sequence[str]) -> list[str]:
     given = uris or os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
     found = list(dict.fromkeys(given))
     if not found:
-        misuse("sync where? name a place with --to URI, or in SEAMARK_REMOTE")
+        misuse("no destination: name one with --to URI, or in SEAMARK_REMOTE")
     for uri in found:
         check_uri(uri)
     return found
 
 
-def _chosen(
+def _selected_folders(
     context: click.Context, names: Sequence[str], project: str | None, query: str | None
 ) -> list[RunFolder]:
     chosen = bool(names) or query is not None
@@ -143,7 +144,7 @@ def _chosen(
 
 def _note_unread(path: str, error: OSError) -> None:
     why = error.strerror or str(error)
-    note(f"{path} cannot be read, so nothing in there is sent: {why}", style="warning")
+    note(f"{path} cannot be read, so nothing in it is sent: {why}", style="warning")
 
 
 def _refs(
@@ -212,7 +213,7 @@ def _print_pending(place: str, found: Sequence[Left]) -> bool:
     _report_purged(place, found)
     if todo:
         size = human_bytes(sum(one.size for one in todo))
-        note(f"would send {size} of {_words(todo)} to {place}")
+        note(f"would send {size} of {_count_text(todo)} to {place}")
     _print_up_to_date(place, found)
     return bool(failed)
 
@@ -223,16 +224,19 @@ def _print_sent(place: str, found: Sequence[Left], done: Sequence[Moved]) -> boo
         files = sum(one.files for one in sent)
         size = human_bytes(sum(one.journal_bytes + one.file_bytes for one in sent))
         more = f", {plural(files, 'file')} with them" if files else ""
-        note(f"sent {size} of {_words(sent)} to {place}{more}")
+        note(f"sent {size} of {_count_text(sent)} to {place}{more}")
     if skipped := [one for one in done if one.skipped]:
-        note(f"{_words(skipped)} stay here: others at {place} have their names")
+        note(f"not sent: {_count_text(skipped)}; other runs at {place} have the same names")
     _report_purged(place, done)
     for one in done:
         if one.name is not None and one.name != one.called:
             note(f"{one.folder.words} is called {one.name!r:.200} at {place}")
     _print_up_to_date(place, found)
     if failed:
-        note(f"not everything of {_words(failed)} is at {place}; sync again later", style="error")
+        note(
+            f"some data of {_count_text(failed)} is missing at {place}; sync again later",
+            style="error",
+        )
     return bool(failed)
 
 
@@ -243,14 +247,14 @@ def _print_problems(found: Sequence[Left] | Sequence[Moved]) -> list[Left | Move
         for line in one.problems:
             by_line.setdefault(line, []).append(one)
     for line, of in by_line.items():
-        note(f"{of[0].folder.words if len(of) == 1 else _words(of)}: {line}", style="warning")
+        note(f"{of[0].folder.words if len(of) == 1 else _count_text(of)}: {line}", style="warning")
     return failed
 
 
 def _report_purged(place: str, found: Sequence[Left] | Sequence[Moved]) -> None:
     if purged := [one for one in found if one.purged]:
         was, keeps = ("was", "it stays") if len(purged) == 1 else ("were", "they stay")
-        note(f"{_words(purged)} {was} purged at {place} and not sent; {keeps} here")
+        note(f"{_count_text(purged)} {was} purged at {place} and not sent; {keeps} here")
 
 
 def _print_up_to_date(place: str, found: Sequence[Left]) -> None:
@@ -258,10 +262,10 @@ def _print_up_to_date(place: str, found: Sequence[Left]) -> None:
     if not found:
         note("there are no runs to send")
     elif there:
-        note(f"{_words(there)} {'was' if len(there) == 1 else 'were'} at {place} already")
+        note(f"{_count_text(there)} {'was' if len(there) == 1 else 'were'} at {place} already")
 
 
-def _words(found: Sequence[Left | Moved]) -> str:
+def _count_text(found: Sequence[Left | Moved]) -> str:
     logs = sum(one.folder.run == PROJECT_LOG for one in found)
     runs = len(found) - logs
     parts = [plural(runs, "run")] if runs or not logs else []

@@ -1,4 +1,4 @@
-"""``seamark ui``: the web page of one's own runs."""
+"""``seamark ui``: web page of the runs on this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seamark.page.watch import Watcher
 
 
-_FIRST_LOOK_S = 1.0
+_FIRST_READ_S = 1.0
 
 
 @click.command(short_help="Open the web page of the runs on this machine.")
@@ -32,26 +32,26 @@ _FIRST_LOOK_S = 1.0
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Port; 0 for any that is free.  [default: 8765, else the next that is free]",
+    help="Port; 0 for any free port.  [default: 8765, else the next free port]",
 )
-@click.option("--no-browser", is_flag=True, help="Open no browser.")
+@click.option("--no-browser", is_flag=True, help="Do not open a browser.")
 @click.option(
     "--no-token",
     is_flag=True,
-    help="Let everybody on this machine see and edit the runs, not only you.",
+    help="Let all users of this machine see and edit the runs, not only you.",
 )
 @click.option(
     "--new-token",
     is_flag=True,
-    help="Make a new token first; the one before opens no page that is started from now on.",
+    help="Create a new token first; pages that are started from now on do not accept the old one.",
 )
-@click.option("--print-token", is_flag=True, help="Print the token of your pages, and end.")
+@click.option("--print-token", is_flag=True, help="Print the token of your pages, and exit.")
 @click.option(
     "--allow-host",
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="With --no-token: another name under which a browser may ask. May be repeated.",
+    help="With --no-token: a further host name that browsers may use. May be repeated.",
 )
 @click.option(
     "--embed", is_flag=True, help="Let notebooks on this machine show the page in a frame."
@@ -71,10 +71,10 @@ def ui(
     print_token: bool,
     embed: bool,
 ) -> None:
-    """Show runs in the browser: tables, curves, what was printed, while they train or later.
+    """Show runs in the browser: tables, curves and output, during or after training.
 
-    Each FOLDER is a root; without one it is the root that `seamark ls` finds. Only who has the
-    token sees anything; it is in the address that is printed, and stays the same.
+    Each FOLDER is a root; without FOLDER, the root of `seamark ls` is used. Access requires a
+    token, which is part of the printed address and stays the same.
 
     \b
     Examples:
@@ -88,22 +88,22 @@ def ui(
     from seamark.page.start import Given, check, check_extra, serve
 
     if print_token:
-        click.echo(_renewed() if new_token else keep())
+        click.echo(_create_token() if new_token else keep())
         return
     roots = _roots(context, folders)
     check_extra()
     given = Given(roots, host, port, token=not no_token, hosts=hosts, embed=embed)
     check(given)
     if new_token:
-        _renewed()
+        _create_token()
     if not is_loopback(host):
         note(
-            "beyond this machine nothing is encrypted: everybody on the way can read the token "
-            "and the values; ssh -L is safe"
+            "connections from other machines are not encrypted: anyone on the network can read the "
+            "token and the values; ssh -L is safe"
         )
 
     def print_started(started: Started, watcher: Watcher) -> None:
-        for line in _lines(roots, started, watcher):
+        for line in _start_lines(roots, started, watcher):
             click.echo(line)
         if not no_browser:
             opening.open_browser(started.url, started.token)
@@ -135,21 +135,21 @@ def _roots(context: click.Context, folders: Sequence[str]) -> Sequence[Root]:
     return roots
 
 
-def _renewed() -> str:
+def _create_token() -> str:
     from seamark.page import roots
 
     made = roots.new_token()
-    note("pages that run, here or on other machines, go on with the token before: start them again")
+    note("running pages, here or on other machines, still use the old token: restart them")
     return made
 
 
-def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterator[str]:
+def _start_lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterator[str]:
     from seamark.page.watch import Looked
 
-    watcher.wait_for_roots(_FIRST_LOOK_S)
+    watcher.wait_for_roots(_FIRST_READ_S)
     for place, root in enumerate(roots):
         looked, more = watcher.looked(place), ""
-        if looked == Looked():  # it has said nothing yet
+        if looked == Looked():  # no result yet
             yield f"seamark: reading the runs in {clean(str(root.path))}"
             continue
         if looked.left:
@@ -159,11 +159,11 @@ def _lines(roots: Sequence[Root], started: Started, watcher: Watcher) -> Iterato
             more = "   (index: being read)"
         counts = f"{plural(looked.runs, 'run')}, {looked.running:,} running"
         yield f"seamark: {counts}, in {clean(str(root.path))}{more}"
-    yield from _addresses(started)
-    yield "Ctrl-C stops this page; trainings go on."
+    yield from _address_lines(started)
+    yield "Ctrl-C stops this page; trainings continue."
 
 
-def _addresses(started: Started) -> Iterator[str]:
+def _address_lines(started: Started) -> Iterator[str]:
     from seamark.page import opening
 
     secret = "" if _is_public_output() else opening.fragment(started.token)
@@ -179,7 +179,7 @@ def _addresses(started: Started) -> Iterator[str]:
 
 
 def _is_public_output() -> bool:
-    """Return whether output goes into a file that others may read, as that of a job."""
+    """Return whether output goes to a file that other users may read, such as the log of a job."""
     try:
         facts = os.fstat(sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):

@@ -19,7 +19,7 @@ from seamark.cli import _runs
 from seamark.cli._app import misuse, root_option
 from seamark.cli._facts import print_series, problems
 from seamark.cli._printed import LastLines
-from seamark.cli._runs import RunRef, Runs, a_path, open_runs, project_option
+from seamark.cli._runs import RunRef, Runs, nonempty_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
 from seamark.paths import is_inside, matches
 from seamark.reading.attributes import aside, is_counter, metric_order
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.reading.reader import Reader
 
-__all__ = ["Looker"]
+__all__ = ["WatchedRun"]
 
 
-_GOING_ON: Final = ("created", "running")
+_ACTIVE_STATES: Final = ("created", "running")
 _PACE_POINTS: Final = 100
 """Number of last points from which the pace is computed."""
 _REMAINING_PATH: Final = "profiling/eta_s"
@@ -54,11 +54,11 @@ _EPOCH: Final = "epoch"
 _MACHINE: Final = "monitoring"
 
 
-class Looker:
-    """A run as it was at the last look, which reads new records; writes nothing to its folder.
+class WatchedRun:
+    """State of a run as of the last `look`, which reads new records; the run folder is not changed.
 
-    ``series`` are those that matter, the most telling ones first; ``progress`` says in words how
-    far and fast it is.
+    ``series`` are the relevant ones, the most important first; ``progress`` describes progress and
+    speed in words.
     """
 
     def __init__(self, runs: Runs, ref: RunRef, patterns: Sequence[str]) -> None:
@@ -70,8 +70,8 @@ class Looker:
         self._curves: dict[tuple[str, int], Curve] = {}
         self._printed = LastLines(_LAST_LINES)
 
-    def look(self) -> Looker:
-        """Refresh the run in the index, and what is known of it."""
+    def look(self) -> WatchedRun:
+        """Read new records of the run, and update this object."""
         self._runs.index.refresh(self.ref.project, self.ref.run)
         view = self.view = self._runs.view(self.ref)
         modified = view.attribute("sys/modification_time")
@@ -81,14 +81,14 @@ class Looker:
             self.progress = _progress(view, self.attributes)
             self.output = [one.text for one in self._printed.look(view)]
             ordered = sorted(self.attributes, key=lambda each: metric_order(each.path))
-            self.series = [one for one in ordered if self._matters(one)]
+            self.series = [one for one in ordered if self._is_relevant(one)]
             self._modified = None if modified is None else modified.value
         self.state, self.ranks = view.state, view.ranks()
         self.problems = list(problems(view, self.state))
         return self
 
     def curve(self, path: str, points: int) -> Curve:
-        """Return a series in parts; read again only after something new was recorded."""
+        """Return the curve of a series; it is read again only after new records."""
         if (path, points) not in self._curves:
             self._curves[path, points] = self.view.curve(path, points)
         return self._curves[path, points]
@@ -96,9 +96,9 @@ class Looker:
     @property
     def is_unfinished(self) -> bool:
         """Whether the run may still record."""
-        return self.state in _GOING_ON
+        return self.state in _ACTIVE_STATES
 
-    def _matters(self, attribute: Attribute) -> bool:
+    def _is_relevant(self, attribute: Attribute) -> bool:
         path = attribute.path
         chosen = aside(path) is None and of_rank(path) is None and not is_counter(path)
         if self._patterns:
@@ -107,13 +107,13 @@ class Looker:
 
 
 def _progress(view: Reader, attributes: Sequence[Attribute]) -> str:
-    told = next((one.value for one in attributes if one.path == PROGRESS), None)
+    recorded = next((one.value for one in attributes if one.path == PROGRESS), None)
     own = {
         one.path: one.value
         for one in attributes
         if has_points(one) and of_rank(one.path) is None and not is_inside(one.path, _MACHINE)
     }
-    if (loops := loops_of(told)) or not own:
+    if (loops := loops_of(recorded)) or not own:
         return clean(progress_words(loops))
     longest = max(own, key=lambda path: (own[path].last_step, own[path].count))
     words = [f"step {step_text(own[longest].last_step)}"]
@@ -130,15 +130,15 @@ def _progress(view: Reader, attributes: Sequence[Attribute]) -> str:
 
 
 _MIN_ROWS: Final = 3
-"""Minimum number of series shown; what does not fit on the terminal is cut off below."""
-_MOST_RANKS: Final = 8
+"""Minimum number of series shown; lines that do not fit on the terminal are cut off."""
+_MAX_RANKS: Final = 8
 _AGES: Final = re.compile(r" for .*|\([^()]*(?:ago|just now)\)")
-"""Ages in a message, which differ each time the same problem is examined."""
-_WELL: Final = ("completed", "running", "suspended")
+"""Ages in a message, which change although the problem is the same."""
+_GOOD_STATES: Final = ("completed", "running", "suspended")
 
 
 def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
-    if not math.isfinite(value):  # which no range excludes
+    if not math.isfinite(value):  # a range does not exclude NaN
         msg = f"expected a number of seconds, got {value}"
         raise click.BadParameter(msg)
     return value
@@ -152,8 +152,8 @@ def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
     multiple=True,
     metavar="PATH",
     shell_complete=_runs.complete_paths,
-    callback=a_path,
-    help="Only series at or below this path, or that match it: 'val/*'. May be repeated.",
+    callback=nonempty_path,
+    help="Only series that equal, are below or match this path: 'val/*'. May be repeated.",
 )
 @click.option(
     "--interval",
@@ -162,7 +162,7 @@ def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look.",
+    help="Time between updates.",
 )
 @project_option
 @root_option
@@ -176,8 +176,8 @@ def watch(
 ) -> None:
     """Watch a run while it trains: state, progress, last values, ranks, problems and last output.
 
-    Without RUN it watches the newest run that is running. It ends with the run, with exit code 0.
-    Ctrl-C stops watching, with exit code 130; the training goes on. Into a pipe, and where
+    Without RUN, the newest of the running runs is watched. The command ends with the run, with exit
+    code 0. Ctrl-C stops watching, with exit code 130; the training continues. In a pipe, or with
     TERM=dumb, it writes a line for each change.
 
     \b
@@ -189,11 +189,11 @@ def watch(
     """
     runs = open_runs(context, project)
     ref = runs.find(run, project) if run is not None else _newest(runs, project)
-    looker = Looker(runs, ref, [pattern.strip("/") for pattern in patterns])
+    looker = WatchedRun(runs, ref, [pattern.strip("/") for pattern in patterns])
     live = sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb", "unknown")
     if patterns and not looker.look().series:
         note(f"nothing matches {', '.join(map(repr, patterns))} yet")
-    with _picture(interval) if live else nullcontext(_Lines().show) as show:
+    with _live_display(interval) if live else nullcontext(_Lines().show) as show:
         while True:
             seen = looker.look()
             show(seen)
@@ -208,7 +208,7 @@ def _newest(runs: Runs, project: str | None) -> RunRef:
     found = runs.select("", project, limit=1)
     if not found:
         misuse(f"nothing to watch: no runs in {f'project {project!r}' if project else runs.where}")
-    note("no run is running; this is the newest")
+    note("no run is running; watching the newest one")
     return found[0]
 
 
@@ -219,15 +219,15 @@ def _wait(seconds: float) -> None:
 class _Lines:
     def __init__(self) -> None:
         self._screen = Screen()
-        self._said = ""
+        self._last_text = ""
         self._problems: set[str] = set()
 
-    def show(self, seen: Looker) -> None:
-        if not self._said:
+    def show(self, seen: WatchedRun) -> None:
+        if not self._last_text:
             self._screen.line(f"{seen.label}: {seen.view.contents.where}")
         news = repr((seen.state, [(one.path, one.value) for one in seen.series]))
-        if news != self._said:
-            self._said = news
+        if news != self._last_text:
+            self._last_text = news
             values = [f"{clean(one.path)}={one.value.last!r}" for one in seen.series]
             words = [time_text(seen.view.now_ns), seen.state, seen.progress, " ".join(values)]
             self._screen.line("  ".join(filter(None, words)))
@@ -240,7 +240,7 @@ class _Lines:
 
 
 @contextmanager
-def _picture(interval: float) -> Iterator[Callable[[Looker], None]]:
+def _live_display(interval: float) -> Iterator[Callable[[WatchedRun], None]]:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -253,7 +253,7 @@ def _picture(interval: float) -> Iterator[Callable[[Looker], None]]:
         vertical_overflow="crop",
     ) as live:
 
-        def show(seen: Looker) -> None:
+        def show(seen: WatchedRun) -> None:
             page = _Page()
             screen = Screen(page)
             screen.width, height = live.console.size
@@ -269,7 +269,7 @@ class _Page(io.StringIO):
         return True
 
 
-def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
+def _draw(screen: Screen, seen: WatchedRun, height: int, interval: float) -> None:
     screen.styled(
         [(seen.label, "bold"), ("  ", ""), (seen.state, STATE_STYLES.get(seen.state, ""))]
     )
@@ -282,7 +282,7 @@ def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
     for line in problems:
         screen.line(line, style="bold red")
     used = 1 + len(facts) + len(problems)
-    used += min(len(seen.ranks), _MOST_RANKS) + 3 if len(seen.ranks) > 1 else 0
+    used += min(len(seen.ranks), _MAX_RANKS) + 3 if len(seen.ranks) > 1 else 0
     room = height - used - 5
     _draw_series(screen, seen, max(_MIN_ROWS, room))
     if len(seen.ranks) > 1:
@@ -293,11 +293,11 @@ def _draw(screen: Screen, seen: Looker, height: int, interval: float) -> None:
     if seen.is_unfinished:
         screen.line()
         every = duration_words(interval)
-        ends = "Ctrl-C stops watching; the training goes on"
+        ends = "Ctrl-C stops watching; the training continues"
         screen.line(f"{time_text(seen.view.now_ns)}, every {every}; {ends}", style="dim")
 
 
-def _facts_of(seen: Looker) -> Iterator[tuple[str, str]]:
+def _facts_of(seen: WatchedRun) -> Iterator[tuple[str, str]]:
     if seen.progress:
         yield "progress", seen.progress
     if seen.is_unfinished and (machine := machine_now(seen.attributes, seen.ranks)):
@@ -305,20 +305,20 @@ def _facts_of(seen: Looker) -> Iterator[tuple[str, str]]:
     yield from rank_facts(seen.view, seen.state)
 
 
-def _draw_series(screen: Screen, seen: Looker, most: int) -> None:
+def _draw_series(screen: Screen, seen: WatchedRun, most: int) -> None:
     screen.line()
     if not seen.series:
         nothing = "nothing has been recorded here yet" if seen.is_unfinished else "no series"
         screen.line(nothing, style="dim")
         return
-    # Of too many, what lies deepest is left out: the parts of a model before its losses.
+    # If there are too many, the deepest paths are left out: parts of a model before its losses.
     shallow = sorted(seen.series, key=lambda one: (one.path.count("/"), one.path))[:most]
     print_series(screen, seen.curve, [one for one in seen.series if one in shallow])
     if more := len(seen.series) - len(shallow):
         screen.line(f"{plural(more, 'more series', 'more series')}; --path chooses", style="dim")
 
 
-def _draw_ranks(screen: Screen, seen: Looker) -> None:
+def _draw_ranks(screen: Screen, seen: WatchedRun) -> None:
     """Draw the ranks: first those with problems, then those furthest behind."""
     columns = [
         Column("RANK", right=True),
@@ -329,7 +329,8 @@ def _draw_ranks(screen: Screen, seen: Looker) -> None:
     ]
     now_ns, behind = seen.view.now_ns, lags(seen.attributes)
     order = sorted(
-        seen.ranks, key=lambda one: (one.state in _WELL, -behind.get(one.rank, 0.0), one.rank)
+        seen.ranks,
+        key=lambda one: (one.state in _GOOD_STATES, -behind.get(one.rank, 0.0), one.rank),
     )
     rows = [
         [
@@ -339,9 +340,9 @@ def _draw_ranks(screen: Screen, seen: Looker) -> None:
             Cell(f"{step_text(steps)} steps" if (steps := behind.get(rank.rank)) else "", "yellow"),
             Cell(clean(str(rank.host or "")), "dim"),
         ]
-        for rank in order[:_MOST_RANKS]
+        for rank in order[:_MAX_RANKS]
     ]
     screen.line()
     screen.table(columns, rows)
     if more := len(order) - len(rows):
-        screen.line(f"{plural(more, 'more rank')}, none worse", style="dim")
+        screen.line(f"{plural(more, 'more rank')}, none in a worse state", style="dim")

@@ -1,7 +1,7 @@
-"""Journals of a run for the index: choice among copies, the reader, and updates with new records.
+"""Journals of a run for the index: selection among copies, reader, and updates with new records.
 
-Of several files with the same uid, the one with the most valid bytes is read. Copies with other
-contents are reported.
+If several files have the same uid, the file with the most valid bytes is read. Copies with
+different contents are reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from seamark.blobs.contents import FolderContents
 from seamark.errors import JournalError
-from seamark.index.looks import Known, Look, listing, save_statuses
+from seamark.index.looks import FileStatus, KnownRun, listing, save_statuses
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.safe import FileSource, Source
@@ -35,46 +35,46 @@ __all__ = ["Refresh", "RunView", "choose", "open_journal"]
 
 
 def open_journal(folder: RunFolder, name: str) -> Source:
-    """Open a journal of a run; raises `JournalError`."""
+    """Open a journal of a run; raise `JournalError` if this fails."""
     return FileSource(f"{folder.root}/{folder.project}/{folder.run}/journal/{name}")
 
 
 @dataclass(slots=True)
 class Copies:
-    """Files of a folder by uid: the one to read, and those with other contents."""
+    """Files of a folder by uid: the file to read, and copies with different contents."""
 
     chosen: dict[bytes, str] = field(default_factory=dict)
     diverged: dict[bytes, list[str]] = field(default_factory=dict)
 
 
 def choose(folder: RunFolder, files: Iterable[str]) -> Copies:
-    """Return which files of a folder are read."""
+    """Select the files of a folder to read."""
     by_uid: dict[bytes, list[str]] = {}
     for name in files:
-        uid = split_journal_name(name)[1] or _stated_uid(folder, name)
+        uid = split_journal_name(name)[1] or _read_uid(folder, name)
         by_uid.setdefault(uid, []).append(name)
     found = Copies()
     for uid, names in by_uid.items():
         if len(names) == 1:
             found.chosen[uid], found.diverged[uid] = names[0], []
         else:
-            found.chosen[uid], found.diverged[uid] = _compared(folder, names)
+            found.chosen[uid], found.diverged[uid] = _compare_copies(folder, names)
     return found
 
 
-def _stated_uid(folder: RunFolder, name: str) -> bytes:
-    """Return the uid in a file's first bytes, or one of its name if it is no journal."""
+def _read_uid(folder: RunFolder, name: str) -> bytes:
+    """Return the uid in a file's header, or a hash of its name if it is not a journal."""
     with quietly(only=OSError), JournalReader(open_journal(folder, name)) as reader:
         if any(reader.uid):
             return reader.uid
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:16]
 
 
-def _compared(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[str]]:
-    def worth(name: str) -> tuple[int, bool, str]:
+def _compare_copies(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[str]]:
+    def rank(name: str) -> tuple[int, bool, str]:
         return _valid_bytes(folder, name), split_journal_name(name)[1] is not None, name
 
-    best, *others = sorted(names, key=worth, reverse=True)
+    best, *others = sorted(names, key=rank, reverse=True)
     return best, sorted(name for name in others if not _is_duplicate(folder, best, name))
 
 
@@ -93,7 +93,7 @@ def _is_duplicate(folder: RunFolder, best: str, other: str) -> bool:
                 size = block.end - block.base
                 if whole.bytes_at(size, block.base) != block.data[:size]:
                     return False
-    except JournalError:  # no journal, or not to be opened: it says nothing
+    except JournalError:  # not a journal, or it cannot be opened: no difference is known
         return True
     return True
 
@@ -133,19 +133,19 @@ log = logging.getLogger("seamark")
 
 
 class Refresh:
-    """New records in a run's folder, folded and ready to be written.
+    """Update of a run with the new records in its folder, folded and ready to be written.
 
-    ``known`` are the recorded statuses of its files, None if it is new; ``stats`` are the statuses
-    before folding, by name, and ``now`` those afterwards. ``folding`` holds the run.
+    ``known`` has the statuses of the files in the index, None for a new run. ``stats`` has the
+    statuses before folding, by name, and ``now`` those to be written. ``folding`` holds the run.
 
     Raises:
-        Conflict: If somebody else folded the same run in the meantime.
+        Conflict: If another process saved the same run meanwhile.
         OSError: If the folder of the journals cannot be read; FileNotFoundError or
-            NotADirectoryError if there is none.
+            NotADirectoryError if it does not exist.
     """
 
     def __init__(
-        self, store: Store, folder: RunFolder, known: Known | None, now_ns: Callable[[], int]
+        self, store: Store, folder: RunFolder, known: KnownRun | None, now_ns: Callable[[], int]
     ) -> None:
         self._store = store
         self.folder = folder
@@ -161,33 +161,36 @@ class Refresh:
             now_ns,
             unknown=known is None,
         )
-        if not all(map(self._continues, folding.run.state.journals.values())):
-            folding.begin_anew()
-        folding.take_up(self.copies.chosen)
+        if not all(map(self._is_continued, folding.run.state.journals.values())):
+            folding.discard_state()
+        folding.add_journals(self.copies.chosen)
         folding.fold(self._may_have_more)
-        self.now = self._looked_at(listed)
-        self._seen = known is not None and (known.listed, known.looks) == (listed, self.now.looks)
+        self.now = self._make_statuses(listed)
+        self._is_current = known is not None and (known.listed, known.looks) == (
+            listed,
+            self.now.looks,
+        )
         self._saving: Saving | None = None
         if folding.changed:
             self._saving = Saving(folding, self._owner)
 
     def write(self, connection: sa.Connection) -> None:
-        """Write the new records; raises `Conflict` before anything is written."""
+        """Write the update, or raise `Conflict` without writing anything."""
         if self._saving is not None:
             self._saving.write(connection)
             self.now.number = self._saving.number or 0
-        if self._saving is not None or not self._seen:
+        if self._saving is not None or not self._is_current:
             save_statuses(self._store.database, connection, self.now.number, self.now)
 
     def saved(self) -> None:
-        """Keep the run for the next question, after the transaction."""
+        """Cache the run after the transaction."""
         if self._saving is not None:
             self.folding.run.saved(self.now.number)
             self._store.last = self.folding.run
 
     # ------------------------------------------------------------------ its files
 
-    def _continues(self, journal: JournalState) -> bool:
+    def _is_continued(self, journal: JournalState) -> bool:
         name = self.copies.chosen.get(journal.uid)
         if name is None:
             return False
@@ -202,11 +205,12 @@ class Refresh:
         try:
             source = open_journal(self.folder, name)
         except OSError:
-            return True  # cannot be seen at the moment; what is known stays
+            return True  # temporarily unreadable: keep the folded data
         try:
-            if grew and not journal.gaps:  # bytes of a gap may have been repaired
+            if grew and not journal.gaps:  # without gaps, whose bytes may have been repaired
                 return _same_frame(journal, source)
-            # A synchroniser gives a file a new inode each time: only other bytes are another file.
+            # Synchronization programs replace files, so a new inode does not mean different
+            # contents.
             return prefix_crc(source, journal.offset) == journal.prefix_crc
         except OSError:
             return True
@@ -217,11 +221,11 @@ class Refresh:
         size = self.stats[journal.file].size
         return size > journal.offset or bool(journal.tail) or journal.stopped == UNREADABLE
 
-    def _looked_at(self, listed: int) -> Known:
+    def _make_statuses(self, listed: int) -> KnownRun:
         folding = self.folding
         state = folding.run.state
         parent = state.fork.parent if state.fork else ""
-        known = Known(folding.run.number or 0, listed, parent=parent)
+        known = KnownRun(folding.run.number or 0, listed, parent=parent)
         by_file = {}
         for journal in state.journals.values():
             by_file[journal.file] = journal
@@ -230,14 +234,14 @@ class Refresh:
                 journal.diverged, journal.touched = names, True
         for name, stat in self.stats.items():
             found = by_file.get(name)
-            if found is None:  # a copy, whose changes decide which one is read
-                known.add(Look(name, -1, stat, 0, closed=True))
+            if found is None:  # a copy: if it changes, the selection may change
+                known.add(FileStatus(name, -1, stat, 0, closed=True))
                 continue
             retry = stat.mtime + SETTLE_NS if name in folding.waiting else 0
             if name in folding.failed:
                 retry = self.now_ns()
             closed = found.closed and found.offset == stat.size
-            known.add(Look(name, found.number, stat, retry, closed=closed))
+            known.add(FileStatus(name, found.number, stat, retry, closed=closed))
         return known
 
     def _owner(self) -> str:
@@ -250,7 +254,7 @@ class Refresh:
 
 
 def _same_frame(journal: JournalState, source: Source) -> bool:
-    # A writer never changes the frame that was folded last.
+    # A writer never changes the last folded frame.
     if not journal.last_offset:
         return True
     found = source.pread(4, journal.last_offset)

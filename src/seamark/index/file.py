@@ -37,17 +37,17 @@ __all__ = ["IndexFile", "exclusive", "index_path", "is_damaged"]
 
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
-_OLD_S: Final = 30 * 24 * 3600.0
+_MAX_AGE_S: Final = 30 * 24 * 3600.0
 """Age at which an unused index of another version is removed, in seconds."""
 
 
 def index_path(root: Path) -> Path:
-    """Return where the index of a root lies; raise `ArgumentError` if it is inside the root.
+    """Return the path of a root's index; raise `ArgumentError` if it is inside the root.
 
-    ``SEAMARK_INDEX`` names a folder, or a file ``*.db``; else it is below ``XDG_CACHE_HOME``. The
-    name is hashed from host and real path, because SQLite cannot share a file between hosts
-    although home folders may be shared. It ends in the version of the tables, so that two versions
-    of Seamark do not empty each other's index.
+    ``SEAMARK_INDEX`` is a folder or a file ``*.db``; the default is in the cache folder, below
+    ``XDG_CACHE_HOME``. The file name is a hash of host name and real path, because home folders may
+    be shared by several hosts but SQLite files must not. It ends with the version of the tables, so
+    that different versions of Seamark do not delete each other's index.
     """
     real = os.path.realpath(root)
     digest = hashlib.sha256(f"{socket.gethostname()}\0{real}".encode("utf-8", "surrogateescape"))
@@ -56,55 +56,55 @@ def index_path(root: Path) -> Path:
     if given:
         target = Path(given) if given.endswith(".db") else Path(given, name)
         if os.path.realpath(target).startswith(real + os.sep):
-            msg = f"SEAMARK_INDEX: expected a place outside the root {real!r}, got {given!r}"
+            msg = f"SEAMARK_INDEX: expected a path outside the root {real!r}, got {given!r}"
             raise ArgumentError(msg)
         return target
     return cache_folder() / name
 
 
 def file_engine(file: Path) -> sa.Engine:
-    """Return an engine on a file that exists."""
+    """Return an engine for an existing file."""
     return sqlite_engine(lambda: file_connection(file))
 
 
 def make_file(file: Path) -> None:
-    """Make an empty private file; SQLite gives its helper files the same rights."""
+    """Create an empty private file; SQLite's helper files get the same permissions."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
 def remove_file(file: Path) -> None:
-    """Remove an index file with its helpers, where possible."""
+    """Remove an index file and its helper files if possible."""
     for suffix in _SUFFIXES:
         with quietly(only=OSError):
             os.unlink(f"{file}{suffix}")  # noqa: PTH108
 
 
 def remove_old_files(file: Path) -> None:
-    """Remove indexes of other versions in the cache that were not written for 30 days."""
+    """Remove indexes of other versions from the cache that were not written for 30 days."""
     if os.environ.get("SEAMARK_INDEX"):
         return
-    limit = time.time() - _OLD_S
+    limit = time.time() - _MAX_AGE_S
     with quietly(only=OSError):
         for path in file.parent.glob("*.v*.db*"):
             if f".v{SCHEMA_VERSION}.db" not in path.name and path.stat().st_mtime < limit:
                 path.unlink()
 
 
-_LOCK_S: Final = 10.0
+_MAX_LOCK_WAIT_S: Final = 10.0
 """Time limit for acquiring the lock under which the file is rebuilt, in seconds."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
 log = logging.getLogger("seamark")
-_inherited: list[Any] = []
-"""Connections of the parent process, referenced so that they are not closed here."""
+_parent_stores: list[Any] = []
+"""Connections of the parent process, referenced so that this process does not close them."""
 
 
 class IndexFile:
-    """Database of one root's index; opened on first use, and again after a fork.
+    """Database of one root's index, opened on first use and again after a fork.
 
     Attributes:
         path: Path of the file; None if the index is held in memory.
-        looks: Looks at the files of the runs in the store, which is opened first.
+        looks: Statuses of the files of runs in the store; valid once the store is open.
     """
 
     def __init__(self, root: Path) -> None:
@@ -116,11 +116,11 @@ class IndexFile:
 
     @property
     def store(self) -> Store:
-        """The store; not inherited by a forked child, which gets its own."""
+        """Store of the index, opened if necessary; a forked child opens its own."""
         return self._store or self.open()
 
     def open(self) -> Store:
-        """Open the file, made again if it is missing, damaged or of another version."""
+        """Open the file; recreate it if it is missing, damaged or of another version."""
         target = index_path(self.root)
         try:
             opened = not self._is_inside_root(target) and self._open_file(target)
@@ -130,18 +130,18 @@ class IndexFile:
             )
             opened = False
         if self._store is None or not opened:
-            return self._hold_in_memory()
+            return self._use_memory()
         return self._store
 
     def _after_fork(self) -> None:
-        # SQLite connections must not cross a fork, nor be closed behind it.
-        _inherited.append(self._store)
+        # A child process must neither use nor close SQLite connections of its parent.
+        _parent_stores.append(self._store)
         self._store = None
 
-    def _hold_in_memory(self) -> Store:
+    def _use_memory(self) -> Store:
         self._disconnect()
         store = store_in_memory()
-        self._use(store, None)
+        self._set_store(store, None)
         return store
 
     def _is_inside_root(self, target: Path) -> bool:
@@ -151,15 +151,15 @@ class IndexFile:
         if self._try_open(target):
             return True
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with exclusive(target, _LOCK_S) as mine:
-            if not mine:
+        with exclusive(target, _MAX_LOCK_WAIT_S) as is_locked:
+            if not is_locked:
                 return False
-            if self._try_open(target):  # somebody else made it in the meantime
+            if self._try_open(target):  # another process created it meanwhile
                 return True
             self._disconnect()
             remove_file(target)
             make_file(target)
-            self._use(_store_on(file_engine(target)), target)
+            self._set_store(_store_on(file_engine(target)), target)
             self._create_tables()
             remove_old_files(target)
         return True
@@ -171,7 +171,7 @@ class IndexFile:
         if not (os.access(target, os.W_OK) and os.access(target.parent, os.W_OK)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
         try:
-            self._use(_store_on(file_engine(target)), target)
+            self._set_store(_store_on(file_engine(target)), target)
             with self.store.database.reading() as connection:
                 facts = dict(self.store.database.rows(connection, _FACTS))
         except (sqlite3.Error, sa.exc.DBAPIError) as error:
@@ -181,7 +181,7 @@ class IndexFile:
             raise
         return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
 
-    def _use(self, store: Store, path: Path | None) -> None:
+    def _set_store(self, store: Store, path: Path | None) -> None:
         self._store, self.path, self.looks = store, path, FileStatuses()
 
     def _create_tables(self) -> None:
@@ -192,11 +192,11 @@ class IndexFile:
                 connection.execute(sa.insert(schema.meta).values(key=key, value=value))
 
     def close(self) -> None:
-        """Close the file; harmless when called twice."""
+        """Close the file; safe to call twice."""
         self._disconnect()
 
     def __del__(self) -> None:
-        # Nobody closed it, and neither an index nor a view of a run uses it any more.
+        # The file was not closed, and no index or view of a run uses it.
         with contextlib.suppress(Exception):
             self.close()
 
@@ -210,31 +210,31 @@ class IndexFile:
         path = self.path
         self._disconnect()
         if path is not None:
-            with exclusive(path, _LOCK_S) as mine:
-                if mine:
+            with exclusive(path, _MAX_LOCK_WAIT_S) as is_locked:
+                if is_locked:
                     remove_file(path)
         self.open()
 
-    def heal(self, error: BaseException) -> bool:
-        """Make an empty database if an error means that this one is unusable; tell if so."""
+    def recover(self, error: BaseException) -> bool:
+        """Replace an unusable database by an empty one; return False for an unrelated error."""
         if isinstance(error, DamageError) or is_damaged(error):
             log.debug("seamark: the index %s is damaged, rebuilding it: %s", self.path, error)
             self.replace()
-        elif self.path is not None and _unwritable(error):
+        elif self.path is not None and _is_unwritable(error):
             log.warning(
                 "seamark: the index %s cannot be written, using one in memory: %s", self.path, error
             )
-            self._hold_in_memory()
+            self._use_memory()
         else:
             return False
         return True
 
     @property
     def driver(self) -> Any:
-        """The connection of the driver; every read uses it, so that no transaction is begun."""
+        """Connection of the driver; all reads use this one, so that none starts a transaction."""
         database = (self._store or self.open()).database
         pool: Any = database.engine.pool
-        if pool.connection.driver_connection is None:  # given up, after an interrupt
+        if pool.connection.driver_connection is None:  # discarded after an interrupt
             with database.reading():
                 pass
         return pool.connection.driver_connection
@@ -258,9 +258,9 @@ def store_in_memory() -> Store:
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Return whether an error of SQLite means that the file is damaged."""
-    # Not of the words of SQLAlchemy, in which the statement stands and what somebody looked for.
-    said = str(getattr(error, "orig", None) or error)
+    """Return whether an SQLite error means that the file is damaged."""
+    # Search only the message of SQLite: SQLAlchemy adds the statement and its values.
+    text = str(getattr(error, "orig", None) or error)
     words = (
         "malformed",
         "not a database",
@@ -269,10 +269,10 @@ def is_damaged(error: BaseException) -> bool:
         "no such table",
         "no such column",
     )
-    return any(word in said for word in words)
+    return any(word in text for word in words)
 
 
-def _unwritable(error: BaseException) -> bool:
+def _is_unwritable(error: BaseException) -> bool:
     return any(
         word in str(error) for word in ("is full", "readonly", "unable to open", "is locked")
     )
@@ -283,9 +283,9 @@ _POLL_S: Final = 0.005
 
 @contextlib.contextmanager
 def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
-    """Hold the lock beside the index, if it can be had within ``wait_s`` seconds.
+    """Hold the lock file of the index; yield False if it is not acquired within ``wait_s`` seconds.
 
-    Without locks in the file system, everybody has it: offsets are compared at every write anyway.
+    If the file system does not support locks, yield True: every write compares offsets anyway.
     """
     try:
         import fcntl
@@ -297,18 +297,18 @@ def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
     except OSError:
         yield True
         return
-    mine = False
+    is_locked = False
     try:
-        mine = _flock(fcntl, fd, wait_s)
-        yield mine
+        is_locked = _acquire_lock(fcntl, fd, wait_s)
+        yield is_locked
     finally:
-        if mine:  # closing is not enough: a process forked meanwhile holds the same lock
+        if is_locked:  # closing is not enough: a forked process shares the lock
             with quietly(only=OSError):
                 fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
 
-def _flock(fcntl: Any, fd: int, wait_s: float) -> bool:
+def _acquire_lock(fcntl: Any, fd: int, wait_s: float) -> bool:
     end = time.monotonic() + wait_s
     while True:
         try:

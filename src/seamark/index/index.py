@@ -1,10 +1,10 @@
-"""The local index of one root: a cache of its journals that can be rebuilt at any time.
+"""Local index of one root: a cache of its journals that can be rebuilt at any time.
 
-It lies outside the root; see `seamark.index.file` for its database, and `seamark.index.updater` for
-how it follows the journals.
+The index is outside the root. See `seamark.index.file` for its database, and
+`seamark.index.updater` for its updates from the journals.
 
 The query for changed runs compares the versions and states of all runs with the previous ones. It
-finds changes of any process, removed runs and crashes, and folding costs nothing more.
+detects changes by any process, removed runs and crashes, at no extra cost for folding.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from seamark.index.copies import RunView
     from seamark.index.looks import Ref, Unread
     from seamark.reading.names import RunName
-    from seamark.store.read.many import Recent
+    from seamark.store.read.many import SeriesCache
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
@@ -59,8 +59,8 @@ __all__ = ["Index", "changes_since"]
 
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.([0-9]{1,19})")
-_KEY: Final = "changes"
-"""Key of the fact that identifies this index; another index numbers changes differently."""
+_NAME_KEY: Final = "changes"
+"""Key of the random id of this index, because another index numbers changes differently."""
 _metadata = sa.MetaData()
 _table = sa.Table(
     "local_change",
@@ -73,44 +73,44 @@ _table = sa.Table(
     sa.Column("number", sa.BigInteger, nullable=False, index=True),
 )
 _change, _run = _table.c, schema.run.c
-_same: Final = sa.and_(_change.project == _run.project, _change.run == _run.name)
-_NOTE: Final = Upsert(
+_is_same_run: Final = sa.and_(_change.project == _run.project, _change.run == _run.name)
+_UPSERT_CHANGE: Final = Upsert(
     _table, tuple(one.name for one in _table.columns), ("project", "run"), overwrite=True
 )
-_GONE: Final = (
+_SELECT_REMOVED: Final = (
     sa.select(_change.project, _change.run)
-    .select_from(_table.outerjoin(schema.run, _same))
+    .select_from(_table.outerjoin(schema.run, _is_same_run))
     .where(_run.id.is_(None), _change.gone == 0)
 )
-_LAST: Final = sa.select(sa.func.coalesce(sa.func.max(_change.number), 0))
-_SINCE: Final = (
+_SELECT_LAST: Final = sa.select(sa.func.coalesce(sa.func.max(_change.number), 0))
+_SELECT_SINCE: Final = (
     sa.select(_change.project, _change.run, _change.state, _change.gone)
     .where(_change.number > sa.bindparam("since"))
     .order_by(_change.number, _change.project, _change.run)
 )
-_NAME: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _KEY)
+_SELECT_NAME: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _NAME_KEY)
 
 
 def changes_since(
     store: Store, cursor: str, project: str | None, now_ns: int, looked_ns: int
 ) -> Changes:
-    """Return the changes of folded runs since a cursor, empty to begin; times in ns."""
-    name = _name(store)
+    """Return the changes of folded runs since a cursor, empty at first; times are in ns."""
+    name = _index_name(store)
     database = store.database
     with database.reading() as connection:
-        new = _news(store, connection, now_ns)
-    if new:  # in one transaction: another process may ask at the same time
+        new = _find_changes(store, connection, now_ns)
+    if new:  # in one transaction, because other processes may do the same
         with database.writing() as connection:
-            new = _news(store, connection, now_ns)
-            number = int(database.query(connection, _LAST)[0][0]) + 1
-            database.run_many(connection, _NOTE, [(*one, number) for one in new])
+            new = _find_changes(store, connection, now_ns)
+            number = int(database.query(connection, _SELECT_LAST)[0][0]) + 1
+            database.run_many(connection, _UPSERT_CHANGE, [(*one, number) for one in new])
     given = _CURSOR.fullmatch(cursor)
     with database.reading() as connection:
-        number = int(database.query(connection, _LAST)[0][0])
+        number = int(database.query(connection, _SELECT_LAST)[0][0])
         upto = f"{name}.{number}.{now_ns}"
         if given is None or given[1] != name or int(given[2]) > number:
             return Changes(upto, reset=True, runs=[], looked_ns=looked_ns)
-        rows = database.rows(connection, _SINCE, since=int(given[2]))
+        rows = database.rows(connection, _SELECT_SINCE, since=int(given[2]))
         rows = [row for row in rows if project is None or is_inside(row[0], project)]
         there = [(parent, run) for parent, run, _, gone in rows if not gone]
         paths = recent_paths(store, connection, there, min(int(given[3]), now_ns))
@@ -121,26 +121,26 @@ def changes_since(
     return Changes(upto, reset=False, runs=runs, looked_ns=looked_ns)
 
 
-def _name(store: Store) -> str:
-    # The table is made with the name.
+def _index_name(store: Store) -> str:
+    # The table is created together with the name.
     database = store.database
     with database.reading() as connection:
-        rows = database.query(connection, _NAME)
+        rows = database.query(connection, _SELECT_NAME)
     if rows:
         return str(rows[0][0])
     database.create_tables(_metadata)
     fact = Upsert(schema.meta, ("key", "value"), ("key",))
     with database.writing() as connection:
-        database.run_many(connection, fact, [(_KEY, secrets.token_hex(8))])
+        database.run_many(connection, fact, [(_NAME_KEY, secrets.token_hex(8))])
     with database.reading() as connection:
-        return str(database.query(connection, _NAME)[0][0])
+        return str(database.query(connection, _SELECT_NAME)[0][0])
 
 
-def _news(store: Store, connection: sa.Connection, now_ns: int) -> list[tuple[Any, ...]]:
+def _find_changes(store: Store, connection: sa.Connection, now_ns: int) -> list[tuple[Any, ...]]:
     state = state_column(store, connection, now_ns)
     changed = (
         sa.select(_run.project, _run.name, _run.version, state, sa.literal(0))
-        .select_from(schema.run.outerjoin(_table, _same))
+        .select_from(schema.run.outerjoin(_table, _is_same_run))
         .where(
             sa.or_(
                 _change.run.is_(None),
@@ -151,21 +151,21 @@ def _news(store: Store, connection: sa.Connection, now_ns: int) -> list[tuple[An
         )
     )
     found = [tuple(row) for row in store.database.query(connection, changed)]
-    gone = store.database.query(connection, _GONE)
+    gone = store.database.query(connection, _SELECT_REMOVED)
     return [*found, *((project, run, 0, "", 1) for project, run in gone)]
 
 
-_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
+_SELECT_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
     schema.run.c.kind == sa.bindparam("kind")
 )
 T = TypeVar("T")
 
 
 class Index:
-    """Local index of the journals below one root, which may be used by several threads; see `open`.
+    """Local index of the journals below one root, safe for threads; see `open`.
 
-    After a fork the child opens the file again. Reads answer from the last folded state;
-    `seamark.reading.catalog.Catalog` describes them.
+    After a fork, the child opens the file again. Reading methods return the last folded state; see
+    `seamark.reading.catalog.Catalog`.
     """
 
     def __init__(self, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
@@ -173,25 +173,25 @@ class Index:
         self.now_ns = now_ns
         self._file = IndexFile(self.root)
         self._updater = Updater(self._file, now_ns)
-        self._recent: Recent | None = None
+        self._recent: SeriesCache | None = None
         self._last_view: RunView | None = None
 
     @property
     def where(self) -> str:
-        """The root."""
+        """Path of the root."""
         return str(self.root)
 
     def nearby_root(self) -> str | None:
-        """Return the root that lies in this folder, in words; None if there is none."""
+        """Return a description of a root inside this folder; None if there is none."""
         inside = root_inside(self.root)
         return None if inside is None else f"the root {inside}"
 
     @classmethod
     def open(cls, root: Path, *, now_ns: Callable[[], int] = time.time_ns) -> Index:
-        """Open the index of a root, which need not exist, without folding.
+        """Open the index of a root without folding; the root need not exist.
 
-        The file is made again if it is missing, damaged or of another version. Raises
-        `ArgumentError` if ``SEAMARK_INDEX`` points into the root.
+        The file is recreated if it is missing, damaged or of another version. Raises
+        `ArgumentError` if ``SEAMARK_INDEX`` is inside the root.
         """
         index = cls(root, now_ns=now_ns)
         index._file.open()
@@ -206,11 +206,11 @@ class Index:
 
     @property
     def store(self) -> Store:
-        """The store that has the runs."""
+        """Store with the runs."""
         return self._file.store
 
     def close(self) -> None:
-        """Close the file; harmless when called twice."""
+        """Close the file; safe to call twice."""
         with self._updater.lock:
             self._file.close()
 
@@ -229,12 +229,12 @@ class Index:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Fold everything that this machine recorded before the call; see `Catalog.refresh`."""
+        """Fold all records that this machine wrote before the call; see `Catalog.refresh`."""
         with self._updater.lock:
             self._updater.refresh(project, run, progress)
 
     def rebuild(self, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """Delete everything and fold all journals again."""
+        """Empty the index and fold all journals again."""
         with self._updater.lock:
             self._file.replace()
             self._updater.refresh(progress=progress)
@@ -247,7 +247,7 @@ class Index:
     def unread(self) -> list[Unread]:
         """Return the folders that could not be read at the last refresh, sorted.
 
-        Their new runs are not known, others are as they were when they could be read.
+        New runs in them are missing, and known runs are as of the last successful read.
         """
         with self._updater.lock:
             return self._updater.unread.now()
@@ -256,41 +256,41 @@ class Index:
 
     @contextlib.contextmanager
     def moment(self) -> Iterator[None]:
-        """Answer everything in a block from one folded state; other threads wait for its end."""
+        """Run a block that reads one snapshot of the index; other threads wait until it ends."""
         with self._updater.lock, contextlib.ExitStack() as stack:
             held = self.store
-            self._updater.healing(lambda: stack.enter_context(self.store.database.holding()))
+            self._updater.with_recovery(lambda: stack.enter_context(self.store.database.holding()))
             try:
                 yield
             finally:
-                if held is not self.store:  # it was damaged, and its connection is closed
+                if held is not self.store:  # replaced: the held one was damaged and closed
                     with quietly(only=(sqlite3.Error, sa.exc.SQLAlchemyError)):
                         stack.close()
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
-        """Return all runs of a project and its sub-projects, or of all, sorted."""
-        rows = self._ask(lambda asked: self.store.database.rows(asked, _RUNS, kind=kind))
+        """Return all runs of a project and its sub-projects, or of all projects, sorted."""
+        rows = self._read(lambda asked: self.store.database.rows(asked, _SELECT_RUNS, kind=kind))
         return sorted(
             (parent, name) for parent, name in rows if project is None or is_inside(parent, project)
         )
 
     def names(self, kind: str = "run") -> list[RunName]:
-        """Return every run and its names, the newest first."""
-        return self._ask(lambda connection: run_names(self.store, connection, kind=kind))
+        """Return the names of all runs, newest first."""
+        return self._read(lambda connection: run_names(self.store, connection, kind=kind))
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
-        """Return the runs that match, in order."""
+        """Return the matching runs, in order."""
 
         def answer(connection: sa.Connection) -> list[Ref]:
-            own, now = _own(selection), self.now_ns()
+            own, now = _as_selection(selection), self.now_ns()
             return choose(self.store, connection, own, now, unknown, counted=False).refs
 
-        return self._ask(answer)
+        return self._read(answer)
 
     def count(self, selection: Wanted) -> int:
-        """Return how many runs match, regardless of ``limit`` and ``offset``."""
-        own = _own(selection)
-        return self._ask(lambda asked: count_runs(self.store, asked, own, self.now_ns()))
+        """Return the number of matching runs, regardless of ``limit`` and ``offset``."""
+        own = _as_selection(selection)
+        return self._read(lambda asked: count_runs(self.store, asked, own, self.now_ns()))
 
     def table(
         self,
@@ -298,16 +298,16 @@ class Index:
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
-        """Return the runs that match; for columns see `seamark.store.read.tables.query_runs`."""
+        """Return a table of the matching runs; see `seamark.store.read.tables.query_runs`."""
         wanted = columns
         if isinstance(columns, Iterable) and not isinstance(columns, str):
-            wanted = list(columns)  # it may be asked for twice
+            wanted = list(columns)  # a damaged index repeats the query
 
         def answer(connection: sa.Connection) -> RunsTable:
-            chosen, now = _own(selection), self.now_ns()
+            chosen, now = _as_selection(selection), self.now_ns()
             return query_runs(self.store, connection, chosen, wanted, now, unknown, counted=False)
 
-        table = self._ask(answer)
+        table = self._read(answer)
         table.count = partial(self.count, selection)
         return table
 
@@ -318,11 +318,11 @@ class Index:
         from seamark.store.read.names import run_fields
 
         def answer(connection: sa.Connection) -> list[RunField]:
-            own, now = _own(selection), self.now_ns()
+            own, now = _as_selection(selection), self.now_ns()
             chosen = choose(self.store, connection, own, now, unknown, counted=False)
             return run_fields(self.store, connection, chosen.numbers, contains)
 
-        return self._ask(answer)
+        return self._read(answer)
 
     def groups(
         self,
@@ -331,8 +331,8 @@ class Index:
         columns: Sequence[str] = (),
         unknown: Unknown = refuse,
     ) -> RunGroups:
-        """Return the runs that match in groups that show the same."""
-        own = _own(selection)
+        """Return the matching runs, grouped by equal values of the columns ``by``."""
+        own = _as_selection(selection)
         own.check()
         every = replace(own, limit=None, offset=0)
         table = self.table(every, list(dict.fromkeys([*by, *columns])), unknown)
@@ -341,23 +341,23 @@ class Index:
         return RunGroups(found[own.offset : end], len(found))
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
-        """Return which runs changed since a cursor."""
+        """Return the runs that changed since a cursor."""
         updater = self._updater
-        return updater.healing(
+        return updater.with_recovery(
             lambda: changes_since(self.store, cursor, project, self.now_ns(), updater.looked_ns)
         )
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return the lost records of runs; see `load_losses`."""
-        return self._of_runs(refs, load_losses)
+        """Return the counts of lost records by run; see `load_losses`."""
+        return self._by_ref(refs, load_losses)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed; see `seamark.process.liveness.CRASH_REASONS`."""
-        return self._of_runs(
+        """Return the crash reasons by run; see `seamark.process.liveness.CRASH_REASONS`."""
+        return self._by_ref(
             crashed, lambda store, asked, numbers: reasons_of(store, asked, numbers, self.now_ns())
         )
 
-    def _of_runs(
+    def _by_ref(
         self,
         refs: Sequence[Ref],
         question: Callable[[Store, sa.Connection, Sequence[int]], Mapping[int, T]],
@@ -367,7 +367,7 @@ class Index:
             found = question(self.store, connection, list(numbers))
             return {numbers[number]: one for number, one in found.items()}
 
-        return self._ask(answer) if refs else {}
+        return self._read(answer) if refs else {}
 
     def series(
         self,
@@ -378,9 +378,9 @@ class Index:
         points: int | None = None,
         unknown: Unknown | None = None,
     ) -> SeriesTable | CurveTable:
-        """Return the points or curves of the float series of some runs."""
+        """Return the points or curves of matching float series of runs."""
         from seamark.index.copies import open_journal
-        from seamark.store.read.many import Recent, read_many
+        from seamark.store.read.many import SeriesCache, read_many
 
         chosen = check_attempt(attempt)
         if points is not None:
@@ -391,7 +391,7 @@ class Index:
 
         def answer(connection: sa.Connection) -> SeriesTable | CurveTable:
             if self._recent is None:
-                self._recent = Recent()
+                self._recent = SeriesCache()
             parts = read_many(
                 self.store,
                 connection,
@@ -412,7 +412,7 @@ class Index:
             rows = [part[1:] for part in parts]
             return SeriesTable(rows) if points is None else CurveTable(rows)
 
-        return self._ask(answer)
+        return self._read(answer)
 
     def curves(
         self,
@@ -422,7 +422,7 @@ class Index:
         attempt: Attempt = "latest",
         since: Mapping[Key, str] | None = None,
     ) -> list[RunCurve]:
-        """Return series of several runs as they are drawn."""
+        """Return the drawings of series of several runs."""
         wanted = look or Look()
         wanted.check()
         check_attempt(attempt)
@@ -431,38 +431,38 @@ class Index:
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> dict[Ref, set[str]]:
-        """Return the meant float series of runs."""
+        """Return the float series of runs that ``is_meant`` accepts."""
         from seamark.store.read.many import series_of
 
-        return self._ask(lambda connection: series_of(self.store, connection, refs, is_meant))
+        return self._read(lambda connection: series_of(self.store, connection, refs, is_meant))
 
-    def _ask(self, question: Callable[[sa.Connection], T]) -> T:
+    def _read(self, question: Callable[[sa.Connection], T]) -> T:
         def ask() -> T:
             with self.store.database.reading() as connection:
                 return question(connection)
 
-        return self._updater.healing(ask)
+        return self._updater.with_recovery(ask)
 
     def paths(self) -> list[str]:
-        """Return every path that a run has or had, sorted."""
-        return sorted(self._ask(self.store.numbers.everything))
+        """Return all paths that runs have or had, sorted."""
+        return sorted(self._read(self.store.numbers.everything))
 
     def view(self, project: str, run: str) -> RunView:
-        """Return one run as last refreshed; raises `RunNotFoundError`."""
+        """Return a view of a run as of the last refresh; raise `RunNotFoundError` if missing."""
         with self._updater.lock:
             self._updater.number_of((project, run))
         return self._view((project, run))
 
     def fresh_view(self, project: str, run: str) -> RunView:
-        """Return one run as it is now; raises `RunNotFoundError`."""
+        """Refresh a run and return its view; raise `RunNotFoundError` if it is missing."""
         ref = project, run
         if kind_of(project, run) in ("model_version", "artifact"):
-            self.refresh(project)  # which number it goes by depends on the others
+            self.refresh(project)  # its number depends on the other versions
         with self._updater.lock:
             self._updater.refresh(project, run)
             known = self._file.looks.runs.get(ref)
             if known is not None and known.parent:
-                self._updater.refresh_line(ref, known.parent)
+                self._updater.refresh_ancestors(ref, known.parent)
             elif known is None:
                 self._updater.number_of(ref)
         return self._view(ref)
@@ -473,11 +473,11 @@ class Index:
         view = self._last_view
         if view is None or (view.project, view.name) != ref:
             folder, file = RunFolder(self.root, *ref), self._file
-            view = RunView(folder, lambda: file.store, self._updater.healing, self.now_ns)
+            view = RunView(folder, lambda: file.store, self._updater.with_recovery, self.now_ns)
             self._last_view = view
         return view
 
 
-def _own(selection: Wanted) -> Selection:
+def _as_selection(selection: Wanted) -> Selection:
     assert isinstance(selection, Selection)  # noqa: S101 - see above
     return selection

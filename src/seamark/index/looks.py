@@ -1,7 +1,7 @@
-"""Status of folders and files of runs: those that cannot be read, and those that changed.
+"""Statuses of the folders and files of runs: unreadable ones and changed ones.
 
-Calls to the file system take most of the time of a table, one for each of 10,000 runs. A run whose
-journals are all closed costs one call, because further records create a new file in its folder.
+A runs table spends most of its time on calls to the file system, one for each of 10,000 runs. A run
+whose journals are all closed needs one call, because new records create a new file in its folder.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from seamark.store import schema
 from seamark.store.database import Database, Upsert, insertion
 
 __all__ = [
+    "FileStatus",
     "FileStatuses",
-    "Known",
-    "Look",
+    "KnownRun",
     "Stat",
     "Unread",
     "UnreadFolders",
@@ -38,61 +38,61 @@ __all__ = [
 log = logging.getLogger("seamark")
 _MAX_NAMED_FOLDERS: Final = 3
 """Maximum number of folders named in a warning."""
-_LONG: Final = 300
+_MAX_PATH_CHARS: Final = 300
 
 
 class Unread(NamedTuple):
-    """A folder of a project, a run, or the root that cannot be read, and the system's reason."""
+    """Unreadable folder of a project, a run, or the root, and the error message of the system."""
 
     path: str
     why: str
 
 
 class UnreadFolders:
-    """Folders below one absolute root that could not be read at the last look."""
+    """Folders below one absolute root that could not be read at the last refresh."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._why: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._why)
+        return bool(self._reasons)
 
     def note(self, path: str | Path, error: OSError) -> None:
-        """Note that a folder cannot be read."""
+        """Add an unreadable folder."""
         let_pass(error)
-        self._why[str(path)] = error.strerror or str(error)
+        self._reasons[str(path)] = error.strerror or str(error)
 
     def forget(self, project: str | None, run: str | None) -> set[str]:
-        """Return all noted folders, and forget those that are looked at again."""
-        before = set(self._why)
+        """Remove the folders that are about to be read again; return all folders known before."""
+        before = set(self._reasons)
         place = "/".join(filter(None, (self._root, project, run)))
         for path in before:
             if path == place or path.startswith(f"{place}/"):
-                del self._why[path]
+                del self._reasons[path]
         return before
 
     def now(self) -> list[Unread]:
-        """Return the folders, sorted, without those that lie in another one."""
+        """Return the folders, sorted, without those inside another unreadable folder."""
         return [
             Unread(path, why)
-            for path, why in sorted(self._why.items())
-            if not any(above in self._why for above in self._folders_above(path))
+            for path, why in sorted(self._reasons.items())
+            if not any(above in self._reasons for above in self._folders_above(path))
         ]
 
     def first_above(self, path: str) -> Unread | None:
-        """Return the first unreadable folder among a folder and its parents."""
-        found = (one for one in (path, *self._folders_above(path)) if one in self._why)
-        return next((Unread(one, self._why[one]) for one in found), None)
+        """Return the innermost unreadable folder among a folder and its parents."""
+        found = (one for one in (path, *self._folders_above(path)) if one in self._reasons)
+        return next((Unread(one, self._reasons[one]) for one in found), None)
 
     def warn(self, before: Container[str]) -> None:
-        """Warn about unreadable folders, unless they are the same as before."""
-        if not self._why:
+        """Log a warning about unreadable folders, unless all of them are in ``before``."""
+        if not self._reasons:
             return
         found = self.now()
         if all(one.path in before for one in found):
             return
-        told = ", ".join(
+        listed_folders = ", ".join(
             f"{_shortened(one.path)} ({one.why})" for one in found[:_MAX_NAMED_FOLDERS]
         )
         more = (
@@ -102,12 +102,12 @@ class UnreadFolders:
         )
         denied = os.strerror(errno.EACCES) in {one.why for one in found}
         log.warning(
-            "seamark: %s cannot be read, so that new runs in there are missing and others are as "
-            "they were: %s%s (%ssee: seamark fsck)",
+            "seamark: %s cannot be read: %s%s. New runs in there are missing and known runs are "
+            "not updated (%sfor details: seamark fsck)",
             "one folder" if len(found) == 1 else f"{len(found)} folders",
-            told,
+            listed_folders,
             more,
-            "give yourself the right to: chmod -R u+rX; " if denied else "",
+            "to get permission: chmod -R u+rX; " if denied else "",
         )
 
     def _folders_above(self, path: str) -> Iterator[str]:
@@ -118,20 +118,24 @@ class UnreadFolders:
 
 def _shortened(path: str) -> str:
     # Names of folders are untrusted.
-    said = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
-    return said if len(said) <= _LONG else f"{said[: _LONG // 2]}…{said[-_LONG // 2 :]}"
+    printable = "".join(one if one.isprintable() else repr(one)[1:-1] for one in path)
+    return (
+        printable
+        if len(printable) <= _MAX_PATH_CHARS
+        else f"{printable[: _MAX_PATH_CHARS // 2]}…{printable[-_MAX_PATH_CHARS // 2 :]}"
+    )
 
 
 I63: Final = (1 << 63) - 1
-"""Mask for inodes, which may use the bit that SQL integers lack."""
+"""Mask for inodes, which may use 64 bits; SQL integers have 63 and a sign."""
 RACY_NS: Final = 2 * 10**9
-"""A file changed this recently may change again without a new modification time, in nanoseconds."""
+"""Age in ns below which a changed file may change again without a new modification time."""
 metadata = sa.MetaData()
 folder_table = sa.Table(
     "local_folder",
     metadata,
     sa.Column("run", sa.Integer, primary_key=True),
-    # When the journal folder was last changed in any way (ns since the epoch); 0: do not trust
+    # Time of the last change of the journal folder (ns since the epoch); 0: not reliable
     sa.Column("listed", sa.BigInteger, nullable=False),
 )
 look_table = sa.Table(
@@ -139,13 +143,13 @@ look_table = sa.Table(
     metadata,
     sa.Column("run", sa.Integer, primary_key=True),
     sa.Column("file", sa.Text, primary_key=True),
-    # Of the journal within its run; -1: a copy of another file, or none at all
+    # Number of the journal within its run; -1: a copy of another file, or not a journal
     sa.Column("journal", sa.Integer, nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("mtime", sa.BigInteger, nullable=False),
     sa.Column("ctime", sa.BigInteger, nullable=False),
     sa.Column("inode", sa.BigInteger, nullable=False),
-    # When to look again although nothing changed, ns since the epoch; 0: never
+    # Time after which to read an unchanged file again, ns since the epoch; 0: never
     sa.Column("retry", sa.BigInteger, nullable=False),
     sa.Column("closed", sa.SmallInteger, nullable=False),
     sqlite_with_rowid=False,
@@ -160,7 +164,7 @@ _INSERT_LOOK: Final = insertion(look_table)
 _DELETE_FOLDER: Final = sa.delete(folder_table).where(folder_table.c.run == sa.bindparam("run"))
 _DELETE_LOOKS: Final = sa.delete(look_table).where(look_table.c.run == sa.bindparam("run"))
 _run: Final = schema.run.c
-# A long journal is saved in parts; whoever is killed between them leaves a run and no look at it.
+# Outer join: a process killed while it saves a long journal in parts leaves a run without statuses.
 _FOLDERS: Final = sa.select(
     _run.id,
     _run.project,
@@ -170,15 +174,15 @@ _FOLDERS: Final = sa.select(
     _run.forked_from,
 ).join(folder_table, folder_table.c.run == _run.id, isouter=True)
 _LOOKS: Final = sa.select(look_table)
-_ONE: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
-_FOLDER_OF: Final = _FOLDERS.where(*_ONE)
-_LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_ONE)
+_IS_RUN: Final = (_run.project == sa.bindparam("project"), _run.name == sa.bindparam("name"))
+_FOLDER_OF: Final = _FOLDERS.where(*_IS_RUN)
+_LOOKS_OF: Final = _LOOKS.join(schema.run, _run.id == look_table.c.run).where(*_IS_RUN)
 _FILE_OF: Final = operator.attrgetter("file")
 _NAME_OF: Final = operator.attrgetter("name")
 
 
 class Stat(NamedTuple):
-    """Size in bytes, times (ns) of the last changes of contents and of metadata, and inode."""
+    """Size in bytes, times (ns) of the last change of contents and of metadata, and inode."""
 
     size: int
     mtime: int
@@ -186,7 +190,7 @@ class Stat(NamedTuple):
     inode: int
 
 
-class Look(NamedTuple):
+class FileStatus(NamedTuple):
     """Status of one file when it was last folded; a row of the table of statuses."""
 
     file: str
@@ -197,32 +201,32 @@ class Look(NamedTuple):
 
 
 @dataclass(slots=True)
-class Known:
-    """A run as the index has it.
+class KnownRun:
+    """KnownRun facts about the files of one run.
 
     Attributes:
-        listed: When its journal folder was last changed, ns since the epoch; 0: do not trust.
+        listed: Time of the last change of its journal folder, ns since the epoch; 0: not reliable.
         looks: Statuses of its files.
-        rests: Whether only a change of the folder can bring something new; see `add`.
-        version: Of the run's row when all runs were asked for; None if it was folded or read alone
-            since.
-        parent: Run that it was forked from, as recorded; empty for none.
+        is_settled: Whether new records require a change of the folder; see `add`.
+        version: Version of the run's row when all runs were loaded; None if it was folded or loaded
+            individually since.
+        parent: Recorded name of the run it was forked from; empty if it is not a fork.
     """
 
     number: int
     listed: int
-    looks: list[Look] = field(default_factory=list)
-    rests: bool = True
+    looks: list[FileStatus] = field(default_factory=list)
+    is_settled: bool = True
     version: int | None = None
     parent: str = ""
 
     def covers(self, stats: Mapping[str, Stat]) -> bool:
-        """Return whether its files had as many bytes, or more, at the last look."""
+        """Return whether the known sizes of its files are at least these sizes."""
         seen = {look.file: look.stat.size for look in self.looks}
         return all(seen.get(file, -1) >= stat.size for file, stat in stats.items())
 
     def has_new_files(self, folder: str, root: int | None) -> bool:
-        """Return whether there are new files; the folder may be relative to a descriptor."""
+        """Return whether a folder, relative to the descriptor ``root`` if given, has new files."""
         fd = os.open(folder, os.O_RDONLY, dir_fd=root)
         try:
             names = map(_NAME_OF, regular_files(fd))
@@ -230,10 +234,10 @@ class Known:
             os.close(fd)
         return not set(map(_FILE_OF, self.looks)).issuperset(names)
 
-    def add(self, look: Look) -> None:
-        """Add the status of one of its files."""
+    def add(self, look: FileStatus) -> None:
+        """Add the status of a file."""
         self.looks.append(look)
-        self.rests = self.rests and look.closed and not look.retry
+        self.is_settled = self.is_settled and look.closed and not look.retry
 
 
 Ref = tuple[str, str]
@@ -241,66 +245,68 @@ Ref = tuple[str, str]
 
 
 class FileStatuses:
-    """The looks of all runs, kept in memory while nobody else writes to the index."""
+    """Statuses of the files of all runs, cached until another process writes to the index."""
 
     def __init__(self) -> None:
-        self.runs: dict[Ref, Known] = {}
+        self.runs: dict[Ref, KnownRun] = {}
         self.version: object = None
         """Version of the index when all runs were last requested."""
-        self._asked: set[Ref] = set()
-        """Runs requested one by one since then, in the version below."""
-        self._asked_version: object = None
+        self._loaded: set[Ref] = set()
+        """Runs loaded individually since then, in the version below."""
+        self._loaded_version: object = None
         self.folders: dict[str | None, dict[str, int]] = {}
-        """By project, or None for all: modification time of each folder in which a run can appear,
-        ns; 0 means unknown."""
+        """Modification time in ns of each folder in which a run can appear, by project or None for
+        all projects; 0 means unknown."""
 
     def sync(self, database: Database, connection: sa.Connection, version: object) -> None:
-        """Load changes that others wrote, if there are any."""
+        """Load changes written by other processes."""
         if version == self.version:
             return
         before, self.runs = self.runs, {}
-        others: dict[int, Known] = {}
+        others: dict[int, KnownRun] = {}
         for number, project, name, listed, at, parent in database.rows(connection, _FOLDERS):
             ref = project, name
             known = before.get(ref)
             if known is None or known.number != number or known.version != at:
-                known = others[number] = Known(number, listed, version=at, parent=parent or "")
+                known = others[number] = KnownRun(number, listed, version=at, parent=parent or "")
             known.listed = listed
             self.runs[ref] = known
         if before.keys() - self.runs.keys():
-            self.folders = {}  # what others forgot may be there again, and no folder changed
+            self.folders = {}  # removed runs may exist again without a changed folder
         if others:
-            _take(others, database.rows(connection, _LOOKS))
+            _add_statuses(others, database.rows(connection, _LOOKS))
         self.version = version
 
-    def unsure(self, refs: Iterable[Ref], version: object) -> set[Ref]:
-        """Return the runs that others may have changed since they were asked for."""
+    def possibly_changed(self, refs: Iterable[Ref], version: object) -> set[Ref]:
+        """Return the runs that other processes may have changed since they were loaded."""
         if version == self.version:
             return set()
-        if version != self._asked_version:
-            self._asked, self._asked_version = set(), version
-        return set(refs).difference(self._asked)
+        if version != self._loaded_version:
+            self._loaded, self._loaded_version = set(), version
+        return set(refs).difference(self._loaded)
 
-    def learn(self, database: Database, connection: sa.Connection, ref: Ref) -> None:
+    def load(self, database: Database, connection: sa.Connection, ref: Ref) -> None:
         """Load one run."""
         where = {"project": ref[0], "name": ref[1]}
         before = self.runs.pop(ref, None)
-        self._asked.add(ref)
+        self._loaded.add(ref)
         for number, _, _, listed, _, parent in database.rows(connection, _FOLDER_OF, **where):
-            known = self.runs[ref] = Known(number, listed, parent=parent or "")
-            _take({number: known}, database.rows(connection, _LOOKS_OF, **where))
+            known = self.runs[ref] = KnownRun(number, listed, parent=parent or "")
+            _add_statuses({number: known}, database.rows(connection, _LOOKS_OF, **where))
         if before is not None and ref not in self.runs:
             self.folders = {}  # as in `sync`
 
 
-def _take(by_number: Mapping[int, Known], rows: Iterable[tuple[Any, ...]]) -> None:
+def _add_statuses(by_number: Mapping[int, KnownRun], rows: Iterable[tuple[Any, ...]]) -> None:
     for number, file, journal, size, mtime, ctime, inode, retry, closed in rows:
         if (known := by_number.get(number)) is not None:
-            known.add(Look(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed)))
+            known.add(
+                FileStatus(file, journal, Stat(size, mtime, ctime, inode), retry, bool(closed))
+            )
 
 
-def save_statuses(database: Database, connection: sa.Connection, run: int, known: Known) -> None:
-    """Write the statuses of the files of a run, within a transaction."""
+def save_statuses(database: Database, connection: sa.Connection, run: int, known: KnownRun) -> None:
+    """Write the statuses of the files of a run within a transaction."""
     database.run(connection, _UPSERT_FOLDER, run=run, listed=known.listed)
     database.run(connection, _DELETE_LOOKS, run=run)
     rows = [
@@ -313,25 +319,25 @@ def save_statuses(database: Database, connection: sa.Connection, run: int, known
 def save_listed(
     database: Database, connection: sa.Connection, listed: Iterable[tuple[int, int]]
 ) -> None:
-    """Write (time of change in ns, number of the run) of folders, within a transaction."""
+    """Write the (time of change in ns, number of the run) of folders within a transaction."""
     database.run_many(connection, _UPDATE_FOLDER, listed)
 
 
 def delete_statuses(database: Database, connection: sa.Connection, run: int) -> None:
-    """Remove the statuses of the files of a run, within a transaction."""
+    """Remove the statuses of the files of a run within a transaction."""
     database.run(connection, _DELETE_FOLDER, run=run)
     database.run(connection, _DELETE_LOOKS, run=run)
 
 
 def stat_of(found: os.stat_result) -> Stat:
-    """Return the compared values of a file."""
+    """Return the values of a file status that are compared."""
     return Stat(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & I63)
 
 
 def listing(folder: str, now_ns: int) -> tuple[int, dict[str, Stat]]:
-    """Return when a folder was last changed (ns; 0: do not trust), and its files, sorted by name.
+    """Return the time of a folder's last change (ns; 0: not reliable), and its files by name.
 
-    Left out are names with a leading dot, and files that go away meanwhile. Raises OSError.
+    Omits names with a leading dot, and files that disappear meanwhile. Raises OSError.
     """
     found = {}
     fd = open_folder(folder)

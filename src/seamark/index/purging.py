@@ -1,4 +1,4 @@
-"""Permanent deletion of runs on this disk."""
+"""Permanent deletion of runs from disk."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _may_grow(path: Path) -> bool:
 
 
 def remove(folder: RunFolder) -> None:
-    """Delete one run folder and leave the mark that it was purged.
+    """Delete a run folder and leave a mark that the run was purged.
 
-    The mark comes first and the folder is hidden before it is emptied: readers see the whole run or
-    none, and the next purge finishes an interrupted one. Raises OSError, also if a parent is a
-    link.
+    The mark is created first, and the folder is hidden before it is emptied. Readers therefore see
+    the whole run or nothing, and the next purge completes an interrupted one. Raises OSError if
+    this fails, or if a parent folder is a link.
     """
     folder.refuse_links(inside=False)
     touch(folder.purged_mark)
@@ -48,11 +48,11 @@ def remove(folder: RunFolder) -> None:
         delete_hidden(hidden)
     folder.path.rename(hidden)
     delete_hidden(hidden)
-    with quietly(only=OSError):  # they mean nothing any more; its revision is not given again
+    with quietly(only=OSError):  # claims are obsolete; its revision is not reused
         Claims(folder.root, folder.project).forget(folder.run)
 
 
 def delete_hidden(hidden: Path) -> None:
-    """Delete a hidden folder; of a link only the link."""
+    """Delete a hidden folder; if it is a link, delete only the link."""
     with closing_fd(open_folder(hidden.parent, above=0)) as fd:
         remove_entry(fd, hidden.name)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["find_below", "open_remote"]
 
 
-_FILE: Final = ".arriving"
-_ARTIFACTS: Final = ".arriving-artifacts"
-_MOST_BYTES: Final = 4 << 20
-_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
+_RUN_CLAIMS: Final = ".arriving"
+_ARTIFACT_CLAIMS: Final = ".arriving-artifacts"
+_MAX_CLAIMS_BYTES: Final = 4 << 20
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
 
 def arrive(
@@ -43,7 +43,7 @@ def arrive(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return the outcome for a run, and reserve its name if it goes; raises OSError."""
+    """Decide on a run's arrival, and reserve its name if accepted; raise OSError on failure."""
     if not is_folder(root / project) and not make_project:
         return Arrival("no project")
     if name is None:
@@ -53,7 +53,7 @@ def arrive(
         here = [one for one in known if one.project == project]
         return settle(held, here, run, name, conflict, time.time_ns())
 
-    return _decide_alone(root, project, _FILE, "run", decide)
+    return _decide_locked(root, project, _RUN_CLAIMS, "run", decide)
 
 
 def arrive_artifact(
@@ -64,17 +64,17 @@ def arrive_artifact(
     *,
     make_project: bool,
 ) -> Arrival:
-    """Return the outcome for a version, see `settle_artifact`; raises OSError."""
+    """Decide on an artifact version's arrival, see `settle_artifact`; raise OSError on failure."""
     if not is_folder(root / home_of(place)) and not make_project:
         return Arrival("no project")
 
     def decide(held: dict[str, list[object]], known: Iterable[RunName]) -> Arrival:
         return settle_artifact(held, known, versions, place, conflict, time.time_ns())
 
-    return _decide_alone(root, home_of(place), _ARTIFACTS, "artifact", decide)
+    return _decide_locked(root, home_of(place), _ARTIFACT_CLAIMS, "artifact", decide)
 
 
-def _decide_alone(
+def _decide_locked(
     root: Path,
     project: str,
     file_name: str,
@@ -84,9 +84,9 @@ def _decide_alone(
     place = root / project
     make_folder(place / PROJECT_LOG)
     with closing_fd(open_folder(place / PROJECT_LOG)) as above:
-        fd = os.open(file_name, _FLAGS, 0o666, dir_fd=above)
+        fd = os.open(file_name, _OPEN_FLAGS, 0o666, dir_fd=above)
     with os.fdopen(fd, "r+b") as file, locked(fd):
-        held = _read(file.read(_MOST_BYTES))
+        held = _parse_claims(file.read(_MAX_CLAIMS_BYTES))
         with Index.open(root) as index:
             index.refresh(project)
             found = decide(held, index.names(kind))
@@ -97,7 +97,7 @@ def _decide_alone(
     return found
 
 
-def _read(content: bytes) -> dict[str, list[object]]:
+def _parse_claims(content: bytes) -> dict[str, list[object]]:
     try:
         held = json.loads(content)
     except (ValueError, RecursionError):
@@ -106,20 +106,20 @@ def _read(content: bytes) -> dict[str, list[object]]:
 
 
 def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
-    """Return project and id of the run below a root that a word means now; see `Finder.find`.
+    """Return project and id of the run below a root to which a word refers now; see `Finder.find`.
 
-    A word without ``PROJECT/`` is looked for in ``project`` and its sub-projects.
+    A word without ``PROJECT/`` is looked up in ``project`` and its sub-projects.
     """
     if not root.is_dir():
-        msg = f"no run {word!r:.200}: there is no folder {root}"
+        msg = f"no run {word!r:.200}: the folder {root} does not exist"
         raise RunNotFoundError(msg)
     with Index.open(root) as index:
-        for one in dict.fromkeys([project, *_projects(root, word)]):
+        for one in dict.fromkeys([project, *_named_projects(root, word)]):
             index.refresh(one)
         return Finder(index).find(word, project, beginnings=beginnings)
 
 
-def _projects(root: Path, word: str) -> Iterator[str]:
+def _named_projects(root: Path, word: str) -> Iterator[str]:
     for left, _ in splits(word):
         try:
             folder = root / check_project(left)
@@ -130,13 +130,13 @@ def _projects(root: Path, word: str) -> Iterator[str]:
 
 
 def open_remote(uri: str, token: str | None = None) -> RootRemote:
-    """Return another root as a remote, without making it; raises `ArgumentError`."""
-    del token  # who may write there is the file system's to say
+    """Return another root as a remote without creating it; raise `ArgumentError` if invalid."""
+    del token  # the file system controls access
     return RootRemote(root_of(uri))
 
 
 class RootRemote(FileRemote):
-    """Sends to another root; see `seamark.remote.protocol.Settles`."""
+    """Remote for another root folder; see `seamark.remote.protocol.Settles`."""
 
     def arrive(
         self,

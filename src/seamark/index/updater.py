@@ -1,4 +1,4 @@
-"""Update of a root's index; a process saves a run only if no other did meanwhile."""
+"""Updates of a root's index. A process saves a run only if no other process saved it meanwhile."""
 
 from __future__ import annotations
 
@@ -34,32 +34,32 @@ from seamark.store.runs import Conflict, forget_run
 if TYPE_CHECKING:
     from seamark.index.copies import Refresh
     from seamark.index.file import IndexFile
-    from seamark.index.looks import Known, Ref, Stat
+    from seamark.index.looks import KnownRun, Ref, Stat
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
 __all__ = ["Updater"]
 
-_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
-_TRIES: Final = 100
-"""Attempts to fold a run that other processes save meanwhile: a long journal has many parts."""
-_SHARED: Final = 16
-"""Number of runs from which concurrent processes fold them in different orders."""
-_BATCH: Final = 64
-"""Number of runs saved in one transaction, whose cost hardly depends on it."""
-_DIR_FD: Final = os.stat in os.supports_dir_fd
+_random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_MAX_TRIES: Final = 100
+"""Maximum attempts to fold a run that other processes save meanwhile, possibly in many parts."""
+_MIN_SHUFFLED_RUNS: Final = 16
+"""Number of runs above which they are folded in random order, for concurrent processes."""
+_RUNS_PER_TRANSACTION: Final = 64
+"""Number of runs saved in one transaction; its cost hardly depends on this number."""
+_HAS_DIR_FD: Final = os.stat in os.supports_dir_fd
 
 log = logging.getLogger("seamark")
 T = TypeVar("T")
 
 
 class Updater:
-    """Folds new records below a root into its index, and rebuilds the index if it is damaged.
+    """Updater that folds new records below a root into its index, and rebuilds a damaged index.
 
     Attributes:
-        lock: Held by whoever uses the index.
+        lock: Lock held during any use of the index.
         unread: Folders that could not be read.
-        looked_ns: When the whole root, or a project, was last looked at.
+        looked_ns: Time of the last refresh of the whole root or a project, ns since the Unix epoch.
     """
 
     def __init__(self, file: IndexFile, now_ns: Callable[[], int]) -> None:
@@ -73,7 +73,7 @@ class Updater:
         fork.register(self.after_fork)
 
     def after_fork(self) -> None:
-        """Take a new lock in a forked child, which lacks the thread that may hold the old one."""
+        """Replace the lock in a forked child, where the thread that may hold it does not exist."""
         self.lock = threading.RLock()
 
     def refresh(
@@ -88,24 +88,24 @@ class Updater:
         self._was_unread = bool(before)
         if run is not None and project is not None:
             own = zip(projects_above(project, run), repeat(PROJECT_LOG), strict=False)
-            self.healing(partial(self._refresh_each, [(project, run), *own]))
+            self.with_recovery(partial(self._refresh_each, [(project, run), *own]))
         else:
-            self.healing(partial(self._refresh_many, project, progress))
-            looked, above = self._file.looks, set(self._walked(project))
-            for one in _projects(looked.runs, project):
+            self.with_recovery(partial(self._refresh_many, project, progress))
+            looked, above = self._file.looks, set(self._listed_projects(project))
+            for one in _projects_below(looked.runs, project):
                 above.update(projects_above(one, ""))
             logs = {(each, PROJECT_LOG) for each in above}
-            self.healing(partial(self._refresh_each, sorted(logs)))
+            self.with_recovery(partial(self._refresh_each, sorted(logs)))
             self.looked_ns = begun_ns
         self.unread.warn(before)
 
-    def healing(self, work: Callable[[], T]) -> T:
-        """Return the result of ``work``, called with the lock; rebuild the index if unusable."""
+    def with_recovery(self, work: Callable[[], T]) -> T:
+        """Call ``work`` with the lock; if the index is unusable, rebuild it and repeat the call."""
         with self.lock:
             try:
                 return work()
             except (sa.exc.DatabaseError, sqlite3.DatabaseError, DamageError) as error:
-                if not self._file.heal(error):
+                if not self._file.recover(error):
                     raise
                 self._refresh_many(None, None)
                 return work()
@@ -114,31 +114,33 @@ class Updater:
 
     def _refresh_each(self, refs: Sequence[Ref]) -> None:
         version, looked = self._file.version(), self._file.looks
-        if unsure := looked.unsure(refs, version):
-            self._learn(unsure)
+        if possibly_changed := looked.possibly_changed(refs, version):
+            self._load_statuses(possibly_changed)
         for ref in refs:
             known = looked.runs.get(ref)
-            change = self._look(ref, known)
+            change = self._check_changes(ref, known)
             if change:
                 self._fold(ref, known)
-            elif change is False and (known := self.known(ref)) is not None:  # as it is by now
+            elif change is False and (known := self.known(ref)) is not None:  # still in the index
                 self._forget([(ref, known.number)])
 
-    def _learn(self, refs: Iterable[Ref]) -> None:
+    def _load_statuses(self, refs: Iterable[Ref]) -> None:
         database = self._file.store.database
         with database.reading() as connection:
             for ref in refs:
-                self._file.looks.learn(database, connection, ref)
+                self._file.looks.load(database, connection, ref)
 
-    def known(self, ref: Ref) -> Known | None:
+    def known(self, ref: Ref) -> KnownRun | None:
         """Return the current statuses of a run's files; None if it is not in the index."""
-        self._learn([ref])
+        self._load_statuses([ref])
         return self._file.looks.runs.get(ref)
 
-    def _look(self, ref: Ref, known: Known | None, root: int | None = None) -> bool | None:
-        """Return whether a run has something to fold: True, None (nothing), or False (it is gone).
+    def _check_changes(
+        self, ref: Ref, known: KnownRun | None, root: int | None = None
+    ) -> bool | None:
+        """Return whether a run has new records: True, None (no), or False (the run is missing).
 
-        ``known`` learns when the folder was changed, once that can be trusted.
+        The time of the folder's change is stored in ``known`` as soon as it is reliable.
         """
         above = f"{self._root}/" if root is None else ""
         folder, now_ns, look_up = f"{above}{ref[0]}/{ref[1]}/journal", self._now_ns(), os.stat
@@ -156,15 +158,15 @@ class Updater:
                     return True
         except (FileNotFoundError, NotADirectoryError):
             return None if known is None else is_folder(RunFolder(self._root, *ref).journal_dir)
-        except OSError as error:  # cannot be seen at the moment; what is known stays
-            if error.errno != errno.ENAMETOOLONG:  # no path leads there, so that nobody made it
+        except OSError as error:  # temporarily unreadable: keep the folded data
+            if error.errno != errno.ENAMETOOLONG:  # such a path cannot exist
                 self.unread.note(RunFolder(self._root, *ref).path, error)
             return None
         if now_ns - listed > RACY_NS:
             known.listed = listed
         return None
 
-    def refresh_line(self, ref: Ref, parent: str) -> None:
+    def refresh_ancestors(self, ref: Ref, parent: str) -> None:
         """Fold the ancestors of a fork; the names of parents are untrusted."""
         project, run = ref
         seen = {run}
@@ -194,28 +196,28 @@ class Updater:
         purged = _Purged(self._root)
         work = self._changed_runs(project, known, purged)
         work += self._new_runs(project, known, purged)
-        if len(work) > _SHARED:
-            _chance.shuffle(work)  # another process may be at the same
+        if len(work) > _MIN_SHUFFLED_RUNS:
+            _random.shuffle(work)  # another process may fold the same runs
         batch: list[Ref] = []
         for done, ref in enumerate(work):
             if progress is not None:
                 progress(done, len(work))
             batch.append(ref)
-            if len(batch) == _BATCH or done == len(work) - 1:
+            if len(batch) == _RUNS_PER_TRANSACTION or done == len(work) - 1:
                 self._fold_batch(batch)
                 batch = []
         if progress is not None and work:
             progress(len(work), len(work))
 
     def _changed_runs(
-        self, project: str | None, known: dict[Ref, Known], purged: _Purged
+        self, project: str | None, known: dict[Ref, KnownRun], purged: _Purged
     ) -> list[Ref]:
-        """Return the known runs that have something to fold; forget those that are gone."""
-        projects = _projects(known, project)
-        gone = set(purged.among(known, projects))
-        settled: list[tuple[int, int]] = []  # folders that changed just before they were listed
+        """Return the known runs with new records; remove missing runs from the index."""
+        projects = _projects_below(known, project)
+        vanished = set(purged.among(known, projects))
+        settled: list[tuple[int, int]] = []  # folders whose time of change is now reliable
         work: list[Ref] = []
-        look_up = os.stat  # as below for thousands of runs, no call of ours is for most of them
+        look_up = os.stat  # local name, called for thousands of runs
         with self._root_fd() as root:
             above = f"{self._root}/" if root is None else ""
             for ref, facts in known.items():
@@ -223,31 +225,31 @@ class Updater:
                 if project not in projects or name == PROJECT_LOG:
                     continue
                 folder = f"{above}{project}/{name}/journal"
-                if facts.rests:
+                if facts.is_settled:
                     try:
                         if look_up(folder, dir_fd=root).st_ctime_ns == facts.listed:
                             continue
                     except OSError as error:
                         let_pass(error)
                 listed = facts.listed
-                change = self._look(ref, facts, root)
+                change = self._check_changes(ref, facts, root)
                 if facts.listed != listed:
                     settled.append((facts.listed, facts.number))
                 if change is False:
-                    gone.add(ref)
+                    vanished.add(ref)
                 elif change:
                     work.append(ref)
-        self._forget([(ref, known[ref].number) for ref in gone])
+        self._forget([(ref, known[ref].number) for ref in vanished])
         if settled:
             with self._file.store.database.writing() as connection:
                 looks.save_listed(self._file.store.database, connection, settled)
-        return [ref for ref in work if ref not in gone]
+        return [ref for ref in work if ref not in vanished]
 
     @contextlib.contextmanager
     def _root_fd(self) -> Iterator[int | None]:
-        # A relative path is quicker to look up.
+        # Relative paths are resolved faster.
         fd = None
-        if _DIR_FD:
+        if _HAS_DIR_FD:
             with contextlib.suppress(OSError):
                 fd = os.open(self._root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:
@@ -256,9 +258,11 @@ class Updater:
             if fd is not None:
                 os.close(fd)
 
-    def _new_runs(self, project: str | None, known: dict[Ref, Known], purged: _Purged) -> list[Ref]:
+    def _new_runs(
+        self, project: str | None, known: dict[Ref, KnownRun], purged: _Purged
+    ) -> list[Ref]:
         folders = self._file.looks.folders.get(project)
-        # What could not be read is asked for again each time: that it can be need not show.
+        # Read folders that were unreadable every time: becoming readable may not change their time.
         if (
             folders
             and not self._was_unread
@@ -287,15 +291,15 @@ class Updater:
         alone = self._file.version() == looked.version
         for ref in refs:
             known = looked.runs.get(ref) if alone else self.known(ref)
-            if not alone and known is not None and self._look(ref, known) is None:
+            if not alone and known is not None and self._check_changes(ref, known) is None:
                 continue
             try:
-                refresh = self._folded(store, ref, known)
+                refresh = self._try_fold(store, ref, known)
             except Conflict:
                 again.append(ref)
             else:
                 if refresh is not None:
-                    del refresh.folding  # what is to be written is all that is needed now
+                    del refresh.folding  # free memory: only the rows to be written are needed
                     folded.append((ref, refresh))
         with store.database.writing() as connection:
             for ref, refresh in folded:
@@ -307,13 +311,14 @@ class Updater:
         for ref in again:
             self._fold(ref, self.known(ref))
 
-    def _fold(self, ref: Ref, known: Known | None) -> None:
-        # If others are faster, it is enough that they folded what was there at the beginning.
+    def _fold(self, ref: Ref, known: KnownRun | None) -> None:
+        # If other processes are faster, it is enough that they folded the bytes present at the
+        # start.
         wanted: dict[str, Stat] = {}
         store = self._file.store
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
-                refresh = self._folded(store, ref, known)
+                refresh = self._try_fold(store, ref, known)
                 if refresh is None:
                     return
                 wanted = wanted or refresh.stats
@@ -328,38 +333,38 @@ class Updater:
                 refresh.saved()
                 return
 
-    def _folded(self, store: Store, ref: Ref, known: Known | None) -> Refresh | None:
-        """Return a folded run; None, and a note, if it cannot be read. Raises `Conflict`."""
-        from seamark.index.copies import Refresh  # NumPy is for those who fold
+    def _try_fold(self, store: Store, ref: Ref, known: KnownRun | None) -> Refresh | None:
+        """Return a folded run; None if it cannot be read, which is noted. Raises `Conflict`."""
+        from seamark.index.copies import Refresh  # imports NumPy only to fold
 
         folder = RunFolder(self._root, *ref)
         try:
             return Refresh(store, folder, known, self._now_ns)
         except (FileNotFoundError, NotADirectoryError):
-            return None  # it went away, or never was: the next look says which
-        except OSError as error:  # cannot be seen at the moment; what is known stays
+            return None  # removed meanwhile, or never existed
+        except OSError as error:  # temporarily unreadable: keep the folded data
             self.unread.note(folder.path, error)
             return None
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             log.exception("seamark: the journals of run %s/%s cannot be read", *ref)
             return None
 
-    def _journals(self, ref: Ref) -> list[JournalState]:
+    def _load_journals(self, ref: Ref) -> list[JournalState]:
         known, store = self.known(ref), self._file.store
         if known is None:
             return []
         with store.database.reading() as connection:
             return load_journals(store, connection, known.number)
 
-    def _forget(self, gone: list[tuple[Ref, int]]) -> None:
-        for ref, number in gone:
+    def _forget(self, vanished: list[tuple[Ref, int]]) -> None:
+        for ref, number in vanished:
             self._file.looks.runs.pop(ref, None)
             with self._file.store.database.writing() as connection:
                 forget_run(self._file.store, connection, number)
                 looks.delete_statuses(self._file.store.database, connection, number)
 
-    def _walked(self, project: str | None) -> Iterator[str]:
-        """Yield the projects whose folders were listed, also those without a run."""
+    def _listed_projects(self, project: str | None) -> Iterator[str]:
+        """Yield the projects whose folders were listed, including those without runs."""
         for folder in self._file.looks.folders.get(project, ()):
             path = os.path.relpath(folder, self._root)
             path = path.replace(os.sep, "/")
@@ -373,8 +378,8 @@ class Updater:
 
         ref, folder, changed = (project, run), RunFolder(self._root, project, run), []
         number = self.number_of(ref)
-        for journal in self.healing(partial(self._journals, ref)):
-            with (  # an error is told by whoever looks at the file
+        for journal in self.with_recovery(partial(self._load_journals, ref)):
+            with (  # refresh reports the error
                 quietly(only=OSError),
                 contextlib.closing(open_journal(folder, journal.file)) as source,
             ):
@@ -386,8 +391,8 @@ class Updater:
         return changed
 
     def number_of(self, ref: Ref) -> int:
-        """Return the number of a run; raises `RunNotFoundError`."""
-        known = self.healing(partial(self.known, ref))
+        """Return the number of a run; raise `RunNotFoundError` if it is not in the index."""
+        known = self.with_recovery(partial(self.known, ref))
         if known is None:
             where = f"project {ref[0]!r} below {str(self._root)!r}"
             msg = f"run {ref[1]!r} does not exist in {where}"
@@ -403,28 +408,30 @@ class _Purged:
         self._root = root
         self._by_project: dict[str, set[str]] = {}
 
-    def among(self, known: Mapping[Ref, Known], projects: Iterable[str]) -> Iterator[Ref]:
+    def among(self, known: Mapping[Ref, KnownRun], projects: Iterable[str]) -> Iterator[Ref]:
         for project in projects:
-            if self._holds(project):
+            if self._is_purged_model(project):
                 yield from (ref for ref in known if ref[0] == project)
-            yield from (ref for name in self._ids(project) if (ref := (project, name)) in known)
+            yield from (
+                ref for name in self._purged_ids(project) if (ref := (project, name)) in known
+            )
 
     def __contains__(self, ref: Ref) -> bool:
-        return ref[1] in self._ids(ref[0]) or self._holds(ref[0])
+        return ref[1] in self._purged_ids(ref[0]) or self._is_purged_model(ref[0])
 
-    def _holds(self, project: str) -> bool:
-        """Return whether a place is that of versions of a purged model."""
+    def _is_purged_model(self, project: str) -> bool:
+        """Return whether a place belongs to the versions of a purged model."""
         place, _, key = project.rpartition("/")
-        return place.endswith(f"/{MODELS}") and key in self._ids(place)
+        return place.endswith(f"/{MODELS}") and key in self._purged_ids(place)
 
-    def _ids(self, project: str) -> set[str]:
+    def _purged_ids(self, project: str) -> set[str]:
         found = self._by_project.get(project)
         if found is None:
             found = self._by_project[project] = purged_ids(self._root, project)
         return found
 
 
-def _projects(refs: Iterable[Ref], project: str | None) -> set[str]:
+def _projects_below(refs: Iterable[Ref], project: str | None) -> set[str]:
     found = {parent for parent, _ in refs}
     return {parent for parent in found if project is None or is_inside(parent, project)}
 
@@ -437,6 +444,6 @@ def _changed_ns(folder: str) -> int:
 
 
 def _stable_mtime_ns(folder: str, begun_ns: int) -> int:
-    """Return when a folder was last changed; 0 if too recently to be trusted."""
+    """Return the time of a folder's last change in ns; 0 if it is too recent to be reliable."""
     changed = _changed_ns(folder)
     return changed if changed < begun_ns - RACY_NS else 0

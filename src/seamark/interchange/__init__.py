@@ -1,1 +1,1 @@
-"""Runs that other programs recorded, written as journals of their own; see ``seamark import``."""
+"""Import of runs from documents and from other programs, as journals; see ``seamark import``."""

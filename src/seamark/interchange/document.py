@@ -1,8 +1,8 @@
-"""Runs from documents, which `seamark.run.run.Run.to_dict` and ``seamark export`` make.
+"""Import of the documents that `seamark.run.run.Run.to_dict` and ``seamark export`` create.
 
-A document may be anybody's: all of it is checked before the first byte is written, and what is
-wrong is named by its place. What is derived from the run itself (its times, its owner, its state)
-is told again by headers and the times of records. Bytes of files do not come with it.
+A document may be untrusted: it is checked completely before the first byte is written, and errors
+name the position in the document. Derived attributes (times, owner, state) are restored through
+headers and the times of records. A document does not contain the bytes of files.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindErro
 from seamark.interchange.draft import Draft, run_exists_error
 from seamark.interchange.rebuilt import (
     Columns,
-    Rebuilt,
+    DocumentWriter,
     columns_of,
     each_of,
     floats_of,
-    inside,
-    refused,
+    mismatch,
+    place_in,
 )
 from seamark.journal.folder import RunFolder
 from seamark.journal.format import digest_of_text, file_of
@@ -45,28 +45,28 @@ GROUP: Final = "seamark.importers"
 """Entry point group of functions that take a path and yield one document per run."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_OURS: Final = "monitoring/seamark/"
+_SEAMARK_SPACE: Final = "monitoring/seamark/"
 """Namespace of derived attributes."""
 _STATES: Final = frozenset(
     {"completed", "crashed", "created", "failed", "interrupted", "running", "suspended"}
 )
-_LONGEST_S: Final = 1e9
-_FLEETING: Final = ("staged", "source", "token")
-"""Fields of a FILE record about bytes that were about to be stored."""
+_MAX_RUNNING_S: Final = 1e9
+_STAGING_FIELDS: Final = ("staged", "source", "token")
+"""Fields of a FILE record about bytes that are not stored yet."""
 _TIMES: Final = ("sys/creation_time", "sys/modification_time")
-_SPAN: Final = frozenset({"sys/start_time", "sys/end_time"})
+_SPAN_TIMES: Final = frozenset({"sys/start_time", "sys/end_time"})
 _RECORDED: Final = frozenset({"sys/revision", "sys/start_hash", "sys/trashed"})
-"""Attributes that are recorded by a process and never by a person."""
-_MOST_DEPTH: Final = 64
+"""Attributes that are derived for users, but recorded by the process."""
+_MAX_DEPTH: Final = 64
 
 
 def importers() -> list[str]:
-    """Return the names of the importers that packages bring, sorted."""
+    """Return the sorted names of the importers of installed packages."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the documents that an importer makes of a path, and a place for each.
+    """Yield the position and the content of each document that an importer creates from a path.
 
     Raises:
         SeamarkError: If the importer fails.
@@ -74,7 +74,7 @@ def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
     point = next(iter(entry_points(group=GROUP, name=importer)))
     try:
         for at, document in enumerate(point.load()(path)):
-            yield inside(importer, at), document
+            yield place_in(importer, at), document
     except SeamarkError:
         raise
     except Exception as error:
@@ -83,7 +83,7 @@ def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def as_strict_json(document: Any, where: str) -> Any:
-    """Return a document as strict JSON has it; ArgumentError if JSON cannot hold it."""
+    """Return a document converted to strict JSON types; ArgumentError if that is impossible."""
     try:
         return json.loads(json.dumps(document, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -92,7 +92,7 @@ def as_strict_json(document: Any, where: str) -> Any:
 
 
 def documents_in(path: Path) -> list[tuple[str, Any]]:
-    """Return the documents in a JSON file, each with its place in it; else ArgumentError."""
+    """Return position and content of each document in a JSON file; ArgumentError if invalid."""
 
     def refuse(token: str) -> Any:
         msg = f"{path}: expected strict JSON, got {token}"
@@ -111,20 +111,20 @@ def documents_in(path: Path) -> list[tuple[str, Any]]:
 def _unpacked(given: Any) -> Iterator[tuple[str, Any]]:
     where = ""
     if not isinstance(given, Mapping):
-        raise refused(where, "an object", given)
+        raise mismatch(where, "an object", given)
     if "runs" not in given or "run" in given:
         yield where, given
         return
     runs, where = given["runs"], "runs"
     if not isinstance(runs, list):
-        raise refused(where, "a list", runs)
+        raise mismatch(where, "a list", runs)
     for at, one in enumerate(runs):
-        yield inside(where, at), one
+        yield place_in(where, at), one
 
 
 @dataclass(slots=True)
-class _Held:
-    """Checked contents of a document; ``changes`` in the order of time, ns since the Unix epoch."""
+class _Contents:
+    """Checked contents of a document; ``changes`` are sorted by time (ns since the Unix epoch)."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     atoms: dict[str, Atom] = field(default_factory=dict)
@@ -134,7 +134,7 @@ class _Held:
 
 
 class DocumentRun:
-    """A run in a document, completely checked; ArgumentError names the place of a mistake."""
+    """Run of a completely checked document; ArgumentError names the position of a mistake."""
 
     def __init__(
         self, root: Path, document: Any, project: str | None = None, where: str = ""
@@ -146,42 +146,42 @@ class DocumentRun:
                 raise ArgumentError(msg)
             ((where, document),) = found
         if not isinstance(document, Mapping):
-            raise refused(where, "an object", document)
+            raise mismatch(where, "an object", document)
         self._where = where
-        said = _name(document, "project", where), _name(document, "run", where)
+        names = _name(document, "project", where), _name(document, "run", where)
         if (kind := document.get("kind", "run")) != "run":
-            raise refused(inside(where, "kind"), "a run", kind)
+            raise mismatch(place_in(where, "kind"), "a run", kind)
         for key, check in (("project", check_project), ("run", check_name)):
             try:
                 check(document[key])
             except PathError as error:
-                msg = f"{inside(where, key)}: {error}"
+                msg = f"{place_in(where, key)}: {error}"
                 raise ArgumentError(msg) from error
-        self._said = said
-        to = said[0] if project is None else check_project(project)
-        self.folder = RunFolder(root, to, said[1])
-        self._held = _Held()
+        self._names = names
+        to = names[0] if project is None else check_project(project)
+        self.folder = RunFolder(root, to, names[1])
+        self._contents = _Contents()
         self._check(document)
-        self.points = sum(len(one.step) for one in self._held.series.values())
+        self.points = sum(len(one.step) for one in self._contents.series.values())
 
     def expect_new(self) -> None:
-        """Refuse, with RunExistsError, to make a run that exists."""
+        """Raise RunExistsError if the run already exists."""
         if self.folder.path.exists():
             raise run_exists_error(self.folder)
 
     def make(self, progress: Callable[[int], None] = lambda _: None) -> RunFolder:
-        """Make the run and return its folder; nothing of it is seen before it is whole.
+        """Create the run and return its folder; the run becomes visible when it is complete.
 
-        ``progress`` takes how many points were written since the last call.
+        ``progress`` is called with the number of points written since its last call.
 
         Raises:
-            RunExistsError: If there is a run with its id in its project.
-            NotImportedError: If it was purged there, or another process makes it now.
+            RunExistsError: If the project already has a run with this id.
+            NotImportedError: If the run was purged there, or another process is importing it.
         """
         self.expect_new()
-        held = self._held
+        held = self._contents
         with contextlib.closing(Draft(self.folder)) as draft:
-            made = Rebuilt(draft, self._said, held.facts, self._digest())
+            made = DocumentWriter(draft, self._names, held.facts, self._digest())
             made.values(held.atoms, held.ops)
             for (family, path), columns in held.series.items():
                 made.series(family, path, columns)
@@ -192,10 +192,10 @@ class DocumentRun:
         return self.folder
 
     def _digest(self) -> str:
-        """Return a digest of the whole document, so that another document makes other journals."""
-        held = self._held
-        told = [held.facts, held.atoms, held.ops, held.changes]
-        found = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        """Return a digest of the whole document, so that other documents give other journals."""
+        held = self._contents
+        parts = [held.facts, held.atoms, held.ops, held.changes]
+        found = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
         for name, columns in sorted(held.series.items()):
             found.update(json.dumps(name).encode())
             for each in (columns.step, columns.value, columns.time_ns, columns.attempt):
@@ -203,116 +203,116 @@ class DocumentRun:
                 found.update(json.dumps(each).encode() if is_list else each.tobytes())
         return found.hexdigest()
 
-    # ---------------------------------------------------------------- what it says
+    # ---------------------------------------------------------------- checks
 
     def _check(self, document: Mapping[str, Any]) -> None:
-        where = inside(self._where, "attributes")
+        where = place_in(self._where, "attributes")
         attributes = document.get("attributes")
         if not isinstance(attributes, Mapping):
-            raise refused(where, "an object", attributes)
+            raise mismatch(where, "an object", attributes)
         for path, one in attributes.items():
-            place = inside(where, path) if isinstance(path, str) else where
+            place = place_in(where, path) if isinstance(path, str) else where
             _check_path(path, place)
             if not isinstance(one, Mapping):
-                raise refused(place, "an object with family, type and value", one)
-            if path.startswith(_OURS) and one.get("type") == "json":
+                raise mismatch(place, "an object with family, type and value", one)
+            if path.startswith(_SEAMARK_SPACE) and one.get("type") == "json":
                 if path == CHANGES:
-                    self._changes(one.get("value"), inside(place, "value"))
+                    self._changes(one.get("value"), place_in(place, "value"))
             elif path == "sys/trashed" and one.get("value") is False:
                 continue
             elif is_derived(path) and path not in _RECORDED:
-                self._held.facts[path] = one.get("value")
+                self._contents.facts[path] = one.get("value")
             else:
                 self._attribute(document, path, one, place)
         self._facts(where)
-        for _, path, _ in self._held.changes:
-            self._held.atoms.pop(path, None)
+        for _, path, _ in self._contents.changes:
+            self._contents.atoms.pop(path, None)
 
     def _facts(self, where: str) -> None:
-        facts = self._held.facts
+        facts = self._contents.facts
         for path in _TIMES:
-            facts[path] = _moment(facts.get(path), inside(inside(where, path), "value"))
+            facts[path] = _moment(facts.get(path), place_in(place_in(where, path), "value"))
         created, modified = (facts[path] for path in _TIMES)
         if modified < created:
-            place = inside(inside(where, _TIMES[1]), "value")
-            msg = f"{place}: expected no time before that of sys/creation_time"
+            place = place_in(place_in(where, _TIMES[1]), "value")
+            msg = f"{place}: expected a time not before sys/creation_time"
             raise ArgumentError(msg)
-        for path in _SPAN & facts.keys():
-            place = inside(inside(where, path), "value")
+        for path in _SPAN_TIMES & facts.keys():
+            place = place_in(place_in(where, path), "value")
             facts[path] = _moment(facts[path], place)
             if not created <= facts[path] <= modified:
                 msg = f"{place}: expected a time between sys/creation_time and {_TIMES[1]}"
                 raise ArgumentError(msg)
-        place = inside(inside(where, "sys/state"), "value")
+        place = place_in(place_in(where, "sys/state"), "value")
         state = facts.get("sys/state")
         if not isinstance(state, str) or state not in _STATES:
-            raise refused(place, f"one of {', '.join(sorted(_STATES))}", state)
-        place = inside(inside(where, "sys/running_time"), "value")
+            raise mismatch(place, f"one of {', '.join(sorted(_STATES))}", state)
+        place = place_in(place_in(where, "sys/running_time"), "value")
         seconds = facts.get("sys/running_time", 0.0)
-        if type(seconds) not in (int, float) or not 0 <= seconds < _LONGEST_S:
-            raise refused(place, "a number of seconds", seconds)
+        if type(seconds) not in (int, float) or not 0 <= seconds < _MAX_RUNNING_S:
+            raise mismatch(place, "a number of seconds", seconds)
         started, ended = (facts.get(path) for path in ("sys/start_time", "sys/end_time"))
         longest = (modified if ended is None else ended) - (created if started is None else started)
         if round(seconds * 1e9) > longest + 1000:
             msg = f"{place}: expected at most the time from the start to the end"
             raise ArgumentError(msg)
         for path in ("sys/owner", "sys/id", "sys/state_detail"):
-            place = inside(inside(where, path), "value")
+            place = place_in(place_in(where, path), "value")
             if not isinstance(facts.setdefault(path, ""), str):
-                raise refused(place, "a text", facts[path])
+                raise mismatch(place, "a text", facts[path])
 
     def _changes(self, given: Any, where: str) -> None:
         if not isinstance(given, Mapping):
-            raise refused(where, "an object", given)
-        for path, told in given.items():
-            place = inside(where, str(path))
+            raise mismatch(where, "an object", given)
+        for path, history in given.items():
+            place = place_in(where, str(path))
             _check_path(path, place)
-            if not isinstance(told, list):
-                raise refused(place, "a list", told)
-            for at, one in enumerate(told):
-                each = inside(place, at)
+            if not isinstance(history, list):
+                raise mismatch(place, "a list", history)
+            for at, one in enumerate(history):
+                each = place_in(place, at)
                 if not isinstance(one, Mapping):
-                    raise refused(each, "an object with value and time", one)
-                time_ns = _moment(one.get("time"), inside(each, "time"))
-                atom = _json_atom(one.get("value"), inside(each, "value"))
-                self._held.changes.append((time_ns, path, atom))
-        self._held.changes.sort(key=lambda one: one[0])
+                    raise mismatch(each, "an object with value and time", one)
+                time_ns = _moment(one.get("time"), place_in(each, "time"))
+                atom = _json_atom(one.get("value"), place_in(each, "value"))
+                self._contents.changes.append((time_ns, path, atom))
+        self._contents.changes.sort(key=lambda one: one[0])
 
     def _attribute(
         self, document: Mapping[str, Any], path: str, one: Mapping[str, Any], where: str
     ) -> None:
-        family, value, place = one.get("family"), one.get("value"), inside(where, "value")
+        family, value, place = one.get("family"), one.get("value"), place_in(where, "value")
         if family == "atom":
-            self._held.atoms[path] = _atom(one.get("type"), value, where)
+            self._contents.atoms[path] = _atom(one.get("type"), value, where)
         elif part := next((key for key, each in SERIES.items() if each == family), None):
             self._series(document, part, path)
         elif make := _OPS.get(str(family)):
             held = one.get("kept") if family == "statistic" else value
-            place = inside(where, "kept") if family == "statistic" else place
+            place = place_in(where, "kept") if family == "statistic" else place
             try:
-                self._held.ops.append({"path": path, **make(held, path)})
+                self._contents.ops.append({"path": path, **make(held, path)})
             except SeamarkError as error:
                 msg = f"{place}: {error}"
                 raise ArgumentError(msg) from error
             except (TypeError, ValueError, KeyError, AttributeError) as error:
-                msg = f"{place}: expected what a document holds of a {family}: {error}"
+                msg = f"{place}: expected a valid value of family {family}: {error}"
                 raise ArgumentError(msg) from error
         else:
-            raise refused(inside(where, "family"), "one of the families of values", family)
+            raise mismatch(place_in(where, "family"), "a known family of values", family)
 
     def _series(self, document: Mapping[str, Any], part: str, path: str) -> None:
-        where, given = inside(self._where, part), document.get(part)
+        where, given = place_in(self._where, part), document.get(part)
         if not isinstance(given, Mapping):
-            raise refused(where, f"an object with the points of {path!r:.200}", given)
-        place = inside(where, path)
+            raise mismatch(where, f"an object with the points of {path!r:.200}", given)
+        place = place_in(where, path)
         columns = columns_of(given.get(path), place, _VALUES[part])
-        self._held.series[SERIES[part], path] = columns
+        self._contents.series[SERIES[part], path] = columns
 
 
 def _name(document: Mapping[str, Any], key: str, where: str) -> str:
     found = document.get(key)
     if not isinstance(found, str) or not found:
-        raise refused(inside(where, key), "a name", found)
+        raise mismatch(place_in(where, key), "a name", found)
     return found
 
 
@@ -325,13 +325,13 @@ def _check_path(path: Any, where: str) -> None:
 
 
 def _moment(given: Any, where: str) -> int:
-    try:  # a time without a zone cannot be compared with one that has one
+    try:  # a time without a zone cannot be compared with one with a zone
         found = datetime.fromisoformat(given.replace("Z", "+00:00")) - _EPOCH
         time_ns = found // timedelta(microseconds=1) * 1000
     except (AttributeError, TypeError, ValueError, OverflowError):
-        raise refused(where, "a time such as '2025-01-31T12:00:00+00:00'", given) from None
+        raise mismatch(where, "a time such as '2025-01-31T12:00:00+00:00'", given) from None
     if not 0 <= time_ns < 1 << 62:
-        raise refused(where, "a time from 1970 to 2116", given)
+        raise mismatch(where, "a time from 1970 to 2116", given)
     return time_ns
 
 
@@ -339,10 +339,10 @@ def _moment(given: Any, where: str) -> int:
 
 
 def _atom(kind: Any, value: Any, where: str) -> Atom:
-    place = inside(where, "value")
+    place = place_in(where, "value")
     if kind == "json":
         if not isinstance(value, list | Mapping):
-            raise refused(place, "a list or an object", value)
+            raise mismatch(place, "a list or an object", value)
         return _json_atom(value, place)
     if kind == "text":
         try:
@@ -352,16 +352,18 @@ def _atom(kind: Any, value: Any, where: str) -> Atom:
             raise ArgumentError(msg) from error
     known = ("int", "float", "bool", "string", "datetime", "null")
     if kind not in known:
-        raise refused(inside(where, "type"), f"one of {', '.join((*known, 'json', 'text'))}", kind)
+        raise mismatch(
+            place_in(where, "type"), f"one of {', '.join((*known, 'json', 'text'))}", kind
+        )
     if kind == "float" and type(value) is int:
         value = floats_of([value], place)[0].item()
     try:
         decoded = decode_atom(kind, value)
     except ValueKindError as error:
-        raise refused(place, f"a value of type {kind}", value) from error
+        raise mismatch(place, f"a value of type {kind}", value) from error
     found = encode_atom(decoded)
     if found.type != kind:
-        raise refused(place, f"a value of type {kind}", value)
+        raise mismatch(place, f"a value of type {kind}", value)
     return found
 
 
@@ -370,13 +372,13 @@ def _json_atom(value: Any, where: str) -> Atom:
         _check_depth(value, where)
         return encode_atom(value)
     except (ValueKindError, RecursionError) as error:
-        msg = f"{where}: expected values that JSON holds: {error}"
+        msg = f"{where}: expected values of JSON: {error}"
         raise ArgumentError(msg) from error
 
 
 def _check_depth(value: Any, where: str, depth: int = 0) -> None:
-    if depth > _MOST_DEPTH:
-        msg = f"{where}: expected at most {_MOST_DEPTH} levels of lists and objects"
+    if depth > _MAX_DEPTH:
+        msg = f"{where}: expected at most {_MAX_DEPTH} levels of lists and objects"
         raise ArgumentError(msg)
     if isinstance(value, Mapping | list):
         for each in value.values() if isinstance(value, Mapping) else value:
@@ -384,7 +386,7 @@ def _check_depth(value: Any, where: str, depth: int = 0) -> None:
 
 
 def _file(given: Any) -> dict[str, Any]:
-    found = {key: each for key, each in file_of(given).items() if key not in _FLEETING}
+    found = {key: each for key, each in file_of(given).items() if key not in _STAGING_FIELDS}
     if not found.keys() & {"sha256", "ref", "lost"}:
         found["lost"] = "not stored"
     return {key: escape(each) if isinstance(each, str) else each for key, each in found.items()}
@@ -417,8 +419,8 @@ def _artifact(given: Any, _: str) -> dict[str, Any]:
         for known in (file_of({**one, "name": one["path"]}) for one in given.get("files", []))
     ]
     references = _set(given.get("references", []), "")["values"]
-    said = {key: str(given.get(key, "")) for key in ("kind", "hash")}
-    return {"op": "artifact", **said, "files": files, "references": references}
+    texts = {key: str(given.get(key, "")) for key in ("kind", "hash")}
+    return {"op": "artifact", **texts, "files": files, "references": references}
 
 
 _OPS: Final[Mapping[str, Callable[[Any, str], dict[str, Any]]]] = {
@@ -428,7 +430,7 @@ _OPS: Final[Mapping[str, Callable[[Any, str], dict[str, Any]]]] = {
     "statistic": _statistic,
     "artifact": _artifact,
 }
-"""Record kind of each family other than atoms and series."""
+"""Function that creates the record of each family other than atoms and series."""
 
 
 # -------------------------------------------------------------------- values of points
@@ -446,11 +448,11 @@ def _histogram(given: Any) -> list[Any]:
 
 
 def _file_point(given: Any) -> tuple[dict[str, Any], dict[str, str]]:
-    said = {name: escape(given[key]) for name, key in _WORDS.items() if given.get(key)}
-    return _file(given), said
+    texts = {name: escape(given[key]) for name, key in _POINT_FIELDS.items() if given.get(key)}
+    return _file(given), texts
 
 
-_WORDS: Final = {"name": "called", "description": "description"}
+_POINT_FIELDS: Final = {"name": "called", "description": "description"}
 _VALUES: Final[Mapping[str, Callable[[list[Any], str], Any]]] = {
     "series": floats_of,
     "texts": lambda given, where: each_of(given, where, "a text", _text),

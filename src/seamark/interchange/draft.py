@@ -1,13 +1,13 @@
-"""Run that is being imported into a root, and the writer of its journals.
+"""Draft of an imported run, and the writer of its journals.
 
-`seamark.journal.writer` takes the time of each record from the clock, and never waits for a disk.
-Here the times come from the source, a failure ends the import of the run, and the same source
-always gives the same bytes, so a repeated import changes nothing.
+`seamark.journal.writer` takes the time of each record from the clock and never waits for a disk.
+Here, times come from the source, a failure ends the import of the run, and the same source always
+gives the same bytes, so that a repeated import changes nothing.
 
-The run is written to a hidden folder beside its final place, which no reader opens, and renamed at
-the end. Files of an import that was killed are removed by the next one, which starts that run
-again. If the run exists already, as when a second process of a resumed run is imported, first the
-contents and then the journals are moved to it, each with one rename.
+The run is written to a hidden folder next to its final one, which no reader opens, and renamed at
+the end. The next import removes the files of a killed import and starts the run again. If the run
+already exists, for example when a second process of a resumed run is imported, first its stored
+files and then its journals are moved there, each with one rename.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Draft",
-    "GivenJournal",
+    "ImportedJournal",
     "NotImportedError",
     "Records",
+    "limited_time",
     "run_exists_error",
-    "sound_time",
     "writer_of",
 ]
 
@@ -74,12 +74,12 @@ def writer_of(uid: bytes) -> str:
     return f"import-{uid.hex()[:8]}"
 
 
-def sound_time(time_ns: int | None) -> int:
-    """Return a time as a record may have it, nanoseconds since the Unix epoch; 0 for no time."""
+def limited_time(time_ns: int | None) -> int:
+    """Return a time limited to the range of records, in ns since the Unix epoch; 0 for no time."""
     return min(max(0, time_ns or 0), _LATEST_NS)
 
 
-def _parts(points: Iterable[_Part], weigh: Callable[[_Part], int]) -> Iterator[list[_Part]]:
+def _split(points: Iterable[_Part], weigh: Callable[[_Part], int]) -> Iterator[list[_Part]]:
     part: list[_Part] = []
     size = 0
     for point in points:
@@ -99,10 +99,10 @@ def _size_of(pair: tuple[str, Atom]) -> int:
 
 
 class Records:
-    """Records of a journal, of which each has a size that readers like."""
+    """Interface to append records of limited size to a journal."""
 
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Append a JSON record; ArgumentError if it is too long, ValueError if it is no JSON."""
+        """Append a JSON record; ArgumentError if it is too long, ValueError if it is not JSON."""
         raise NotImplementedError
 
     def column(
@@ -112,12 +112,12 @@ class Records:
         steps: Sequence[float],
         times_ns: Sequence[int] | None,
     ) -> None:
-        """Append points of a series of numbers; times (ns since the Unix epoch) or none."""
+        """Append points of a series of numbers, with times (ns since the Unix epoch) or without."""
         raise NotImplementedError
 
     def assign(self, atoms: Mapping[str, Atom]) -> None:
         """Append values, in as few records as their size allows."""
-        for part in _parts(atoms.items(), _size_of):
+        for part in _split(atoms.items(), _size_of):
             op: dict[str, Any] = {"op": "assign", "atoms": dict(part)}
             if escaped := [path for path, atom in part if isinstance(atom.value, Escaped)]:
                 op["escaped"] = escaped
@@ -125,7 +125,7 @@ class Records:
 
     def files(self, path: str, members: Mapping[str, Mapping[str, Any]]) -> None:
         """Append members of a set of files, in as few records as their size allows."""
-        for part in _parts(members.items(), lambda one: 200 + len(one[0])):
+        for part in _split(members.items(), lambda one: 200 + len(one[0])):
             self.op({"op": "files", "path": path, "members": dict(part)})
 
     def texts(self, path: str, points: Iterable[Sequence[Any]]) -> None:
@@ -137,18 +137,18 @@ class Records:
         self._points(path, points, Kind.HISTOGRAM, lambda point: 40 * len(point[1]))
 
     def _points(self, path: str, points: Iterable[Sequence[Any]], kind: int, weigh: Any) -> None:
-        for part in _parts(points, weigh):
+        for part in _split(points, weigh):
             record: dict[str, Any] = {"path": path, "points": part}
             if any(isinstance(point[1], Escaped) for point in part):
                 record["escaped"] = True
             self.op(record, kind)
 
 
-class GivenJournal(Records):
-    """A journal that is written once, from its first byte to its last.
+class ImportedJournal(Records):
+    """Journal that is written once, from the first byte to the last.
 
-    ``uid`` is 16 bytes that follow from what is imported; ``begun_ns`` and ``last_t``, the time of
-    the last record, are nanoseconds since the Unix epoch.
+    ``uid`` is 16 bytes derived from the source. ``begun_ns`` is the time of the start and
+    ``last_t`` that of the last record, in nanoseconds since the Unix epoch.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class GivenJournal(Records):
         header: Mapping[str, Any],
         begun_ns: int,
     ) -> None:
-        self.uid, self.last_t = uid, sound_time(begun_ns) - 1
+        self.uid, self.last_t = uid, limited_time(begun_ns) - 1
         self._at = self.last_t
         self._salt = salt_of(uid)
         self._table = RowTable(self._frame)
@@ -169,13 +169,13 @@ class GivenJournal(Records):
             name = journal_name(writer_of(uid), uid)
             self._fd = os.open(name, _CREATE, 0o666, dir_fd=above)
         project, name = run
-        told = {"format": 1, "seamark": __version__, "run": name, "project": project}
-        told |= {"writer": writer_of(uid), "continues": None, "prior_t": 0, **header}
-        self._add(self._frame(Kind.HEADER, dump_json(told)))
+        fields = {"format": 1, "seamark": __version__, "run": name, "project": project}
+        fields |= {"writer": writer_of(uid), "continues": None, "prior_t": 0, **header}
+        self._add(self._frame(Kind.HEADER, dump_json(fields)))
 
     def at(self, time_ns: int) -> None:
-        """Set the time of the following records, or the next one; ns since the Unix epoch."""
-        self._at = sound_time(time_ns)
+        """Set the time of the next record, in ns since the Unix epoch; later ones follow it."""
+        self._at = limited_time(time_ns)
 
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
         """See `Records.op`."""
@@ -199,7 +199,7 @@ class GivenJournal(Records):
             self._add(*frames)
 
     def close(self, time_ns: int) -> None:
-        """Append the end at a time, ns since the Unix epoch, and force all to disk."""
+        """Append the last record, with a time in ns since the Unix epoch; sync the file to disk."""
         self.at(time_ns)
         self._add(self._frame(Kind.CLOSE, dump_json({"reason": "stop", "dropped": {}})))
         self._flush()
@@ -207,7 +207,7 @@ class GivenJournal(Records):
         self.release()
 
     def release(self) -> None:
-        """Close the file, whole or not; harmless when called twice."""
+        """Close the file, complete or not; further calls do nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -233,13 +233,13 @@ _FLAGS: Final = os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
 
 
 def run_exists_error(folder: RunFolder) -> RunExistsError:
-    """Return the error that says that a run is there already."""
-    msg = f"{folder.words} exists below {folder.root}: nothing is written over"
+    """Return the error for a run that already exists."""
+    msg = f"{folder.words} exists below {folder.root}: nothing was overwritten"
     return RunExistsError(msg)
 
 
 class NotImportedError(SeamarkError):
-    """A run cannot be imported; the others are."""
+    """Failed import of one run; the import of other runs continues."""
 
 
 class Draft:
@@ -252,7 +252,7 @@ class Draft:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self._place = RunFolder(folder.root, folder.project, f".import-{folder.run}")
-        self._journals: list[GivenJournal] = []
+        self._journals: list[ImportedJournal] = []
         self._unsynced: set[str] = set()
         self._placed = False
         if folder.purged_mark.exists():
@@ -261,14 +261,14 @@ class Draft:
         folder.refuse_links()
         self._place.refuse_links()
         make_folder(self._place.path)
-        self._lock = self._locked()
+        self._lock = self._acquire_lock()
         try:
-            self._empty()
+            self._clear()
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _locked(self) -> int:
+    def _acquire_lock(self) -> int:
         with closing_fd(open_folder(self._place.path)) as above:
             fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600, dir_fd=above)
         if not self._try_lock(fd):
@@ -280,43 +280,43 @@ class Draft:
     def _try_lock(self, fd: int) -> bool:
         with quietly(only=OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have finished meanwhile, and taken the folder with it.
+            # The previous owner may have finished meanwhile, and moved the folder away.
             return os.fstat(fd).st_ino == (self._place.path / _LOCK).stat().st_ino
         return False
 
-    def _empty(self, *, lock: bool = False) -> None:
+    def _clear(self, *, lock: bool = False) -> None:
         with closing_fd(open_folder(self._place.path)) as above:
             for name in os.listdir(above):
                 if lock or name != _LOCK:
                     remove_entry(above, name)
 
-    # ---------------------------------------------------------------- what is written
+    # ---------------------------------------------------------------- contents
 
-    def journal(self, uid: bytes, header: Mapping[str, Any], begun_ns: int) -> GivenJournal:
-        """Begin a journal; see `GivenJournal`."""
+    def journal(self, uid: bytes, header: Mapping[str, Any], begun_ns: int) -> ImportedJournal:
+        """Start a journal; see `ImportedJournal`."""
         run = (self.folder.project, self.folder.run)
-        made = GivenJournal(self._place, run, uid, header, begun_ns)
+        made = ImportedJournal(self._place, run, uid, header, begun_ns)
         self._journals.append(made)
         return made
 
     def keep(self, file: IO[bytes], name: str, ext: str) -> dict[str, Any]:
-        """Keep the bytes of an open file, and return its FILE record."""
+        """Store the bytes of an open file, and return its FILE record."""
         sha256, size = copy_blob(self._place, file.fileno())
         return {"name": escape(name), "ext": escape(ext), "size": size, "sha256": sha256}
 
     def keep_bytes(self, content: bytes, name: str, ext: str) -> dict[str, Any]:
-        """Keep bytes, and return their FILE record."""
+        """Store bytes, and return their FILE record."""
         sha256 = put_bytes(self._place, content, ANYBODY)
         self._unsynced.add(sha256)
         return {"name": escape(name), "ext": escape(ext), "size": len(content), "sha256": sha256}
 
     def text(self, text: str) -> Any:
-        """Return a text as a point holds it: a very long one is kept as a blob."""
+        """Return a text for a point; a very long text is replaced by the reference to its blob."""
         kept = escape(text)
         return self._blob(kept) if is_long(kept) else kept
 
     def atom(self, atom: Atom) -> Atom:
-        """Return a value as a record holds it: a very long string is kept as a blob."""
+        """Return a value for a record; a very long string is replaced by a reference to a blob."""
         is_short = atom.type != "string" or not is_long(atom.value)
         return atom if is_short else Atom("text", self._blob(atom.value))
 
@@ -326,16 +326,16 @@ class Draft:
 
     @contextlib.contextmanager
     def scratch(self) -> Iterator[IO[bytes]]:
-        """Give an open file without a name, on the disk of the run."""
+        """Provide an open file without a name, on the disk of the run."""
         with tempfile.TemporaryFile(dir=self._place.path) as file:
             yield file
 
-    # ---------------------------------------------------------------- the end
+    # ---------------------------------------------------------------- completion
 
     def finish(self, *, alone: bool = False) -> None:
-        """Put the run, all of whose journals are closed, in its place.
+        """Move the run to its final folder; all of its journals must be closed.
 
-        With ``alone``, nothing may be there yet: RunExistsError if something is.
+        With ``alone``, raise RunExistsError if the run already exists.
         """
         for sha256 in self._unsynced:
             sync_blob(self._place, sha256)
@@ -344,13 +344,13 @@ class Draft:
         self.folder.refuse_links()
         if is_folder(self._place.staging_dir):
             os.rmdir(self._place.staging_dir)
-        if not self._take_place():
+        if not self._move_into_place():
             if alone:
                 raise run_exists_error(self.folder)
-            self._join()
+            self._merge()
         sync_folder(self._place.path.parent)
 
-    def _take_place(self) -> bool:
+    def _move_into_place(self) -> bool:
         if self.folder.path.exists():
             return False
         with closing_fd(open_folder(self._place.path)) as above:
@@ -364,25 +364,25 @@ class Draft:
         self._placed = True
         return True
 
-    def _join(self) -> None:
-        for mine, theirs in (
+    def _merge(self) -> None:
+        for source, target in (
             (self._place.blobs_dir, self.folder.blobs_dir),
             (self._place.journal_dir, self.folder.journal_dir),
         ):
-            if names := names_in(mine):
-                make_folder(theirs)
-                _move(mine, theirs, names)
+            if names := names_in(source):
+                make_folder(target)
+                _move(source, target, names)
 
     def close(self) -> None:
-        """Leave nothing behind but a run that is whole; harmless when called twice."""
+        """Remove the draft unless it was finished; further calls do nothing."""
         fd, self._lock = self._lock, -1
         if fd < 0:
             return
         for journal in self._journals:
             journal.release()
         with contextlib.suppress(OSError):
-            if not self._placed:  # else there may be somebody else's by now
-                self._empty(lock=True)
+            if not self._placed:  # otherwise the folder may belong to another process
+                self._clear(lock=True)
                 os.rmdir(self._place.path)
         os.close(fd)
 

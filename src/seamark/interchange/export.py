@@ -1,9 +1,9 @@
-"""Runs that neptune-exporter wrote: Parquet files with one row for each value and point.
+"""Import of runs from neptune-exporter: Parquet files with a row for each value and point.
 
-The files of a run have a common prefix and a part number; part 0 is written last. Rows are in no
-order, and a run may have hundreds of millions of them, so they go to the journal batch by batch.
-Only the few rows below ``sys/``, which have times, owner and ids, are read before. Points are
-ordered by their step when they are read, so nothing has to be sorted here.
+The files of a run have a common prefix and a part number; part 0 is written last. Rows are not
+sorted, and a run may have hundreds of millions of them, so they are copied to the journal batch by
+batch. Only the few rows below ``sys/``, with times, owner and ids, are read first. Readers sort
+points by step, so nothing needs to be sorted here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError, PathError
-from seamark.interchange.draft import NotImportedError, sound_time
+from seamark.interchange.draft import NotImportedError, limited_time
 from seamark.interchange.found import (
     DERIVED,
     MISSING,
     REFUSED,
-    Glance,
+    RunSummary,
     extension_of,
     has_journal,
     keep_zip,
@@ -46,26 +46,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from seamark.interchange.draft import Draft, GivenJournal
+    from seamark.interchange.draft import Draft, ImportedJournal
     from seamark.interchange.found import Notes, Progress
 
 __all__ = ["ExportedRun", "check_parquet", "parts_below"]
 
 
-_ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
-_LONGEST: Final = 80
+_INVALID: Final = re.compile(r"[^A-Za-z0-9._-]")
+_MAX_PART_CHARACTERS: Final = 80
 
 
 def project_of(name: str) -> str:
     """Return the project path for a name such as ``workspace/project``.
 
-    A name that is a legal path stays what it is. Of any other, what cannot be in a path becomes a
-    dash, and eight digits that follow from the name keep it apart from its like.
+    A valid path is returned unchanged. In other names, invalid characters are replaced by a dash,
+    and eight digits of a digest are appended to distinguish similar names.
     """
     try:
         return check_project(name)
     except PathError:
-        parts = [_ODD.sub("-", part).strip("-._")[:_LONGEST] for part in name.split("/")]
+        parts = [
+            _INVALID.sub("-", part).strip("-._")[:_MAX_PART_CHARACTERS] for part in name.split("/")
+        ]
         clean = "/".join(part or "project" for part in parts[:4])
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         try:
@@ -108,22 +110,22 @@ _KINDS: Final = {
     "file_value": "struct<path: string>",
     "histogram_value": "struct<type: string, edges: list<double>, values: list<double>>",
 }
-"""Columns of an export and their types in pyarrow's notation, except for names of elements."""
+"""Columns of an export and their types in pyarrow's notation, without names of list elements."""
 _ELEMENT: Final = re.compile(r"list<\w+: ")
 _ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError)
 
 
 def check_parquet() -> None:
-    """Refuse, with MissingExtraError, to begin without the extra ``parquet``."""
+    """Raise MissingExtraError if the extra ``parquet`` is not installed."""
     try:
-        import pyarrow.parquet  # noqa: F401 - whether it is there
+        import pyarrow.parquet  # noqa: F401 - only a check
     except ModuleNotFoundError as error:
         msg = f'Parquet needs the package {error.name}: pip install "seamark[parquet]"'
         raise MissingExtraError(msg, name=error.name) from error
 
 
 def parts_below(folder: Path) -> dict[str, list[Path]]:
-    """Return the parts of each run in a folder that is whole, in their order, by prefix; sorted."""
+    """Return the sorted parts of each complete run in a folder, by prefix; prefixes are sorted."""
     found: dict[str, dict[int, Path]] = {}
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -138,10 +140,10 @@ def parts_below(folder: Path) -> dict[str, list[Path]]:
 
 
 class ExportedRun:
-    """A run of an export; see `seamark.interchange.found.FoundRun`.
+    """Run of an export; see `seamark.interchange.found.FoundRun`.
 
-    ``project`` None is what it says itself; ``zone`` is the name of the exporter's time zone, None
-    for UTC. Raises NotImportedError if it cannot be read.
+    ``project`` None means the project of the export; ``zone`` is the name of the exporter's time
+    zone, None for UTC. Raises NotImportedError if the run cannot be read.
     """
 
     def __init__(
@@ -156,7 +158,7 @@ class ExportedRun:
         self._base = files / parts[0].parent.name
         with _readable():
             self.size = sum(path.stat().st_size for path in self._parts)
-            self._source, self.called, self._system, self._rows = _look(self._parts)
+            self._source, self.called, self._system, self._rows = _read_summary(self._parts)
         to = project or project_of(self._source)
         custom = self._text("sys/custom_run_id")
         identity = ("neptune", self._source, self.called)
@@ -168,20 +170,20 @@ class ExportedRun:
         if has_journal(self.folder, self._uids[0]):
             return []
         if self.folder.path.exists():
-            msg = f"{self.folder.words} has its custom id already, and is another run"
+            msg = f"{self.folder.words} has the same custom id, but is another run"
             raise NotImportedError(msg)
         return [self._uids[0]]
 
     def note(self) -> str:
-        """See `FoundRun.told`."""
+        """See `FoundRun.note`."""
         rows = [header.get("imported_to") for header in headers(self.folder)]
         known = [each for each in rows if type(each) is int]
         changed = known and known[0] != self._rows
-        return "runs that were exported again since: they stay as they were" if changed else ""
+        return "runs that were exported again since their import: not changed" if changed else ""
 
-    def glance(self) -> Glance:
-        """See `FoundRun.glance`."""
-        return Glance(self._text("sys/name") or "", self._created(), self._rows)
+    def summary(self) -> RunSummary:
+        """See `FoundRun.summary`."""
+        return RunSummary(self._text("sys/name") or "", self._created(), self._rows)
 
     def _text(self, path: str) -> str | None:
         found = self._system.get(path)
@@ -189,7 +191,7 @@ class ExportedRun:
 
     def _time(self, path: str) -> int:
         found = self._system.get(path)
-        return sound_time(_ns(found)) if isinstance(found, datetime) else 0
+        return limited_time(_ns(found)) if isinstance(found, datetime) else 0
 
     def _created(self) -> int:
         return self._time("sys/creation_time")
@@ -218,19 +220,19 @@ class ExportedRun:
             journal.assign({"sys/trashed": Atom("bool", value=True)})
         failed = self._system.get("sys/failed") is True
         journal.op({"op": "state", "state": "failed" if failed else "completed"})
-        journal.close(self._ended(created, modified, rows.last_ns))
+        journal.close(self._end_ns(created, modified, rows.last_ns))
         if modified > journal.last_t:
-            # What was changed after the training, such as a tag: it owns nothing of it.
+            # For changes after the training, such as a tag: this journal does not own the run.
             edited = draft.journal(self._uids[1], {**header, "owner": False}, modified - 1)
             edited.close(modified)
         if created and rows.first_ns < created - _EARLY_NS:
             notes.add(
-                "series that begin before their run was created: the exporter may have run in "
-                "another time zone than UTC, which --tz names",
+                "series that begin before their run was created: the exporter may have run in a "
+                "time zone other than UTC (see --tz)",
                 self.called,
             )
 
-    def _ended(self, created: int, modified: int, last: int) -> int:
+    def _end_ns(self, created: int, modified: int, last: int) -> int:
         running = self._system.get("sys/running_time")
         if isinstance(running, (int, float)) and 0 <= running < 1e9:  # noqa: PLR2004 - seconds
             return created + int(running * 1e9)
@@ -239,28 +241,28 @@ class ExportedRun:
     def _part(self, path: Path, rows: _Rows, progress: Progress) -> None:
         with _opened(path) as file:
             total = max(1, file.metadata.num_rows)
-            size, done, told = path.stat().st_size, 0, 0
+            size, done, reported = path.stat().st_size, 0, 0
             for batch in file.iter_batches(_BATCH_ROWS):
                 if batch.num_rows:
-                    self._expect_one(batch)
+                    self._expect_one_run(batch)
                     rows.add(batch)
                 done += batch.num_rows
                 read = size * done // total
-                progress(read - told)
-                told = read
+                progress(read - reported)
+                reported = read
 
-    def _expect_one(self, batch: pa.RecordBatch) -> None:
+    def _expect_one_run(self, batch: pa.RecordBatch) -> None:
         for column, wanted in (("project_id", self._source), ("run_id", self.called)):
             if batch.column(column).unique().to_pylist() != [wanted]:
-                msg = f"{self.called}: expected the rows of one run, found those of others"
+                msg = f"{self.called}: expected the rows of one run, found rows of others"
                 raise NotImportedError(msg)
 
 
 class _Rows:
-    """Takes the rows of a run, batch by batch, to its journal; times of points in ns."""
+    """Writer of the rows of a run to its journal; ``first_ns``, ``last_ns`` are times of points."""
 
     def __init__(
-        self, journal: GivenJournal, draft: Draft, notes: Notes, base: Path, zone: str | None
+        self, journal: ImportedJournal, draft: Draft, notes: Notes, base: Path, zone: str | None
     ) -> None:
         self._journal, self._draft, self._notes = journal, draft, notes
         self._base, self._zone = base, zone
@@ -312,24 +314,24 @@ class _Rows:
             elif (name := value.get("path")) is None:
                 continue
             elif kind == "file":
-                with self._refusing(path, name):
+                with self._noting_failures(path, name):
                     self._journal.op({"op": "file", "path": path, "file": self._file(name, path)})
             elif kind == "file_set":
-                with self._refusing(path, name):
+                with self._noting_failures(path, name):
                     self._file_set(name, path)
             else:
-                with self._refusing(path, name):
+                with self._noting_failures(path, name):
                     self._artifact(name, path)
 
     @contextlib.contextmanager
-    def _refusing(self, path: str, name: Any) -> Iterator[None]:
+    def _noting_failures(self, path: str, name: Any) -> Iterator[None]:
         try:
             yield
         except ArgumentError:
             self._notes.add(REFUSED, f"{path}: {name!r:.80}")
         except _ZIP_ERRORS as error:
-            self._notes.add("archives that are damaged", f"{path}: {error}")
-        except FileNotFoundError as error:  # a link counts as one that is not there
+            self._notes.add("damaged archives", f"{path}: {error}")
+        except FileNotFoundError as error:  # raised for a link, too
             kind = REFUSED if "link" in str(error) else MISSING
             self._notes.add(kind, f"{path}: {name!r:.80}")
 
@@ -351,13 +353,13 @@ class _Rows:
             self._journal.files(path, {escape(name): record for name, record in members})
 
     def _artifact(self, name: str, path: str) -> None:
-        """Take a list of tracked files, whose contents were never kept."""
+        """Record a list of tracked files, whose contents were never stored."""
         with open_below(self._base, name) as file:
             content = file.read(1 << 26)
         try:
             files, references = _tracked(json.loads(content))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self._notes.add("lists of tracked files that are damaged", path)
+            self._notes.add("damaged lists of tracked files", path)
             return
         known = {"kind": "tracked", "files": files, "references": references, "hash": ""}
         self._journal.op({"op": "artifact", "path": path, **known})
@@ -393,7 +395,7 @@ class _Rows:
             )
 
     def _times(self, column: Any) -> tuple[Any, Any]:
-        """Return times in ns since the Unix epoch, and which rows have one."""
+        """Return times in ns since the Unix epoch, and a mask of the rows that have a time."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -426,7 +428,7 @@ class _Rows:
             for step, value, time in rows:
                 if (name := value.get("path")) is None:
                     continue
-                with self._refusing(path, name):
+                with self._noting_failures(path, name):
                     file = self._file(name, path)
                     op = {"op": "file_point", "path": path, "step": step, "file": file}
                     self._journal.op({**op, "time": time})
@@ -435,14 +437,14 @@ class _Rows:
         for step, value, time in rows:
             edges, counts = value.get("edges") or [], value.get("values") or []
             if len(edges) != len(counts) + 1 or None in edges or None in counts:
-                self._notes.add("histograms that are damaged", path)
+                self._notes.add("damaged histograms", path)
                 continue
             if not all(map(_is_finite, (*edges, *counts))):
                 self._notes.add("histograms with numbers that are not finite", path)
                 continue
             if "count" not in str(value.get("type") or "count").lower():
                 kind = value.get("type")
-                self._notes.add(f"histograms of {kind!r:.40}, kept as if they were counts", path)
+                self._notes.add(f"histograms of {kind!r:.40}, stored as if they were counts", path)
             yield step, edges, counts, time
 
 
@@ -470,7 +472,7 @@ def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:
     return files, references
 
 
-# -------------------------------------------------------------------- looking
+# -------------------------------------------------------------------- reading
 
 
 @contextlib.contextmanager
@@ -497,7 +499,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         yield file
 
 
-def _look(parts: Sequence[Path]) -> tuple[str, str, dict[str, Any], int]:
+def _read_summary(parts: Sequence[Path]) -> tuple[str, str, dict[str, Any], int]:
     """Return project, run, values below ``sys/`` and number of rows of an export."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq

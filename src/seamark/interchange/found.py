@@ -1,6 +1,6 @@
-"""Interface of all import sources: the runs, notes and files that a source offers.
+"""Interface of import sources: the runs, notes and files of a source.
 
-Only files below allowed folders are opened, and never through a link.
+Only files below permitted folders are opened, and never through a link.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 __all__ = [
     "DERIVED",
     "FoundRun",
-    "Glance",
     "Notes",
     "Places",
     "Progress",
+    "RunSummary",
     "extension_of",
     "keep_zip",
     "legal_path",
@@ -69,7 +69,7 @@ class Notes:
     examples: dict[str, str] = field(default_factory=dict)
 
     def add(self, kind: str, example: str = "", count: int = 1) -> None:
-        """Count something of a kind."""
+        """Add ``count`` to a kind."""
         self.counts[kind] = self.counts.get(kind, 0) + count
         if example:
             self.examples.setdefault(kind, example)
@@ -81,7 +81,7 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class RunSummary:
     """Summary of a run before import; ``created_ns`` since the Unix epoch, 0 if unknown."""
 
     name: str
@@ -90,9 +90,9 @@ class Glance:
 
 
 class FoundRun(Protocol):
-    """A run of another program, which is ``called`` such as ``KEY-12`` there; ``size`` in bytes.
+    """Run of another program; ``called`` is its id there, such as ``KEY-12``; ``size`` is in bytes.
 
-    ``folder`` is settled by what the source says, so that it is the same each time.
+    ``folder`` depends only on the source, so that it is the same in each import.
     """
 
     folder: RunFolder
@@ -100,12 +100,12 @@ class FoundRun(Protocol):
     size: int
 
     def missing(self) -> list[bytes]:
-        """Return uids of journals not in the root; NotImportedError if another run is there."""
+        """Return the uids of journals not in the root; NotImportedError if another run is there."""
 
     def note(self) -> str:
-        """Return the notes about a run that exists already; usually none."""
+        """Return a note about a run that already exists; usually empty."""
 
-    def glance(self) -> Glance:
+    def summary(self) -> RunSummary:
         """Return a summary without reading the whole run; NotImportedError or OSError."""
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
@@ -113,36 +113,36 @@ class FoundRun(Protocol):
 
 
 def run_id_of(project: str, identity: tuple[str, ...], custom_run_id: str | None) -> str:
-    """Return the id of an imported run: the same from the same source, each time.
+    """Return the id of an imported run; the same source always gives the same id.
 
-    A custom id goes on naming the run: ``init_run(custom_run_id=...)`` finds it.
+    The custom id still identifies the run: ``init_run(custom_run_id=...)`` finds it.
     """
     return hashed_run_id(project, custom_run_id or "\0".join(("import", *identity)))
 
 
 def uid_of(*identity: str) -> bytes:
-    """Return the uid of a journal that is written from a source, the same each time."""
+    """Return the uid of the journal of a source; the same source always gives the same uid."""
     text = "\0".join(("seamark import", *identity))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 def has_journal(folder: RunFolder, uid: bytes) -> bool:
-    """Return whether a run holds an imported journal."""
+    """Return whether a run has an imported journal."""
     return (folder.journal_dir / journal_name(writer_of(uid), uid)).is_file()
 
 
 def legal_path(path: Any, notes: Notes) -> str | None:
-    """Return a path if it can be an attribute's; None, and a note, if it cannot."""
+    """Return a valid path of an attribute; for an invalid one add a note and return None."""
     try:
         return check_path(path)
     except PathError:
-        notes.add("paths that cannot be kept", f"{path!r:.80}")
+        notes.add("invalid paths", f"{path!r:.80}")
         return None
 
 
-REFUSED: Final = "files outside of the folders that may be read, or behind links: refused"
-MISSING: Final = "files that are not there"
-_SMALL: Final = 4 << 20
+REFUSED: Final = "refused files: outside the permitted folders, or behind links"
+MISSING: Final = "missing files"
+_MAX_MEMORY_BYTES: Final = 4 << 20
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "png"),
     (b"\xff\xd8\xff", "jpg"),
@@ -171,7 +171,7 @@ def extension_of(name: str, head: bytes = b"") -> str:
 def open_below(base: Path, name: str) -> Iterator[BinaryIO]:
     """Open a regular file below a folder; its name comes from the source.
 
-    Raises ArgumentError if the name leads out of the folder, OSError also if a link is on the way.
+    Raises ArgumentError if the name leads out of the folder, and OSError also for a link.
     """
     parts = parts_of(name, "file")
     with os.fdopen(open_file(base.joinpath(*parts), len(parts)), "rb") as file:
@@ -194,16 +194,13 @@ def walk_below(base: Path, name: str) -> Iterator[str]:
 
 
 class Places:
-    """Absolute folders from which files may be taken that a source names by absolute paths."""
+    """Permitted folders for files that a source names by absolute paths."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = [Path(os.path.abspath(folder)) for folder in folders]
 
     def below(self, path: str) -> tuple[Path, str] | None:
-        """Return a folder and the name in there of one of the folders or something in it, or None.
-
-        The path is absolute.
-        """
+        """Return folder and relative name of an absolute path in a permitted folder; else None."""
         clean = os.path.normpath(path)
         for folder in self.folders:
             if clean == str(folder):
@@ -239,7 +236,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, draft: Draft) -> di
     name = info.filename.rpartition("/")[2]
     ext = extension_of(name)
     with archive.open(info) as member:
-        if info.file_size <= _SMALL:
+        if info.file_size <= _MAX_MEMORY_BYTES:
             return draft.keep_bytes(member.read(), name, ext)
         with draft.scratch() as file:
             while block := member.read(1 << 20):

@@ -1,4 +1,4 @@
-"""Import of the found runs, one after the other; a run that cannot be read is skipped."""
+"""Import of the runs of Neptune, one after the other; a run that cannot be read is skipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.interchange.draft import Draft, NotImportedError
 from seamark.interchange.export import ExportedRun, check_parquet, parts_below
-from seamark.interchange.found import Glance, Notes, Places
+from seamark.interchange.found import Notes, Places, RunSummary
 from seamark.interchange.offline import ClientRun, folders_below, logs_in
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Listed", "Source", "find_neptune", "import_runs", "list_runs"]
 
 Open = Callable[[], "FoundRun"]
-_DEPTH: Final = 3
+_MAX_DEPTH: Final = 3
 """Maximum depth at which an export is searched below a folder: ``exports/data/<project>/``."""
 
 
@@ -39,13 +39,13 @@ class Source:
 
 @dataclass(slots=True)
 class Listed:
-    """Preview of the import of a run; ``"more"`` is new data of an imported one; size in bytes."""
+    """Preview of the import of a run; ``"more"``: an imported run has new data; size in bytes."""
 
     called: str
     status: Literal["new", "more", "there already", "unreadable"]
     project: str = ""
     run: str = ""
-    glance: Glance | None = None
+    summary: RunSummary | None = None
     size: int = 0
     problem: str = ""
 
@@ -68,19 +68,19 @@ def find_neptune(
     files: Sequence[Path] = (),
     zone: str | None = None,
 ) -> tuple[list[Source], Notes]:
-    """Return the runs of Neptune at or below a path, and entries that cannot be imported.
+    """Return the runs of Neptune at or below a path, and notes on entries that cannot be imported.
 
     Args:
-        root: Root folder that they go to.
-        path: A folder of an export, or one of the client's.
-        project: Project that they go to; None for what an export says.
-        files: Of an export, the folder of its files, if it is not beside the data. Of the client,
-            further folders from which files may be taken that it only names.
+        root: Root folder to import into.
+        path: Folder of an export or of the client.
+        project: Project to import into; None for the project of an export.
+        files: For an export, the folder of its files, if it is not next to the data. For the
+            client, further folders from which referenced files may be read.
         zone: Name of the time zone in which the exporter ran; None for UTC.
 
     Raises:
-        ArgumentError: If there is nothing, or an argument is wrong.
-        MissingExtraError: If there is an export, and nothing to read Parquet with.
+        ArgumentError: If there is nothing to import, or an argument is invalid.
+        MissingExtraError: If there is an export, but the extra ``parquet`` is not installed.
     """
     if project is not None:
         check_project(project)
@@ -89,19 +89,19 @@ def find_neptune(
         raise ArgumentError(msg)
     notes = Notes()
     found = [
-        *_exported(root, path, project, files, zone, notes),
-        *_of_client(root, path, project, files, notes),
+        *_export_sources(root, path, project, files, zone, notes),
+        *_client_sources(root, path, project, files, notes),
     ]
     if not found and not notes.counts:
         msg = (
-            f"there is nothing to import in {path}: no *_part_0.parquet of neptune-exporter, and "
+            f"nothing to import in {path}: no *_part_0.parquet of neptune-exporter, and "
             "no folder of the client such as .neptune/offline/run__..."
         )
         raise ArgumentError(msg)
     return found, notes
 
 
-def _exported(
+def _export_sources(
     root: Path,
     path: Path,
     project: str | None,
@@ -109,7 +109,7 @@ def _exported(
     zone: str | None,
     notes: Notes,
 ) -> Iterator[Source]:
-    for folder in _folders(path, _DEPTH):
+    for folder in _folders(path, _MAX_DEPTH):
         parts = parts_below(folder)
         if not parts:
             continue
@@ -150,22 +150,24 @@ def _folders(path: Path, depth: int) -> Iterator[Path]:
                 yield from _folders(one, depth - 1)
 
 
-def _of_client(
+def _client_sources(
     root: Path, path: Path, project: str | None, files: Sequence[Path], notes: Notes
 ) -> Iterator[Source]:
     groups: dict[str, list[ClientFolder]] = {}
     for one in folders_below(path):
         if one.kind != "run":
-            notes.add(f"folders of a {one.kind[:40]} and not of a run: left out", str(one.path))
+            notes.add(f"folders of a {one.kind[:40]} instead of a run: left out", str(one.path))
             continue
         groups.setdefault(one.container, []).append(one)
     if groups and project is None:
         msg = "the client's folders do not name their project: give it with --project"
         raise ArgumentError(msg)
-    for container, mine in groups.items():
-        places = Places([*dict.fromkeys(_work(one.path) for one in mine), *files])
-        opened = partial(ClientRun, root, mine, str(project), places)
-        yield Source(container, opened, _size_of(log for one in mine for log in logs_in(one.path)))
+    for container, folders in groups.items():
+        places = Places([*dict.fromkeys(_working_folder(one.path) for one in folders), *files])
+        opened = partial(ClientRun, root, folders, str(project), places)
+        yield Source(
+            container, opened, _size_of(log for one in folders for log in logs_in(one.path))
+        )
 
 
 def _size_of(paths: Iterable[Path]) -> int:
@@ -176,8 +178,8 @@ def _size_of(paths: Iterable[Path]) -> int:
     return size
 
 
-def _work(folder: Path) -> Path:
-    """Return the folder that holds ``.neptune``, where the training ran; else the process's own."""
+def _working_folder(folder: Path) -> Path:
+    """Return the folder that contains ``.neptune``, in which the training ran; or ``folder``."""
     whole = folder.absolute()
     for above in whole.parents:
         if above.name == ".neptune":
@@ -185,7 +187,7 @@ def _work(folder: Path) -> Path:
     return whole
 
 
-# -------------------------------------------------------------------- one after the other
+# -------------------------------------------------------------------- import
 
 
 def _opened(source: Source) -> tuple[FoundRun | None, str]:
@@ -196,7 +198,7 @@ def _opened(source: Source) -> tuple[FoundRun | None, str]:
 
 
 def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
-    """Yield the result that an import would have for each run."""
+    """Yield the expected result of an import for each run."""
     for source in sources:
         run, problem = _opened(source)
         if run is None:
@@ -212,7 +214,7 @@ def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
                 yield Listed(run.called, "unreadable", *place, problem=problem)
             else:
                 status: Literal["new", "more"] = "more" if run.folder.path.exists() else "new"
-                yield Listed(run.called, status, *place, run.glance(), run.size)
+                yield Listed(run.called, status, *place, run.summary(), run.size)
         except (SeamarkError, OSError, ValueError) as error:
             yield Listed(run.called, "unreadable", problem=f"{run.called}: {error}")
 
@@ -220,10 +222,10 @@ def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
 def import_runs(
     sources: Sequence[Source], progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> Imported:
-    """Import runs, one after the other; ``progress`` takes bytes read, and those known in all.
+    """Import runs, one after the other; ``progress`` is called with bytes read and known in total.
 
-    It may be cut short at any time and be called again: what is there is not written again, and of
-    the run in the middle nothing is seen before it is whole.
+    An interrupted import can be repeated: existing data is not written again, and a run becomes
+    visible only when it is complete.
     """
     done = Imported()
     total, before = sum(source.size for source in sources), 0
@@ -249,12 +251,12 @@ def _import(run: FoundRun, done: Imported, add: Callable[[int], None]) -> None:
     try:
         if not run.missing():
             done.there += 1
-            if told := run.note():
-                done.notes.add(told, run.called)
+            if remark := run.note():
+                done.notes.add(remark, run.called)
             return
         notes = Notes()
         with contextlib.closing(Draft(run.folder)) as draft:
-            if not run.missing():  # another import has finished it meanwhile
+            if not run.missing():  # another import finished it meanwhile
                 done.there += 1
                 return
             run.write(draft, notes, add)

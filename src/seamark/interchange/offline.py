@@ -1,13 +1,13 @@
-"""Runs in the folders of the Neptune client: logged offline, or not sent yet.
+"""Import of runs from the folders of the Neptune client: logged offline, or not sent yet.
 
-A log is a sequence of JSON objects, each with a number that rises by one: ``{"obj": ...,
-"version": ..., "at": ...}``. It is read piece by piece; the last object may be incomplete if the
-process was killed.
+A log is a sequence of JSON objects whose version increases by one: ``{"obj": ..., "version": ...,
+"at": ...}``. It is read piece by piece; the last object may be incomplete if the process was
+killed.
 
 ``.neptune/offline`` and ``.neptune/async`` have a folder for each process and run, with the
 numbered operations of the process in files that only grow. A run that several processes resumed has
-several folders; each becomes a journal of one run. The run's own id is derived from the id that the
-client gave it. If a log has grown since it was imported, the rest becomes a further journal.
+several folders; each becomes a journal of the same run. The id of the run is derived from its id in
+the client. If a log has grown since its import, the rest becomes a further journal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from seamark.interchange.draft import NotImportedError
-from seamark.interchange.found import Glance, Notes, run_id_of, uid_of
+from seamark.interchange.found import Notes, RunSummary, run_id_of, uid_of
 from seamark.interchange.replay import Memory, Replay
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
@@ -38,14 +38,14 @@ __all__ = ["ClientFolder", "ClientRun", "folders_below", "logs_in"]
 
 
 _LOG: Final = re.compile(r"data-([0-9]{1,18})\.log")
-_PIECE: Final = 1 << 20
-_LONGEST: Final = 1 << 28
-"""Maximum length of an operation, in characters; the client sends no image above 32 MB."""
-_NEXT: Final = re.compile(r"\n\s*\{")
+_PIECE_BYTES: Final = 1 << 20
+_MAX_OPERATION_CHARACTERS: Final = 1 << 28
+"""Maximum length of an operation, in characters; the client omits images above 32 MB."""
+_NEXT_OBJECT: Final = re.compile(r"\n\s*\{")
 
 
 def logs_in(folder: Path) -> list[Path]:
-    """Return the logs in a folder, in their order."""
+    """Return the logs in a folder, sorted by number."""
     found = []
     try:
         names = os.listdir(folder)
@@ -70,7 +70,7 @@ def operations(
             except (KeyError, TypeError):
                 known = False
             if not known:
-                notes.add("operations that are damaged", log.name)
+                notes.add("damaged operations", log.name)
                 continue
             yield version, _ns(at), operation
 
@@ -83,7 +83,7 @@ def _ns(seconds: Any) -> int:
 def _objects(log: Path, notes: Notes, progress: Progress) -> Iterator[dict[str, Any]]:
     decode = json.JSONDecoder().raw_decode
     text = codecs.getincrementaldecoder("utf-8")("replace")
-    waiting, wanted, is_end = "", _PIECE, False
+    waiting, wanted, is_end = "", _PIECE_BYTES, False
     with os.fdopen(open_file(log, 1), "rb") as file:
         while True:
             data = file.read(wanted)
@@ -98,19 +98,19 @@ def _objects(log: Path, notes: Notes, progress: Progress) -> Iterator[dict[str, 
                     found, at = decode(waiting, at)
                 except (ValueError, RecursionError):
                     left = len(waiting) - at
-                    if not left or (not is_end and left < _LONGEST):
+                    if not left or (not is_end and left < _MAX_OPERATION_CHARACTERS):
                         break
-                    # Cut off at the end, or damaged: look for the next object.
-                    notes.add("operations that are cut off or damaged", log.name)
-                    match = _NEXT.search(waiting, at + 1)
+                    # Incomplete at the end, or damaged: search for the next object.
+                    notes.add("incomplete or damaged operations", log.name)
+                    match = _NEXT_OBJECT.search(waiting, at + 1)
                     at = len(waiting) if match is None else match.start()
                     continue
                 yield found if isinstance(found, dict) else {}
             waiting = waiting[at:]
             if is_end:
                 return
-            # What is longer than a piece is tried again with twice as much.
-            wanted = max(_PIECE, len(waiting))
+            # An object that is longer than a piece is tried again with twice the length.
+            wanted = max(_PIECE_BYTES, len(waiting))
 
 
 _NAME: Final = re.compile(r"([a-z_]+)__([0-9A-Za-z-]{1,64})(?:__.*)?", re.DOTALL)
@@ -133,8 +133,8 @@ class ClientFolder(NamedTuple):
 def folders_below(path: Path) -> list[ClientFolder]:
     """Return the folders of the client at or below a path, without following links.
 
-    The path may be ``.neptune``, the folder that it is in, ``offline`` or ``async`` in it, or one
-    folder of a process.
+    The path may be ``.neptune``, its parent folder, ``offline`` or ``async`` in it, or the folder
+    of one process.
     """
     tops = [path, *(path / name for name in (".neptune", "offline", "async"))]
     tops += [path / ".neptune" / name for name in ("offline", "async")]
@@ -155,22 +155,22 @@ def _client_folder(place: Path) -> ClientFolder | None:
     logs = logs_in(place)
     if not logs:
         return None
-    told: Mapping[str, Any] = {}
+    metadata: Mapping[str, Any] = {}
     with (
         contextlib.suppress(OSError, ValueError, RecursionError),
         os.fdopen(open_file(place / "metadata.json", 1), "rb") as file,
     ):
-        told = json.loads(file.read(_METADATA_BYTES))
+        metadata = json.loads(file.read(_METADATA_BYTES))
     match = _NAME.fullmatch(place.name)
-    known = isinstance(told, dict)
-    kind = told.get("containerType") if known else None
-    container = told.get("containerId") if known else None
+    known = isinstance(metadata, dict)
+    kind = metadata.get("containerType") if known else None
+    container = metadata.get("containerId") if known else None
     if not isinstance(kind, str) or not isinstance(container, str) or not container:
         if match is None:
             return None
         kind, container = match[1], match[2]
     return ClientFolder(
-        place, kind, container[:200], _moment(told.get("createdAt") if known else 0)
+        place, kind, container[:200], _moment(metadata.get("createdAt") if known else 0)
     )
 
 
@@ -182,7 +182,7 @@ def _moment(text: Any) -> int:
 
 
 class ClientRun:
-    """A run of the client; ``places`` are folders for files that it only names."""
+    """Run of the client; ``places`` are the permitted folders of referenced files."""
 
     def __init__(
         self, root: Path, folders: Sequence[ClientFolder], project: str, places: Places
@@ -210,7 +210,7 @@ class ClientRun:
         )
 
     def _imported(self) -> dict[str, int]:
-        """Return the last operation that the root has, by name of the process's folder."""
+        """Return the last operation that was imported, by the name of the folder of its process."""
         done: dict[str, int] = {}
         for header in headers(self.folder):
             name, last = header.get("imported_folder"), header.get("imported_to")
@@ -219,11 +219,11 @@ class ClientRun:
         return done
 
     def note(self) -> str:
-        """See `FoundRun.told`."""
+        """See `FoundRun.note`."""
         return ""
 
-    def glance(self) -> Glance:
-        """See `FoundRun.glance`."""
+    def summary(self) -> RunSummary:
+        """See `FoundRun.summary`."""
         name, rows = "", 0
         first = self._folders[0]
         with _readable():
@@ -233,7 +233,7 @@ class ClientRun:
                 rows += 1
             for other in self._folders[1:]:
                 rows += _last_version(self._logs[other.path])
-        return Glance(name, first.created_ns, rows)
+        return RunSummary(name, first.created_ns, rows)
 
     def write(self, draft: Draft, notes: Notes, progress: Progress) -> None:
         """See `FoundRun.write`."""
@@ -259,12 +259,15 @@ class ClientRun:
         replay = Replay(draft, folder.path, self.called, self._places, memory)
         t = folder.created_ns
         for version, at, operation in operations(logs, notes, progress):
-            if version > last:  # a process is adding to it: what comes now is for the next time
+            if version > last:  # a process is adding operations, left to the next import
                 break
             t = max(t, at)
             if version > after and memory.journal is None:
                 if version > after + 1:
-                    notes.add("logs whose beginning the client had sent and removed", self.called)
+                    notes.add(
+                        "logs without their beginning, which the client had sent and removed",
+                        self.called,
+                    )
                 begun = folder.created_ns if not after and folder.created_ns else t
                 header = self._header(folder, last)
                 replay.begin(draft.journal(self._uid(folder, after), header, begun), notes)
@@ -296,17 +299,17 @@ def _readable() -> Iterator[None]:
         raise NotImportedError(msg) from error
 
 
-_TAIL: Final = 1 << 16
+_TAIL_BYTES: Final = 1 << 16
 _VERSION: Final = re.compile(rb'"version": ?([0-9]{1,18})[,}]')
 
 
 def _last_version(logs: Sequence[Path]) -> int:
-    # What is at the end of the last log tells it, unless that is one very long operation.
+    # The end of the last log contains it, unless its last operation is very long.
     for log in reversed(logs):
         with os.fdopen(open_file(log, 1), "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL))
-            tail = file.read(_TAIL).rstrip()
+            file.seek(max(0, size - _TAIL_BYTES))
+            tail = file.read(_TAIL_BYTES).rstrip()
         if tail.endswith(b"}") and (found := _VERSION.findall(tail[-200:])):
             return int(found[-1])
         last = 0

@@ -1,7 +1,7 @@
-"""Operations of Neptune's client as records of a journal.
+"""Conversion of the operations of Neptune's client to records of a journal.
 
-The server applies them to the journal of a request, and the import of the client's folders to that
-of an imported run. What Neptune's server refused is refused by both.
+The server applies operations to the journal of a request, and the import of the client's folders to
+the journal of an imported run. Both refuse operations that Neptune's server refused.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from seamark.journal.format import is_long
 from seamark.paths import check_series_path, is_inside
 from seamark.values import Atom, encode_atom, escape
 
-__all__ = ["TOLD", "Operations", "RefusedError", "State", "checked_time"]
+__all__ = ["OPERATION_ERRORS", "Operations", "RefusedError", "State", "checked_time"]
 
 
 class RefusedError(Exception):
-    """Error in a single operation; the others of its batch are done."""
+    """Error in a single operation; the other operations of its batch are applied."""
 
 
-TOLD: Final = (
+OPERATION_ERRORS: Final = (
     RefusedError,
     ArgumentError,
     PathError,
@@ -44,20 +44,20 @@ _MAX_WAITING: Final = 100_000
 _CHARACTERS_PER_POINT: Final = 50
 """Number of characters of text that count as one point."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_LONGEST_UNIT: Final = 1000
-_MS: Final = 1_000_000
-_I63: Final = 1 << 63
+_MAX_UNIT_CHARACTERS: Final = 1000
+_MILLISECOND_NS: Final = 1_000_000
+_INT64_LIMIT: Final = 1 << 63
 _LIKE_STRINGS: Final = frozenset({"atom:string", "atom:text", "atom:null", "atom:json"})
 """Kinds that the client treats as strings."""
 
 
 class State(Records):
-    """A journal and what is at the paths of its run, of which later operations depend.
+    """Journal, and the state of the paths of its run, on which later operations depend.
 
     Attributes:
-        kinds: Kind of each path: ``"atom:float"`` and the like, or the family; None if the path is
-            free again.
-        steps: The last step of each series; None if its points were removed.
+        kinds: Kind of each path, such as ``"atom:float"``, or its family; None if its value was
+            removed.
+        steps: Last step of each series; None if its points were removed.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class State(Records):
         self.steps: dict[str, float | None] = {}
 
     def kind(self, path: str) -> str | None:
-        """Return the content of a path; None if there is none."""
+        """Return the kind of a path; None if it has no value."""
         return self.kinds.get(path)
 
     def last_step(self, path: str) -> float | None:
@@ -73,7 +73,7 @@ class State(Records):
         return self.steps.get(path)
 
     def removed(self, path: str) -> None:
-        """Note that nothing is at a path any more."""
+        """Record that the value of a path was removed."""
         self.kinds[path] = self.steps[path] = None
 
 
@@ -84,26 +84,26 @@ class _Column(NamedTuple):
 
 
 class Operations:
-    """Applies operations to a journal; values and points wait in memory for `flush`.
+    """Converter of operations for a journal; values and points are held in memory until `flush`.
 
-    An operation that is impossible raises one of `TOLD` and changes nothing. `keep` stores bytes
-    for good and returns their SHA-256 (hex). `has_logged` tells whether there were points, which
-    would be others if they were applied twice.
+    An invalid operation raises one of `OPERATION_ERRORS` and changes nothing. `keep` stores bytes
+    permanently and returns their SHA-256 (hex). `has_logged` is true if there were points, which
+    must not be applied twice.
     """
 
     def __init__(self, to: State, keep: Callable[[bytes], str]) -> None:
         self._to, self._keep = to, keep
         self.has_logged = False
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._atoms: dict[str, Atom] = {}
         self._columns: dict[str, _Column] = {}
         self._texts: dict[str, list[Sequence[Any]]] = {}
         self._waiting = 0
 
     def apply(self, path: str, verb: str, what: Any) -> None:
-        """Apply an operation such as ``assignFloat`` to a legal path."""
+        """Apply an operation such as ``assignFloat`` to a valid path."""
         if verb in _ASSIGNED:
             kind, value_of = _ASSIGNED[verb]
             value = value_of(what)
@@ -115,36 +115,36 @@ class Operations:
             if what["entries"] != []:
                 add(self, path, what["entries"])
             elif self.expect(path, family) is None:
-                # The client before 0.9 asks for a series before it sends any points. A journal says
-                # so only by a point that is taken away again.
+                # The client before 0.9 creates a series before it sends points. A journal can
+                # express that only by a point that is removed again.
                 add(self, path, [{"value": nothing, "timestampMilliseconds": 0}])
                 self.apply(path, "clearFloatSeries", {})
-        elif verb in self._ACTS:
+        elif verb in self._ACTIONS:
             self.flush()
-            self._ACTS[verb](self, path, what or {})
+            self._ACTIONS[verb](self, path, what or {})
         else:
-            msg = f"the operation {verb!r:.60} is not known here"
+            msg = f"unknown operation {verb!r:.60}"
             raise RefusedError(msg)
 
     def flush(self) -> None:
-        """Write all that waits."""
+        """Write all waiting values and points."""
         if self._atoms:
             self._to.assign(self._atoms)
         for path, column in self._columns.items():
             self._to.column(path, *column)
         for path, points in self._texts.items():
             self._to.texts(path, points)
-        self._begin()
+        self._reset()
 
     def expect(self, path: str, family: str) -> str | None:
-        """Return the kind of a path; `RefusedError` if other data is there."""
+        """Return the kind of a path; `RefusedError` if it is of another family."""
         there = self._to.kind(path)
         if there not in (None, family):
-            raise _clash(there, family)
+            raise _kind_conflict(there, family)
         return there
 
     def put(self, path: str, family: str, record: Mapping[str, Any]) -> None:
-        """Put a file or an artifact at a path; `record` is all of the operation but the path."""
+        """Put a file or an artifact at a path; `record` is the operation without the path."""
         self.expect(path, family)
         self._to.op({**record, "path": path})
         self._to.kinds[path] = family
@@ -152,7 +152,7 @@ class Operations:
     def put_members(
         self, path: str, members: Mapping[str, Mapping[str, Any]], *, reset: bool = False
     ) -> None:
-        """Add files to a set of files, or with `reset` replace all that it has."""
+        """Add files to a set of files, or with `reset` replace all of its files."""
         if reset and self._to.kind(path) == "file_set":
             self._delete(path, {})
         self.expect(path, "file_set")
@@ -166,7 +166,7 @@ class Operations:
         """Assign a single value."""
         there = self._to.kind(path)
         if there not in (None, kind) and not {there, kind} <= _LIKE_STRINGS:
-            raise _clash(there, kind)
+            raise _kind_conflict(there, kind)
         if atom.type == "string" and is_long(atom.value):
             atom = Atom("text", self._blob(atom.value))
         self._atoms[path] = atom
@@ -180,7 +180,7 @@ class Operations:
 
     def time_of(self, entry: Mapping[str, Any]) -> int:
         """Return the time of a point, ns since the Unix epoch."""
-        return checked_time(int(entry["timestampMilliseconds"]) * _MS)
+        return checked_time(int(entry["timestampMilliseconds"]) * _MILLISECOND_NS)
 
     def _points(
         self, path: str, entries: Sequence[Mapping[str, Any]], family: str
@@ -190,11 +190,11 @@ class Operations:
         last = self._to.last_step(path)
         for each in entries:
             step = each.get("step")
-            if step is None:  # one more than the last, from 0 on
+            if step is None:  # the last step plus one, starting at 0
                 step = 0.0 if last is None else last + 1
             step = float(step)
             if not math.isfinite(step):
-                msg = f"{path}: a step is a finite number, got {step}"
+                msg = f"{path}: expected a finite step, got {step}"
                 raise ArgumentError(msg)
             last = step if last is None else max(last, step)
             steps.append(step)
@@ -204,23 +204,23 @@ class Operations:
         return steps, times
 
     def _log_floats(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
-        # Points of one path become one column, whatever is between.
+        # Points of one path become one column, even if others are in between.
         values = [float(each["value"]) for each in entries]
         steps, times = self._points(path, entries, "float_series")
         waiting = self._columns.setdefault(path, _Column([], [], []))
         waiting.values.extend(values)
         waiting.steps.extend(steps)
         waiting.times.extend(times)
-        self._wait(len(values))
+        self._count_waiting(len(values))
 
     def _log_strings(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
         texts = [escape(str(each["value"])) for each in entries]
         steps, times = self._points(path, entries, "string_series")
         values = [self._blob(text) if is_long(text) else text for text in texts]
         self._texts.setdefault(path, []).extend(zip(steps, values, times, strict=True))
-        self._wait(sum(1 + len(text) // _CHARACTERS_PER_POINT for text in texts))
+        self._count_waiting(sum(1 + len(text) // _CHARACTERS_PER_POINT for text in texts))
 
-    def _wait(self, weight: int) -> None:
+    def _count_waiting(self, weight: int) -> None:
         self._waiting += weight
         if self._waiting >= _MAX_WAITING:
             self.flush()
@@ -244,7 +244,7 @@ class Operations:
         if there is None:
             return
         if there.startswith("atom") or there in ("file", "file_set", "artifact", "string_set"):
-            raise _clash(there, "a series")
+            raise _kind_conflict(there, "a series")
         self._to.op({"op": "clear", "path": path})
         self._to.steps[path] = None
 
@@ -254,7 +254,7 @@ class Operations:
             name: float(what[name]) for name in ("min", "max") if what.get(name) is not None
         }
         if what.get("unit") is not None:
-            known["unit"] = escape(str(what["unit"])[:_LONGEST_UNIT])
+            known["unit"] = escape(str(what["unit"])[:_MAX_UNIT_CHARACTERS])
         self._to.op({"op": "series_config", "path": path, **known})
 
     # ------------------------------------------------------------------ sets, files, artifacts
@@ -286,7 +286,7 @@ class Operations:
         raise NotImplementedError
 
     def _tracked(self, digest: str) -> Mapping[str, Any]:
-        """Return kind, files, references and hash of the artifact with a hash."""
+        """Return kind, files, references and hash of the artifact with a given hash."""
         raise NotImplementedError
 
     def _put_artifact(self, path: str, what: Mapping[str, Any]) -> None:
@@ -302,7 +302,7 @@ class Operations:
         "logImages": ("file_series", _log_images, {}),
     }
     """Family, method and dummy value of each operation that appends to a series."""
-    _ACTS: ClassVar[dict[str, Callable[[Operations, str, Any], None]]] = {
+    _ACTIONS: ClassVar[dict[str, Callable[[Operations, str, Any], None]]] = {
         "clearFloatSeries": _clear_series,
         "clearStringSeries": _clear_series,
         "clearImageSeries": _clear_series,
@@ -317,9 +317,9 @@ class Operations:
     }
 
 
-def _clash(there: str | None, kind: str) -> RefusedError:
+def _kind_conflict(there: str | None, kind: str) -> RefusedError:
     words = [str(one).removeprefix("atom:").replace("_", " ") for one in (there, kind)]
-    return RefusedError(f"holds {words[0]}, and cannot be made {words[1]}")
+    return RefusedError(f"holds {words[0]} and cannot become {words[1]}")
 
 
 # ---------------------------------------------------------------------- values
@@ -360,8 +360,8 @@ _ASSIGNED: Final[dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]] = {
 
 
 def checked_time(time_ns: int) -> int:
-    """Return a time that a journal can hold, or raise `ArgumentError`."""
-    if not -_I63 <= time_ns < _I63:
-        msg = f"expected a time in milliseconds since 1970, got {time_ns // _MS!r:.60}"
+    """Return a time that a journal can contain, or raise `ArgumentError`."""
+    if not -_INT64_LIMIT <= time_ns < _INT64_LIMIT:
+        msg = f"expected a time in milliseconds since 1970, got {time_ns // _MILLISECOND_NS!r:.60}"
         raise ArgumentError(msg)
     return time_ns

@@ -1,9 +1,9 @@
 """Journals of a run that is rebuilt from a document, and checks of its points.
 
-One journal owns the run: it has the owner, the times of creation and start, and the running time;
-if the run was resumed, a second one has the time of its end. Another journal holds single values
-and ends when the run was last modified. Points are in one journal for each attempt, because the
-attempt of a point is that of its journal. Only the first two journals own the run.
+The first journal has the owner, the times of creation and start, and the running time; if the run
+was resumed, a second one has the time of its end. Another journal has the single values and ends
+when the run was last modified. Points are in one journal for each attempt, because the attempt of a
+point is that of its journal. Only the first two journals own the run.
 """
 
 from __future__ import annotations
@@ -22,17 +22,25 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from seamark.interchange.draft import Draft, GivenJournal
+    from seamark.interchange.draft import Draft, ImportedJournal
 
-__all__ = ["Columns", "Rebuilt", "columns_of", "each_of", "floats_of", "inside", "refused"]
+__all__ = [
+    "Columns",
+    "DocumentWriter",
+    "columns_of",
+    "each_of",
+    "floats_of",
+    "mismatch",
+    "place_in",
+]
 
 
-_ODD: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_SPECIAL_FLOATS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _TIME: Final = (
     r"(?:1678|1679|16[89]\d|1[7-9]\d\d|2[01]\d\d|22[0-5]\d|226[01])-\d\d-\d\d"
     r"T\d\d:\d\d:\d\d(?:\.\d{1,9})?Z"
 )
-"""Range of nanoseconds in 64 bits."""
+"""Pattern of times whose nanoseconds fit into 64 bits."""
 _ONE_TIME: Final = re.compile(_TIME)
 _TIMES: Final = re.compile(f"(?:{_TIME}\n)*")
 _ATTEMPTS: Final = range(-1, 1 << 31)
@@ -40,8 +48,8 @@ _MAX_ATTEMPTS: Final = 1000
 """Maximum number of attempts; each is a journal of its own."""
 
 
-def inside(where: str, key: str | int) -> str:
-    """Return the name of a place in a document: ``series['loss'].value[3]``."""
+def place_in(where: str, key: str | int) -> str:
+    """Return the name of a position in a document: ``series['loss'].value[3]``."""
     if isinstance(key, int):
         return f"{where}[{key}]"
     if key.isidentifier():
@@ -49,8 +57,8 @@ def inside(where: str, key: str | int) -> str:
     return f"{where}[{key!r:.200}]"
 
 
-def refused(where: str, expected: str, got: object) -> ArgumentError:
-    """Return the error that describes a problem and its place in the document."""
+def mismatch(where: str, expected: str, got: object) -> ArgumentError:
+    """Return the error for an unexpected value at a position in the document."""
     return ArgumentError(f"{where or 'the document'}: expected {expected}, got {shown(got)}")
 
 
@@ -71,7 +79,7 @@ class Columns:
     attempt: NDArray[np.int64]
 
     def parts(self) -> Iterator[tuple[int, NDArray[np.intp]]]:
-        """Yield attempts and their points; so written, points of one step keep their order."""
+        """Yield attempts and indices of their points; points of one step keep their order."""
         import numpy as np
 
         if not len(self.step):
@@ -87,48 +95,52 @@ class Columns:
 
 
 def columns_of(given: Any, where: str, check: Callable[[list[Any], str], Any]) -> Columns:
-    """Return a series' points; ``check`` makes the values. ArgumentError names a wrong place."""
+    """Return the points of a series; ``check`` converts values. ArgumentError names a position."""
     import numpy as np
 
     if not isinstance(given, Mapping):
-        raise refused(where, "an object with step, value, time and attempt", given)
+        raise mismatch(where, "an object with step, value, time and attempt", given)
     columns = {}
     for name in ("step", "value", "time", "attempt"):
         found = given.get(name)
         if not isinstance(found, list):
-            raise refused(inside(where, name), "a list", found)
+            raise mismatch(place_in(where, name), "a list", found)
         columns[name] = found
         if len(found) != len(columns["step"]):
             count = len(columns["step"])
-            msg = f"{inside(where, name)}: expected {count:,} as step has, got {len(found):,}"
+            msg = (
+                f"{place_in(where, name)}: expected length {count:,} (as step), got {len(found):,}"
+            )
             raise ArgumentError(msg)
-    steps = floats_of(columns["step"], inside(where, "step"))
+    steps = floats_of(columns["step"], place_in(where, "step"))
     if not np.isfinite(steps).all():
         at = int(np.flatnonzero(~np.isfinite(steps))[0])
-        raise refused(inside(inside(where, "step"), at), "a finite number", columns["step"][at])
+        raise mismatch(
+            place_in(place_in(where, "step"), at), "a finite number", columns["step"][at]
+        )
     return Columns(
         steps,
-        check(columns["value"], inside(where, "value")),
-        _times_of(columns["time"], inside(where, "time")),
-        _attempts_of(columns["attempt"], inside(where, "attempt")),
+        check(columns["value"], place_in(where, "value")),
+        _times_of(columns["time"], place_in(where, "time")),
+        _attempts_of(columns["attempt"], place_in(where, "attempt")),
     )
 
 
 def each_of(
     given: list[Any], where: str, expected: str, make: Callable[[Any], Any] = float
 ) -> list[Any]:
-    """Return what is made of each element; ArgumentError names the place of a wrong one."""
+    """Return the elements converted with ``make``; ArgumentError names a wrong position."""
     found = []
     for at, one in enumerate(given):
         try:
             found.append(make(one))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise refused(inside(where, at), expected, one) from error
+            raise mismatch(place_in(where, at), expected, one) from error
     return found
 
 
 def floats_of(given: list[Any], where: str) -> NDArray[np.float64]:
-    """Return numbers, of which those that JSON cannot hold are texts; else ArgumentError."""
+    """Return numbers and texts such as ``"nan"`` as an array; ArgumentError if one is invalid."""
     import numpy as np
 
     if not set(map(type, given)) <= {int, float}:
@@ -140,7 +152,7 @@ def floats_of(given: list[Any], where: str) -> NDArray[np.float64]:
 
 
 def _float_of(given: Any) -> float:
-    found: float = given if type(given) in (int, float) else _ODD[given]
+    found: float = given if type(given) in (int, float) else _SPECIAL_FLOATS[given]
     return found
 
 
@@ -186,25 +198,25 @@ def _time_of(text: str) -> int:
 
 
 _SOURCE: Final = "seamark export"
-_MICROSECOND_NS: Final = 1000  # the times of a document are no finer
+_MICROSECOND_NS: Final = 1000  # resolution of the times in a document
 
 
-class Rebuilt:
-    """Writes the journals of a document; times in its facts are ns since the Unix epoch."""
+class DocumentWriter:
+    """Writer of the journals of a document; times in ``facts`` are ns since the Unix epoch."""
 
     def __init__(
-        self, draft: Draft, said: tuple[str, str], facts: Mapping[str, Any], digest: str
+        self, draft: Draft, names: tuple[str, str], facts: Mapping[str, Any], digest: str
     ) -> None:
-        self._draft, self._facts, self._said, self._digest = draft, facts, said, digest
+        self._draft, self._facts, self._names, self._digest = draft, facts, names, digest
         self._t = facts["sys/creation_time"]
-        self._attempts: dict[int, GivenJournal] = {}
-        self._owners(facts["sys/state"])
+        self._attempts: dict[int, ImportedJournal] = {}
+        self._write_owners(facts["sys/state"])
         self._values = self._journal("values", owner=False, attempt=None)
 
-    def _owners(self, state: str) -> None:
-        """Say when the run began and ended, how it ended, and for how long it ran.
+    def _write_owners(self, state: str) -> None:
+        """Write the start and the end of the run, its final state and its running time.
 
-        Each record of a journal is at least a nanosecond later than the one before.
+        Each record of a journal is at least one nanosecond later than the previous one.
         """
         facts = self._facts
         began = max(facts.get("sys/start_time", self._t), self._t + 1)
@@ -222,7 +234,7 @@ class Rebuilt:
             last = [{"op": "state", "state": state} | ({"detail": detail} if detail else {})]
         owner.at(began)
         owner.op({"op": "state", "state": "running"})
-        if end > began + ran:  # it was resumed: another one tells of the end
+        if end > began + ran:  # the run was resumed: a second journal has its end
             owner.close(began + ran - 1 - len(last))
             owner = self._journal("end", owner=True, attempt=0, begun_ns=end)
         else:
@@ -234,8 +246,8 @@ class Rebuilt:
 
     def _journal(
         self, name: str, *, owner: bool, attempt: int | None, begun_ns: int | None = None
-    ) -> GivenJournal:
-        project, run = self._said
+    ) -> ImportedJournal:
+        project, run = self._names
         header: dict[str, Any] = {
             "attempt": attempt,
             "owner": owner,
@@ -244,20 +256,20 @@ class Rebuilt:
             "imported_project": escape(project)[:1000],
             "imported_run": escape(run)[:1000],
         }
-        if (second := self._facts["sys/id"]) and second != run:
-            header["sys_id"] = escape(second)[:1000]
+        if (sys_id := self._facts["sys/id"]) and sys_id != run:
+            header["sys_id"] = escape(sys_id)[:1000]
         place = self._draft.folder
         uid = uid_of(_SOURCE, place.project, project, run, name, self._digest)
         begun_ns = self._facts["sys/creation_time"] if begun_ns is None else begun_ns
         return self._draft.journal(uid, header, begun_ns)
 
-    def _write(self, journal: GivenJournal, call: Callable[[GivenJournal], None]) -> None:
+    def _write(self, journal: ImportedJournal, call: Callable[[ImportedJournal], None]) -> None:
         """Write to a journal, with times after those of all earlier writes to any journal."""
         journal.at(self._t)
         call(journal)
         self._t = max(self._t, journal.last_t) + 1
 
-    # ---------------------------------------------------------------- what it holds
+    # ---------------------------------------------------------------- contents
 
     def values(self, atoms: Mapping[str, Atom], ops: Sequence[Mapping[str, Any]]) -> None:
         """Write the single values."""
@@ -267,25 +279,25 @@ class Rebuilt:
             self._write(self._values, lambda to, op=op: to.op(op))  # type: ignore[misc]
 
     def changes(self, changes: Sequence[tuple[int, str, Atom]]) -> None:
-        """Write the former and present values of parameters, with their times."""
+        """Write the previous and current values of parameters, with their times."""
         for time_ns, path, atom in changes:
             self._t = max(self._t, time_ns)
             self._write(self._values, lambda to, one={path: atom}: to.assign(one))  # type: ignore[misc]
 
     def series(self, family: str, path: str, columns: Columns) -> None:
-        """Write the points of a series; one without points is one all the same."""
+        """Write the points of a series, which may be empty."""
         write = _WRITERS[family]
         for attempt, places in columns.parts():
             journal = self._of_attempt(attempt)
             times = columns.time_ns[places].tolist()
             steps, values = columns.step[places], _select(columns.value, places)
             self._write(journal, lambda to: write(self._draft, to, path, steps, values, times))  # noqa: B023
-        if not len(columns.step):  # a point, and then the end of all points
+        if not len(columns.step):  # a point, and then the removal of all points
             point = [_POINTS[family]]
             self._write(self._values, lambda to: write(self._draft, to, path, [0.0], point, [0]))
             self._write(self._values, lambda to: to.op({"op": "clear", "path": path}))
 
-    def _of_attempt(self, attempt: int) -> GivenJournal:
+    def _of_attempt(self, attempt: int) -> ImportedJournal:
         if attempt < 0:
             return self._values
         if attempt not in self._attempts:
@@ -294,7 +306,7 @@ class Rebuilt:
         return self._attempts[attempt]
 
     def close(self) -> None:
-        """Write the end of all of them."""
+        """Close all journals."""
         for journal in self._attempts.values():
             journal.close(0)
         self._values.close(self._facts["sys/modification_time"])
@@ -307,11 +319,13 @@ def _select(values: Any, places: Any) -> Any:
 # -------------------------------------------------------------------- points
 
 
-def _floats(_: Draft, to: GivenJournal, path: str, steps: Any, values: Any, times: Any) -> None:
+def _floats(_: Draft, to: ImportedJournal, path: str, steps: Any, values: Any, times: Any) -> None:
     to.column(path, values, steps, times)
 
 
-def _texts(draft: Draft, to: GivenJournal, path: str, steps: Any, values: Any, times: Any) -> None:
+def _texts(
+    draft: Draft, to: ImportedJournal, path: str, steps: Any, values: Any, times: Any
+) -> None:
     rows = zip(steps, values, times, strict=True)
     to.texts(
         path,
@@ -322,14 +336,16 @@ def _texts(draft: Draft, to: GivenJournal, path: str, steps: Any, values: Any, t
     )
 
 
-def _histograms(_: Draft, to: GivenJournal, path: str, steps: Any, values: Any, times: Any) -> None:
+def _histograms(
+    _: Draft, to: ImportedJournal, path: str, steps: Any, values: Any, times: Any
+) -> None:
     rows = zip(steps, values, times, strict=True)
     to.histograms(path, ([float(step), *value, time] for step, value, time in rows))
 
 
-def _files(_: Draft, to: GivenJournal, path: str, steps: Any, values: Any, times: Any) -> None:
-    for step, (file, said), time in zip(steps, values, times, strict=True):
-        op = {"op": "file_point", "path": path, "step": float(step), "file": file, **said}
+def _files(_: Draft, to: ImportedJournal, path: str, steps: Any, values: Any, times: Any) -> None:
+    for step, (file, texts), time in zip(steps, values, times, strict=True):
+        op = {"op": "file_point", "path": path, "step": float(step), "file": file, **texts}
         to.op({**op, "time": time})
 
 
@@ -345,4 +361,4 @@ _POINTS: Final[Mapping[str, Any]] = {
     "file_series": ({"name": "", "ext": "", "lost": "not stored"}, {}),
     "histogram_series": [[0.0], []],
 }
-"""A sample value of each family."""
+"""Sample value of each family."""

@@ -1,7 +1,7 @@
 """Replay of the operations of the Neptune client into a journal, in their order.
 
-Points without a step are numbered as Neptune's server did, 1 after the last one of the series, so a
-log has to be read from its start even if its first part was imported before.
+Points without a step are numbered as by Neptune's server, one after the last step of the series, so
+a log must be read from its start even if its first part was imported before.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from seamark.interchange.found import (
     open_below,
     walk_below,
 )
-from seamark.interchange.operations import TOLD, Operations, State, checked_time
+from seamark.interchange.operations import OPERATION_ERRORS, Operations, State, checked_time
 from seamark.journal.format import Kind
 from seamark.journal.safe import is_folder
 from seamark.values import Atom, escape
 
 if TYPE_CHECKING:
-    from seamark.interchange.draft import Draft, GivenJournal
+    from seamark.interchange.draft import Draft, ImportedJournal
     from seamark.interchange.found import Places
 
 __all__ = ["Memory", "Replay"]
 
-_UPLOADS: Final = "upload_path"
-_DAMAGED: Final = "operations that are damaged, or that Neptune refuses"
+_UPLOAD_FOLDER: Final = "upload_path"
+_DAMAGED: Final = "damaged operations, or operations that Neptune refuses"
 _VERBS: Final = {
     "AddStrings": "insertStrings",
     "ClearFloatLog": "clearFloatSeries",
@@ -50,14 +50,14 @@ _VERBS: Final = {
 
 
 class Memory(State):
-    """State of a run, which goes from process to process, and the journal of one of them.
+    """State of a run over all of its processes, and the journal of the current process.
 
-    `journal` is None as long as the operations are known already.
+    `journal` is None during operations that were imported before.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.journal: GivenJournal | None = None
+        self.journal: ImportedJournal | None = None
         self.atoms: dict[str, Atom] = {}
         self.members: dict[str, set[str]] = {}
 
@@ -84,9 +84,9 @@ class Memory(State):
 
 
 class Replay(Operations):
-    """Takes operations of one process to the journal of a memory.
+    """Replay of the operations of one process into the journal of a `Memory`.
 
-    Files may be taken from ``places`` that are only named.
+    Referenced files may be read from ``places``.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class Replay(Operations):
         self._draft, self._folder, self._places, self._memory = draft, folder, places, memory
         self._notes = Notes()
 
-    def begin(self, journal: GivenJournal, notes: Notes) -> None:
-        """Write the following operations."""
-        self.flush()  # of what is known already
+    def begin(self, journal: ImportedJournal, notes: Notes) -> None:
+        """Write the following operations to a journal."""
+        self.flush()  # operations that were imported before
         self._memory.journal, self._notes = journal, notes
 
     def take(self, operation: Mapping[str, Any], time_ns: int) -> None:
-        """Take one operation that was made at a time, in nanoseconds since the Unix epoch."""
+        """Apply one operation with its time, in nanoseconds since the Unix epoch."""
         kind, parts = operation["type"], operation.get("path")
         if not isinstance(parts, list) or not all(isinstance(each, str) for each in parts):
             self._notes.add(_DAMAGED, f"{kind:.80}")
@@ -114,17 +114,17 @@ class Replay(Operations):
         if self._memory.journal is not None:
             self._memory.journal.at(time_ns)
         try:
-            if (do := self._OWN.get(kind)) is not None:
+            if (do := self._FOLDER_ACTIONS.get(kind)) is not None:
                 self.flush()
                 do(self, path, operation)
             else:
                 verb = _VERBS.get(kind, kind[:1].lower() + kind[1:])
                 self.apply(path, verb, self._requested(path, kind, operation))
-        except TOLD as error:
+        except OPERATION_ERRORS as error:
             self._notes.add(_DAMAGED, f"{kind:.80} of {path!r:.120}: {error!s:.200}")
 
     def _requested(self, path: str, kind: str, operation: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an operation as the client requests it."""
+        """Return an operation in the form of the client's requests."""
         if kind == "AssignDatetime":
             return {"valueMilliseconds": operation["value"]}
         if not kind.startswith("Log"):
@@ -135,14 +135,14 @@ class Replay(Operations):
             if kind == "LogImages":
                 value = value if isinstance(value, dict) else {"data": value}
                 if not value.get("data"):
-                    self._notes.add("pictures that the client had left out as too large", path)
+                    self._notes.add("images that the client had omitted as too large", path)
                     continue
             entries.append({**one, "value": value})
         return {"entries": entries}
 
     def time_of(self, entry: Mapping[str, Any]) -> int:
-        """See `Operations.time_of`; the client's own times are finer."""
-        if "ts" not in entry:  # of a series that has no points
+        """See `Operations.time_of`; times in the client's folders have a higher resolution."""
+        if "ts" not in entry:  # the point of an empty series
             return super().time_of(entry)
         return checked_time(round(entry["ts"] * 1e6) * 1000)
 
@@ -156,12 +156,12 @@ class Replay(Operations):
         source = "/".join(operation["source_path"])
         kind = self._to.kind(source) or ""
         if operation["container_id"] != self._container or not kind.startswith("atom:"):
-            self._notes.add("copies of what another run holds", f"{path!r:.120}")
+            self._notes.add("copies of values from another run", f"{path!r:.120}")
         else:
             self.assign(path, kind, self._memory.atoms[source])
 
     def _remove(self, path: str, _: Mapping[str, Any]) -> None:
-        # Files that an earlier import has put there may be gone by now: then they are not known.
+        # Files of an earlier import may no longer exist, and are then unknown here.
         if self._to.kind(path) is None and not path.startswith("sys/"):
             self._to.kinds[path] = "file_set"
         self._delete(path, {})
@@ -172,12 +172,12 @@ class Replay(Operations):
         ext, named = str(operation.get("ext") or ""), operation.get("file_path")
         stored = operation.get("tmp_file_name")
         shown = f"{path.rpartition('/')[2]}.{ext}" if ext else path.rpartition("/")[2]
-        with self._refusing(path, named or stored):
+        with self._noting_failures(path, named or stored):
             if named:
                 base, name = self._place(named)
                 shown = os.path.basename(name)
             else:
-                base, name = self._folder, f"{_UPLOADS}/{stored}"
+                base, name = self._folder, f"{_UPLOAD_FOLDER}/{stored}"
             with open_below(base, name) as file:
                 record = self._draft.keep(file, shown, ext or extension_of(shown))
             self.put(path, "file", {"op": "file", "file": record})
@@ -191,12 +191,12 @@ class Replay(Operations):
 
     def _place(self, path: Any) -> tuple[Path, str]:
         if not isinstance(path, str) or "\0" in path or (found := self._places.below(path)) is None:
-            msg = f"{path!r:.120} is outside of the folders that may be read"
+            msg = f"{path!r:.120} is outside the permitted folders"
             raise ArgumentError(msg)
         return found
 
     @contextlib.contextmanager
-    def _refusing(self, path: str, name: Any) -> Iterator[None]:
+    def _noting_failures(self, path: str, name: Any) -> Iterator[None]:
         try:
             yield
         except ArgumentError:
@@ -206,8 +206,8 @@ class Replay(Operations):
             self._notes.add(kind, f"{path}: {name!r:.120}")
 
     def _files(self, path: str, target: str) -> Iterator[tuple[Path, str, bool]]:
-        """Yield folder and name of each file at or below a place, and whether it is that place."""
-        with self._refusing(path, target):
+        """Yield folder and name of each file at or below a path, and whether it is that path."""
+        with self._noting_failures(path, target):
             base, name = self._place(target)
             if os.path.islink(base / name):
                 msg = f"{target!r:.120} is a link"
@@ -224,7 +224,7 @@ class Replay(Operations):
         members = {}
         if self._memory.journal is not None:
             for base, name, shown in self._matches(path, operation["file_globs"]):
-                with self._refusing(path, name), open_below(base, name) as file:
+                with self._noting_failures(path, name), open_below(base, name) as file:
                     last = shown.rpartition("/")[2]
                     members[escape(shown)] = self._draft.keep(file, last, extension_of(last))
         if operation.get("reset") in (True, "True"):
@@ -239,7 +239,7 @@ class Replay(Operations):
             fixed = pattern
             while glob.has_magic(fixed):
                 fixed = os.path.dirname(fixed)
-            with self._refusing(path, pattern):
+            with self._noting_failures(path, pattern):
                 self._place(os.path.abspath(fixed))
                 matched = sorted(glob.iglob(pattern, recursive=True))
                 if not matched:
@@ -259,7 +259,7 @@ class Replay(Operations):
         return {"kind": "tracked", "files": [], "references": [], "hash": escape(digest)}
 
     def _track(self, path: str, operation: Mapping[str, Any]) -> None:
-        """Take down tracked files, whose contents are not kept: names, sizes and digests."""
+        """Record names, sizes and digests of tracked files, whose contents are not stored."""
         files: list[dict[str, Any]] = []
         references: list[str] = []
         for target, destination in operation["entries"]:
@@ -273,13 +273,13 @@ class Replay(Operations):
             for base, name, is_target in self._files(path, wanted):
                 above = os.path.dirname(wanted) if is_target else wanted
                 shown = os.path.relpath(base / name, above)
-                with self._refusing(path, target), open_below(base, name) as file:
+                with self._noting_failures(path, target), open_below(base, name) as file:
                     sha256, size = digest_of(file.fileno())
                     files.append({"path": escape(before + shown), "size": size, "sha256": sha256})
         known = {**self._tracked(""), "files": files, "references": references}
         self.put(path, "artifact", {"op": "artifact", **known})
 
-    _OWN: ClassVar[dict[str, Callable[[Replay, str, Mapping[str, Any]], None]]] = {
+    _FOLDER_ACTIONS: ClassVar[dict[str, Callable[[Replay, str, Mapping[str, Any]], None]]] = {
         "CopyAttribute": _copy,
         "DeleteAttribute": _remove,
         "UploadFile": _upload,

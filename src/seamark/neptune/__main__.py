@@ -1,4 +1,4 @@
-"""``python -m seamark.neptune train.py``: run a script in which ``neptune`` is Seamark."""
+"""``python -m seamark.neptune train.py``: run a script with Seamark as ``neptune``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Run a script or a module as Python does. `import neptune`, by it or by a package
 Seamark, also in the processes that it starts. Python's options -E, -I and -S cannot be used.
 """
 _CHILDREN: Final = Path(__file__).with_name("children")
-"""Code that Python runs at the start of each process with this folder in ``PYTHONPATH``."""
+"""Folder for ``PYTHONPATH``; Python executes its ``sitecustomize`` at process start."""
 
 
 def main(arguments: list[str]) -> None:
-    """Replace this process by one that runs the script or module that the arguments name."""
+    """Replace this process by one that runs the script or module in the arguments."""
     if arguments[:1] in (["-h"], ["--help"]):
         sys.stdout.write(_USAGE)
         return
@@ -33,9 +33,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _options(count: int) -> list[str]:
-    # Python's own options stand before "-m seamark.neptune", the last of them perhaps joined to it.
+    # Python's own options precede "-m seamark.neptune"; the last one may be joined to "-m".
     before = sys.orig_argv[1 : len(sys.orig_argv) - count]
-    if not before:  # a program has run this module in its own process
+    if not before:  # called by a program, not with "python -m"
         return []
     *options, name = before
     if name == "seamark.neptune":

@@ -1,4 +1,4 @@
-"""Finder that imports Seamark's modules as ``neptune`` and its submodules."""
+"""Import hook that provides Seamark's modules as ``neptune`` and its submodules."""
 
 from __future__ import annotations
 
@@ -21,46 +21,46 @@ __all__ = ["Finder", "install"]
 
 
 VERSION: Final = "1.14.0"
-"""Version of Neptune's client whose names and arguments Seamark provides."""
-_NAMES: Final = ("neptune", "neptune-client")
+"""Version of Neptune's client that Seamark's names and arguments follow."""
+_PACKAGE_NAMES: Final = ("neptune", "neptune-client")
 
 
-class Packaged(Distribution):
-    """Metadata of ``neptune``, or its older name ``neptune-client``, as a package."""
+class ClientDistribution(Distribution):
+    """Package metadata of ``neptune``, also under its older name ``neptune-client``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     @classmethod
-    def called(cls, name: str | None) -> Packaged | None:
-        """Return the package of a name; None for others, and where all packages are listed.
+    def by_name(cls, name: str | None) -> ClientDistribution | None:
+        """Return the package of a name; None for other names and for listings of all packages.
 
-        A list of what is installed does not hold it: nobody installed it.
+        It is not listed among the installed packages, because it is not installed.
         """
         normal = re.sub(r"[-_.]+", "-", name or "").lower()
-        return cls(normal) if normal in _NAMES else None
+        return cls(normal) if normal in _PACKAGE_NAMES else None
 
     def read_text(self, filename: str) -> str | None:
-        """Return the metadata, which are the only file that there is."""
+        """Return the metadata, which is the only file."""
         if filename != "METADATA":
             return None
         return f"Metadata-Version: 2.1\nName: {self._name}\nVersion: {VERSION}\n"
 
     def locate_file(self, path: str | os.PathLike[str]) -> Path:
-        """Return where a file would lie."""
+        """Return the path that a file would have."""
         return Path(__file__).parent / path
 
 
 _NAME: Final = "NeptuneLogger"
 _PACKAGES: Final = ("lightning.pytorch.loggers", "pytorch_lightning.loggers")
 LOGGERS: Final = frozenset({*_PACKAGES, *(f"{each}.neptune" for each in _PACKAGES)})
-"""Modules in which scripts look for the logger."""
+"""Modules from which scripts import the logger."""
 
 
 def replace_stub(module: ModuleType) -> None:
-    """Make a module of Lightning provide Seamark's logger where it has none of its own.
+    """Add Seamark's logger to a module of Lightning that has no logger for Neptune.
 
-    A logger that Lightning has itself (up to 2.6.1) stays: it works with what it imports.
+    Lightning's own logger (up to 2.6.1) is not replaced: it works with the imported modules.
     """
     own = module.__dict__.get(_NAME)
     if own is not None and hasattr(own, "log_metrics"):
@@ -69,7 +69,7 @@ def replace_stub(module: ModuleType) -> None:
     otherwise = module.__dict__.get("__getattr__")
 
     def find(name: str) -> Any:
-        if name == _NAME:  # not before it is asked for: ours imports Lightning
+        if name == _NAME:  # only on access: Seamark's logger imports Lightning
             return getattr(import_module("seamark.lightning"), _NAME)
         if otherwise is not None:
             return otherwise(name)
@@ -79,7 +79,7 @@ def replace_stub(module: ModuleType) -> None:
     module.__dict__["__getattr__"] = find
 
 
-_OURS: Final = "seamark"
+_ROOT: Final = "seamark"
 _REPLACED_MODULES: Final = {
     "common": "seamark",
     "common.exceptions": "seamark.exceptions",
@@ -95,29 +95,27 @@ _REPLACED_MODULES: Final = {
     "types.sets": "seamark.types",
     "types.value_copy": "seamark.types",
 }
-"""Modules of the client that Seamark lacks, with the modules that hold their names; submodules
-included."""
+"""Substitutes for modules of the client that Seamark does not have, and for their submodules."""
 _INTEGRATIONS: Final = "integrations."
 _LIGHTNING: Final = ("pytorch_lightning", "lightning")
-_NAMED_OTHERWISE: Final = {"neptune_kedro": "kedro_neptune"}
+_OTHER_PACKAGE_NAMES: Final = {"neptune_kedro": "kedro_neptune"}
 """Integrations that are not packages named ``neptune_<name>``."""
 
 
 def install() -> None:
     """Make later imports of ``neptune`` in this process return Seamark's modules.
 
-    ``neptune``, ``neptune.new`` and their submodules are Seamark's modules then, so that
-    integrations which import ``neptune`` themselves work as they are, and
-    ``isinstance(run, neptune.Run)`` holds. Calling it twice does nothing more. Where a release of
-    Lightning has no logger for Neptune any more, its ``loggers.NeptuneLogger`` is
-    ``seamark.lightning.NeptuneLogger``.
+    ``neptune``, ``neptune.new`` and their submodules are then Seamark's modules, so that
+    integrations that import ``neptune`` work unchanged and ``isinstance(run, neptune.Run)`` is
+    true. A second call has no effect. In releases of Lightning without a logger for Neptune,
+    ``loggers.NeptuneLogger`` is ``seamark.lightning.NeptuneLogger``.
 
-    Processes that this one starts are not touched, unless they run the same lines;
-    ``python -m seamark.neptune`` is for those.
+    Child processes are not affected unless they call it themselves; use ``python -m
+    seamark.neptune`` to include them.
 
     Raises:
-        LoadedAlreadyError: If the package ``neptune`` has been imported already; nothing is
-            changed then.
+        LoadedAlreadyError: If the package ``neptune`` has been imported already. Nothing is changed
+            in this case.
 
     Example:
         ::
@@ -127,7 +125,7 @@ def install() -> None:
             seamark.neptune.install()
             import neptune
     """
-    if any(isinstance(each, _Client) for each in sys.meta_path):
+    if any(isinstance(each, _ClientFinder) for each in sys.meta_path):
         return
     loaded = sys.modules.get("neptune")
     if loaded is not None:
@@ -137,14 +135,14 @@ def install() -> None:
             f"but it is loaded from {where}"
         )
         raise LoadedAlreadyError(msg)
-    sys.meta_path.insert(0, _Client("neptune"))
+    sys.meta_path.insert(0, _ClientFinder("neptune"))
     for name in LOGGERS:
         if name in sys.modules:
             replace_stub(sys.modules[name])
 
 
 class Finder(MetaPathFinder):
-    """Finds the client's modules below a name, such as ``neptune``."""
+    """Finder of the client's modules below a name, such as ``neptune``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -155,36 +153,38 @@ class Finder(MetaPathFinder):
         path: Sequence[str] | None = None,
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
-        """Return the spec of a module of the client, or None for all others."""
+        """Return the spec of a module of the client; None for other modules."""
         if not f"{fullname}.".startswith(f"{self._name}."):
             return None
         rest = fullname[len(self._name) + 1 :]
         while rest == "new" or rest.startswith("new."):
             rest = rest[4:]
-        if (ours := _same(rest)) is not None:
-            return ModuleSpec(fullname, _Same(ours), origin=ours)
+        if (own_name := _own_module_name(rest)) is not None:
+            return ModuleSpec(fullname, _SameModuleLoader(own_name), origin=own_name)
         return _alias_spec(rest, fullname)
 
 
 def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
     """Return a substitute for a module of the client outside this package; None for others.
 
-    `rest` is its name below ``neptune``. Raises `ModuleNotFoundError` for an integration, with what
-    to do.
+    `rest` is its name below ``neptune``. Raises `ModuleNotFoundError` for an integration; the
+    message says what to do.
     """
     space, _, name = rest.rpartition(".")
     if space == "integrations" and name.isidentifier():
-        ours = "`from seamark.lightning import NeptuneLogger` is the one of Lightning"
-        others = (
+        lightning_hint = "use `from seamark.lightning import NeptuneLogger` for Lightning"
+        other_hint = (
             f"import neptune_{name} or neptune.integrations.{name} as before, and start the "
             "script with `python -m seamark.neptune`"
         )
-        msg = f"No module named {fullname!r}: {ours if name in _LIGHTNING else others}"
+        msg = (
+            f"No module named {fullname!r}: {lightning_hint if name in _LIGHTNING else other_hint}"
+        )
         raise ModuleNotFoundError(msg, name=fullname)
     return None if rest.startswith(_INTEGRATIONS) else _alias_spec(rest, fullname)
 
 
-class _Client(Finder):
+class _ClientFinder(Finder):
     def find_spec(
         self,
         fullname: str,
@@ -192,17 +192,17 @@ class _Client(Finder):
         target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         if fullname in LOGGERS:
-            return self._followed(fullname, path, target)
+            return self._find_and_patch(fullname, path, target)
         return super().find_spec(fullname, path, target)
 
-    def _followed(
+    def _find_and_patch(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
         for finder in sys.meta_path:
             found = getattr(finder, "find_spec", None)
             spec = None if finder is self or found is None else found(fullname, path, target)
             if spec is not None:
-                _then(spec.loader, replace_stub)
+                _call_after_exec(spec.loader, replace_stub)
                 return spec  # type: ignore[no-any-return]
         return None
 
@@ -210,55 +210,55 @@ class _Client(Finder):
     def find_distributions(
         context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008 - as its contract has it
     ) -> Iterator[Distribution]:
-        if (known := Packaged.called(context.name)) is not None:
+        if (known := ClientDistribution.by_name(context.name)) is not None:
             yield known
 
 
-def _same(rest: str) -> str | None:
+def _own_module_name(rest: str) -> str | None:
     if not rest:
-        return _OURS
-    name = f"{_OURS}.{rest}"
+        return _ROOT
+    name = f"{_ROOT}.{rest}"
     try:
         return name if find_spec(name) is not None else None
-    except ModuleNotFoundError:  # what is above it is no module of ours
+    except ModuleNotFoundError:  # its parent is not a module of Seamark
         return None
 
 
 def _alias_spec(rest: str, fullname: str) -> ModuleSpec | None:
-    names = _stood_in(rest)
+    names = _substitute_name(rest)
     if names is None:
         return None
     return ModuleSpec(fullname, _AliasLoader(names), origin=names, is_package=True)
 
 
-def _stood_in(rest: str) -> str | None:
-    above = rest
-    while above:  # of two that fit, the longer one says more
-        if above in _REPLACED_MODULES:
-            return _REPLACED_MODULES[above]
-        above = above.rpartition(".")[0]
+def _substitute_name(rest: str) -> str | None:
+    parent = rest
+    while parent:  # the longest matching name first
+        if parent in _REPLACED_MODULES:
+            return _REPLACED_MODULES[parent]
+        parent = parent.rpartition(".")[0]
     if rest.startswith(_INTEGRATIONS):
         package = "neptune_" + rest.removeprefix(_INTEGRATIONS).partition(".")[0]
-        package = _NAMED_OTHERWISE.get(package, package)
+        package = _OTHER_PACKAGE_NAMES.get(package, package)
         return package if find_spec(package) is not None else None
     return None
 
 
-class _Same(Loader):
-    def __init__(self, ours: str) -> None:
-        self._ours = ours
+class _SameModuleLoader(Loader):
+    def __init__(self, own_name: str) -> None:
+        self._own_name = own_name
         self._spec: Any = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = import_module(self._ours)
+        module = import_module(self._own_name)
         self._spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import has written its own spec into the module.
+        # The import has replaced the spec of the module.
         module.__spec__ = self._spec
         if not hasattr(module, "__path__"):
-            module.__path__ = []  # where the client has a package
+            module.__path__ = []  # it may be a package in the client
 
 
 class _AliasLoader(Loader):
@@ -274,7 +274,7 @@ class _AliasLoader(Loader):
         module.__dict__["__all__"] = [*public]
 
         def look_up(name: str) -> Any:
-            if name.startswith("__") and name not in public:  # about the module itself
+            if name.startswith("__") and name not in public:  # attributes of the module itself
                 msg = f"module {module.__name__!r} has no attribute {name!r}"
                 raise AttributeError(msg)
             return getattr(names, name)
@@ -282,7 +282,7 @@ class _AliasLoader(Loader):
         module.__dict__["__getattr__"] = look_up
 
 
-def _then(loader: Any, done: Callable[[ModuleType], None]) -> None:
+def _call_after_exec(loader: Any, done: Callable[[ModuleType], None]) -> None:
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:

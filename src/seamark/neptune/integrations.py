@@ -15,12 +15,12 @@ RunType = Run | Handler
 
 
 def expect_not_an_experiment(run: Any) -> None:
-    """Do nothing: there are no experiments of the old client here."""
+    """Do nothing: experiments of the old client do not exist in Seamark."""
     del run
 
 
 def verify_type(var_name: str, var: Any, expected_type: type | tuple[type, ...]) -> None:
-    """Raise `ValueKindError`, a ``TypeError``, for an argument of another type."""
+    """Raise `ValueKindError`, a ``TypeError``, if an argument has another type."""
     if not isinstance(var, expected_type):
         kinds = expected_type if isinstance(expected_type, tuple) else (expected_type,)
         words = " or ".join(each.__name__ for each in kinds)
@@ -29,6 +29,6 @@ def verify_type(var_name: str, var: Any, expected_type: type | tuple[type, ...])
 
 
 def join_paths(*paths: str) -> str:
-    """Return paths as one, with single slashes between them."""
+    """Join paths with single slashes."""
     parts = (part.strip("/") for path in paths for part in [str(path)])
     return "/".join(part for part in parts if part)

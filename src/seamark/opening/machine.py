@@ -181,7 +181,7 @@ def _ask_one(
     """Return the answer of one remote or the error of an ambiguous name; None if unreadable."""
     from seamark.remote.places import open_remote
 
-    with fork.held_off():  # importing modules takes time
+    with fork.delay_forks():  # importing modules takes time
         remote = open_remote(uri, options.api_token)
     try:
         if not isinstance(remote, KeepsJournals):

@@ -246,7 +246,7 @@ def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str)
     from seamark.store.query import selection
 
     def ask() -> str | None:
-        with fork.held_off():  # modules are imported
+        with fork.delay_forks():  # modules are imported
             catalog = open_catalog(place, options.api_token)
         with closing(catalog):
             catalog.refresh(folder.project)

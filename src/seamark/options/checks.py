@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.secrets import more_of
+from seamark.capture.secrets import user_rules
 from seamark.capture.switches import Limit, is_switched_off
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
@@ -197,7 +197,7 @@ def check_secrets(what: str, given: Any) -> tuple[str | re.Pattern[str], ...]:
     entries = given.splitlines() if isinstance(given, str) else given
     with naming(what):
         found = tuple(e.strip() if isinstance(e, str) else e for e in entries)
-        more_of(found)
+        user_rules(found)
     return found
 
 

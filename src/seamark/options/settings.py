@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.secrets import Secrets, more_of
+from seamark.capture.secrets import Secrets, user_rules
 from seamark.capture.secrets.names import is_ordinary
 from seamark.capture.switches import Limit
 from seamark.errors import ArgumentError, RunNotNamedError, SeamarkError, TwoNamesError
@@ -243,7 +243,7 @@ class Settings:
         token = self.api_token
         # "ANONYMOUS", "test" or "train" occur in many texts and are not secret.
         known = (token,) if token and not is_ordinary(token) else ()
-        return Secrets(self.secrets is not None, known, more_of(self.secrets or ()))
+        return Secrets(self.secrets is not None, known, user_rules(self.secrets or ()))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the token and without values recorded in the run itself."""
@@ -383,4 +383,4 @@ def _expect_tokens(remotes: tuple[str, ...], token: str | None) -> None:
 def hidden_by_environment() -> Secrets:
     """Return the secrets named by the environment."""
     more = check_argument("secrets", None)
-    return Secrets(more is not None, (), more_of(more or ()))
+    return Secrets(more is not None, (), user_rules(more or ()))

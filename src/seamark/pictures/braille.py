@@ -1,4 +1,4 @@
-"""Curves in the terminal, drawn with braille dots."""
+"""Curves in the terminal, drawn with Braille dots."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 COLOURS: Final = ("cyan", "yellow", "magenta", "green", "red", "blue", "white")
-"""Colours of curves, used in turn."""
+"""Colours of curves, in order of use."""
 _MIN_SPAN: Final = 1e-300
-"""Smallest range that is drawn; a smaller one is drawn as one value, because doubles cannot divide
-it."""
+"""Minimum range; a smaller one is drawn as one value, because doubles cannot divide it."""
 _DAY_S: Final = 86_400
-_MOST: Final = sys.float_info.max
-_DOTTED: Final = 3
-"""Distance between the dots of a dotted line."""
-_EMPTY: Final = "\u2800"
-"""Braille cell without dots; a space is better for copying the picture."""
+_MAX_DOUBLE: Final = sys.float_info.max
+_DOT_DISTANCE: Final = 3
+"""Distance between the dots of a dotted line, in dots."""
+_EMPTY_CELL: Final = "\u2800"
+"""Braille cell without dots, replaced by a space for copying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +42,25 @@ class _Scale:
 
     @classmethod
     def over(cls, parts: Sequence[Floats], *, log: bool, dots: int) -> _Scale:
-        """Span all values of ``parts``; a single value gets room on both sides."""
+        """Return a scale over all values of ``parts``, with margins for a single value."""
         low = min(float(part.min()) for part in parts if len(part))
         high = max(float(part.max()) for part in parts if len(part))
         if log:
             low, high = math.log10(low), math.log10(high)
         if not high / 2 - low / 2 > _MIN_SPAN:
             room = max(abs(low) * 0.1, 1.0)
-            low, high = max(-_MOST, low - room), min(_MOST, high + room)
+            low, high = max(-_MAX_DOUBLE, low - room), min(_MAX_DOUBLE, high + room)
         return cls(low, high, log, dots)
 
     def place(self, values: Floats) -> Floats:
-        """Return the dots (0-based, as floats) of values."""
+        """Return the positions of values in dots (0-based, floats)."""
         plain = np.log10(values) if self.log else values
-        # Halves, as the range of doubles may be wider than a double.
+        # Halves, because the range of two doubles may exceed the range of a double.
         return (plain / 2 - self.low / 2) / (self.high / 2 - self.low / 2) * (self.dots - 1)
 
     def ticks(self, count: int) -> list[float]:
         low, high = self.low, self.high
-        if self.log and math.floor(high + 1e-9) > math.ceil(low - 1e-9):  # two powers of ten
+        if self.log and math.floor(high + 1e-9) > math.ceil(low - 1e-9):  # 2 powers of ten or more
             powers = _ticks(low, high, count, least=1.0)
             return [10.0**power for power in powers if -307 <= power <= 308]  # noqa: PLR2004
         if self.log:
@@ -80,21 +79,26 @@ def _ticks(low: float, high: float, count: int, *, least: float = 0.0) -> list[f
     step = max(least, round(step)) if least else step
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
-    # Too many: neighbouring doubles are further apart than a step. One: no two round values.
+    # Too many: the step is smaller than the distance of doubles. One: no two round values.
     if not 1 < last - first + 1 <= 4 * count + 4:
         return [low, high]
     return [number * step for number in range(first, last + 1) if math.isfinite(number * step)]
 
 
 def _labels(ticks: Sequence[float]) -> list[str]:
-    """Return tick labels that tell neighbours apart, exponents without padding."""
+    """Return distinct labels of ticks, with exponents without padding."""
     labels = [f"{tick:.10g}" for tick in ticks]
     if len(set(labels)) < len(labels):
         labels = list(map(repr, ticks))
     return [one.replace("e+0", "e").replace("e-0", "e-").replace("e+", "e") for one in labels]
 
 
-_SPANS: Final = ((2 * _DAY_S, _DAY_S, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"), (0, 1, "s"))
+_TIME_UNITS: Final = (
+    (2 * _DAY_S, _DAY_S, "d"),
+    (2 * 3600, 3600, "h"),
+    (2 * 60, 60, "min"),
+    (0, 1, "s"),
+)
 
 
 def _x_ticks(
@@ -111,7 +115,7 @@ def _x_ticks(
         )
     if axes.x_kind == "relative" and not scale.log:
         size, unit = next(
-            (size, unit) for least, size, unit in _SPANS if scale.high - scale.low >= least
+            (size, unit) for least, size, unit in _TIME_UNITS if scale.high - scale.low >= least
         )
         inner = _ticks(scale.low / size, scale.high / size, count)
         return [tick * size for tick in inner], _labels(inner), f"elapsed, {unit}"
@@ -130,13 +134,14 @@ def draw(
     bands: bool = False,
     safe: Callable[[str], str] = str,
 ) -> str:
-    """Draw curves, at least one of them with a value to show, with braille dots.
+    """Draw curves with Braille dots; at least one curve must have a value to show.
 
-    ``width`` and ``height`` (of the drawing area alone) are in cells. Without ``colour``, letters
-    tell curves apart; ``bands`` shows their edges, as dotted lines; ``safe`` makes names printable.
+    ``width`` and ``height`` (of the drawing area only) are in cells. Without ``colour``, letters
+    distinguish the curves. ``bands`` shows the edges of bands as dotted lines. ``safe`` makes names
+    printable.
 
     Raises:
-        ArgumentError: If no curve has anything that these axes can show.
+        ArgumentError: If no curve has a value that these axes can show.
     """
     shown = [axes.visible(curve) for curve in curves]
     lines = [curve.finite() for curve in shown]
@@ -152,9 +157,10 @@ def draw(
     columns = max(10, width - margin - 2)
     all_x = [x for curve in shown for x in (curve.x, curve.odd().x) if len(x)]
     x_scale = _Scale.over(all_x, log=axes.log_x, dots=2 * columns)
-    rows = _raster(shown, x_scale, y_scale, columns, height, colour=colour, bands=bands)
+    rows = _draw_rows(shown, x_scale, y_scale, columns, height, colour=colour, bands=bands)
     at_row = {
-        height - 1 - round(spot) // 4: label for spot, label in _spots(y_scale, y_ticks, y_labels)
+        height - 1 - round(spot) // 4: label
+        for spot, label in _tick_positions(y_scale, y_ticks, y_labels)
     }
     out = [f"{' ' * margin}  {safe(line)}" for line in (axes.title, axes.note) if line]
     out += [
@@ -170,11 +176,13 @@ def draw(
     )
 
 
-def _spots(scale: _Scale, ticks: Sequence[float], labels: Sequence[str]) -> list[tuple[float, str]]:
+def _tick_positions(
+    scale: _Scale, ticks: Sequence[float], labels: Sequence[str]
+) -> list[tuple[float, str]]:
     return list(zip(scale.place(np.asarray(ticks, dtype=np.float64)).tolist(), labels, strict=True))
 
 
-def _raster(
+def _draw_rows(
     curves: Sequence[Curve],
     x_scale: _Scale,
     y_scale: _Scale,
@@ -191,17 +199,17 @@ def _raster(
         paint = COLOURS[at % len(COLOURS)] if colour else None
         for edge in (curve.low, curve.high) if bands else ():
             if edge is not None:
-                _dotted(canvas, x_scale.place(curve.x), edge, y_scale, paint)
-        _line(canvas, x_scale.place(curve.x), curve.y, y_scale, paint)
+                _draw_dotted(canvas, x_scale.place(curve.x), edge, y_scale, paint)
+        _draw_line(canvas, x_scale.place(curve.x), curve.y, y_scale, paint)
         for mark, _, xs, top in curve.marks():
             for x in x_scale.place(xs).tolist():
                 canvas.point(x, top * (4 * height - 1), color=paint, marker=mark)
         if not colour and len(curves) > 1:
-            _letters(canvas, curve, x_scale, y_scale, _letter(at), at / len(curves))
-    return [row.rstrip() for row in canvas.plot("\n").replace(_EMPTY, " ").split("\n")]
+            _draw_letters(canvas, curve, x_scale, y_scale, _letter_of(at), at / len(curves))
+    return [row.rstrip() for row in canvas.plot("\n").replace(_EMPTY_CELL, " ").split("\n")]
 
 
-def _line(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
+def _draw_line(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
     points = list(zip(xs.tolist(), _dots(ys, scale).tolist(), strict=True))
     drawn = [(x, y) for x, y in points if math.isfinite(y)]
     for x, y in drawn:
@@ -211,10 +219,10 @@ def _line(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | No
             canvas.line(x, y, next_x, next_y, color=paint)
 
 
-def _dotted(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
+def _draw_dotted(canvas: Canvas, xs: Floats, ys: Floats, scale: _Scale, paint: str | None) -> None:
     if not len(xs):
         return
-    where = np.append(np.arange(xs[0], xs[-1], _DOTTED), xs[-1])
+    where = np.append(np.arange(xs[0], xs[-1], _DOT_DISTANCE), xs[-1])
     heights = np.interp(where, xs, _dots(ys, scale))
     for x, y in zip(where.tolist(), heights.tolist(), strict=True):
         if math.isfinite(y):
@@ -226,11 +234,11 @@ def _dots(ys: Floats, scale: _Scale) -> Floats:
         return np.where(np.isfinite(ys), scale.place(ys), np.nan)
 
 
-def _letter(at: int) -> str:
+def _letter_of(at: int) -> str:
     return chr(ord("a") + at % 26)
 
 
-def _letters(
+def _draw_letters(
     canvas: Canvas, curve: Curve, x_scale: _Scale, y_scale: _Scale, letter: str, shift: float
 ) -> None:
     line = curve.finite()
@@ -248,7 +256,7 @@ def _x_axis(
     ticks, labels, name = _x_ticks(scale, axes, max(2, columns // 12), safe)
     rule, below = ["─"] * columns, [" "] * (columns + margin + 2)
     free = 0
-    for spot, label in _spots(scale, ticks, labels):
+    for spot, label in _tick_positions(scale, ticks, labels):
         column = min(columns - 1, max(0, round(spot) // 2))
         start = min(max(margin + 2 + column - len(label) // 2, 0), len(below) - len(label))
         if start < free:
@@ -265,7 +273,7 @@ def _legend(curves: Sequence[Curve], *, colour: bool, safe: Callable[[str], str]
 
     out = []
     for at, curve in enumerate(curves):
-        sign = f" {_letter(at)}" if len(curves) > 1 else "──"
+        sign = f" {_letter_of(at)}" if len(curves) > 1 else "──"
         if colour:
             sign = color("──", fg=COLOURS[at % len(COLOURS)])
         odd = curve.not_finite

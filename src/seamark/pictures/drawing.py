@@ -1,4 +1,4 @@
-"""Plots of series, drawn by plotly or Matplotlib."""
+"""Plots of series with plotly or Matplotlib."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ __all__ = [
 
 
 MOST_CURVES: Final = 20
-"""Maximum number of curves: more cannot be told apart."""
+"""Maximum number of curves: more cannot be distinguished."""
 _UNITS: Final = {"step": "steps", "order": "points", "time": "seconds", "relative": "seconds"}
-_LISTED: Final = 5
+_MAX_NAMED_SERIES: Final = 5
 log = logging.getLogger("seamark")
 
 
 @dataclass(frozen=True, slots=True)
 class PlotOptions:
-    """Checked options of a plot: look (its window is ``smooth``) and attempts."""
+    """Validated options of a plot; ``look.window`` is the argument ``smooth``."""
 
     look: Look
     attempt: Attempt = "latest"
@@ -82,7 +82,7 @@ class PlotOptions:
         return "" if look.window is None else f"mean of {look.window:,.10g} {units}"
 
     def axes(self, title: str, unit: str = "") -> Axes:
-        """Return the axes of a picture; ``unit`` of all curves, else empty, joins the title."""
+        """Return the axes of a picture; ``unit`` is the common unit of all curves, or empty."""
         from seamark.pictures.plots import Axes
 
         look, named = self.look, self.look.x in NAMED_AXES
@@ -99,7 +99,7 @@ class PlotOptions:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run that is drawn; its key (project and id) chooses its colour."""
+    """Run to draw; its key (project and id) determines its colour."""
 
     label: str
     key: str
@@ -110,9 +110,9 @@ def no_series(missing: str, known: Collection[str], where: str) -> MissingFieldE
     """Return the error for a series that does not exist; it names similar paths."""
     near = nearest_path(missing, known)
     hint = f"did you mean {near!r}? " if near else ""
-    some = ", ".join(list(known)[:_LISTED]) or "none"
-    more = ", ..." if len(known) > _LISTED else ""
-    msg = f"no series of numbers matches {missing!r} in {where}; {hint}there are: {some}{more}"
+    some = ", ".join(list(known)[:_MAX_NAMED_SERIES]) or "none"
+    more = ", ..." if len(known) > _MAX_NAMED_SERIES else ""
+    msg = f"no series of numbers matches {missing!r} in {where}; {hint}available: {some}{more}"
     return MissingFieldError(msg)
 
 
@@ -126,9 +126,9 @@ def picture_of(
     where: str,
     warn: Callable[..., None] = log.warning,
 ) -> tuple[list[Curve], Axes]:
-    """Read the curves of runs at paths, namespaces or patterns; return them with the axes.
+    """Return the curves of runs at paths, namespaces or patterns, and the axes.
 
-    Raises MissingFieldError if a pattern matches no series of any run, or x is none of theirs.
+    Raises MissingFieldError if a pattern matches no series of any run, or ``x`` does not exist.
     """
     from seamark.pictures.plots import COLOURS, slots
 
@@ -153,7 +153,7 @@ def picture_of(
         drawing = source.reader.drawing(path, options.look, options.attempt)
         if drawing.falls and (drawing.curve.width or drawing.mean is not None):
             words.append("(steps go back)" if options.look.x == "step" else "(x goes back)")
-        curves.append(_curve(drawing, " ".join(words), colour))
+        curves.append(_create_curve(drawing, " ".join(words), colour))
     return curves, options.axes(title_of(sources, patterns), shared)
 
 
@@ -174,7 +174,7 @@ def _find_series(
         if not any(matches(path, pattern) for path in every):
             raise no_series(pattern, every, where)
     if not named and x not in every:
-        msg = f"{no_series(x, every, where)} (besides the x axes {', '.join(NAMED_AXES)})"
+        msg = f"{no_series(x, every, where)} (built-in x axes: {', '.join(NAMED_AXES)})"
         raise MissingFieldError(msg)
     found = [
         (source, path)
@@ -188,7 +188,7 @@ def _find_series(
     return found
 
 
-def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
+def _create_curve(drawing: Drawing, label: str, colour: int) -> Curve:
     import numpy as np
 
     from seamark.pictures.plots import Curve
@@ -198,7 +198,7 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
     odd = [(gaps, np.nan), (drawing.plus_inf, np.inf), (drawing.minus_inf, -np.inf)]
     smoothed, x, y = drawing.mean is not None, drawing.x, drawing.mean
     if y is None:
-        x, y = _with_ends(drawing)
+        x, y = _with_end_points(drawing)
     return Curve(
         label=label,
         x=x,
@@ -213,7 +213,7 @@ def _curve(drawing: Drawing, label: str, colour: int) -> Curve:
     )
 
 
-def _with_ends(drawing: Drawing) -> tuple[Floats, Floats]:
+def _with_end_points(drawing: Drawing) -> tuple[Floats, Floats]:
     import numpy as np
 
     x, y = drawing.curve.step, drawing.curve.value
@@ -234,7 +234,7 @@ def curves_of_groups(
     options: PlotOptions,
     where: str,
 ) -> list[GroupCurve]:
-    """Read the mean curves of groups of runs; MissingFieldError if there is none."""
+    """Return the mean curves of groups of runs; raise MissingFieldError if there is none."""
     from seamark.reading.groups import group_curves
 
     refs = list(dict.fromkeys(ref for group in groups for ref in group.refs))
@@ -258,7 +258,7 @@ def curves_of_groups(
 def picture_of_groups(
     found: Sequence[GroupCurve], options: PlotOptions, words: Callable[[object], str]
 ) -> tuple[list[Curve], Axes]:
-    """Return the means of groups, with one standard deviation on either side, and axes."""
+    """Return the means of groups, with bands of one standard deviation, and the axes."""
     from seamark.pictures.plots import COLOURS, Curve, slots
 
     paths = list(dict.fromkeys(one.path for one in found))
@@ -288,20 +288,20 @@ def picture_of_groups(
     return curves, options.axes(paths[0] if len(paths) == 1 else "", shared)
 
 
-_GOES_ON: Final = ("created", "running")
-_LEAST_S: Final = 0.2
+_LIVE_STATES: Final = ("created", "running")
+_MIN_REFRESH_S: Final = 0.2
 Draw = Callable[[], tuple[Any, bool]]
-"""Function that returns a figure, and whether one of its runs is live."""
+"""Function that returns a figure and whether one of its runs is live."""
 Warn = Callable[..., None]
 """Function with the arguments of `logging.Logger.warning`."""
 
 
-class _Found(NamedTuple):
-    """Runs of a picture; ``goes_on``: a run is not finished, or has nothing to draw yet."""
+class _Selection(NamedTuple):
+    """Runs of a picture; ``is_live`` means that a run is not finished or not created yet."""
 
     sources: list[Source]
     where: str
-    goes_on: bool
+    is_live: bool
 
 
 def plot_run(
@@ -309,13 +309,13 @@ def plot_run(
 ) -> Any:
     """Implement `Run.plot`."""
 
-    def find(_: Warn) -> _Found:
+    def find(_: Warn) -> _Selection:
         reader = recorded.reader()
         if reader is None:
-            return _Found([], recorded.words, goes_on=True)
+            return _Selection([], recorded.words, is_live=True)
         ref = reader.project, reader.name
-        source = Source(_label(recorded.index, ref), "/".join(ref), reader)
-        return _Found([source], recorded.words, reader.state in _GOES_ON)
+        source = Source(_label_of(recorded.index, ref), "/".join(ref), reader)
+        return _Selection([source], recorded.words, reader.state in _LIVE_STATES)
 
     if recorded.silent:
         from seamark.pictures.plots import figure_of
@@ -324,7 +324,7 @@ def plot_run(
     return _plot(find, patterns, options, refresh)
 
 
-def _label(index: Catalog, ref: Ref) -> str:
+def _label_of(index: Catalog, ref: Ref) -> str:
     kind, key = kind_of(*ref), model_key(*ref)
     if kind == "run":
         return Finder(index).labels([ref])[0]
@@ -341,32 +341,34 @@ def plot_runs(
     refresh: float | None,
     order: str = "first",
 ) -> Any:
-    """Implement `Project.plot` for the first few runs that have such a series.
+    """Implement `Project.plot` for the first runs with such a series.
 
-    ``runs`` returns the catalog, up to now, and (project, run id); ``order`` names the first ones,
-    ``"newest"`` or ``"first"``.
+    ``runs`` returns the updated catalog and the (project, run id) of all runs. ``order`` is the
+    word for the first ones: ``"newest"`` or ``"first"``.
     """
 
-    def find(warn: Warn) -> _Found:
+    def find(warn: Warn) -> _Selection:
         index, refs = runs()
         drawn, place = refs, where
         if len(refs) > MOST_CURVES:
-            having = _having(index, refs, patterns, options.look.x)
-            drawn = having[:MOST_CURVES]
-            if len(having) > MOST_CURVES:
-                said = "the %s %d of %d runs that have it"
-                warn(f"seamark: drawing {said}", order, MOST_CURVES, len(having))
-                place = f"{said % (order, MOST_CURVES, len(having))} among {where}"
+            drawable = _runs_with_series(index, refs, patterns, options.look.x)
+            drawn = drawable[:MOST_CURVES]
+            if len(drawable) > MOST_CURVES:
+                description = "the %s %d of %d runs with such a series"
+                warn(f"seamark: drawing {description}", order, MOST_CURVES, len(drawable))
+                place = f"{description % (order, MOST_CURVES, len(drawable))} among {where}"
         views = {ref: index.view(*ref) for ref in (*drawn, *refs[:MOST_CURVES])}
-        goes_on = not views or any(one.state in _GOES_ON for one in views.values())
+        is_live = not views or any(one.state in _LIVE_STATES for one in views.values())
         named = zip(drawn, Finder(index).labels(drawn), strict=True)
         sources = [Source(label, "/".join(ref), views[ref]) for ref, label in named]
-        return _Found(sources, place, goes_on)
+        return _Selection(sources, place, is_live)
 
     return _plot(find, patterns, options, refresh)
 
 
-def _having(index: Catalog, refs: list[Ref], patterns: Sequence[str], x: str) -> list[Ref]:
+def _runs_with_series(
+    index: Catalog, refs: list[Ref], patterns: Sequence[str], x: str
+) -> list[Ref]:
     """Return the runs with the drawn series; if there are none, a few runs for the error."""
     series = index.series_of(refs, lambda path: path == x or matches(path, *patterns))
 
@@ -375,15 +377,15 @@ def _having(index: Catalog, refs: list[Ref], patterns: Sequence[str], x: str) ->
         is_placed = x in NAMED_AXES or x in there
         return is_placed and any(matches(path, *patterns) for path in there)
 
-    having = [ref for ref in refs if has(ref)]
-    if having:
-        return having
+    drawable = [ref for ref in refs if has(ref)]
+    if drawable:
+        return drawable
     some = {x in paths: ref for ref, paths in series.items()}
     return list(dict.fromkeys([*some.values(), *refs]))[:MOST_CURVES]
 
 
 def _plot(
-    find: Callable[[Warn], _Found],
+    find: Callable[[Warn], _Selection],
     patterns: Sequence[str],
     options: PlotOptions,
     refresh: float | None,
@@ -391,40 +393,40 @@ def _plot(
     from seamark.pictures.plots import figure_of
 
     _check_patterns(patterns)
-    told: set[str] = set()
+    logged: set[str] = set()
 
-    def warn(message: str, *given: object) -> None:
-        # at the first picture of which it is true, and not again at each refresh
-        if message not in told:
-            told.add(message)
-            log.warning(message, *given)
+    def warn(message: str, *args: object) -> None:
+        # only once, not at each refresh
+        if message not in logged:
+            logged.add(message)
+            log.warning(message, *args)
 
     def draw() -> tuple[Any, bool]:
-        sources, where, goes_on = find(warn)
+        sources, where, is_live = find(warn)
         try:
             if not sources:
                 raise no_series(patterns[0], [], where)
             curves, axes = picture_of(sources, patterns, options, where, warn)
         except MissingFieldError as error:
-            if refresh is None or not goes_on:
+            if refresh is None or not is_live:
                 raise
             curves, axes = [], options.axes(title_of(sources, patterns))
             note = f"not yet: {error}"
         else:
             left = sum(curve.left_out for curve in curves)
-            note = f"{left:,} points have no place on these axes" if left else ""
+            note = f"{left:,} points cannot be shown on these axes" if left else ""
         axes = replace(axes, note="; ".join(filter(None, (axes.note, note))))
-        return figure_of(curves, axes), goes_on
+        return figure_of(curves, axes), is_live
 
     if refresh is None:
         return draw()[0]
-    follow(draw, _check_refresh(refresh), _display())
+    follow(draw, _check_refresh(refresh), _create_display())
     return None
 
 
 def _check_patterns(patterns: Sequence[object]) -> None:
     if not patterns:
-        msg = "plot: which series? expected one path or several, such as plot('val/loss')"
+        msg = "plot: expected one or more paths, such as plot('val/loss')"
         raise ArgumentError(msg)
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
@@ -432,9 +434,9 @@ def _check_patterns(patterns: Sequence[object]) -> None:
 
 
 def _check_refresh(refresh: object) -> float:
-    if is_number(refresh) and refresh >= _LEAST_S:
+    if is_number(refresh) and refresh >= _MIN_REFRESH_S:
         return float(refresh)
-    raise argument_error(refresh, "refresh", f"seconds, at least {_LEAST_S}, or None")
+    raise argument_error(refresh, "refresh", f"seconds, at least {_MIN_REFRESH_S}, or None")
 
 
 def follow(
@@ -443,19 +445,19 @@ def follow(
     show: Callable[[Any], None],
     wait: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Draw at an interval in seconds until all runs have ended, or until an interrupt."""
+    """Draw at an interval in seconds until all runs have ended or the cell is interrupted."""
     try:
         while True:
-            figure, goes_on = draw()
+            figure, is_live = draw()
             show(figure)
-            if not goes_on:
+            if not is_live:
                 return
             wait(seconds)
-    except KeyboardInterrupt:  # who interrupts the cell has seen enough
+    except KeyboardInterrupt:  # the user interrupted the cell
         return
 
 
-def _display() -> Callable[[Any], None]:
+def _create_display() -> Callable[[Any], None]:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if not hasattr(shell, "kernel"):
         msg = "refresh: expected None outside of a notebook, where no plot can be updated"

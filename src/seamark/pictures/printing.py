@@ -1,4 +1,4 @@
-"""Text and progress bars in terminals and notebooks, and whether they are wanted."""
+"""Text and progress bars in terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ __all__ = [
 ]
 
 
-_NO: Final = frozenset({"", "0", "false", "no", "off"})
+_FALSE_TEXTS: Final = frozenset({"", "0", "false", "no", "off"})
 
 
 def is_quiet() -> bool:
-    """Return whether ``SEAMARK_QUIET`` says so: anything but 0, false, no, off and nothing."""
-    return os.environ.get("SEAMARK_QUIET", "").strip().lower() not in _NO
+    """Return whether ``SEAMARK_QUIET`` is set, but not to 0, false, no, off or an empty text."""
+    return os.environ.get("SEAMARK_QUIET", "").strip().lower() not in _FALSE_TEXTS
 
 
 MOST_COLUMNS: Final = 100
-"""Maximum width of a report; wider ones are hard to read and wrapped by log viewers."""
-_LEAST_COLUMNS: Final = 60
+"""Maximum width of a report; wider reports are hard to read and wrapped by log viewers."""
+_MIN_COLUMNS: Final = 60
 
 
 def columns_of(stream: TextIO | None) -> int:
-    """Return the width for a report: that of the terminal, and 100 columns where there is none."""
+    """Return the width for a report: that of the terminal, or 100 columns without a terminal."""
     try:
         if stream is None or not stream.isatty():
             return MOST_COLUMNS
-    except (AttributeError, ValueError):  # not a stream of this kind, or closed
+    except (AttributeError, ValueError):  # another kind of stream, or closed
         return MOST_COLUMNS
     found = shutil.get_terminal_size((MOST_COLUMNS, 24)).columns
-    return max(_LEAST_COLUMNS, min(MOST_COLUMNS, found))
+    return max(_MIN_COLUMNS, min(MOST_COLUMNS, found))
 
 
 def without_middle(text: str, width: int) -> str:
-    """Return text cut to a width; names say most at their ends."""
+    """Return a text shortened to a width by leaving out its middle."""
     if len(text) <= width:
         return text
     end = max(0, width - 3) // 2
@@ -55,12 +55,12 @@ def without_middle(text: str, width: int) -> str:
 
 
 def is_dumb() -> bool:
-    """Return whether ``TERM`` says that the terminal knows no escapes, such as an editor's."""
+    """Return whether the terminal supports no escape sequences, according to ``TERM``."""
     return os.environ.get("TERM", "").lower() in {"dumb", "unknown"}
 
 
 def obeys_escapes(stream: TextIO) -> bool:
-    """Return whether a line written to a stream can be taken back, as progress is."""
+    """Return whether a line written to a stream can be overwritten, as by progress bars."""
     return stream.isatty() and not is_dumb()
 
 
@@ -81,18 +81,18 @@ _DELAY_S: Final = 0.4
 def progress_bar(
     title: str, *, quiet: bool, of_bytes: bool = False
 ) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that takes the amount that is done and the amount that there is.
+    """Yield a function that shows progress; its arguments are the amount done and the total.
 
-    Nothing is shown where standard error is not a terminal that can move its cursor; rich is only
-    imported once there is something to show. With ``of_bytes``, the rate of bytes is shown.
+    Nothing is shown if standard error is not a terminal that can move its cursor. Rich is imported
+    only when the bar is shown. With ``of_bytes``, the rate of bytes is shown.
     """
-    began, wanted = time.monotonic(), not quiet and obeys_escapes(sys.stderr)
+    started, wanted = time.monotonic(), not quiet and obeys_escapes(sys.stderr)
     bar: Any = None
     task: Any = None
 
     def show(done: int, total: int) -> None:
         nonlocal bar, task
-        if not wanted or time.monotonic() - began < _DELAY_S:
+        if not wanted or time.monotonic() - started < _DELAY_S:
             return
         if bar is None:
             bar = _make_bar(of_bytes=of_bytes)

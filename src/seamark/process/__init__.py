@@ -1,1 +1,1 @@
-"""Facts about this process: rank, job, liveness, forks, signals. Standard library only."""
+"""Facts about processes: rank, job, liveness, forks, signals. Uses only the standard library."""

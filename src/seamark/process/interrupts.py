@@ -1,13 +1,12 @@
 """Exceptions of signal handlers that interrupt Seamark's code and must not be suppressed.
 
-Python runs signal handlers between any two steps of the main thread. A handler that raises (a time
-limit, say) means to stop the training wherever it is, and wherever it is may be here. So nothing
-in this package that the training's thread runs catches ``Exception`` without asking:
+Python runs signal handlers between any two steps of the main thread. A handler that raises (such as
+a time limit) is meant to stop the training, which may be in the code of this package. Therefore
+code that the training's thread runs suppresses exceptions only by:
 
-* ``with quietly(lost):`` around what may fail, or ``@quietly(lost)`` on a function;
-* ``with logged("what failed"):``, which logs it;
-* ``let_pass(error)`` as the first line of an ``except`` that has more to do, or stands where each
-  microsecond counts.
+* ``with quietly(lost):`` around code that may fail, or ``@quietly(lost)`` on a function;
+* ``with logged("what failed"):``, which also logs them;
+* ``let_pass(error)`` as the first line of an ``except`` that has more to do or is on a hot path.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ _SIGNALS: Final = tuple(signal.valid_signals())
 
 
 class quietly(contextlib.ContextDecorator, contextlib.AbstractContextManager[object]):  # noqa: N801 - read as a statement, like ``suppress``
-    """Suppress exceptions of the block, but never those of a signal handler in it.
+    """Suppress exceptions of the block, except those of signal handlers.
 
-    A context manager and a decorator; one may be kept, used again, and used inside itself. A
-    decorated function returns None where it failed. ``KeyboardInterrupt``, ``SystemExit`` and the
-    like are no ``Exception`` and pass anyway. It costs half a microsecond (as a decorator one): on
-    hot paths, write ``try`` and call `let_pass`.
+    This is a context manager and a decorator; it is reusable and reentrant. A decorated function
+    returns None after a failure. ``KeyboardInterrupt`` and ``SystemExit`` are not subclasses of
+    ``Exception`` and are not suppressed. It takes half a microsecond (one as a decorator): on hot
+    paths, write ``try`` and call `let_pass`.
 
     Args:
-        lost: Called with what was swallowed, to count and report it; must not raise. None: nobody
-            needs to know.
-        only: What is swallowed; anything else is passed on.
+        lost: Function that counts and reports a suppressed exception; must not raise. None ignores
+            it.
+        only: Types of exceptions to suppress; others are propagated.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class quietly(contextlib.ContextDecorator, contextlib.AbstractContextManager[obj
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        """Return whether there was an exception that goes no further."""
+        """Return whether an exception was suppressed."""
         if error is None:
             return False
         if not isinstance(error, self._only) or raised_by_signal_handler(error):
@@ -69,8 +68,8 @@ def logged(what: str, level: int = logging.WARNING) -> quietly:
     """Return a context that suppresses exceptions and logs them: ``seamark: <what>: <error>``."""
 
     def lost(error: Exception) -> None:
-        told = error if error.args else repr(error)
-        log.log(level, "seamark: %s: %.400s", what, told)
+        message = error if error.args else repr(error)
+        log.log(level, "seamark: %s: %.400s", what, message)
 
     return quietly(lost)
 
@@ -78,17 +77,17 @@ def logged(what: str, level: int = logging.WARNING) -> quietly:
 def let_pass(error: BaseException) -> None:
     """Raise ``error`` again if a signal handler raised it; call it first in an ``except``.
 
-    Costs nothing before something is raised, then some 30 microseconds.
+    Takes about 30 microseconds, and no time if there is no exception.
     """
     if raised_by_signal_handler(error):
         raise error
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
-    """Return whether ``error``, as caught, came out of a signal handler."""
+    """Return whether a caught exception was raised by a signal handler."""
     trace = error.__traceback__
     if trace is None or trace.tb_next is None:
-        return False  # raised by whoever caught it: a handler is called from there
+        return False  # raised in the same frame, and a handler has its own frame
     codes = set()
     while trace is not None:
         codes.add(trace.tb_frame.f_code)

@@ -1,9 +1,9 @@
-"""Identity and life of processes, and reasons why one ended without a record of its end.
+"""Identity and liveness of processes, and reasons for ends without a record.
 
-Only known reasons of an end are reported. The kernel's log names the process it killed; a counter
-of its control group (a container, a job, a service) only shows that some process in the group was
-killed for lack of memory, so that reason is reported as likely. Both are available for a limited
-time and only on that host: otherwise the reason is a missing process or a lost heartbeat.
+Only known reasons are reported. The kernel's log names the killed process. The counter of its
+control group (a container, a job, a service) only shows that a process of the group was killed for
+lack of memory, so this reason is reported as likely. Both are available for a limited time and only
+on that host: otherwise the reason is a missing process or a lost heartbeat.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ __all__ = [
 
 
 def host_name() -> str:
-    """Return this host's name as a valid file name; never empty."""
+    """Return the name of this host as a valid file name, never empty."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", socket.gethostname())[:60].strip(".-_")
     return name or "host"
 
 
 def user_name() -> str | None:
-    """Return the login name of the user who runs this process, or None if there is no name."""
+    """Return the login name of the user of this process, or None."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError) as error:  # a container's user id without a name
+    except (OSError, KeyError, ImportError) as error:  # user id without a name, as in containers
         let_pass(error)
         return None
 
@@ -71,11 +71,11 @@ def process_facts() -> dict[str, Any]:
 
 
 def process_alive(header: Mapping[str, Any]) -> bool | None:
-    """Return whether the process that wrote a journal still lives, by its HEADER record.
+    """Return whether the writer of a journal is still running, by its HEADER record.
 
-    Pid and start time must both match, as pids are used again, on the same boot of the same host;
-    None where that is not known here, as in another container, where pids stand for other
-    processes, or where ``/proc`` hides the processes of other users.
+    Pid and start time must both match on the same boot of the same host, because pids are reused.
+    The result is None if unknown: in another container, whose pids are different, or if ``/proc``
+    hides the processes of other users.
     """
     boot, start, pid = header.get("boot"), header.get("start"), header.get("pid")
     if boot is None or start is None or not isinstance(pid, int) or boot != boot_id():
@@ -90,19 +90,19 @@ def process_alive(header: Mapping[str, Any]) -> bool | None:
 
 
 def _is_hidden(pid: int) -> bool:
-    """Return whether a process exists that ``/proc`` does not show, as with ``hidepid``."""
+    """Return whether a process exists but is hidden in ``/proc``, as with ``hidepid``."""
     try:
-        os.kill(pid, 0)  # it asks, and sends nothing
+        os.kill(pid, 0)  # signal 0 only checks the process
     except (ProcessLookupError, OverflowError) as error:
         let_pass(error)
         return False
-    except OSError as error:  # another user's
+    except OSError as error:  # process of another user
         let_pass(error)
-    return not os.path.exists(f"/proc/{pid}/stat")  # noqa: PTH110 - else a zombie
+    return not os.path.exists(f"/proc/{pid}/stat")  # noqa: PTH110 - otherwise it is a zombie
 
 
 def pid_namespace() -> int | None:
-    """Return the inode of the namespace in which this process's pid counts, or None (not Linux)."""
+    """Return the inode of this process's pid namespace, or None (not on Linux)."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - hot for many runs
     except OSError as error:
@@ -112,23 +112,23 @@ def pid_namespace() -> int | None:
 
 @functools.cache
 def boot_id() -> str | None:
-    """Return the id that the kernel drew when this host booted, or None (not Linux)."""
+    """Return the kernel's random id of the current boot, or None (not on Linux)."""
     with quietly(only=OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return None
 
 
 def process_start(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if it is gone or unknown.
+    """Return the start time of a process, in clock ticks since boot; None if ended or unknown.
 
-    Source: proc(5), field 22 of ``/proc/<pid>/stat``; a zombie counts as gone.
+    Source: proc(5), field 22 of ``/proc/<pid>/stat``. A zombie counts as ended.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError as error:
         let_pass(error)
         return None
-    fields = stat[stat.rindex(b")") + 2 :].split()  # the name may hold spaces and brackets
+    fields = stat[stat.rindex(b")") + 2 :].split()  # the name may contain spaces and parentheses
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
@@ -146,31 +146,31 @@ CRASH_REASONS: Final = (
     REBOOTED,
     LOST,
 )
-"""All crash reasons; they are shown to users and used in queries."""
-_GROUPS: Final = "sys/fs/cgroup"
-_COUNTERS: Final = ("memory.events", "memory.oom_control")
+"""All crash reasons, as shown to users and used in queries."""
+_GROUPS_FOLDER: Final = "sys/fs/cgroup"
+_COUNTER_FILES: Final = ("memory.events", "memory.oom_control")
 """Files with the counter ``oom_kill <count>`` in versions 2 and 1 of control groups."""
-_OLD_GROUP: Final = re.compile(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.+)$", re.MULTILINE)
-_GROUP: Final = re.compile(r"^0:[^:\n]*:(.+)$", re.MULTILINE)
+_GROUP_V1: Final = re.compile(r"^\d+:(?:[^:\n]*,)?memory(?:,[^:\n]*)?:(.+)$", re.MULTILINE)
+_GROUP_V2: Final = re.compile(r"^0:[^:\n]*:(.+)$", re.MULTILINE)
 """Control group of a process in version 2, in which all controllers share one tree."""
-_MOST_GROUPS: Final = 4
-_MOST_LOG_BYTES: Final = 1 << 24
-_FIRST_NAMESPACE: Final = 0xEFFFFFFC
+_MAX_GROUPS: Final = 4
+_MAX_LOG_BYTES: Final = 1 << 24
+_INITIAL_NAMESPACE: Final = 0xEFFFFFFC
 """Inode of the initial pid namespace, whose pids appear in the kernel's log."""
-_NO_NAMES: Final = frozenset({"host", "localhost", "localhost.localdomain"})
+_GENERIC_HOST_NAMES: Final = frozenset({"host", "localhost", "localhost.localdomain"})
 """Host names that do not identify a machine."""
-_SLACK_S: Final = 60.0
-_DRIFT: Final = 0.001
+_TOLERANCE_S: Final = 60.0
+_MAX_CLOCK_DRIFT: Final = 0.001
 """Tolerance for the kernel log's clock, which is not synchronized, unlike that of journals."""
-_AFTER_S: Final = 600.0
+_MAX_SILENCE_S: Final = 600.0
 """Time for which a process may be silent before the kernel kills it for lack of memory, in seconds.
 """
-# Anchored where the name of a process, which anybody chooses, cannot reach.
+# The anchors prevent matches in the name of a process, which is untrusted.
 _KILLED: Final = re.compile(r"^(?:[\w ]{1,40}: )?Killed process (\d+)[ ,]")
 _OOM_KILL: Final = re.compile(r"^oom-kill:.*,pid=(\d+),uid=\d+$")
 _FAULT: Final = re.compile(r"^.{1,32}\[(\d+)\]: segfault at ")
 _RECORD: Final = re.compile(r"^(\d+),\d+,(\d+),[^;]*;(.*)$")
-_KERNEL: Final = 0
+_KERNEL_FACILITY: Final = 0
 """Log facility of the kernel."""
 
 
@@ -178,8 +178,8 @@ _KERNEL: Final = 0
 class Crash:
     """Reason why a process ended without a record of its end, or evidence that it did.
 
-    ``reason`` is one of `CRASH_REASONS`; ``last_t`` is the time of its last record or heartbeat,
-    nanoseconds since the Unix epoch; ``detail`` is a part of a sentence, or empty.
+    ``reason`` is one of `CRASH_REASONS`. ``last_t`` is the time of the last record or heartbeat, in
+    nanoseconds since the Unix epoch. ``detail`` is part of a sentence, or empty.
     """
 
     reason: str
@@ -189,44 +189,44 @@ class Crash:
     detail: str = ""
 
 
-class _Ended(NamedTuple):
-    """A process whose end the kernel logged; time in seconds since boot, sleep left out."""
+class _LoggedEnd(NamedTuple):
+    """End of a process in the kernel's log; time in seconds since boot, without sleep."""
 
     reason: str
     at_s: float
 
 
-# --------------------------------------------------------------------- what a process notes
+# --------------------------------------------------------------------- recorded by a process
 
 
 def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
-    """Return the control groups of this process that count kills for lack of memory.
+    """Return the control groups of this process with a counter of kills for lack of memory.
 
-    That is path below ``/sys/fs/cgroup``, inode and count of kills so far, of the process's own
-    group (or the nearest above it that can be seen) and some above; empty where nothing counts.
+    An entry is the path below ``/sys/fs/cgroup``, the inode and the current count. Entries are the
+    process's group (or its nearest visible parent) and some of its parents; none without a counter.
     """
     try:
         text = (root / "proc/self/cgroup").read_text("utf-8", "replace")
     except OSError as error:
         let_pass(error)
         return []
-    counted = [(path, _count(root / _GROUPS / path)) for path in _own_groups(text)]
-    return [[path, *count] for path, count in counted if count is not None][:_MOST_GROUPS]
+    counted = [(path, _kill_count(root / _GROUPS_FOLDER / path)) for path in _group_paths(text)]
+    return [[path, *count] for path, count in counted if count is not None][:_MAX_GROUPS]
 
 
-def _own_groups(text: str) -> list[str]:
-    # Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``; its own first.
-    old = _OLD_GROUP.search(text)
-    found = old or _GROUP.search(text)
+def _group_paths(text: str) -> list[str]:
+    # Source: cgroups(7), lines ``<hierarchy>:<controllers>:<path>``; the process's group is first.
+    old = _GROUP_V1.search(text)
+    found = old or _GROUP_V2.search(text)
     parts = [] if found is None else list(filter(None, found[1].split("/")))
-    if found is None or ".." in parts:  # outside of what this namespace may see
+    if found is None or ".." in parts:  # outside of this namespace
         return []
     base = () if old is None else ("memory",)
     return ["/".join((*base, *parts[:end])) for end in range(len(parts), -1, -1)]
 
 
-def _count(folder: Path) -> tuple[int, int] | None:
-    for file in filter(Path.exists, map(folder.joinpath, _COUNTERS)):
+def _kill_count(folder: Path) -> tuple[int, int] | None:
+    for file in filter(Path.exists, map(folder.joinpath, _COUNTER_FILES)):
         try:
             lines = file.read_bytes().decode("ascii", "replace").splitlines()
             inode = folder.stat().st_ino
@@ -240,18 +240,18 @@ def _count(folder: Path) -> tuple[int, int] | None:
     return None
 
 
-# --------------------------------------------------------------------- what a reader finds
+# --------------------------------------------------------------------- used by a reader
 
 
 class Evidence:
-    """Evidence on this host about the end of processes; read once, at the first use.
+    """Evidence on this host about the ends of processes; read once, on first use.
 
     Args:
         root: Root of the file system, instead of ``/``.
-        now_ns: Time, nanoseconds since the Unix epoch; by the clock if left out.
-        uptime_s: Seconds since boot, without and with those asleep; by the clocks if left out.
-        here: Whether evidence of this machine may be used; a server does not use it for the headers
-            that it receives, which may name any host.
+        now_ns: Time in nanoseconds since the Unix epoch; default: the clock.
+        uptime_s: Seconds since boot, without and with sleep; default: the clocks.
+        here: Whether evidence of this machine may be used. A server does not use it for received
+            headers, which may name any host.
     """
 
     def __init__(
@@ -280,16 +280,16 @@ class Evidence:
         return {}
 
     def alive(self, header: Mapping[str, Any]) -> bool | None:
-        """Return whether a process still lives; None if that cannot be known from here."""
+        """Return whether a process is still running; None if unknown on this host."""
         if self.here:
             return process_alive(header)
         return False if header.get("ended_how") in CRASH_REASONS else None
 
     def crash(self, header: Mapping[str, Any], last_t: int) -> Crash:
-        """Return how the process ended that wrote a journal, given that it no longer records.
+        """Return the reason why the writer of a journal no longer records.
 
-        Never raises: what a header says is a stranger's. ``last_t`` is the time of its last record
-        or heartbeat, nanoseconds since the Unix epoch.
+        Never raises, although the header is untrusted. ``last_t`` is the time of the last record or
+        heartbeat, in nanoseconds since the Unix epoch.
         """
         host, pid = header.get("host"), header.get("pid")
         reason, detail = LOST, ""
@@ -304,7 +304,7 @@ class Evidence:
         )
 
     def _reason(self, header: Mapping[str, Any], last_t: int) -> tuple[str, str]:
-        if not self.here:  # its host may have said it
+        if not self.here:  # its own host may have recorded the reason
             how = header.get("ended_how")
             return (how if how in CRASH_REASONS else LOST), ""
         boot = header.get("boot")
@@ -312,15 +312,15 @@ class Evidence:
             return LOST, ""
         if boot != self._boot:
             return (REBOOTED, "") if self._has_restarted_since(last_t) else (LOST, "")
-        alive = self._lives(header)
+        alive = self._is_alive(header)
         if alive is not False:
             return LOST, "its process is still there" if alive else ""
-        if (ended := self._in_log(header, last_t)) is not None:
+        if (ended := self._reason_in_log(header, last_t)) is not None:
             return ended, ""
-        return self._in_groups(header.get("cgroup"))
+        return self._reason_in_groups(header.get("cgroup"))
 
-    def _lives(self, header: Mapping[str, Any]) -> bool | None:
-        """Return the result of `process_alive`, fast also for thousands of dead processes."""
+    def _is_alive(self, header: Mapping[str, Any]) -> bool | None:
+        """Return the result of `process_alive`; fast for thousands of dead processes, too."""
         here = header.get("pid_namespace") in (None, self._namespace)
         pid = header.get("pid")
         if here and self._pids and isinstance(pid, int) and str(pid) not in self._pids:
@@ -338,13 +338,13 @@ class Evidence:
         return pid_namespace()
 
     def _has_restarted_since(self, last_t: int) -> bool:
-        if self._host in _NO_NAMES or (booted_s := self._booted_s) is None:
+        if self._host in _GENERIC_HOST_NAMES or (booted_s := self._boot_time_s) is None:
             return False
-        return last_t / 1e9 < booted_s + _SLACK_S
+        return last_t / 1e9 < booted_s + _TOLERANCE_S
 
     @functools.cached_property
-    def _booted_s(self) -> int | None:
-        """When this host was started, seconds since the Unix epoch. Source: proc(5), ``btime``."""
+    def _boot_time_s(self) -> int | None:
+        """Boot time of this host, in seconds since the Unix epoch. Source: proc(5), ``btime``."""
         with quietly(only=OSError), (self._root / "proc/stat").open("rb") as file:
             for line in file:
                 name, _, value = line.partition(b" ")
@@ -354,25 +354,25 @@ class Evidence:
 
     # ---------------------------------------------------------------- the kernel's log
 
-    def _in_log(self, header: Mapping[str, Any], last_t: int) -> str | None:
+    def _reason_in_log(self, header: Mapping[str, Any], last_t: int) -> str | None:
         pid, start = header.get("pid"), header.get("start")
-        # The log names pids as the first namespace knows them, whatever a container calls them.
-        if not header.get("pid_namespace") == self._namespace == _FIRST_NAMESPACE:
+        # The log contains pids of the initial namespace, not those of a container.
+        if not header.get("pid_namespace") == self._namespace == _INITIAL_NAMESPACE:
             return None
         if not isinstance(pid, int) or not isinstance(start, int):
             return None
         awake_s, total_s = self._uptime()
         asleep_s = max(0.0, total_s - awake_s)
-        slack_s = _SLACK_S + _DRIFT * awake_s
+        slack_s = _TOLERANCE_S + _MAX_CLOCK_DRIFT * awake_s
         start_s = start / os.sysconf("SC_CLK_TCK")
         silent_s = self._now_s - last_t / 1e9
         found = None
-        for ended in self._log.get(pid, ()):
+        for ended in self._logged_ends.get(pid, ()):
             since_s = awake_s - ended.at_s
             if ended.at_s + asleep_s + slack_s < start_s:
                 continue  # an earlier process with this pid
-            if since_s + asleep_s + slack_s + _AFTER_S < silent_s:
-                continue  # a later one
+            if since_s + asleep_s + slack_s + _MAX_SILENCE_S < silent_s:
+                continue  # a later process
             found = ended.reason
         return found
 
@@ -382,12 +382,12 @@ class Evidence:
         return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
 
     @functools.cached_property
-    def _log(self) -> dict[int, list[_Ended]]:
+    def _logged_ends(self) -> dict[int, list[_LoggedEnd]]:
         """Logged ends of processes by pid. Source: ``Documentation/ABI/testing/dev-kmsg``."""
-        found: dict[int, list[_Ended]] = {}
+        found: dict[int, list[_LoggedEnd]] = {}
         for line in _log_lines(self._root / "dev/kmsg"):
             match = _RECORD.match(line)
-            if match is None or int(match[1]) >> 3 != _KERNEL:
+            if match is None or int(match[1]) >> 3 != _KERNEL_FACILITY:
                 continue
             for pattern, reason in (
                 (_KILLED, OUT_OF_MEMORY),
@@ -395,28 +395,30 @@ class Evidence:
                 (_FAULT, SEGMENTATION_FAULT),
             ):
                 if (named := pattern.match(match[3])) is not None:
-                    found.setdefault(int(named[1]), []).append(_Ended(reason, int(match[2]) / 1e6))
+                    found.setdefault(int(named[1]), []).append(
+                        _LoggedEnd(reason, int(match[2]) / 1e6)
+                    )
         return found
 
     # ---------------------------------------------------------------- control groups
 
-    def _in_groups(self, recorded: Any) -> tuple[str, str]:
+    def _reason_in_groups(self, recorded: Any) -> tuple[str, str]:
         for at, one in enumerate(recorded if isinstance(recorded, list) else ()):
             path, inode, before = one
             if not isinstance(path, str) or ".." in path.split("/") or path.startswith("/"):
                 break
             if path not in self._counts:
-                self._counts[path] = _count(self._root / _GROUPS / path)
+                self._counts[path] = _kill_count(self._root / _GROUPS_FOLDER / path)
             now = self._counts[path]
             if now is None or now[0] != inode:
-                continue  # it is gone; the one above counted its kills too
+                continue  # the group was removed; its parent counted its kills too
             if now[1] <= before:
                 break
             if at == 0:
                 return LIKELY_OUT_OF_MEMORY, ""
             return GONE, (
-                "since it began, the kernel has killed a process of its job or container, or of "
-                "one beside it, because there was no memory left"
+                "since it started, the kernel has killed a process of its job or container, or of "
+                "a neighbouring one, because there was no memory left"
             )
         return GONE, ""
 
@@ -426,20 +428,20 @@ def _log_lines(path: Path) -> list[str]:
     size = 0
     try:
         log = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except OSError as error:  # as where only root may read it
+    except OSError as error:  # may be readable only by root
         let_pass(error)
         return []
     try:
-        while size < _MOST_LOG_BYTES:
+        while size < _MAX_LOG_BYTES:
             try:
-                part = os.read(log, 1 << 13)  # one record, which has at most so many bytes
-            except BrokenPipeError:  # a record was overwritten; the next read gives the next one
+                part = os.read(log, 1 << 13)  # each read returns one record of at most this size
+            except BrokenPipeError:  # a record was overwritten; read the following one
                 continue
             if not part:
                 break
             parts.append(part)
             size += len(part)
-    except OSError as error:  # BlockingIOError: that was all
+    except OSError as error:  # BlockingIOError: end of the log
         let_pass(error)
     finally:
         os.close(log)

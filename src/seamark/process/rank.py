@@ -1,9 +1,8 @@
 """Rank and job of this process, as launchers announce them.
 
-Nothing is cached between calls and nothing is imported: with several launchers the rank is not
-known when a logger is constructed, or when it is unpickled in a worker. (Frequent callers may cache
-a rank for as long as the check of `lasting` returns true.) The first available source in this
-table is used:
+Results are not cached and no library is imported: with several launchers the rank is unknown when a
+logger is constructed or unpickled in a worker. Frequent callers may cache a rank while the check of
+`lasting` returns true. The first available source in this table is used:
 
 ==  ===========================================  =========  =====================================
 no  source                                       launcher   when it is available
@@ -35,8 +34,8 @@ no  source                                       launcher   when it is available
 10  none of these                                none       rank 0
 ==  ===========================================  =========  =====================================
 
-Number 7 cannot be exact on further nodes without LOCAL_WORLD_SIZE. It distinguishes rank 0 from the
-others, which determines the process that records; numbers 1 and 6 are exact once training starts.
+Number 7 is not exact on other nodes without LOCAL_WORLD_SIZE. It still distinguishes rank 0, which
+records, from the others. Numbers 1 and 6 are exact once training starts.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ __all__ = [
 
 
 _TORCHRUN: Final = (("torchrun", "RANK", "WORLD_SIZE"), ("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"))
-_STARTED: Final = (("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"), ("env", "RANK", "WORLD_SIZE"))
+_ENVIRONMENT: Final = (("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"), ("env", "RANK", "WORLD_SIZE"))
 _MPI: Final = (
     ("openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("openmpi", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -81,11 +80,11 @@ _RANK_ZERO_MODULES: Final = (
     "lightning_lite.utilities.rank_zero",
     "pytorch_lightning.utilities.rank_zero",
 )
-_AT_START: Final = frozenset(
+_CONSTANT_VARIABLES: Final = frozenset(
     {"RANK", "HOROVOD_RANK", "SLURM_PROCID", *(rank for _, rank, _ in _MPI)}
 )
 """Variables that do not change during the life of a process, except for a RANK set by the user."""
-_LOCAL: Final = (
+_LOCAL_RANKS: Final = (
     "LOCAL_RANK",
     "HOROVOD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -95,21 +94,22 @@ _LOCAL: Final = (
     "SLURM_LOCALID",
 )
 _INTERACTIVE: Final = frozenset({"bash", "interactive"})
-_VARIABLES: Final = _AT_START | {"NODE_RANK", "LOCAL_RANK"}
+_VARIABLES: Final = _CONSTANT_VARIABLES | {"NODE_RANK", "LOCAL_RANK"}
 _LIBRARIES: Final = frozenset({"torch.distributed", "horovod.torch", *_RANK_ZERO_MODULES})
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Position of this process among those that train together.
+    """Position of this process among the processes of a training.
 
     Attributes:
-        rank: 0-based, over all nodes.
-        world_size: Number of processes that train together, or None if that is not known (yet).
+        rank: 0-based number over all nodes.
+        world_size: Number of processes of the training, or None if unknown.
         launcher: ``"torchrun"``, ``"horovod"``, ``"lightning"``, ``"slurm"``, ``"openmpi"``,
             ``"mpich"``, ``"mvapich"``, ``"jsrun"``, ``"env"`` (RANK is set otherwise), or None for
             a single process.
-        source: Such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``; ``"none"`` if there is none.
+        source: Source of the rank, such as ``"HOROVOD_RANK"`` or ``"torch.distributed"``, or
+            ``"none"``.
     """
 
     rank: int
@@ -118,52 +118,51 @@ class Rank:
     source: str
 
 
-_ALONE: Final = Rank(0, None, None, "none")
+_SINGLE: Final = Rank(0, None, None, "none")
 
 
 def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
     """Return the rank of this process by the table at the top of this module. Never raises."""
     env = os.environ if environment is None else environment
     if _LIBRARIES.isdisjoint(sys.modules) and _VARIABLES.isdisjoint(env):
-        return _ALONE
+        return _SINGLE
     launched = (
-        _from_variables(env, _TORCHRUN if "TORCHELASTIC_RUN_ID" in env else _STARTED)
-        or _rank_zero_only(env)
-        or _lightning(env)
-        or _from_variables(env, _MPI)
-        or _slurm(env)
-        or _ALONE
+        _rank_from_variables(env, _TORCHRUN if "TORCHELASTIC_RUN_ID" in env else _ENVIRONMENT)
+        or _lightning_worker_rank(env)
+        or _lightning_variables_rank(env)
+        or _rank_from_variables(env, _MPI)
+        or _slurm_rank(env)
+        or _SINGLE
     )
-    group = _process_group()
+    group = _torch_rank()
     if group is not None:
         return Rank(*group, launched.launcher, "torch.distributed")
-    horovod = _horovod()
+    horovod = _horovod_rank()
     if horovod is not None:
         return Rank(*horovod, "horovod", "horovod.torch")
     return launched
 
 
 def local_rank(environment: Mapping[str, str] | None = None) -> int | None:
-    """Return this process's 0-based number on its host by its launcher; None without one."""
+    """Return the launcher's 0-based number of this process on its host; None without a launcher."""
     env = os.environ if environment is None else environment
-    return next((found for name in _LOCAL if (found := number(env, name)) is not None), None)
+    return next((found for name in _LOCAL_RANKS if (found := number(env, name)) is not None), None)
 
 
-# --------------------------------------------------------------------- libraries that are loaded
-# already
+# --------------------------------------------------------------------- imported libraries
 
 
-def _process_group() -> tuple[int, int] | None:
+def _torch_rank() -> tuple[int, int] | None:
     module: Any = sys.modules.get("torch.distributed")
     try:
         if module is not None and module.is_available() and module.is_initialized():
             return int(module.get_rank()), int(module.get_world_size())
-    except Exception as error:  # noqa: BLE001 - half imported, or being torn down
+    except Exception as error:  # noqa: BLE001 - partially imported, or being torn down
         let_pass(error)
     return None
 
 
-def _horovod() -> tuple[int, int] | None:
+def _horovod_rank() -> tuple[int, int] | None:
     module: Any = sys.modules.get("horovod.torch")
     try:
         if module is not None and module.is_initialized():
@@ -173,8 +172,8 @@ def _horovod() -> tuple[int, int] | None:
     return None
 
 
-def _rank_zero_only(env: Mapping[str, str]) -> Rank | None:
-    """Return the rank that Lightning has; before it knows its rank, that is 0 too."""
+def _lightning_worker_rank(env: Mapping[str, str]) -> Rank | None:
+    """Return Lightning's rank if it is above 0; it is 0 until Lightning determines it."""
     for name in _RANK_ZERO_MODULES:
         function = getattr(sys.modules.get(name), "rank_zero_only", None)
         rank = getattr(function, "rank", None)
@@ -184,52 +183,52 @@ def _rank_zero_only(env: Mapping[str, str]) -> Rank | None:
 
 
 def connected() -> bool:
-    """Return whether the ranks can talk to each other yet."""
-    return _process_group() is not None or _horovod() is not None
+    """Return whether the ranks can communicate yet."""
+    return _torch_rank() is not None or _horovod_rank() is not None
 
 
 def lasting(rank: Rank) -> Callable[[], bool] | None:
     """Return a quick check that the last result of `current_rank` still holds, or None.
 
-    For ranks above 0, which record nothing and are not to pay for asking at every step. A process
-    group and Horovod are the last word until they are left or initialised again; what a launcher
-    gave a process at its start holds until there is a group. A fork makes the check worthless.
+    This is for ranks above 0, which record nothing, so that `current_rank` is not called at every
+    step. Ranks of a process group and of Horovod hold until it is destroyed or initialised again.
+    Variables set by the launcher hold until there is a group. The check is invalid after a fork.
     """
     if rank.source == "torch.distributed":
-        return _while_same_group()
+        return _same_group_check()
     if rank.source == "horovod.torch":
-        return _while_same_horovod(rank.rank)
-    if rank.source in _AT_START:
-        return _while_alone(rank.source if rank.launcher == "env" else None)
+        return _same_horovod_check(rank.rank)
+    if rank.source in _CONSTANT_VARIABLES:
+        return _no_group_check(rank.source if rank.launcher == "env" else None)
     return None
 
 
-def _while_same_group() -> Callable[[], bool] | None:
+def _same_group_check() -> Callable[[], bool] | None:
     try:
         member: Any = sys.modules["torch.distributed"].GroupMember
-        # Weakly: a group that is left must not be kept from closing its connections.
+        # A weak reference, so that a destroyed group can close its connections.
         group = weakref.ref(member.WORLD)
-    except Exception as error:  # noqa: BLE001 - a group of a kind of its own
+    except Exception as error:  # noqa: BLE001 - a group of another type
         let_pass(error)
         return None
     return lambda: member.WORLD is group()
 
 
-def _while_same_horovod(rank: int) -> Callable[[], bool]:
+def _same_horovod_check(rank: int) -> Callable[[], bool]:
     module: Any = sys.modules["horovod.torch"]
 
     def same() -> bool:
         try:
             return bool(module.rank() == rank)
-        except Exception as error:  # noqa: BLE001 - shut down, perhaps to be initialised again
+        except Exception as error:  # noqa: BLE001 - shut down, and perhaps initialised again later
             let_pass(error)
             return False
 
     return same
 
 
-def _while_alone(variable: str | None) -> Callable[[], bool]:
-    """Check that no process group was joined and the variables are unchanged."""
+def _no_group_check(variable: str | None) -> Callable[[], bool]:
+    """Return a check that no process group exists and the variable is unchanged."""
     modules, environment = sys.modules, os.environ
     value = None if variable is None else environment.get(variable)
 
@@ -241,7 +240,7 @@ def _while_alone(variable: str | None) -> Callable[[], bool]:
                 return False
             if horovod is not None and horovod.is_initialized():
                 return False
-        except Exception as error:  # noqa: BLE001 - half imported, or built without
+        except Exception as error:  # noqa: BLE001 - partially imported, or built without support
             let_pass(error)
             return False
         return variable is None or environment.get(variable) == value
@@ -249,21 +248,21 @@ def _while_alone(variable: str | None) -> Callable[[], bool]:
     return same
 
 
-alone: Final = _while_alone(None)
-"""Return whether the ranks are certainly not connected yet; nearly free."""
+alone: Final = _no_group_check(None)
+"""Return whether the ranks are certainly not connected yet; very fast."""
 
 
 def broadcast_from_rank_zero(text: str) -> str | None:
-    """Return rank 0's text on every rank, all of which call this; None where there are no others.
+    """Return rank 0's text on every rank; None for a single process. All ranks must call this.
 
-    It goes over torch's process group if one is initialised, else over Horovod. A group that moves
-    tensors between GPUs only is left alone: which device this process will use may not be settled
-    yet, so a group for the CPU is made for the moment. Raises RuntimeError if the group fails.
+    Uses torch's process group if it is initialised, otherwise Horovod. For a group that supports
+    only GPU tensors, a temporary CPU group is created, because the device of this process may not
+    be selected yet. Raises RuntimeError if the group fails.
     """
-    group = _process_group()
+    group = _torch_rank()
     if group is not None:
         return _broadcast_by_torch(text) if group[1] > 1 else None
-    horovod = _horovod()
+    horovod = _horovod_rank()
     if horovod is None or horovod[1] == 1:
         return None
     module: Any = sys.modules["horovod.torch"]
@@ -274,28 +273,28 @@ def _broadcast_by_torch(text: str) -> str:
     module: Any = sys.modules["torch.distributed"]
     backend = str(module.get_backend()).lower()
     side = None
-    has_gloo = getattr(module, "is_gloo_available", bool)  # not in old releases
+    has_gloo = getattr(module, "is_gloo_available", bool)  # missing in old releases
     if "gloo" not in backend and backend != "mpi" and has_gloo():
         side = module.new_group(backend="gloo")
     try:
-        said = [text]
-        module.broadcast_object_list(said, src=0, group=side)
+        texts = [text]
+        module.broadcast_object_list(texts, src=0, group=side)
     finally:
         if side is not None:
             module.destroy_process_group(side)
-    return str(said[0])
+    return str(texts[0])
 
 
 # --------------------------------------------------------------------- variables
 
 
 def number(env: Mapping[str, str], name: str) -> int | None:
-    """Return a variable as an int of at least 0, or None."""
+    """Return a variable as a non-negative int, or None."""
     text = env.get(name, "").strip()
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def _from_variables(
+def _rank_from_variables(
     env: Mapping[str, str], launchers: Iterable[tuple[str, str, str]]
 ) -> Rank | None:
     for launcher, rank, size in launchers:
@@ -304,7 +303,7 @@ def _from_variables(
     return None
 
 
-def _lightning(env: Mapping[str, str]) -> Rank | None:
+def _lightning_variables_rank(env: Mapping[str, str]) -> Rank | None:
     node, local = number(env, "NODE_RANK"), number(env, "LOCAL_RANK")
     if node is None and local is None:
         return None
@@ -312,8 +311,8 @@ def _lightning(env: Mapping[str, str]) -> Rank | None:
     return Rank(rank, number(env, "WORLD_SIZE"), "lightning", "NODE_RANK, LOCAL_RANK")
 
 
-def _slurm(env: Mapping[str, str]) -> Rank | None:
-    """Return the task's rank in a step that ``srun`` started; a shell is not a training."""
+def _slurm_rank(env: Mapping[str, str]) -> Rank | None:
+    """Return the task's rank in a step started by ``srun``; None in an interactive shell."""
     tasks = number(env, "SLURM_STEP_NUM_TASKS") or number(env, "SLURM_NTASKS")
     if tasks is None or tasks == 1 or env.get("SLURM_JOB_NAME") in _INTERACTIVE:
         return None
@@ -321,20 +320,20 @@ def _slurm(env: Mapping[str, str]) -> Rank | None:
     return None if rank is None else Rank(rank, tasks, "slurm", "SLURM_PROCID")
 
 
-_PART: Final = ";"
-_COUNTS: Final = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
-"""Environment variables of torchrun and SLURM with the number of restarts."""
+_PART_SEPARATOR: Final = ";"
+_RESTART_COUNTS: Final = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+"""Environment variables with the number of restarts by torchrun and SLURM."""
 
 
 def job_key(environment: Mapping[str, str] | None = None) -> str | None:
-    """Return a key that does not change when a launcher restarts this job; None without a launcher.
+    """Return a key that stays the same when a launcher restarts this job; None without a launcher.
 
-    Up to two parts, joined by ``;``: ``slurm:<job>`` or ``slurm:<array job>_<task>``, and
-    ``torchelastic:<run id>:<host>:<pid>:<start>`` of the agent that watches this worker (its
-    parent). A job may have both, and either may restart it: compare with `same_job`.
+    The key has up to two parts, joined by ``;``: ``slurm:<job>`` or ``slurm:<array job>_<task>``,
+    and ``torchelastic:<run id>:<host>:<pid>:<start>`` of the agent of this worker (its parent). A
+    job may have both, and be restarted by either: compare keys with `same_job`.
     """
     env = os.environ if environment is None else environment
-    return _PART.join(_job_parts(env)) or None
+    return _PART_SEPARATOR.join(_job_parts(env)) or None
 
 
 def _job_parts(env: Mapping[str, str]) -> Iterator[str]:
@@ -349,21 +348,21 @@ def _job_parts(env: Mapping[str, str]) -> Iterator[str]:
 
 
 def restart_count(environment: Mapping[str, str] | None = None) -> int:
-    """Return how often torchrun or SLURM (the larger count) restarted this job, or 0."""
+    """Return the number of restarts of this job by torchrun or SLURM, whichever is larger."""
     env = os.environ if environment is None else environment
-    return max([number(env, name) or 0 for name in _COUNTS if name in env], default=0)
+    return max([number(env, name) or 0 for name in _RESTART_COUNTS if name in env], default=0)
 
 
 def same_job(recorded: str | None, environment: Mapping[str, str] | None = None) -> bool:
-    """Return whether this process is a restart of the job whose `job_key` was ``recorded``.
+    """Return whether this process is a restart of the job with the `job_key` ``recorded``.
 
-    True only after a restart, and only if the part of the key that belongs to the launcher is
-    equal: a job that SLURM requeued has a new torchrun agent, one that torchrun restarted has the
-    same of both.
+    True only after a restart, and only if the part of the restarting launcher is equal: a job that
+    was requeued by SLURM has a new torchrun agent, while a restart by torchrun changes neither
+    part.
     """
     env = os.environ if environment is None else environment
-    by_torchrun, by_slurm = (number(env, name) or 0 for name in _COUNTS)
-    then = set((recorded or "").split(_PART))
+    by_torchrun, by_slurm = (number(env, name) or 0 for name in _RESTART_COUNTS)
+    then = set((recorded or "").split(_PART_SEPARATOR))
     now = list(_job_parts(env))
     if by_torchrun:
         return bool(now) and then == set(now)

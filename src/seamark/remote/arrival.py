@@ -1,8 +1,8 @@
-"""Journal that hides a run until its transfer is complete, and questions with a time limit.
+"""Journal that hides a run until its transfer is complete, and requests with a time limit.
 
-The beginning of this journal is sent before all others and puts the run into the trash, so that no
-list shows it. Its end is sent last: it takes the run out of the trash and has the run's name and
-origin. The beginning is the same each time, so an interrupted transfer can be continued.
+The first part of this journal is sent before all other journals. It moves the run to the trash, so
+that no list shows it. The second part is sent last: it restores the run from the trash and sets its
+name and origin. The first part is always the same, so an interrupted transfer can be continued.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ T = TypeVar("T")
 
 
 def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) -> T:
-    """Return the result of `ask`, called on a thread; `Unreachable` if it takes too long."""
-    told: list[T] = []
-    failed: list[Exception] = []
+    """Return the result of `ask`, called on a thread; raise `Unreachable` on a timeout."""
+    results: list[T] = []
+    errors: list[Exception] = []
 
     def run() -> None:
         try:
-            told.append(ask())
-        except Exception as error:  # noqa: BLE001 - it may be somebody else's
-            failed.append(error)
+            results.append(ask())
+        except Exception as error:  # noqa: BLE001 - remotes may be third-party code
+            errors.append(error)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
-    with quietly(only=RuntimeError):  # at the end of the interpreter there are no further ones
+    with quietly(only=RuntimeError):  # no threads can start while the interpreter ends
         thread.start()
         thread.join(seconds)
-    if told:
-        return told[0]
-    if failed:
-        raise failed[0]
+    if results:
+        return results[0]
+    if errors:
+        raise errors[0]
     msg = f"no answer within {seconds:g} s"
     raise Unreachable(msg)
 
@@ -59,10 +59,10 @@ def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) ->
 def ask_remote(
     uri: str, token: str | None, ask: Callable[[Settles], T], seconds: float = PATIENCE_S
 ) -> T | None:
-    """Return the answer of a remote that decides between runs; None if it cannot decide."""
+    """Return the answer of a remote that resolves conflicts between runs; None if it cannot."""
 
     def opened() -> T | None:
-        with fork.held_off():  # modules are imported
+        with fork.delay_forks():  # modules are imported
             remote: Remote = open_remote(uri, token)
         with contextlib.closing(remote):
             return ask(remote) if isinstance(remote, Settles) else None
@@ -76,17 +76,17 @@ _TRASHED: Final[dict[str, Any]] = {"op": "assign", "atoms": {"sys/trashed": ["bo
 
 
 class ArrivalJournal:
-    """Name and bytes of the journal; `begun_ns` is the time of the run's first record."""
+    """Name and content of the journal; `begun_ns` is the time of the run's first record."""
 
     def __init__(self, key: RunKey, begun_ns: int) -> None:
         text = json.dumps(["arrival", key.project, key.run])
         uid = hashlib.sha256(text.encode()).digest()[:16]
         self._salt = salt_of(uid)
-        self.name, self.begin = _new_journal(key, "arrival", uid, begun_ns + 1)
+        self.name, self.begin = _begin_journal(key, "arrival", uid, begun_ns + 1)
         self.begin += frame_bytes(self._salt, Kind.OP, begun_ns + 2, dump_json(_TRASHED))
 
     def end(self, ops: Iterable[Mapping[str, Any]], t_ns: int) -> bytes:
-        """Return its end: records after all that the run holds, and its closing."""
+        """Return the second part: the given ops, from the time `t_ns` on, and the closing frame."""
         data = b""
         for op in ops:
             data += frame_bytes(self._salt, Kind.OP, t_ns, dump_json(op))
@@ -95,15 +95,15 @@ class ArrivalJournal:
 
 
 def trashing(key: RunKey, t_ns: int) -> tuple[str, bytes]:
-    """Return name and bytes of a journal that puts a run into the trash after all it holds."""
+    """Return name and content of a journal that moves a run to the trash at the time `t_ns`."""
     uid = secrets.token_bytes(16)
-    name, data = _new_journal(key, "replaced", uid, t_ns)
+    name, data = _begin_journal(key, "replaced", uid, t_ns)
     salt = salt_of(uid)
     data += frame_bytes(salt, Kind.OP, t_ns + 1, dump_json(_TRASHED))
     return name, data + close_frame(salt, t_ns + 2)
 
 
-def _new_journal(key: RunKey, what: str, uid: bytes, t_ns: int) -> tuple[str, bytes]:
+def _begin_journal(key: RunKey, what: str, uid: bytes, t_ns: int) -> tuple[str, bytes]:
     writer = f"{what}-{uid.hex()[:8]}"
     kind = kind_of(key.project, key.run)
     header = {

@@ -1,8 +1,8 @@
-"""Journals that tell a server which processes of this host ended without a record of it.
+"""Journals about processes of this host that ended without recording their end.
 
-A server cannot look up processes, so it waits until nothing has been heard of a run for a while.
-The host of a process knows at once. Its observation is a small journal of its own beside the one
-that it is about, closed after its header, and is the same whenever it is sent.
+A server cannot inspect processes, so it waits until a run has been silent for a while. The host of
+a process can tell at once. It sends this observation as a small separate journal, which is closed
+after its header and has the same content each time.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ __all__ = ["observations_of"]
 def observations_of(
     run: str, journals: Iterable[JournalFile], known: Mapping[str, int]
 ) -> dict[str, bytes]:
-    """Return journals about processes of a run that are gone, without those that are ``known``.
+    """Return journals about ended processes of a run, except the ``known`` ones.
 
-    Only a process of this host and boot is known to be gone, and only if its journal was not
-    closed. The keys are file names.
+    Only processes of this host and boot are considered, and only if their journals were not closed.
+    The keys are file names.
     """
     evidence, found = Evidence(), dict[str, bytes]()
     for file in journals:
         uid = split_journal_name(file.path.name)[1]
         if uid is None:
             continue
-        own = hashlib.sha256(b"ended" + uid).digest()[:16]
-        name = journal_name(f"{file.writer.rpartition('-')[0]}-{own.hex()[:8]}", own)
+        ended_uid = hashlib.sha256(b"ended" + uid).digest()[:16]
+        name = journal_name(f"{file.writer.rpartition('-')[0]}-{ended_uid.hex()[:8]}", ended_uid)
         if name in known:
             continue
         with quietly(), JournalReader(file.path) as reader:
@@ -47,22 +47,26 @@ def observations_of(
                 continue
             if evidence.alive(header) is not False:
                 continue
-            last = reader.last_frame()  # what it wrote until it was gone
+            last = reader.last_frame()  # the last record before it ended
             if last is None or last.kind == Kind.CLOSE:
                 continue
-            how = evidence.crash(header, last.t).reason
-            if how != LOST:
-                said = {"run": run, "writer": name.rpartition(".")[0], "ended": file.path.name}
-                about = {**_place(header), "ended_at": last.offset, "ended_how": how}
-                found[name] = _journal(own, last.t, {**said, **about})
+            end_reason = evidence.crash(header, last.t).reason
+            if end_reason != LOST:
+                origin = {"run": run, "writer": name.rpartition(".")[0], "ended": file.path.name}
+                observation = {
+                    **_host_and_boot(header),
+                    "ended_at": last.offset,
+                    "ended_how": end_reason,
+                }
+                found[name] = _make_journal(ended_uid, last.t, {**origin, **observation})
     return found
 
 
-def _place(header: Mapping[str, Any]) -> dict[str, Any]:
+def _host_and_boot(header: Mapping[str, Any]) -> dict[str, Any]:
     return {name: header.get(name) for name in ("host", "boot")}
 
 
-def _journal(uid: bytes, t: int, header: Mapping[str, Any]) -> bytes:
+def _make_journal(uid: bytes, t: int, header: Mapping[str, Any]) -> bytes:
     record = dump_json({"attempt": None, "owner": False, **header})
     salt = salt_of(uid)
     return file_header(uid) + frame_bytes(salt, Kind.HEADER, t, record) + close_frame(salt, t)

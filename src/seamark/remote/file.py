@@ -1,7 +1,7 @@
-"""Another root folder as a remote, such as one on a disk that several machines mount.
+"""Another root folder as a remote, for example on a shared disk.
 
-Journals are appended under a lock of the file (``flock``), at the offset that was compared with
-its size, and forced to disk before anybody is told.
+Journals are appended under a file lock (``flock``) after the offset was compared with the file
+size. Data is synced to disk before a call returns.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FileRemote", "root_of"]
 
-_WAIT_S: Final = 1.0
+_BATCH_INTERVAL_S: Final = 1.0
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-_FOREVER: Final = frozenset(
+_PERMANENT_ERRNOS: Final = frozenset(
     {
         *(errno.EACCES, errno.ELOOP, errno.EPERM, errno.EROFS),
         *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR),
@@ -49,17 +49,17 @@ _FOREVER: Final = frozenset(
 
 
 def root_of(uri: str) -> Path:
-    """Return the folder that ``file:///folder`` names, or raise `ArgumentError`."""
+    """Return the folder of a ``file:///folder`` URI, or raise `ArgumentError`."""
     parts = urlsplit(uri)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
-        msg = f"remote: expected file:///folder with a path from the root on, got {uri!r:.200}"
+        msg = f"remote: expected file:///folder with an absolute path, got {uri!r:.200}"
         raise ArgumentError(msg)
     return Path(os.path.normpath(path))
 
 
 class FileRemote:
-    """Sends to another root; see `seamark.remote.protocol.Remote`."""
+    """Remote that stores runs below another root; see `seamark.remote.protocol.Remote`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -74,7 +74,7 @@ class FileRemote:
         with self.translate_errors():
             folder = self._folder(run)
             return {
-                name: _whole(folder.journal_dir / name, size)
+                name: _end_of_frames(folder.journal_dir / name, size)
                 for name, size in self._sizes(folder).items()
             }
 
@@ -85,7 +85,7 @@ class FileRemote:
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
         """See `seamark.remote.protocol.Remote.send_gap`.
 
-        What will never be a frame is kept as zeros, which are none either.
+        The gap is filled with zero bytes, which are not valid frames either.
         """
         return self._append(run, journal, offset, bytes(length), is_gap=True)
 
@@ -98,25 +98,25 @@ class FileRemote:
                 check_journal_name(journal)
             except BatchError as error:
                 raise Refused(str(error)) from error
-            with self._opened(folder, journal, offset) as fd, locked(fd):
+            with self._open_journal(folder, journal, offset) as fd, locked(fd):
                 known = os.fstat(fd).st_size
                 if offset > known:
                     msg = f"{journal}: {offset - known} bytes before {offset} are missing"
                     raise Gap(msg, known)
                 overlap = min(known - offset, len(data))
-                # Anything may be there already in the place of a gap: what was declared is kept.
+                # At a gap, the stored bytes may differ: they are kept.
                 if not is_gap and os.pread(fd, overlap, offset) != data[:overlap]:
-                    msg = f"{journal}: other bytes are kept there from {offset} on"
+                    msg = f"{journal}: the stored bytes from {offset} on are different"
                     raise Diverged(msg, known)
                 if overlap < len(data):
-                    _write(fd, known, memoryview(data)[overlap:])
+                    _append_or_undo(fd, known, memoryview(data)[overlap:])
                     os.fsync(fd)
                 size = os.fstat(fd).st_size
-            return Sent(size, sum(self._sizes(folder).values()), _WAIT_S)
+            return Sent(size, sum(self._sizes(folder).values()), _BATCH_INTERVAL_S)
 
     @contextlib.contextmanager
-    def _opened(self, folder: RunFolder, journal: str, offset: int) -> Iterator[int]:
-        """Open a journal; make it if the batch begins it."""
+    def _open_journal(self, folder: RunFolder, journal: str, offset: int) -> Iterator[int]:
+        """Open a journal; create it if the batch starts at offset 0."""
         if not offset:
             folder.refuse_links()
             make_folder(folder.journal_dir)
@@ -127,13 +127,13 @@ class FileRemote:
                 except FileNotFoundError:
                     if offset:
                         raise
-                    # Another shipper may make it at the same time; until something is written it is
-                    # to readers a journal that has just begun.
+                    # Another process may create it at the same time. To readers, an empty file is a
+                    # journal that has just begun.
                     fd = os.open(journal, _FLAGS | os.O_CREAT, 0o666, dir_fd=above)
                     for path in (folder.journal_dir, folder.path, folder.path.parent):
                         sync_folder(path)
         except FileNotFoundError as error:
-            msg = f"{journal}: the journal is not there yet"
+            msg = f"{journal}: the journal does not exist yet"
             raise Gap(msg, 0) from error
         with closing_fd(fd):
             yield fd
@@ -163,7 +163,7 @@ class FileRemote:
             try:
                 put_stream(folder, file, digest, size)
             finally:
-                with quietly(only=OSError):  # not empty: another process has something there
+                with quietly(only=OSError):  # not empty: in use by another process
                     folder.staging_dir.rmdir()
             sync_folder(folder.path)
 
@@ -185,7 +185,7 @@ class FileRemote:
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise errors of the file system as `Refused`, or `Unreachable` for now."""
+        """Translate `OSError` to `Refused`, or to `Unreachable` if it may be temporary."""
         try:
             yield
         except RemoteError:
@@ -193,22 +193,22 @@ class FileRemote:
         except OSError as error:
             why = error.strerror or str(error)
             msg = f"{self.root} cannot be written: {why}"
-            if error.errno in _FOREVER:
+            if error.errno in _PERMANENT_ERRNOS:
                 raise Refused(msg) from error
             raise Unreachable(msg) from error
 
 
-def _whole(path: Path, size: int) -> int:
-    """Return how far a journal has whole frames: a sender may have been killed in one."""
+def _end_of_frames(path: Path, size: int) -> int:
+    """Return the end of the last whole frame; a killed sender may leave a partial one."""
     with quietly(only=OSError), JournalReader(path) as reader:
         last = reader.last_frame()
         if last is not None and last.end <= size:
             return last.end
-    return 0  # all of it is compared with what is sent
+    return 0  # all of it is compared with the sent data
 
 
-def _write(fd: int, known: int, data: memoryview) -> None:
-    # All of it or, after an error, nothing: only whole frames are ever seen there.
+def _append_or_undo(fd: int, known: int, data: memoryview) -> None:
+    # On an error, the file is truncated again, so that it contains only whole frames.
     try:
         write_all(fd, data)
     except OSError:

@@ -1,4 +1,4 @@
-"""Login to a server: a token is tried and then stored."""
+"""Login to a server: verification and storage of a token."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["User", "login", "logout"]
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """User that a server recognises by a token.
+    """User to whom a token belongs on a server.
 
     Attributes:
         server: Address of the server.
         name: Name of the user.
-        admin: Whether the user may do everything on the server.
+        admin: Whether the user is an administrator of the server.
         roles: Role by project path.
     """
 
@@ -33,26 +33,26 @@ class User:
 
 
 def login(url: str | None = None, token: str | None = None, timeout: float = 30.0) -> User:
-    """Try a token at a server, and keep it for this user of this machine if it is good.
+    """Verify a token with a server, and store it for the current user of this machine.
 
-    It is kept in ``~/.config/seamark/credentials.json``, which nobody else can read, and is shown
-    to this one address only.
+    It is stored in ``~/.config/seamark/credentials.json``, which only the current user can read,
+    and is sent to this address only.
 
     Args:
-        url: Address of the server, such as ``"https://seamark.lab"``; by default the one that
-            SEAMARK_REMOTE names, else the one that a token was kept for.
-        token: Of ``seamark token create``; without it, it is asked for at the terminal, and not
-            shown.
-        timeout: How long the server may take to answer, seconds.
+        url: Address of the server, such as ``"https://seamark.lab"``; by default the server in
+            SEAMARK_REMOTE, else the only server with a stored token.
+        token: Token made by ``seamark token create``; by default, the terminal prompts for it
+            without echo.
+        timeout: Time limit for the answer of the server, in seconds.
 
     Returns:
-        Who the server takes the token for.
+        The user to whom the token belongs.
 
     Raises:
-        ArgumentError: If the address or the token cannot be used; also if one of them is left out,
-            and no or several servers are known, or there is no terminal.
-        RemoteError: If the server cannot be reached or does not know the token.
-        OSError: If the token cannot be kept.
+        ArgumentError: If the address or the token is invalid. Also if the address is left out and
+            not exactly one server is known, or the token is left out and there is no terminal.
+        RemoteError: If the server cannot be reached or rejects the token.
+        OSError: If the token cannot be stored.
     """
     url = _known_server() if url is None else url
     token = (_ask_for_token(url) if token is None else token).strip()
@@ -61,17 +61,17 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         raise ArgumentError(msg)
     connection = Connection(url, token, answer_s=timeout)
     try:
-        told: Any = connection.ask("GET", "accounts/me").record()
+        answer: Any = connection.ask("GET", "accounts/me").record()
     finally:
         connection.close()
-    name, roles = told.get("name"), told.get("roles")
+    name, roles = answer.get("name"), answer.get("roles")
     if not isinstance(name, str) or not name or not isinstance(roles, dict):
-        msg = f"{connection.address} did not name the owner of this token: is it a Seamark server?"
+        msg = f"{connection.address} returned no user for this token: is it a Seamark server?"
         raise RemoteError(msg)
     address = str(connection.address)
     keep_token(address, token)
     return User(
-        address, name, told.get("admin") is True, {str(k): str(v) for k, v in roles.items()}
+        address, name, answer.get("admin") is True, {str(k): str(v) for k, v in roles.items()}
     )
 
 
@@ -85,10 +85,10 @@ def _known_server() -> str:
 
 
 def _ask_for_token(url: str) -> str:
-    if sys.stdin is None or not sys.stdin.isatty():  # of a notebook and of a job, too
+    if sys.stdin is None or not sys.stdin.isatty():  # as in notebooks and jobs
         msg = (
-            f"login: expected token= for {url}, got none, and there is no terminal to ask at: "
-            "where SEAMARK_API_TOKEN is set, nobody has to log in"
+            f"login: expected token= for {url}, got none, and there is no terminal for a prompt; "
+            "if SEAMARK_API_TOKEN is set, no login is needed"
         )
         raise ArgumentError(msg)
     try:
@@ -98,16 +98,16 @@ def _ask_for_token(url: str) -> str:
 
 
 def logout(url: str | None = None) -> list[str]:
-    """Forget the token of a server, or of all of them; the token itself stays good.
+    """Delete the stored token of one server or of all servers; the token stays valid.
 
     Args:
-        url: Address of the server; by default all.
+        url: Address of the server; by default all servers.
 
     Returns:
-        Addresses whose token was forgotten.
+        Addresses of the servers whose token was deleted.
 
     Raises:
-        ArgumentError: If the address cannot be used.
+        ArgumentError: If the address is invalid.
         OSError: If the file cannot be written.
     """
     from seamark.remote.http.connection import Address

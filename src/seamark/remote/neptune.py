@@ -19,25 +19,25 @@ _PROJECT: Final = re.compile(r"[^/\s?#@]+/[^/\s?#@]+")
 
 
 def check_project(uri: str) -> None:
-    """Raise an error unless a project is named."""
+    """Raise an error unless the URI names a project."""
     if _PROJECT.fullmatch(uri.partition("://")[2]) is None:
         msg = f"remote: expected 'neptune://workspace/project', got {shown(uri)!r}"
         raise ArgumentError(msg)
 
 
 def token_to_show(given: str | None) -> str:
-    """Return the token that names a server of Neptune's protocol, and opens it.
+    """Return the API token to use; it contains the address of a server of Neptune's protocol.
 
-    The one that was given by ``api_token=`` may be meant for a Seamark server beside this one.
+    A token given as ``api_token=`` may belong to a Seamark server, and is skipped if it does.
 
     Raises:
-        ArgumentError: If there is none, or it may not be sent to where it says.
+        ArgumentError: If there is none, or it must not be sent to the address in it.
     """
     both = given, os.environ.get("NEPTUNE_API_TOKEN")
-    found = ["".join(one.split()) for one in both if one]  # it may have been pasted in lines
+    found = ["".join(one.split()) for one in both if one]  # pasted text may have line breaks
     token = next((one for one in found if address_in(one)), None)
     if token is None:
-        got = "what was given names no server" if found else "got none"
+        got = "the given token contains no server address" if found else "got none"
         msg = (
             "remote: neptune:// needs an API token of that server in NEPTUNE_API_TOKEN or "
             f"api_token=, {got}"
@@ -47,8 +47,8 @@ def token_to_show(given: str | None) -> str:
     allowed = is_loopback(parts.hostname or "") or os.environ.get("OAUTHLIB_INSECURE_TRANSPORT")
     if parts.scheme == "http" and not allowed:
         msg = (
-            f"remote: the API token leads to http://{parts.hostname}, where anybody on the way "
-            "reads it; set OAUTHLIB_INSECURE_TRANSPORT=1 if that is as it should be"
+            f"remote: the API token would be sent unencrypted to http://{parts.hostname}; "
+            "set OAUTHLIB_INSECURE_TRANSPORT=1 to allow this"
         )
         raise ArgumentError(msg)
     Address.of(address_in(token), insecure=True)
@@ -56,10 +56,14 @@ def token_to_show(given: str | None) -> str:
 
 
 def address_in(token: str) -> str:
-    """Return the address that an API token of Neptune's names; empty if it is none."""
+    """Return the address in a Neptune API token; empty for other texts."""
     with contextlib.suppress(ValueError, TypeError):
-        told = json.loads(base64.b64decode(token))
-        found = told.get("api_url") or told.get("api_address") if isinstance(told, dict) else None
+        content = json.loads(base64.b64decode(token))
+        found = (
+            content.get("api_url") or content.get("api_address")
+            if isinstance(content, dict)
+            else None
+        )
         if isinstance(found, str) and urlsplit(found).hostname:
             return found
     return ""

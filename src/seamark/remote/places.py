@@ -1,7 +1,7 @@
 """Remotes by the scheme of their URI; other packages can add schemes.
 
-A package provides a remote with an entry point of the group ``seamark.remotes``. The name of the
-entry point is the scheme, and its value a function ``(uri, token) -> Remote``::
+A package provides a remote by an entry point of the group ``seamark.remotes``. The name of the
+entry point is the scheme, its value a function ``(uri, token) -> Remote``::
 
     [project.entry-points."seamark.remotes"]
     s3 = "my_package:open_remote"
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["canonical", "check_token", "check_uri", "open_remote", "schemes", "shown"]
 
 GROUP: Final = "seamark.remotes"
-_OWN: Final = {
+_BUILT_IN: Final = {
     "file": "seamark.index.remote:open_remote",
     "http": "seamark.remote.http.sender:open_remote",
     "https": "seamark.remote.http.sender:open_remote",
@@ -32,7 +32,7 @@ _OWN: Final = {
 }
 """Remotes found even if the package's metadata is missing; entry points cannot replace them."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://\S")
-_VERBS: Final = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "close")
+_METHODS: Final = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "close")
 
 
 def shown(uri: str) -> str:
@@ -41,20 +41,20 @@ def shown(uri: str) -> str:
 
 
 def schemes() -> list[str]:
-    """Return the schemes of the remotes that are installed, sorted."""
-    return sorted({*_OWN, *(each.name for each in entry_points(group=GROUP))})
+    """Return the schemes of the installed remotes, sorted."""
+    return sorted({*_BUILT_IN, *(each.name for each in entry_points(group=GROUP))})
 
 
 def check_uri(uri: str) -> str:
-    """Return a URI if its form and scheme are those of an installed remote; nothing is asked."""
+    """Check that a URI belongs to an installed remote and return it; no request is sent."""
     canonical(uri)
     return uri
 
 
 def canonical(uri: str) -> str:
-    """Return the one form of a URI by which a place is known, however it was written.
+    """Return the canonical form of the URI of a remote.
 
-    Its form and scheme have to be those of an installed remote; nothing is asked.
+    The URI must belong to an installed remote. No request is sent.
     """
     found = _SCHEME.match(uri)
     if found is None:
@@ -62,7 +62,7 @@ def canonical(uri: str) -> str:
         msg = f"remote: expected a URI such as 'https://seamark.lab', got {shown(uri)!r}{hint}"
         raise ArgumentError(msg)
     scheme = found[1].lower()
-    if scheme not in _OWN and scheme not in (known := schemes()):
+    if scheme not in _BUILT_IN and scheme not in (known := schemes()):
         near = difflib.get_close_matches(scheme, known, 1)
         hint = f"; did you mean {near[0]}://?" if near else ""
         msg = f"remote: expected one of {', '.join(known)}, got the scheme {scheme!r}{hint}"
@@ -84,9 +84,9 @@ def canonical(uri: str) -> str:
 
 
 def check_token(uri: str, token: str | None) -> None:
-    """Make sure that a place can be asked at all that nobody may ask without a token.
+    """Raise an error if a remote needs a token and there is none.
 
-    Servers of Seamark's own are asked without one too: their projects may be public.
+    Seamark servers need none, because their projects may be public.
     """
     if uri.lower().startswith("neptune://"):
         from seamark.remote.neptune import token_to_show
@@ -95,20 +95,20 @@ def check_token(uri: str, token: str | None) -> None:
 
 
 def open_remote(uri: str, token: str | None = None) -> Remote:
-    """Return the remote that a URI names; nothing is asked yet.
+    """Return the remote of a URI; no request is sent yet.
 
     Args:
         uri: Such as ``https://seamark.lab`` or ``file:///mnt/runs``.
-        token: To show there; None has the remote look for one.
+        token: Token to send; None makes the remote search for one.
 
     Raises:
-        ArgumentError: If there is no such remote, or it cannot take this URI.
+        ArgumentError: If there is no such remote, or the URI is invalid for it.
         MissingExtraError: If it needs a package that is not installed.
-        SeamarkError: If what a package brings for it cannot be used.
+        SeamarkError: If the entry point of a package cannot be used.
     """
     check_uri(uri)
     scheme = uri.partition("://")[0].lower()
-    point = _point(scheme)
+    point = _entry_point(scheme)
     try:
         remote: Remote = point.load()(uri, token)
     except SeamarkError:
@@ -120,20 +120,20 @@ def open_remote(uri: str, token: str | None = None) -> Remote:
         raise MissingExtraError(msg) from error
     except Exception as error:
         let_pass(error)
-        msg = f"remote: {scheme}:// cannot be used: {_brought_by(point)} failed: {error!r:.300}"
+        msg = f"remote: {scheme}:// cannot be used: {_provider_of(point)} failed: {error!r:.300}"
         raise SeamarkError(msg) from error
-    if lacking := [verb for verb in _VERBS if not callable(getattr(remote, verb, None))]:
-        msg = f"remote: {scheme}:// cannot be used: {_brought_by(point)} lacks {lacking}"
+    if missing := [verb for verb in _METHODS if not callable(getattr(remote, verb, None))]:
+        msg = f"remote: {scheme}:// cannot be used: {_provider_of(point)} lacks {missing}"
         raise SeamarkError(msg)
     return remote
 
 
-def _point(scheme: str) -> EntryPoint:
-    if scheme in _OWN:
-        return EntryPoint(scheme, _OWN[scheme], GROUP)
+def _entry_point(scheme: str) -> EntryPoint:
+    if scheme in _BUILT_IN:
+        return EntryPoint(scheme, _BUILT_IN[scheme], GROUP)
     return next(iter(entry_points(group=GROUP, name=scheme)))
 
 
-def _brought_by(point: EntryPoint) -> str:
+def _provider_of(point: EntryPoint) -> str:
     package = point.dist.name if point.dist is not None else "a package"
     return f"{package} ({point.value})"

@@ -3,7 +3,7 @@
 Data that a remote cannot represent is counted in the run, at ``<place>/<kind>``.
 """
 
-# ruff: noqa: N818 - answers of a remote, more than errors
+# ruff: noqa: N818 - answers of a remote rather than errors
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ __all__ = [
 
 WORDS: Final = {
     "artifacts": "artifacts: left out",
-    "damaged": "records that cannot be read: left out",
-    "files_gone": "files that are not in the run's folder any more: left out",
-    "folders": "folders that were recorded as one file: left out",
+    "damaged": "unreadable records: left out",
+    "files_gone": "files missing in the run's folder: left out",
+    "folders": "folders recorded as one file: left out",
     "histograms": "histograms: left out",
     "large_integers": "integers beyond 32 bits: sent as floats",
     "lists": "lists: sent as their JSON text",
@@ -55,25 +55,25 @@ WORDS: Final = {
     "not_finite": "points that are NaN or infinite: left out",
     "not_finite_values": "values that are NaN or infinite: sent as texts",
     "nulls": "None: sent as a text",
-    "other_file_series": "points of file series that are no images, or too large: left out",
-    "references": "files that are recorded by their place only: left out",
-    "refused": "operations that were refused there",
-    "renamed": "paths that are in each other's way: with a _ behind their name",
+    "other_file_series": "points of file series that are not images, or too large: left out",
+    "references": "files recorded by their location only: left out",
+    "refused": "operations that the server refused",
+    "renamed": "conflicting paths: with a _ after their name",
     "sets": "sets other than tags: sent as texts",
     "statistics": "statistics of series (keep): left out",
 }
-"""Plain words for each counted kind."""
-_LARGEST = (1 << 63) - 1
+"""Description of each counted kind."""
+_MAX_INT64 = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteRun:
-    """Facts that a remote has about a run.
+    """State of a run on a remote.
 
-    `largest_t` is the largest time of a record, ns since the Unix epoch; `journals` has the HEADER
-    of each by writer id. `trained` are the paths of the series of numbers that processes wrote
-    which trained the run; None if that was not said: it may be any. `resumable` means that it was
-    begun but not ended for good, and no owner of it lives.
+    `largest_t` is the largest time of a record, ns since the Unix epoch. `journals` has the HEADER
+    of each journal by writer id. `trained` has the paths of the float series that training
+    processes wrote; None if unknown, so that it may be any. `resumable` means that the run was
+    started and not finished, and has no live owner.
     """
 
     largest_t: int = 0
@@ -98,7 +98,7 @@ class RemoteRun:
         return max((one for one in numbers if type(one) is int and one >= 0), default=0)
 
     def is_copied(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether all that the remote stores is on a disk, whose sizes are given."""
+        """Return whether a disk, given by its journal sizes, has all data of the remote."""
         known = self.sizes
         return all(
             writer in sizes and writer in known and sizes[writer] >= known[writer]
@@ -107,11 +107,11 @@ class RemoteRun:
 
 
 def _is_length(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_INT64
 
 
 class RunKey(NamedTuple):
-    """Key of a run, or with ``.project`` as its run id, of a project's own log.
+    """Key of a run, or of a project's own log if the run id is ``.project``.
 
     Attributes:
         project: Project path.
@@ -126,10 +126,10 @@ class Sent(NamedTuple):
     """Answer of a remote to a batch.
 
     Attributes:
-        offset: Number of bytes of the journal that it stores now, from the beginning.
-        position: Number of bytes of all journals of the run that it stores; only grows. A reader
-            that names it sees at least that much.
-        wait_s: Seconds after which the remote would like the next batch; 0 for at once.
+        offset: Number of bytes of the journal that are stored now, from its beginning.
+        position: Number of stored bytes of all journals of the run; never decreases. A read request
+            with this position sees at least these bytes.
+        wait_s: Requested delay before the next batch, in seconds; 0 for none.
     """
 
     offset: int
@@ -138,9 +138,9 @@ class Sent(NamedTuple):
 
 
 class RemoteError(SeamarkError, OSError):
-    """A remote did not accept data, or did not answer a question.
+    """A remote did not accept data or did not answer a request.
 
-    `status` is that of HTTP, or 0; `said` is what it answered, as it wrote it: a stranger's.
+    `status` is the HTTP status, or 0. `said` is the unmodified, untrusted answer.
     """
 
     status: int = 0
@@ -148,11 +148,11 @@ class RemoteError(SeamarkError, OSError):
 
 
 class Unreachable(RemoteError):
-    """Error of a remote that cannot be reached or failed; the same may be sent again later."""
+    """The remote cannot be reached or failed; the same data may be sent again later."""
 
 
 class Busy(Unreachable):
-    """Error of a remote that asks for a pause of `wait_s` before the next request."""
+    """The remote requests a pause of `wait_s` seconds before the next request."""
 
     def __init__(self, message: str, wait_s: float = 0.0) -> None:
         super().__init__(message)
@@ -160,30 +160,30 @@ class Busy(Unreachable):
 
 
 class Refused(RemoteError):
-    """Refusal of a request from this sender: a token lacks a role, or a limit is exceeded.
+    """The remote refuses requests of this sender: a role is missing, or a limit is exceeded.
 
-    The message says what to do; sending the same again is of no use.
+    The message says what to do. Sending the same data again fails again.
     """
 
 
 class Unfit(Refused):
-    """Refusal of this journal or file from any sender; others may be accepted."""
+    """The remote refuses this journal or file; it may accept others."""
 
 
 class TooLong(Unfit):
-    """Refusal of so much data at once; smaller parts may be accepted."""
+    """The request is too large; smaller parts may be accepted."""
 
 
 class Missing(Refused):
-    """The requested object does not exist, or the user may not know of it."""
+    """The requested object does not exist, or the user may not see it."""
 
 
 class Purged(Refused):
-    """The run was purged there and must not come back."""
+    """The run was purged on the remote and must not be sent again."""
 
 
 class Gap(RemoteError):
-    """Bytes are missing between the `known` ones that are kept and those that were sent."""
+    """Bytes are missing on the remote between the `known` stored ones and the sent ones."""
 
     def __init__(self, message: str, known: int) -> None:
         super().__init__(message)
@@ -191,7 +191,7 @@ class Gap(RemoteError):
 
 
 class Diverged(RemoteError):
-    """Other bytes than were sent are among the `known` ones that the remote stores."""
+    """Sent bytes differ from the `known` bytes that the remote stores."""
 
     def __init__(self, message: str, known: int) -> None:
         super().__init__(message)
@@ -199,82 +199,82 @@ class Diverged(RemoteError):
 
 
 class Remote(Protocol):
-    """A place that keeps journals and files of runs.
+    """Storage of journals and files of runs in another place.
 
-    Every verb may be called again with the same arguments, from several processes and in any
-    order: what is kept already is left as it is. All of them raise `RemoteError`.
+    Each method may be called again with the same arguments, from several processes and in any
+    order; stored data does not change. All methods may raise `RemoteError`.
     """
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
-        """Return how many bytes of each journal are kept, by file name (``<writer id>.<uid>``)."""
+        """Return the number of stored bytes by journal file name (``<writer id>.<uid>``)."""
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
-        """Append whole frames to a journal; the first ones come with its 32-byte file header.
+        """Append whole frames to a journal; the first batch includes its 32-byte file header.
 
-        Once this returns, they are kept for good.
+        The data is stored durably when this returns.
 
         Args:
             run: The run.
             journal: File name.
-            offset: Of the first byte in the file.
+            offset: Position of the first byte in the file.
             data: Bytes of the file.
 
         Raises:
-            Gap: If bytes before ``offset`` are missing there.
-            Diverged: If other bytes are kept there from ``offset`` on.
+            Gap: If bytes before ``offset`` are missing on the remote.
+            Diverged: If the remote stores other bytes from ``offset`` on.
         """
 
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
-        """Declare that ``length`` bytes from ``offset`` on will never be frames; see `send`."""
+        """Declare ``length`` bytes from ``offset`` on to be permanently invalid; see `send`."""
 
     def missing_blobs(self, run: RunKey, digests: Collection[str]) -> Collection[str]:
-        """Return those of some files (SHA-256, hex) whose content is not kept for this project."""
+        """Return the digests (SHA-256, hex) whose content this project does not store."""
 
     def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
-        """Send the content of a file; parts that arrived earlier are not sent again.
+        """Send the content of a file; parts that are stored already are not sent again.
 
         Args:
             run: The run.
             digest: SHA-256 of the content, hex.
-            size: In bytes.
-            file: The content, from its beginning; can seek.
+            size: Size of the content in bytes.
+            file: The content, from its beginning; must be seekable.
         """
 
     def close(self) -> None:
-        """Let go of connections; harmless when called twice."""
+        """Close the connections; calling it twice is harmless."""
 
 
 @runtime_checkable
 class KeepsJournals(Remote, Protocol):
-    """A place from which a run can be resumed, because it also returns stored journals."""
+    """Remote from which a run can be resumed, because it also returns stored journals."""
 
     def opening(self, run: RunKey, seconds: float) -> RemoteRun:
-        """Return the facts about a run that a process needs before it continues it.
+        """Return the state of a run that a process needs to resume it.
 
-        The answer may take `seconds`; `Missing` if there is no such run.
+        The remote may take `seconds` to answer. Raises `Missing` if there is no such run.
         """
 
     def read(self, run: RunKey, journal: str, offset: int) -> Batch | None:
-        """Return whole frames of a journal from an offset on, or a gap; None at its end."""
+        """Return whole frames of a journal from an offset on, or a gap; None at the end."""
 
 
 @runtime_checkable
 class KeepsByName(Remote, Protocol):
-    """A place that stores the content of journals, but not the journals, and files by their names.
+    """Remote that stores the records of journals, but not the journals, and files by their names.
 
-    It is asked the same as any other; files are sent with the journals, from the run's folder.
+    It has the methods of other remotes; files are sent from the run's folder with the journals.
     """
 
     def meet(self, run: RunKey, folder: RunFolder) -> None:
-        """Take note of where a run lies, before anything else is asked of it. Never fails."""
+        """Note the folder of a run; called before all other requests about it. Never raises."""
 
 
 @runtime_checkable
 class Settles(Remote, Protocol):
-    """A place that decides which of several arriving runs continues.
+    """Remote that decides which of several runs of one name continues.
 
-    What it is asked again about the same run it answers in the same way. It answers None where it
-    cannot say, as a server of an earlier version.
+    Repeated requests about one run get the same answer. The answer is None if the remote cannot
+    decide, as with a server of an earlier version.
     """
 
     def arrive(
@@ -286,7 +286,7 @@ class Settles(Remote, Protocol):
         make_project: bool,
         versions: Sequence[str] = (),
     ) -> Arrival | None:
-        """Return the decision about an arriving run; its name is reserved if it is accepted.
+        """Return the decision about a new run; its name is reserved if it is accepted.
 
-        `versions` are, of an artifact, the digests of all its versions here.
+        `versions` has the digests of all local versions if the run is an artifact.
         """

@@ -25,23 +25,24 @@ if TYPE_CHECKING:
 __all__ = ["Shipment", "Tail", "Writing"]
 
 
-MOST_BYTES: Final = 4 << 20
+MAX_BATCH_BYTES: Final = 4 << 20
 """Maximum size of one request, in bytes; a single frame may be longer."""
-_LEAST_BYTES: Final = 1 << 16
+_MIN_BATCH_BYTES: Final = 1 << 16
 
 
 class Tail:
-    """Sends the missing bytes of one journal, batch by batch.
+    """Sender of the missing bytes of one journal, batch by batch.
 
-    Whatever the remote says that it keeps, what is sent next begins no later than where this object
-    knows its own bytes to be: a remote compares what overlaps, so that another file of the same
-    name (of a cloned machine) is found out and never continued. Of a journal that this process does
-    not write (`mine`), what the remote says is believed where a frame of this file begins there.
+    For a journal of this process (`mine`), a batch never begins after the last byte that this
+    object has sent, even if the remote reports more stored bytes. The remote compares overlapping
+    bytes, so that another file of the same name, as of a cloned machine, is detected and never
+    continued. For other journals, the reported size is trusted if a frame of this file begins
+    there.
 
     Attributes:
-        known: How many bytes the remote keeps, as it has said last; None if it was not asked yet.
-        aside: Whether nothing more is sent of it.
-        gaps: How often in a row the remote said that bytes before a batch are missing.
+        known: Number of stored bytes that the remote last reported; None before its first report.
+        aside: Whether nothing more of it is sent.
+        gaps: Number of consecutive batches before which the remote missed bytes.
     """
 
     def __init__(self, path: Path, *, mine: bool = True) -> None:
@@ -51,45 +52,45 @@ class Tail:
         self.aside = False
         self._mine = mine
         self._sent = 0
-        self._limit = MOST_BYTES
-        self._nothing_at = -1
+        self._limit = MAX_BATCH_BYTES
+        self._unsendable_size = -1
         self.gaps = 0
 
-    # ---------------------------------------------------------------- how far it is
+    # ---------------------------------------------------------------- progress
 
     def size(self) -> int:
-        """Return the size of the file now, in bytes; 0 if it is gone."""
+        """Return the current size of the file in bytes; 0 if it does not exist."""
         try:
-            return os.stat(self.path).st_size  # noqa: PTH116 - asked every second
+            return os.stat(self.path).st_size  # noqa: PTH116 - called every second
         except OSError:
             return 0
 
     @property
     def left(self) -> int:
-        """Number of bytes that are still to be sent, as known now."""
+        """Number of unsent bytes, as currently known."""
         size = self.size()
-        if self.aside or size == self._nothing_at:
+        if self.aside or size == self._unsendable_size:
             return 0
-        return max(0, size - self._start)
+        return max(0, size - self._next_offset)
 
     @property
-    def _start(self) -> int:
+    def _next_offset(self) -> int:
         """Offset at which the next batch begins, in bytes."""
         known = self.known or 0
         return min(known, self._sent) if self._mine else known
 
     def place(self, known: int) -> None:
-        """Set the number of bytes that the remote reports to store; 0 if it has no such journal."""
+        """Set the stored number of bytes reported by the remote; 0 if it has no such journal."""
         self.known = known
-        self._nothing_at = -1
+        self._unsendable_size = -1
 
     def forget(self) -> None:
-        """Discard the known size on the remote, so that it is asked for again after an error."""
+        """Discard the known size on the remote, so that it is requested again after an error."""
         self.known = None
 
     def pass_over(self) -> None:
-        """Send nothing until the file has grown: it cannot be read."""
-        self._nothing_at = self.size()
+        """Skip the journal, which cannot be read, until its file grows."""
+        self._unsendable_size = self.size()
 
     # ---------------------------------------------------------------- sending
 
@@ -97,37 +98,38 @@ class Tail:
         """Send the next batch or declare the next gap; return None if there is nothing now.
 
         Raises:
-            RemoteError: If it was not taken. After `Gap` and `TooLong` the next step begins where
-                the remote says, or is smaller.
+            RemoteError: If the batch was not accepted. After `Gap`, the next step begins where the
+                remote reports; after `TooLong`, the next batch is smaller.
             OSError: If the journal cannot be read.
         """
-        size, known, start = self.size(), self.known, self._start
+        size, known, start = self.size(), self.known, self._next_offset
         if self.aside or known is None or size <= start:
             return None
-        from seamark.journal.walk import walk  # numpy is for those who send
+        from seamark.journal.walk import walk  # NumPy is imported only for sending
 
         with JournalReader(self.path, walk=walk) as reader:
             batch = next_batch(reader, start, self._limit)
             if batch is None:
-                self._nothing_at = size
+                self._unsendable_size = size
                 return None
             if batch.is_gap and start != self._sent:
                 self._expect_frame(reader, start, known)
         try:
             sent = self._send(remote, run, batch)
         except Gap as gap:
-            self._begin_again(gap)
+            self._restart_from(gap)
             raise
         except TooLong:
-            if self._limit <= _LEAST_BYTES or batch.length > self._limit:
+            if self._limit <= _MIN_BATCH_BYTES or batch.length > self._limit:
                 raise
-            self._limit = max(_LEAST_BYTES, self._limit // 2)
+            self._limit = max(_MIN_BATCH_BYTES, self._limit // 2)
             return self.step(remote, run)
         except Unreachable:
-            self._limit = max(_LEAST_BYTES, self._limit // 2)  # the link may take a smaller one
+            # A smaller batch may pass a bad link.
+            self._limit = max(_MIN_BATCH_BYTES, self._limit // 2)
             raise
         self.gaps = 0
-        self._limit = min(MOST_BYTES, 2 * self._limit)
+        self._limit = min(MAX_BATCH_BYTES, 2 * self._limit)
         self._sent, self.known = batch.end, max(sent.offset, batch.end)
         return sent
 
@@ -136,13 +138,13 @@ class Tail:
             return remote.send_gap(run, self.name, batch.offset, batch.length)
         return remote.send(run, self.name, batch.offset, batch.data)
 
-    def _begin_again(self, gap: Gap) -> None:
+    def _restart_from(self, gap: Gap) -> None:
         self.gaps += 1
         self.known = gap.known
         self._sent = min(self._sent, gap.known)
 
     def _expect_frame(self, reader: JournalReader, start: int, known: int) -> None:
-        # A gap may be one only because the remote has other frames than this file.
+        # This may look like a gap only because the remote has other frames than this file.
         if start <= FILE_HEADER_BYTES:
             return
         end = FILE_HEADER_BYTES
@@ -154,11 +156,11 @@ class Tail:
                 if start in starts or start == block.end:
                     return
             end = block.end
-        msg = f"{self.name}: no record of this file ends after the {known} bytes that are kept"
+        msg = f"{self.name}: no record of this file ends at the {known} bytes that are stored"
         raise Diverged(msg, end)
 
 
-_REST_S: Final = 10.0
+_IDLE_CHECK_S: Final = 10.0
 """Interval at which an idle run is checked, in seconds."""
 
 
@@ -171,20 +173,20 @@ class Writing(Protocol):
 
 
 class Shipment:
-    """The journals of a run that this process sends to a remote: its own, and those of the past.
+    """Transfer of one run's journals to a remote: those of this process and earlier ones.
 
-    All but `add`, `rest` and `finish`, and what is asked by those who wait (`look_now`, `left`,
-    `unseen`, `is_refused`), is called on the shipper's thread.
+    `add`, `rest`, `finish`, `look_now`, `left`, `unseen` and `is_refused` may be called on any
+    thread; all others are called on the shipper's thread.
 
     Attributes:
-        tails: Journals by writer id; never changed but replaced, as who waits reads it meanwhile.
-        placed: Whether the remote has said what it keeps of them.
-        position: How many bytes of the run the remote keeps, as it has said last.
-        over: Why nothing more is sent, if that is so.
-        later: Not before this time is anything tried again, in seconds of the shipper's clock.
-        failures: How often in a row sending it failed.
-        refused_until: Until when it is not tried again because it was refused; 0 if it was not.
-        given_up: Whether the end of the run waited for it in vain.
+        tails: Journals by writer id; replaced, never changed, because other threads read it.
+        placed: Whether the remote has reported the stored size of each journal.
+        position: Number of stored bytes of the run that the remote last reported.
+        over: Reason why nothing more is sent; None while it is sent.
+        later: Time of the next attempt at the earliest, in seconds of the shipper's clock.
+        failures: Number of consecutive failures to send it.
+        refused_until: Time of the next attempt after a refusal; 0 if it was not refused.
+        given_up: Whether the end of the run timed out waiting for it.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -200,8 +202,8 @@ class Shipment:
         self._mine = f"-{os.getpid()}-"  # part of the writer ids of this process
         self._sources: list[weakref.ref[Writing]] = []
         self._ids: frozenset[str] = frozenset()
-        self._look_at = 0.0
-        # One process may have several objects of one run, each of which begins, rests and ends.
+        self._check_at = 0.0
+        # One process may have several objects of one run, each with its own begin, rest and end.
         self._open: weakref.WeakSet[Any] = weakref.WeakSet()
         self._busy: weakref.WeakSet[Any] = weakref.WeakSet()
         self._earlier = False
@@ -209,42 +211,42 @@ class Shipment:
     # ---------------------------------------------------------------- on any thread
 
     def add(self, writer: Writing, by: object, *, earlier: bool = False) -> None:
-        """Send the journals of a writer of this process; the parent sends its own.
+        """Send the journals of a writer of this process; a parent process sends its own.
 
-        `by` names whose `rest` and `finish` are waited for, and is not kept alive. With
-        `earlier`, the journals of processes that have ended are sent, too.
+        `by` is the object that calls `rest` and `finish` later; only a weak reference to it is
+        held. With `earlier`, journals of ended processes are sent, too.
         """
         self._earlier |= earlier
         self.given_up = False
         self._open.add(by)
         self._busy.add(by)
-        self._look_at = 0.0
+        self._check_at = 0.0
         if all(ref() is not writer for ref in self._sources):
             self._sources = [*self._sources, weakref.ref(writer)]
-        with quietly(only=RuntimeError):  # a journal more while they are listed: the thread looks
-            self._note()
+        with quietly(only=RuntimeError):  # changed while it was iterated: the thread checks again
+            self._note_writers()
 
     def rest(self, by: object) -> None:
-        """Look less often once nobody trains."""
-        self._note()
+        """Check less often once no object of the run records."""
+        self._note_writers()
         self._busy.discard(by)
-        self._look_at = 0.0
+        self._check_at = 0.0
 
     def finish(self, by: object) -> None:
-        """Expect no further journals of one object of the run; of the last one: of none."""
-        self._note()
+        """Expect no further journals of one object of the run; after the last one, of the run."""
+        self._note_writers()
         self._busy.discard(by)
         self._open.discard(by)
-        self._look_at = 0.0
+        self._check_at = 0.0
         if self.finished:
             self._sources = []
 
     @property
     def finished(self) -> bool:
-        """Whether no further journal is expected, as known now."""
+        """Whether no further journal is expected, as currently known."""
         return not self._open
 
-    def _note(self) -> None:
+    def _note_writers(self) -> None:
         for ref in self._sources:
             if (writer := ref()) is not None:
                 self._ids = self._ids | {each for each in writer.writers if self._mine in each}
@@ -252,27 +254,27 @@ class Shipment:
     # ---------------------------------------------------------------- on the thread
 
     def look(self, now: float) -> bool:
-        """Find journals that are new; return whether something may be there to be sent."""
-        if self.over or now < self.later or now < self._look_at:
+        """Find new journals; return whether there may be data to send."""
+        if self.over or now < self.later or now < self._check_at:
             return False
-        with quietly(only=RuntimeError):  # a journal more while they are listed: next time
-            self._note()
+        with quietly(only=RuntimeError):  # changed while it was iterated: next time
+            self._note_writers()
         earlier, self._earlier = self._earlier, False
         if earlier or self._ids - self.tails.keys():
             with quietly(only=OSError):
                 for name in names_in(self.folder.journal_dir):
-                    self._take(name, earlier=earlier)
+                    self._add_tail(name, earlier=earlier)
         found = any(tail.left for tail in self.tails.values())
         if not self._busy and not found:
-            self._look_at = now + _REST_S
+            self._check_at = now + _IDLE_CHECK_S
         return found
 
-    def _take(self, name: str, *, earlier: bool) -> None:
+    def _add_tail(self, name: str, *, earlier: bool) -> None:
         writer, path = name.rpartition(".")[0], self.folder.journal_dir / name
         mine = writer in self._ids
         if writer in self.tails or not (mine or earlier):
             return
-        with quietly(only=JournalError):  # not readable: `seamark fsck` tells
+        with quietly(only=JournalError):  # not readable: `seamark fsck` reports it
             if mine or _has_ended(path):
                 self.tails = {**self.tails, writer: Tail(path, mine=mine)}
                 self.placed = False
@@ -280,13 +282,13 @@ class Shipment:
     def look_now(self) -> None:
         """Schedule an immediate check of everything; only the wait after a refusal remains."""
         with quietly(only=RuntimeError):
-            self._note()
-        self._look_at = 0.0
+            self._note_writers()
+        self._check_at = 0.0
         if not self.refused_until:
             self.later = 0.0
 
     def is_refused(self, now: float) -> bool:
-        """Return whether it was refused, and is not tried again for now."""
+        """Return whether it was refused and the delay before the next attempt is not over."""
         return bool(self.refused_until) and now < self.refused_until
 
     def forget(self) -> None:
@@ -297,12 +299,12 @@ class Shipment:
 
     @property
     def left(self) -> int:
-        """Number of bytes that are still to be sent, as known now."""
+        """Number of unsent bytes, as currently known."""
         return 0 if self.over else sum(tail.left for tail in self.tails.values())
 
     @property
     def unseen(self) -> bool:
-        """Whether a journal that is to be sent was not looked at yet."""
+        """Whether a journal to send was not checked yet."""
         return not self.over and (self._earlier or bool(self._ids - self.tails.keys()))
 
 

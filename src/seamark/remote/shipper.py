@@ -1,8 +1,8 @@
 """Transfer of this process's records: one thread for each remote, for all runs.
 
-The thread reads journals as any other process would, so that a call that logs costs what it costs
-without it, and holds nothing that is not on disk. Nothing here raises into a training: what goes
-wrong is told in one line, and what was not sent is left for ``seamark sync``.
+The thread reads journals from disk as any other process would, so that it does not slow down calls
+that log, and holds no data that is not on disk. Errors never interrupt a training: they are logged
+in one line, and unsent data is left for ``seamark sync``.
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ __all__ = ["EXIT_S", "SIGNAL_S", "Shipper", "flush", "known", "positions", "ship
 
 log = logging.getLogger("seamark")
 
-_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _MAX_ENDED: Final = 100
-"""Maximum number of ended runs whose positions are remembered, newest first."""
+"""Maximum number of ended runs whose positions are remembered."""
 EXIT_S: Final = 60.0
 """Time limit for sending the rest at the end of a run or process, in seconds."""
 SIGNAL_S: Final = 5.0
-"""Time limit for sending the rest after a signal, whose sender will not wait for long; seconds."""
-LEAST_WAIT_S: Final = 1.0
-MOST_WAIT_S: Final = 10.0
+"""Time limit for sending the rest after a signal, in seconds; SIGKILL may follow soon."""
+MIN_WAIT_S: Final = 1.0
+MAX_WAIT_S: Final = 10.0
 """Longest interval between checks for unsent data that a remote may request, in seconds."""
 _FIRST_BACK_OFF_S: Final = 0.5
-_MOST_BACK_OFF_S: Final = 60.0
-_AWAITED_BACK_OFF_S: Final = 3.0
+_MAX_BACK_OFF_S: Final = 60.0
+_MAX_AWAITED_BACK_OFF_S: Final = 3.0
 """Longest delay after an error while a caller waits, in seconds."""
-_REFUSED_S: Final = 600.0
+_REFUSAL_DELAY_S: Final = 600.0
 """Delay before refused data is sent again, in seconds."""
-_GIVEN_UP_S: Final = 1.0
-"""Time limit for a remote that was waited for in vain and is still unreachable, in seconds."""
-_MANY_GAPS: Final = 3
-_MANY_FAILURES: Final = 6
+_AFTER_TIMEOUT_S: Final = 1.0
+"""Time limit for a remote that already timed out and is still unreachable, in seconds."""
+_MAX_GAPS: Final = 3
+_FAILURES_BEFORE_WARNING: Final = 6
 
 
 class Shipper:
-    """Sends the runs of this process to one remote, on a thread of its own, which opens it."""
+    """Sender of this process's runs to one remote, on its own thread, which opens the remote."""
 
     def __init__(
         self,
@@ -87,15 +87,15 @@ class Shipper:
         self._remote: Remote | None = None
         self._lock = threading.RLock()
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._turns: list[queue.SimpleQueue[None]] = []
+        self._waiters: list[queue.SimpleQueue[None]] = []
         self._thread: threading.Thread | None = None
-        self._wait_s = LEAST_WAIT_S
+        self._wait_s = MIN_WAIT_S
         self._failures = 0
-        self._back_at = 0.0
-        self._told_away = self._gave_up = self._busy = False
+        self._retry_at = 0.0
+        self._warned_unreachable = self._timed_out = self._busy = False
         self._files = FileSender(partial(open_, uri, token), self._warn_files)
 
-    # ---------------------------------------------------------------- what is to be sent
+    # ---------------------------------------------------------------- runs to send
 
     def add(
         self,
@@ -107,8 +107,9 @@ class Shipper:
     ) -> None:
         """Send the journals of a writer from now on. Never raises.
 
-        `writer` is not kept alive by this. `by` is the object of the run that `rest` and `finish`
-        name, by default `writer`. With `earlier`, what ended processes have recorded is sent, too.
+        Only a weak reference to `writer` is held. `by` is the run object that is later passed to
+        `rest` and `finish`, by default `writer`. With `earlier`, records of ended processes are
+        sent, too.
         """
         with self._lock:
             shipment = self._shipments.get(key := _key(folder))
@@ -119,17 +120,17 @@ class Shipper:
         self.wake()
 
     def rest(self, folder: RunFolder, by: object) -> None:
-        """Send the rest of a run object that records nothing for now."""
+        """Send the rest of a run object that records nothing for a while."""
         if (shipment := self._shipments.get(_key(folder))) is not None:
             shipment.rest(by)
             self.wake()
 
     def finish(self, folder: RunFolder, by: object) -> None:
-        """Expect no more records of a run object; the rest is sent: `wait` for it.
+        """Expect no more records of a run object; use `wait` until the rest is sent.
 
-        Where this process has another object of the run, what that one writes goes on being sent.
+        Records of other objects of the same run are still sent.
         """
-        with self._lock:  # or one that begins just now would be forgotten
+        with self._lock:  # otherwise a run that begins just now could be lost
             if (shipment := self._shipments.get(_key(folder))) is None:
                 return
             shipment.finish(by)
@@ -144,21 +145,21 @@ class Shipper:
     def _start(self) -> None:
         if self._thread is None:
             thread = threading.Thread(
-                target=self._serve, name=f"seamark-shipper {self.name}", daemon=True
+                target=self._run_thread, name=f"seamark-shipper {self.name}", daemon=True
             )
             with quietly(only=RuntimeError):  # no more threads, or the interpreter is ending
                 thread.start()
                 self._thread = thread
 
     def positions(self) -> dict[RunKey, int]:
-        """Return how many bytes of each run the remote keeps, as it has said last."""
+        """Return the number of stored bytes per run, as the remote last reported."""
         found = dict(self._ended)
         for one in list(self._shipments.values()):
             if one.position:
                 found[one.key] = max(one.position, found.get(one.key, 0))
         return found
 
-    # ---------------------------------------------------------------- waiting for it
+    # ---------------------------------------------------------------- waiting
 
     def wait(
         self,
@@ -166,15 +167,15 @@ class Shipper:
         folder: RunFolder | None = None,
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait until all records up to now, of one run or of all, were sent; return True if so.
+        """Wait until all current records of one or all runs are sent; return whether they are.
 
-        `show` is called from time to time with how many bytes are sent, and of how many.
+        `show` is called repeatedly with the number of sent bytes and the total.
         """
-        waited = self._of(folder)
+        waited = self._shipments_of(folder)
         for one in waited:
             one.look_now()
         turn: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._turns.append(turn)
+        self._waiters.append(turn)
         until, total = self._clock() + seconds, 0
         self.wake()
         try:
@@ -190,14 +191,14 @@ class Shipper:
                 if show is not None:
                     show(total - left, total)
                 if not self._busy:
-                    self._back_at = min(self._back_at, now + _AWAITED_BACK_OFF_S)
+                    self._retry_at = min(self._retry_at, now + _MAX_AWAITED_BACK_OFF_S)
                 if self._thread is not None and self._thread.is_alive():
                     with quietly(only=queue.Empty):
                         turn.get(timeout=min(0.25, until - now))
-                elif not self._turn():  # no thread can be started while an interpreter ends
+                elif not self._send_round():  # no threads can start while the interpreter ends
                     time.sleep(0.05)
         finally:
-            self._turns.remove(turn)
+            self._waiters.remove(turn)
 
     def wait_at_end(
         self,
@@ -205,27 +206,27 @@ class Shipper:
         folder: RunFolder | None = None,
         show: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait as `wait` does, but only briefly if that failed before; report unsent data."""
+        """Wait like `wait`, but only briefly if that failed before; warn about unsent data."""
         now = self._clock()
-        if self._gave_up and self._failures:
-            seconds = min(seconds, _GIVEN_UP_S)
-        left, until = self._of(folder), now + seconds
+        if self._timed_out and self._failures:
+            seconds = min(seconds, _AFTER_TIMEOUT_S)
+        left, until = self._shipments_of(folder), now + seconds
         if all(one.given_up or one.is_refused(now) for one in left):
-            return not left  # a line has said so
+            return not left  # warned about already
         done = files = False
         try:
             done = self.wait(seconds, folder, show)
             files = not done or self._files.flush(max(0.0, until - self._clock()), folder)
-        finally:  # also where Ctrl-C ends the wait
-            self._gave_up = not (done and files)
-            if self._gave_up:
+        finally:  # also if Ctrl-C ends the wait
+            self._timed_out = not (done and files)
+            if self._timed_out:
                 now = self._clock()
-                told = [one for one in left if one.is_refused(now)]  # in a line of its own
+                refused = [one for one in left if one.is_refused(now)]  # warned about separately
                 rest = [one for one in left if one.left or one.unseen or not files]
-                self._warn_unsent([one for one in rest if one not in told])
-        return not self._gave_up
+                self._warn_unsent([one for one in rest if one not in refused])
+        return not self._timed_out
 
-    def _of(self, folder: RunFolder | None) -> list[Shipment]:
+    def _shipments_of(self, folder: RunFolder | None) -> list[Shipment]:
         found = list(self._shipments.items())
         return [one for key, one in found if folder is None or key == _key(folder)]
 
@@ -238,28 +239,28 @@ class Shipper:
         what = f"run {runs[0]}" if len(runs) == 1 else f"{len(runs)} runs"
         named = f"{runs[0]} " if len(runs) == 1 else ""
         log.warning(
-            "seamark: not all of %s was sent to %s in time. It is on this disk, and "
+            "seamark: not all data of %s was sent to %s in time. It is stored on this disk; "
             "`seamark sync %s--to %s` sends the rest",
             *(what, self.name, named, self.name),
         )
 
     # ---------------------------------------------------------------- the thread
 
-    def _serve(self) -> None:
+    def _run_thread(self) -> None:
         while True:
             more = False
             try:
-                more = self._turn()
-            except Exception:  # a fault of ours: training comes first
+                more = self._send_round()
+            except Exception:  # a bug must not stop the training
                 log.debug("seamark: sending to %s failed", self.name, exc_info=True)
-                self._failed(None)
-            for turn in list(self._turns):
+                self._note_failure(None)
+            for turn in list(self._waiters):
                 turn.put(None)
             if self._stop_if_idle():
                 return
             if not more:
-                pause = max(self._wait_s, self._back_at - self._clock())
-                awaited = _AWAITED_BACK_OFF_S if self._turns else pause
+                pause = max(self._wait_s, self._retry_at - self._clock())
+                awaited = _MAX_AWAITED_BACK_OFF_S if self._waiters else pause
                 with quietly(only=queue.Empty):
                     self._wakes.get(timeout=min(pause, awaited))
                 while not self._wakes.empty():
@@ -270,10 +271,10 @@ class Shipper:
         with self._lock:
             for key, one in list(self._shipments.items()):
                 if one.finished and (one.over or not (one.left or one.unseen)):
-                    if self._turns:
-                        continue  # somebody still asks for it
+                    if self._waiters:
+                        continue  # a caller still waits for it
                     del self._shipments[key]
-                    self._remember(key, one.position)
+                    self._remember_position(key, one.position)
             if self._shipments or not self._wakes.empty():
                 return False
             self._thread = None
@@ -283,18 +284,18 @@ class Shipper:
                 remote.close()
         return True
 
-    def _remember(self, key: RunKey, position: int) -> None:
-        # Whoever reads the run next is to see its end.
+    def _remember_position(self, key: RunKey, position: int) -> None:
+        # Later reads by this process must see the end of the run.
         ended = dict(self._ended)
         ended.pop(key, None)
         ended[key] = position
         while len(ended) > _MAX_ENDED:
             del ended[next(iter(ended))]
-        self._ended = ended  # as a whole: others read it without the lock
+        self._ended = ended  # replaced as a whole, because it is read without the lock
 
-    def _turn(self) -> bool:
+    def _send_round(self) -> bool:
         now = self._clock()
-        if now < self._back_at:
+        if now < self._retry_at:
             return False
         more = False
         for shipment in list(self._shipments.values()):
@@ -302,82 +303,82 @@ class Shipper:
                 continue
             if shipment.over or now < shipment.later:
                 continue
-            if not self._try(shipment):
-                # Another run is the first next time: this one may be what the remote chokes on.
+            if not self._try_shipment(shipment):
+                # Start with another run next time: this one may be the cause of the failure.
                 with self._lock:
                     self._shipments[shipment.key] = self._shipments.pop(shipment.key, shipment)
                 return False
             more = more or bool(shipment.left and shipment.later <= now)
         return more
 
-    def _try(self, shipment: Shipment) -> bool:
+    def _try_shipment(self, shipment: Shipment) -> bool:
         try:
-            if self._ship(shipment):
+            if self._send_shipment(shipment):
                 shipment.failures = 0
-                self._reached()
+                self._note_success()
         except Purged as error:
             shipment.over = "purged"
             log.warning(
-                "seamark: run %s is not sent to %s: it was purged there (%s); what is on this disk "
-                "stays",
+                "seamark: run %s is not sent to %s: it was purged there (%s); the data on this "
+                "disk is kept",
                 *(shipment.key.run, self.name, error),
             )
         except Refused as error:
-            self._refused(shipment, error)
-        except Exception as error:  # noqa: BLE001 - remotes may be somebody else's
+            self._note_refusal(shipment, error)
+        except Exception as error:  # noqa: BLE001 - remotes may be third-party code
             shipment.forget()
             shipment.failures += 1
             shipment.later = self._clock() + self._pause(shipment.failures)
-            self._failed(error)
-            if shipment.failures == _MANY_FAILURES and not self._told_away:
+            self._note_failure(error)
+            if shipment.failures == _FAILURES_BEFORE_WARNING and not self._warned_unreachable:
                 log.warning(
-                    "seamark: run %s cannot be sent, and waits on this disk: %s",
-                    *(shipment.key.run, _words(error, self.name)),
+                    "seamark: run %s cannot be sent now and stays on this disk: %s",
+                    *(shipment.key.run, _describe_error(error, self.name)),
                 )
             return False
         return True
 
-    def _ship(self, shipment: Shipment) -> bool:
-        remote, asked = self._opened(), False
+    def _send_shipment(self, shipment: Shipment) -> bool:
+        remote, asked = self._open_remote(), False
         if not shipment.placed:
             if isinstance(remote, KeepsByName):
                 remote.meet(shipment.key, shipment.folder)
             try:
                 kept = remote.journals(shipment.key)
             except Missing:
-                kept = {}  # or nobody may know: then sending says so
+                kept = {}  # or the user may not see it: then sending fails with the reason
             for tail in shipment.tails.values():
                 tail.place(kept.get(tail.name, 0))
             shipment.placed = asked = True
             shipment.position = max(shipment.position, sum(kept.values()))
         for tail in shipment.tails.values():
-            asked = self._step(remote, shipment, tail) or asked
-        self._files.watch(shipment.folder)  # behind the journals that name them
-        if shipment.finished:  # before it was watched
+            asked = self._send_batch(remote, shipment, tail) or asked
+        self._files.watch(shipment.folder)  # after the journals that name them
+        if shipment.finished:  # finished before `watch`
             self._files.finish(shipment.folder)
         return asked
 
-    def _step(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
-        # What is wrong with a journal holds up no other. The result says whether the remote was
-        # asked and answered.
+    def _send_batch(self, remote: Remote, shipment: Shipment, tail: Tail) -> bool:
+        # An error of one journal does not delay others. The result is whether the remote answered a
+        # request.
         try:
             sent = tail.step(remote, shipment.key)
         except Gap as error:
-            if tail.gaps >= _MANY_GAPS:
-                msg = f"{self.name} keeps asking for {tail.name} from {error.known} on"
+            if tail.gaps >= _MAX_GAPS:
+                msg = f"{self.name} repeatedly requests {tail.name} from offset {error.known} on"
                 raise Unreachable(msg) from error
         except Diverged as error:
             tail.aside = True
             self._warn_set_aside(
                 tail,
-                f"another journal of that name is kept there ({error}), as of a cloned machine",
+                f"another journal of this name is stored there ({error}), as of a cloned machine",
             )
         except Unfit as error:
             tail.aside = True
             self._warn_set_aside(tail, str(error))
         except RemoteError:
             raise
-        except OSError as error:  # it will be looked at again
+        except OSError as error:  # try again later
             tail.pass_over()
             log.debug("seamark: %s cannot be read: %s", tail.path, error)
             return False
@@ -385,56 +386,56 @@ class Shipper:
             if sent is None:
                 return False
             shipment.position = max(shipment.position, sent.position)
-            self._wait_s = min(MOST_WAIT_S, max(LEAST_WAIT_S, sent.wait_s))
+            self._wait_s = min(MAX_WAIT_S, max(MIN_WAIT_S, sent.wait_s))
         return True
 
-    def _opened(self) -> Remote:
+    def _open_remote(self) -> Remote:
         if self._remote is None:
-            with fork.held_off():  # modules are imported
+            with fork.delay_forks():  # modules are imported
                 import seamark.journal.walk  # noqa: F401 - a tail needs it
 
                 self._remote = self._open(self.uri, self._token)
         return self._remote
 
-    # ---------------------------------------------------------------- what goes wrong
+    # ---------------------------------------------------------------- errors
 
     def _warn_files(self, line: str) -> None:
-        log.warning("seamark: %s: %s. `seamark sync` sends what is missing later", self.name, line)
+        log.warning("seamark: %s: %s. `seamark sync` sends missing files later", self.name, line)
 
     def _pause(self, failures: int) -> float:
-        longest = _AWAITED_BACK_OFF_S if self._turns else _MOST_BACK_OFF_S
+        longest = _MAX_AWAITED_BACK_OFF_S if self._waiters else _MAX_BACK_OFF_S
         pause = min(longest, _FIRST_BACK_OFF_S * (1 << min(failures, 16)))
-        return pause * _chance.uniform(0.5, 1.0)
+        return pause * _random.uniform(0.5, 1.0)
 
-    def _failed(self, error: BaseException | None) -> None:
+    def _note_failure(self, error: BaseException | None) -> None:
         self._failures += 1
         pause = self._pause(self._failures)
         self._busy = isinstance(error, Busy) and error.wait_s > 0
         if isinstance(error, Busy):
-            pause = max(pause, error.wait_s * _chance.uniform(1.0, 1.1))
-        self._back_at = self._clock() + pause
-        # What fails once is tried again at once; a person hears of the second time.
-        if self._failures > 1 and not self._told_away and error is not None:
-            self._told_away = True
+            pause = max(pause, error.wait_s * _random.uniform(1.0, 1.1))
+        self._retry_at = self._clock() + pause
+        # The first failure is retried soon; warn about the second one.
+        if self._failures > 1 and not self._warned_unreachable and error is not None:
+            self._warned_unreachable = True
             log.warning(
-                "seamark: %s; what is recorded waits on this disk and is sent when that works "
+                "seamark: %s; records stay on this disk and are sent when the remote is available "
                 "again. Training continues",
-                _words(error, self.name),
+                _describe_error(error, self.name),
             )
 
-    def _reached(self) -> None:
-        self._failures, self._back_at, self._busy = 0, 0.0, False
-        if self._told_away:
-            self._told_away = False
-            log.warning("seamark: %s is back; what has waited is being sent", self.name)
+    def _note_success(self) -> None:
+        self._failures, self._retry_at, self._busy = 0, 0.0, False
+        if self._warned_unreachable:
+            self._warned_unreachable = False
+            log.warning("seamark: %s is available again; waiting records are being sent", self.name)
 
-    def _refused(self, shipment: Shipment, error: Refused) -> None:
+    def _note_refusal(self, shipment: Shipment, error: Refused) -> None:
         shipment.forget()
         first = not shipment.refused_until
-        shipment.later = shipment.refused_until = self._clock() + _REFUSED_S
+        shipment.later = shipment.refused_until = self._clock() + _REFUSAL_DELAY_S
         if first:
             log.warning(
-                "seamark: run %s is not sent: %s. It is recorded on this disk, and "
+                "seamark: run %s is not sent: %s. It is recorded on this disk; "
                 "`seamark sync` sends it later",
                 *(shipment.key.run, str(error)[:600].rstrip(".")),
             )
@@ -443,25 +444,25 @@ class Shipper:
         log.warning("seamark: journal %s is not sent to %s: %s", tail.name, self.name, why[:600])
 
 
-def _words(error: BaseException, name: str) -> str:
-    told = str(error) if isinstance(error, RemoteError) else f"{name}: {error!r}"
-    return told[:400]
+def _describe_error(error: BaseException, name: str) -> str:
+    text = str(error) if isinstance(error, RemoteError) else f"{name}: {error!r}"
+    return text[:400]
 
 
 def _key(folder: RunFolder) -> RunKey:
     return RunKey(folder.project, folder.run)
 
 
-# --------------------------------------------------------------------- those of this process
+# --------------------------------------------------------------------- shippers of this process
 
 _shippers: dict[tuple[str, str | None], Shipper] = {}
 _lock = threading.RLock()
 _edited: dict[str, dict[RunKey, int]] = {}
-"""Position of each run edited by a remote on behalf of this process, by address."""
+"""Position of each run that a remote edited for this process, by address of the remote."""
 
 
 def shipper_of(uri: str, token: str | None = None) -> Shipper:
-    """Return the shipper of this process for a canonical URI; makes it, but starts nothing."""
+    """Return the shipper for a canonical URI, created if needed but not started."""
     with _lock:
         if (uri, token) not in _shippers:
             _shippers[uri, token] = Shipper(uri, token)
@@ -479,9 +480,9 @@ def known(uri: str) -> list[Shipper]:
 
 
 def positions(uri: str) -> dict[RunKey, int]:
-    """Return how many bytes a remote keeps of each run that this process sends to it.
+    """Return the stored number of bytes for each run that this process sends to a remote.
 
-    A read that names them sees at least that much.
+    A read request with these positions sees at least these bytes.
     """
     found = dict(_edited.get(uri, {}))
     for shipper in known(uri):
@@ -491,7 +492,7 @@ def positions(uri: str) -> dict[RunKey, int]:
 
 
 def note_edit(uri: str, run: RunKey, position: int) -> None:
-    """Note where a remote's edit of a run can be read, so that later reads here see it."""
+    """Note the position of a remote's edit of a run, so that later reads here see it."""
     with _lock:
         edited = _edited.setdefault(uri, {})
         edited[run] = max(position, edited.pop(run, 0))
@@ -500,9 +501,9 @@ def note_edit(uri: str, run: RunKey, position: int) -> None:
 
 
 def flush(uri: str, seconds: float) -> bool:
-    """Wait until this process's records up to now were sent to a remote. Never raises.
+    """Wait until all current records of this process are sent to a remote. Never raises.
 
-    Return whether all of it was sent; True where this process sends nothing there.
+    Return whether all of them are sent; True if this process sends nothing to the remote.
     """
     until = time.monotonic() + seconds
     done = [each.wait(max(0.0, until - time.monotonic())) for each in known(uri)]
@@ -510,8 +511,8 @@ def flush(uri: str, seconds: float) -> bool:
 
 
 def _begin_child() -> None:
-    # Threads and what they send are the parent's.
-    global _lock  # noqa: PLW0603 - nobody will free the parent's
+    # Threads and their shipments belong to the parent.
+    global _lock  # noqa: PLW0603 - the parent's lock is never released here
     _lock = threading.RLock()
     _shippers.clear()
 

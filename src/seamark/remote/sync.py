@@ -1,8 +1,8 @@
 """Transfer of whole runs: push unsent journals and files, and pull the journals of a run.
 
-A push sends the data that is in the folder now and that the remote does not store yet. A pull
-appends whole frames to the files on this disk. Both can be interrupted and repeated at any time: a
-push also while a process still records and sends the run, a pull also by several processes at once.
+A push sends the data in the folder that the remote does not store yet. A pull appends whole frames
+to the files on this disk. Both can be interrupted and repeated at any time. A push may run while a
+process records and sends the run; several processes may pull at once.
 """
 
 from __future__ import annotations
@@ -47,52 +47,52 @@ if TYPE_CHECKING:
 __all__ = ["Left", "Patience", "Synced", "pull_journals", "sync_run", "unsent_data"]
 
 
-_PULL_TRIES: Final = 2
-"""Attempts of each request: the start of a training waits for them."""
+_MAX_PULL_TRIES: Final = 2
+"""Maximum number of attempts per request; the start of a training waits for them."""
 
 
 def pull_journals(
     remote: KeepsJournals, folder: RunFolder, progress: Callable[[int, int], None]
 ) -> None:
-    """Append the bytes of a run's journals that a remote stores and this disk lacks.
+    """Append the journal bytes of a run that are missing on this disk.
 
-    `progress` is called with the number of bytes that are here, and that are there.
+    `progress` is called with the number of bytes on this disk and the total to pull.
 
     Raises:
-        RemoteError: If the remote does not answer, or has other bytes than this disk.
-        BatchError: If it answers with something that is no part of the journal.
+        RemoteError: If the remote does not answer, or its bytes differ from those on this disk.
+        BatchError: If its answer is not a part of the journal.
         JournalError: If a journal on this disk cannot be read.
     """
     key, here, patience = (
         RunKey(folder.project, folder.run),
         FileRemote(folder.root),
-        Patience(_PULL_TRIES),
+        Patience(_MAX_PULL_TRIES),
     )
     there = patience.ask(partial(remote.journals, key))
     known = here.journals(key) if folder.exists() else {}
     left = {name: size for name, size in there.items() if known.get(name, 0) < size}
     done, total = 0, sum(left.values())
     for name in sorted(left):
-        offset = _cut_to_frames(folder, name) if name in known else 0
+        offset = _truncate_to_frames(folder, name) if name in known else 0
         done += offset
         while (batch := patience.ask(partial(remote.read, key, name, offset))) is not None:
             if batch.offset != offset:
-                msg = f"{name}: expected the bytes from {offset} on, got those from {batch.offset}"
+                msg = f"{name}: expected bytes from offset {offset} on, got {batch.offset}"
                 raise RemoteError(msg)
             if batch.is_gap:
                 check_gap(name, offset, batch.length)
                 sent = here.send_gap(key, name, offset, batch.length)
             else:
-                _check(folder, name, offset, batch.data)
+                _check_batch(folder, name, offset, batch.data)
                 sent = here.send(key, name, offset, batch.data)
             done += sent.offset - offset
             offset = sent.offset
             progress(done, total)
 
 
-def _cut_to_frames(folder: RunFolder, name: str) -> int:
-    # A power cut may leave half a frame or zeros, which the remote has whole. What a process is
-    # writing is left alone: one that copies the same run holds the lock while it appends.
+def _truncate_to_frames(folder: RunFolder, name: str) -> int:
+    # A power cut may leave a partial frame or zeros; the remote has the whole frame. Never cut a
+    # journal that a process is writing. Other pulls hold the lock while they append.
     path, end = folder.journal_dir / name, 0
     with (
         os.fdopen(open_file(path), "rb") as file,
@@ -106,33 +106,32 @@ def _cut_to_frames(folder: RunFolder, name: str) -> int:
     return end
 
 
-def _check(folder: RunFolder, name: str, offset: int, data: bytes) -> None:
-    from seamark.journal.walk import walk  # NumPy is for those who pull
+def _check_batch(folder: RunFolder, name: str, offset: int, data: bytes) -> None:
+    from seamark.journal.walk import walk  # NumPy is imported only for pulls
 
     check_frames(folder.run, name, offset, data, walk)
 
 
 T = TypeVar("T")
-_chance: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
-_TRIES: Final = 5
+_random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
+_MAX_TRIES: Final = 5
 _FIRST_WAIT_S: Final = 0.5
-_LONGEST_WAIT_S: Final = 30.0
+_MAX_WAIT_S: Final = 30.0
 
 
 @dataclass(slots=True)
 class Left:
-    """Part of a run that a remote does not store yet.
+    """Data of a run that a remote does not store yet.
 
     Attributes:
         key: Key of the run on the remote.
         known: Number of bytes of each journal that the remote stores, by file name.
-        journals: Number of bytes of each journal that are to be sent, by file name; those that are
-            complete on the remote are left out.
-        observed: Journals about processes of this host that are gone, by file name.
-        files: Contents that are to be sent: SHA-256 and size in bytes.
+        journals: Number of bytes to send of each journal, by file name, without complete journals.
+        observed: Journals about ended processes of this host, by file name.
+        files: Contents to send: SHA-256 and size in bytes.
         there: Number of contents that the remote stores already.
-        purged: Whether the run was purged on the remote, so that nothing of it is accepted.
-        problems: Messages about what could not be found out, one line each.
+        purged: Whether the run was purged on the remote, which then accepts no data of it.
+        problems: Error messages, one line each.
     """
 
     folder: RunFolder
@@ -147,7 +146,7 @@ class Left:
 
     @property
     def size(self) -> int:
-        """All bytes that are to be sent."""
+        """Total number of bytes to send."""
         observed = sum(map(len, self.observed.values()))
         return sum(self.journals.values()) + observed + sum(self.files.values())
 
@@ -156,8 +155,8 @@ class Left:
 class Synced:
     """Result of sending a run to a remote.
 
-    `files` counts contents. Nothing is accepted of a run that was `purged` on the remote.
-    `problems` are messages about what could not be sent, one line each.
+    `files` counts contents. A remote accepts no data of a run that was `purged` there. `problems`
+    has error messages, one line each.
     """
 
     folder: RunFolder
@@ -171,28 +170,28 @@ class Synced:
 class Patience:
     """Retry policy for a remote that does not answer, shared by all callers of that remote.
 
-    Once all `tries` of a request have failed, nothing is tried any more.
+    After all `tries` of one request have failed, all further requests fail at once.
     """
 
-    def __init__(self, tries: int = _TRIES, wait: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, tries: int = _MAX_TRIES, wait: Callable[[float], None] = time.sleep) -> None:
         self._tries, self._wait = tries, wait
-        self._away: Unreachable | None = None
+        self._unreachable: Unreachable | None = None
 
     def ask(self, call: Callable[[], T]) -> T:
-        """Call again for a while where the remote does not answer, or asks for time."""
+        """Call a function; retry while the remote is unreachable or busy."""
         pause = _FIRST_WAIT_S
         for last in range(self._tries, 0, -1):
-            if self._away is not None:
-                raise self._away
+            if self._unreachable is not None:
+                raise self._unreachable
             try:
                 return call()
             except Unreachable as error:
                 if last == 1:
-                    self._away = error
+                    self._unreachable = error
                     raise
                 asked = error.wait_s if isinstance(error, Busy) else 0.0
-                pause *= _chance.uniform(1.0, 2.0)
-                self._wait(min(_LONGEST_WAIT_S, max(asked, pause)))
+                pause *= _random.uniform(1.0, 2.0)
+                self._wait(min(_MAX_WAIT_S, max(asked, pause)))
         raise AssertionError  # the last try returns or raises
 
 
@@ -202,10 +201,10 @@ def unsent_data(
     patience: Patience | None = None,
     project: str | None = None,
 ) -> Left:
-    """Return the data of a run that the remote lacks, by default in its project; send nothing.
+    """Return the unsent data of a run, without sending it; by default for the run's own project.
 
-    Never raises for what is wrong with the run or with the remote: that is among the problems.
-    Several threads may use the remote.
+    Errors of the run or the remote are not raised, but added to the problems. Several threads may
+    use the remote.
     """
     key = RunKey(in_project(folder.project, project or home_of(folder.project)), folder.run)
     found, patience = Left(folder, key), patience or Patience()
@@ -214,7 +213,7 @@ def unsent_data(
     try:
         found.known = dict(patience.ask(lambda: remote.journals(key)))
         for file in folder.journals():
-            _look_at(found, file)
+            _check_journal(found, file)
         if isinstance(remote, Settles) and folder.kind == "run":
             found.observed = observations_of(key.run, folder.journals(), found.known)
         sizes = files_of(folder)
@@ -230,17 +229,17 @@ def unsent_data(
     return found
 
 
-def _look_at(found: Left, file: JournalFile) -> None:
+def _check_journal(found: Left, file: JournalFile) -> None:
     name, known = file.path.name, found.known.get(file.path.name, 0)
     try:
         with JournalReader(file.path) as reader:
             size = reader.size
             if known > size:
                 if reader.header().get("host") != process_facts()["host"]:
-                    return  # copied from there, where its process went on
+                    return  # copied from that host, where its process continued
                 found.problems.append(
-                    f"{name} has {known - size:,} bytes there that are not here: this machine has"
-                    " lost its last writes, and readers of the remote have them"
+                    f"{name}: the remote has {known - size:,} bytes more than this disk, which has"
+                    " lost its last writes; they can be read from the remote"
                 )
                 return
             if known == size:
@@ -265,8 +264,8 @@ def sync_run(
 ) -> Synced:
     """Send the data of a run that `unsent_data` found: its journals, then its files.
 
-    Never raises because of the run or the remote: such errors are among the problems, and all other
-    data is sent. `progress` is called after each part with the number of sent bytes.
+    Errors of the run or the remote are not raised, but added to the problems, and all other data is
+    sent. `progress` is called after each part with the number of sent bytes.
     """
     folder = left.folder
     done = Synced(folder, purged=left.purged, problems=list(left.problems))
@@ -274,7 +273,7 @@ def sync_run(
         return done
     patience = patience or Patience()
     try:
-        for file in sorted(folder.journals(), key=_first_record_ns):  # a later one may take it back
+        for file in sorted(folder.journals(), key=_first_record_ns):  # later ones may undo earlier
             if file.path.name in left.journals:
                 known = left.known.get(file.path.name, 0)
                 _send_journal(done, left.key, file, known, remote, progress, patience)
@@ -286,7 +285,7 @@ def sync_run(
         done.purged = True
     except (RemoteError, OSError) as error:
         let_pass(error)
-        if str(error) not in done.problems:  # it may be why not even that could be found out
+        if str(error) not in done.problems:  # `unsent_data` may have failed with the same error
             done.problems.append(str(error))
     return done
 
@@ -297,7 +296,7 @@ def _first_record_ns(file: JournalFile) -> int:
     return 0
 
 
-def _count(done: Synced, progress: Callable[[int], None], size: int) -> None:
+def _count_file(done: Synced, progress: Callable[[int], None], size: int) -> None:
     done.files += 1
     done.file_bytes += size
     progress(size)
@@ -317,8 +316,8 @@ def _send_journal(
     while True:
         try:
             sent = patience.ask(lambda: tail.step(remote, key))
-        except Gap as error:  # it keeps less than it said, or somebody else was faster
-            if tail.gaps <= _TRIES:
+        except Gap as error:  # fewer bytes than reported are stored, or another sender was faster
+            if tail.gaps <= _MAX_TRIES:
                 continue
             done.problems.append(f"{tail.name} is set aside: {error}")
             return
@@ -347,7 +346,7 @@ def _send_observed(
 ) -> None:
     try:
         patience.ask(lambda: remote.send(key, name, 0, data))
-    except (Gap, Diverged, Unfit) as error:  # somebody else was faster
+    except (Gap, Diverged, Unfit) as error:  # another sender was faster
         let_pass(error)
         return
     progress(len(data))
@@ -371,7 +370,7 @@ def _send_content(
         done.problems.append(f"the file {digest} is not sent: {error}")
         return
     if not sent:
-        said = "is not what its name says, or is gone"
+        said = "is missing or damaged"
         done.problems.append(f"the file {digest} {said}: see seamark fsck")
         return
-    _count(done, progress, size)
+    _count_file(done, progress, size)

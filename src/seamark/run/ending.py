@@ -133,12 +133,12 @@ class Ending:
         """Record the error that ends a training, if captures have started or errors are wanted."""
         capture = self._made() if asked else self._capture
         if error is not None and capture is not None:
-            capture.note_exception(error, asked=asked)
+            capture.note_exception(error, reported=asked)
 
     def _saw_error(self, error: BaseException | None) -> None:
         """Record a propagating error and the resulting state, if captures have started."""
         if self._capture is not None:
-            self._capture.saw_exception(error)
+            self._capture.on_exception(error)
 
     def _made(self) -> Capture:
         if self._capture is None:

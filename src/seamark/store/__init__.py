@@ -1,6 +1,6 @@
 """Database for readers: journals folded into tables, series in chunks, and queries.
 
-Everything in it is derived from journals and can be deleted at any time.
+All its data is derived from journals and can be deleted at any time.
 """
 
 from __future__ import annotations

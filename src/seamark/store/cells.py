@@ -1,4 +1,4 @@
-"""Values of the columns of a row: of an atom, of a series, of a whole run."""
+"""Column values of the rows of atoms, series and runs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CRASHED",
     "FAMILY_NUMBERS",
-    "GOES_ON",
     "NUMBER_FAMILIES",
     "OPEN",
+    "UNENDED_STATES",
     "UNKNOWN_NS",
     "atom_columns",
     "atom_value",
@@ -64,24 +64,24 @@ FAMILY_NUMBERS: Final = {
 NUMBER_FAMILIES: Final = {number: family for family, number in FAMILY_NUMBERS.items()}
 
 CRASHED: Final = "crashed"
-"""State of a run that claims to run and does not; derived by readers, never written."""
-_SERVER: Final = "server"
+"""State of a run recorded as running that no longer runs; derived by readers, never written."""
+_SERVER_HOST: Final = "server"
 """Host of the journals in which a server keeps edits; see `seamark.server.writer`."""
-GOES_ON: Final = ("created", "running")
+UNENDED_STATES: Final = ("created", "running")
 """States of a run that has not ended."""
 OPEN: Final = "open"
-"""State of a live run that may end without a word.
+"""State of a live run that may end without a record of its end.
 
-Its header says that silence means ``"ended"``: its writers never record that they have finished.
+Its header defines silence as ``"ended"``, because its writers never record their end.
 """
 UNKNOWN_NS: Final = 0
 """Creation and modification time of a run without a readable journal."""
-_EXACT: Final = 1 << 53
-_SPECIAL: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
+_EXACT_LIMIT: Final = 1 << 53
+_SPECIAL_FLOATS: Final[dict[int | None, float]] = {-1: -math.inf, 1: math.inf, 2: math.nan}
 _MAX_WHOLE: Final = (1 << 63) - 1
-_SHOWN_TEXT: Final = 4096
+_MAX_TEXT_CHARS: Final = 4096
 """Number of searchable characters of a string series' last text in a runs table."""
-_NOTHING: Final = (None, None, None, None)
+_NO_COLUMNS: Final = (None, None, None, None)
 _FIRST_T: Final = operator.attrgetter("first_t")
 _LAST_T: Final = operator.attrgetter("last_t")
 _SEEN: Final = operator.attrgetter("seen")
@@ -89,20 +89,20 @@ _FACTS: Final = ("user", "sys_id", "imported")
 """Facts taken from the first HEADER that has them."""
 
 
-def _number(value: float) -> tuple[int, float | None]:
+def _number_columns(value: float) -> tuple[int, float | None]:
     if value - value == 0:
         return 0, value
     return (2 if math.isnan(value) else 1 if value > 0 else -1), None
 
 
 def instant(text: str, *, local: bool = False) -> int | None:
-    """Return an ISO 8601 time in microseconds since the epoch, or None; UTC unless ``local``."""
+    """Return an ISO 8601 time, UTC unless ``local``, in microseconds since the epoch, or None."""
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return None
     if when.tzinfo is None and local:
-        with contextlib.suppress(OverflowError, OSError, ValueError):  # too early, too late
+        with contextlib.suppress(OverflowError, OSError, ValueError):  # out of range
             when = when.astimezone()
     if when.tzinfo is None:
         when = when.replace(tzinfo=timezone.utc)
@@ -111,13 +111,15 @@ def instant(text: str, *, local: bool = False) -> int | None:
 
 
 def atom_columns(kind: str, value: Any) -> tuple[int | None, float | None, int | None, str | None]:
-    """Return class, number, whole and text of an atom; a text is in the last one alone."""
+    """Return the columns class, number, whole and text of an atom that is not a string."""
     if kind == "float":
-        return (0, value, None, None) if value - value == 0 else (*_number(value), None, None)
+        return (
+            (0, value, None, None) if value - value == 0 else (*_number_columns(value), None, None)
+        )
     if kind == "bool":
         return 0, float(value), int(value), None
     if kind == "int":
-        if -_EXACT < value < _EXACT:
+        if -_EXACT_LIMIT < value < _EXACT_LIMIT:
             return 0, float(value), value, None
         whole = value if -_MAX_WHOLE <= value <= _MAX_WHOLE else None
         try:
@@ -138,9 +140,9 @@ def atom_value(
     text: str | None,
     registers: str | None,
 ) -> Any:
-    """Return the value of an atom's row, as it is in the journal (floats as floats)."""
+    """Return the value of an atom from its columns, as in the journal (floats as floats)."""
     if kind == "float":
-        return number if klass == 0 else _SPECIAL.get(klass)
+        return number if klass == 0 else _SPECIAL_FLOATS.get(klass)
     if kind == "int":
         return whole if text is None else int(text, 0)
     if kind == "bool":
@@ -151,26 +153,26 @@ def atom_value(
 
 
 def family_columns(run: RunState, path: str, state: FamilyState) -> tuple[Any, ...]:
-    """Return class, number, whole and text of a row that is not an atom."""
+    """Return the columns class, number, whole and text of a family that is not an atom."""
     if isinstance(state, FloatSeriesState):
-        return (*_number(state.last), None, None) if state.count else _NOTHING
+        return (*_number_columns(state.last), None, None) if state.count else _NO_COLUMNS
     if isinstance(state, SeriesState):
-        text = state.last[:_SHOWN_TEXT] if isinstance(state.last, str) else None
+        text = state.last[:_MAX_TEXT_CHARS] if isinstance(state.last, str) else None
         return None, None, state.count, text
     if isinstance(state, StatisticState):
         found = state.visible(run.emptied(path))
-        return (*_number(found.last), None, None) if found.count else _NOTHING
+        return (*_number_columns(found.last), None, None) if found.count else _NO_COLUMNS
     if isinstance(state, FileState):
         return None, None, None, str(state.record.get("name", ""))
     if isinstance(state, RecordState):
         return None, None, None, str(state.record.get("hash", ""))
     if isinstance(state, FileSetState):
         return None, None, len(state.visible(run.emptied(path))), None
-    return _NOTHING
+    return _NO_COLUMNS
 
 
 def series_columns(state: SeriesState) -> tuple[Any, ...]:
-    """Return low, high, mean, count and the steps of a series."""
+    """Return the low, high, mean, count, first and last step of a series."""
     if not state.count:
         return None, None, None, 0, None, None
     spread: tuple[Any, ...] = (None, None, None)
@@ -180,7 +182,7 @@ def series_columns(state: SeriesState) -> tuple[Any, ...]:
 
 
 def statistic_columns(run: RunState, path: str, state: StatisticState) -> tuple[Any, ...]:
-    """Return low, high, mean and count of a statistic, as of a series without steps."""
+    """Return the columns of a statistic, as of a series without steps."""
     found = state.visible(run.emptied(path))
     spread: tuple[Any, ...] = (None, None, None)
     if isinstance(found, Statistics) and found.count:
@@ -189,7 +191,7 @@ def statistic_columns(run: RunState, path: str, state: StatisticState) -> tuple[
 
 
 def running_ns(journals: Iterable[JournalState], started: int | None) -> int:
-    """Return for how long at least one owner wrote since ``started``, in nanoseconds."""
+    """Return the total time in which at least one owner wrote since ``started``, in nanoseconds."""
     if started is None:
         return 0
     spans = [
@@ -206,7 +208,7 @@ def running_ns(journals: Iterable[JournalState], started: int | None) -> int:
 
 
 def run_columns(run: RunState) -> dict[str, Any]:
-    """Return the derived columns of a run's row, times in ns since the Unix epoch."""
+    """Return the derived columns of a run's row. Times are ns since the Unix epoch."""
     journals = list(run.journals.values())
     owners = [one for one in journals if one.owner]
     dated = [one for one in journals if one.first_t is not None]
@@ -216,15 +218,15 @@ def run_columns(run: RunState) -> dict[str, Any]:
         header = journal.header
         for name in _FACTS:
             facts[name] = header.get(name) or facts.get(name)
-        # A writer that came later (a resumed training, a server that keeps an edit) may have a
-        # clock that is behind; it counts only if nothing else is known. An edit of a run that was
-        # not folded yet knows of no time before.
-        is_edit = "rank" not in header and header.get("host") == _SERVER
+        # The clock of a later writer (a resumed training, an edit on a server) may be behind, so
+        # its time is used only if there is no other. The journal of an edit that was made before
+        # the run was folded has no "prior_t".
+        is_edit = "rank" not in header and header.get("host") == _SERVER_HOST
         begins.append((2 if header.get("prior_t") else int(is_edit), journal.first_t))
     created = min(begins, default=(0, UNKNOWN_NS))[1]
     state = run.state[1].get("state", "created")
     since = run.started
-    if since is None and run.state[1].get("state") != "created":  # nobody said when it began
+    if since is None and run.state[1].get("state") != "created":  # no record of its start
         since = created or None
     trashed = run.surviving("sys/trashed") if "sys/trashed" in run.attributes else []
     return {
@@ -243,7 +245,7 @@ def run_columns(run: RunState) -> dict[str, Any]:
 
 
 def is_open(state: str, owners: Collection[JournalState]) -> bool:
-    """Return whether a run that says it is running ends by falling silent; see `OPEN`."""
+    """Return whether silence ends a run that is recorded as running; see `OPEN`."""
     if state != "running" or not owners:
         return False
     newest = max(owners, key=_SEEN)
@@ -260,7 +262,7 @@ def is_live(journal: JournalState, now_ns: int, *, here: bool = True) -> bool:
 def is_crashed(
     state: str, owners: Collection[JournalState], now_ns: int, *, here: bool = True
 ) -> bool:
-    """Return whether a run that says it is running is not."""
+    """Return whether a run that is recorded as running no longer runs."""
     if state != "running":
         return False
     last = last_owners(owners)
@@ -269,16 +271,16 @@ def is_crashed(
 
 
 def last_owners(owners: Collection[JournalState]) -> list[JournalState]:
-    """Return the journals that tell whether a run goes on.
+    """Return the journals that determine whether a run is still alive.
 
-    A closed journal says nothing about the writers after it, even if its process lives.
+    A closed journal does not show whether later writers are alive, even if its process is.
     """
     last = max(map(_LAST_T, [one for one in owners if not one.closed]), default=-1)
     return [one for one in owners if not one.closed or one.last_t > last]
 
 
 def decoded(kind: str, value: Any) -> Any:
-    """Return the Python value of an atom, or the value as it is if it cannot be decoded."""
+    """Return the Python value of an atom, or the value unchanged if it cannot be decoded."""
     try:
         return decode_atom(kind, value)
     except ValueKindError:

@@ -25,6 +25,7 @@ __all__ = [
     "Database",
     "Upsert",
     "any_of",
+    "as_literals",
     "can_hold",
     "file_connection",
     "in_parts",
@@ -32,31 +33,30 @@ __all__ = [
     "memory_engine",
     "retry",
     "sqlite_engine",
-    "written_out",
 ]
 
 
 class DamageError(Exception):
-    """Packed bytes are not those that were stored: the database that holds them is damaged."""
+    """Checksum mismatch of packed bytes: the database that holds them is damaged."""
 
 
 BUSY_S: Final = 30.0
-"""Time limit for another process's transaction, in seconds."""
-_AT_ONCE: Final = 4096
-_TRIES: Final = 5
-_TURNS: Final = 20
+"""Maximum time to wait for another process's transaction, in seconds."""
+_ROWS_PER_FETCH: Final = 4096
+_MAX_CREATIONS: Final = 5
+_MAX_ATTEMPTS: Final = 20
 _CONFLICTS: Final = ("40001", "40P01")
 """SQLSTATE codes: serialization failure (with strict isolation) and deadlock."""
 _BAD_PATTERN: Final = "2201B"
 _FLAGS: Final = re.compile(r"\(\?([aimsux]+)\)")
-_DIFFERS: Final = re.compile(r"\\.|\{,(?=\d)|\(\?P<\w+>", re.DOTALL)
+_PYTHON_ONLY: Final = re.compile(r"\\.|\{,(?=\d)|\(\?P<\w+>", re.DOTALL)
 _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
-_WRITES: Final = "seamark_writes"
-_LASTING: Final = "seamark_lasting"
+_WRITES_OPTION: Final = "seamark_writes"
+_LASTING_OPTION: Final = "seamark_lasting"
 _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZABLE"}
 """Isolation level that gives a reader one snapshot; SQLite needs none."""
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
-"""Compiled statements by dialect; they are module constants shared by all databases."""
+"""Compiled statements by dialect. Statements are module constants, shared by all databases."""
 _DEFINITIONS: Final[dict[str, dict[sa.MetaData, list[str]]]] = {}
 _CACHE_KIB: Final = 256 << 10
 _MAX_IDLE: Final = 4
@@ -64,63 +64,63 @@ _MAX_IDLE: Final = 4
 T = TypeVar("T")
 
 
-class Conflict(Exception):  # noqa: N818 - not an error: somebody else was faster
-    """Rows changed since they were read, or were being changed: look again."""
+class Conflict(Exception):  # noqa: N818 - not an error: another process was faster
+    """Concurrent change of the rows of a transaction, which has to be repeated with new rows."""
 
 
 def retry(work: Callable[[], T]) -> T:
-    """Repeat a call that raises `Conflict`; raise it if others keep writing the same."""
-    for _ in range(_TURNS - 1):
+    """Repeat a call while it raises `Conflict`; raise the `Conflict` of the last attempt."""
+    for _ in range(_MAX_ATTEMPTS - 1):
         with contextlib.suppress(Conflict):
             return work()
     return work()
 
 
-class _OfThread(threading.local):
-    """The transaction in which a thread reads; None outside of `Database.holding`."""
+class _ThreadState(threading.local):
+    """Transaction in which a thread reads; None outside `Database.holding`."""
 
     connection: sa.Connection | None = None
 
 
 class Database:
-    """The tables of a store behind an engine."""
+    """Tables of a store, accessed through an engine."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.engine = engine
         self.dialect = engine.dialect.name
         style = "qmark" if self.dialect == "sqlite" else "format"
         kind: Any = type(engine.dialect)
-        self._dialect = kind(paramstyle=style)  # values by position
+        self._dialect = kind(paramstyle=style)  # positional parameters
         self._compiled = _COMPILED.setdefault(self.dialect, {})
-        self._of_thread = _OfThread()
+        self._thread_state = _ThreadState()
         isolation = _ISOLATION.get(self.dialect)
         options = {} if isolation is None else {"isolation_level": isolation}
-        self._for_reading = engine.execution_options(**{_WRITES: False}, **options)
+        self._reading_engine = engine.execution_options(**{_WRITES_OPTION: False}, **options)
 
     def create_tables(self, *tables: sa.MetaData) -> None:
-        """Make missing tables; other processes may do so at the same time."""
-        for last in range(_TRIES, 0, -1):
+        """Create missing tables; other processes may do so at the same time."""
+        for last in range(_MAX_CREATIONS, 0, -1):
             try:
                 with self.writing() as connection:
                     for metadata in tables:
                         for text in self._definitions(metadata):
                             connection.exec_driver_sql(text)
             except (Conflict, sa.exc.IntegrityError, sa.exc.ProgrammingError):
-                if last == 1:  # else somebody made one of them in between: look again
+                if last == 1:  # another process may have created one: retry
                     raise
             else:
                 return
 
     @contextlib.contextmanager
     def writing(self, *, lasting: bool = True) -> Iterator[sa.Connection]:
-        """Run a block as one transaction that may write, from its start.
+        """Run a block as one transaction that takes the write lock at its start.
 
-        Without ``lasting``, a loss of power may undo it until the next lasting transaction, unless
-        the whole database is durable. Raises `Conflict` if another transaction is in the way;
-        nothing is written then.
+        Without ``lasting``, a power failure may undo the transaction until the next lasting one
+        commits, unless the whole database is durable. Raises `Conflict`, and writes nothing, if
+        another transaction interferes.
         """
-        assert self._of_thread.connection is None, "written while one state is read"  # noqa: S101 - see `holding`
-        options = {_WRITES: True, _LASTING: lasting}
+        assert self._thread_state.connection is None, "written while a snapshot is held"  # noqa: S101 - see `holding`
+        options = {_WRITES_OPTION: True, _LASTING_OPTION: lasting}
         try:
             with (
                 self.engine.connect().execution_options(**options) as connection,
@@ -133,39 +133,39 @@ class Database:
             raise
 
     def reading(self) -> contextlib.AbstractContextManager[sa.Connection]:
-        """Run a block that sees one state of all tables, also if others write meanwhile."""
-        held = self._of_thread.connection
-        return self._for_reading.begin() if held is None else contextlib.nullcontext(held)
+        """Run a block that reads one snapshot of all tables, even while other processes write."""
+        held = self._thread_state.connection
+        return self._reading_engine.begin() if held is None else contextlib.nullcontext(held)
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Run a block in which this thread reads one state of all tables and writes nothing."""
+        """Run a block in which this thread reads one snapshot of all tables and writes nothing."""
         with self.reading() as connection:
-            outer, self._of_thread.connection = self._of_thread.connection, connection
+            outer, self._thread_state.connection = self._thread_state.connection, connection
             try:
                 yield
             finally:
-                self._of_thread.connection = outer
+                self._thread_state.connection = outer
 
     def among(self, column: sa.ColumnElement[int], numbers: Iterable[int]) -> Any:
-        """Return the condition that a column is one of many numbers."""
+        """Return the condition that a column equals one of many numbers."""
         if self.dialect == "sqlite":
-            return column.in_(written_out(numbers))
+            return column.in_(as_literals(numbers))
         return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger)))
 
     def pattern(self, pattern: str) -> str:
-        """Return a Python pattern in the syntax of this database; see `is_bad_pattern`."""
-        return pattern if self.dialect == "sqlite" else _as_posix(pattern)
+        """Translate a Python regular expression to this database's syntax; see `is_bad_pattern`."""
+        return pattern if self.dialect == "sqlite" else _to_posix(pattern)
 
     @staticmethod
     def is_bad_pattern(error: BaseException) -> bool:
-        """Return whether an error means that the database cannot read a regular expression."""
+        """Return whether an error means that the database rejects a regular expression."""
         return _sqlstate(error) == _BAD_PATTERN
 
     def rows(
         self, connection: sa.Connection, statement: Any, **values: Any
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement, which is a module constant and compiled once."""
+        """Return the rows of a statement; it must be a module constant and is compiled once."""
         text, names, given = self._compiled.get(statement) or self._compile(statement)
         with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
@@ -173,26 +173,26 @@ class Database:
         return found
 
     def fetch(self, statement: Any, **values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of such a statement, in a transaction of its own."""
+        """Return the rows of a statement as in `rows`, in a separate transaction."""
         with self.reading() as connection:
             return self.rows(connection, statement, **values)
 
     def query(self, connection: sa.Connection, statement: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that is not compiled again."""
+        """Return the rows of a statement that is used only once."""
         with contextlib.closing(connection.execute(statement)) as result:
             cursor: Any = result.cursor  # rows of SQLAlchemy would be slower
             found: list[tuple[Any, ...]] = cursor.fetchall()
         return found
 
     def stream(self, connection: sa.Connection, statement: Any) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the rows of such a statement, some at a time."""
+        """Yield the rows of a statement that is used only once, in batches."""
         with contextlib.closing(connection.execute(statement)) as result:
             cursor: Any = result.cursor  # rows of SQLAlchemy would be slower
-            while part := cursor.fetchmany(_AT_ONCE):
+            while part := cursor.fetchmany(_ROWS_PER_FETCH):
                 yield list(part)
 
     def run(self, connection: sa.Connection, statement: Any, **values: Any) -> int:
-        """Run a statement that writes; return how many rows it changed."""
+        """Run a statement that writes; return the number of changed rows."""
         text, names, given = self._compiled.get(statement) or self._compile(statement)
         with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
@@ -212,7 +212,7 @@ class Database:
     def run_each(
         self, connection: sa.Connection, statement: Any, rows: Iterable[Mapping[str, Any]]
     ) -> int:
-        """Run a statement for each row of named values; return the changed rows, < 0: unknown."""
+        """Run a statement for each row of named values; return the changed rows, < 0 if unknown."""
         text, names, given = self._compiled.get(statement) or self._compile(statement)
         with contextlib.closing(connection.connection.cursor()) as cursor:
             cursor.executemany(
@@ -242,18 +242,18 @@ class Database:
         return found
 
 
-def written_out(values: Iterable[Any]) -> Any:
-    """Return values for `in_` that are no parameters, whose number engines limit."""
+def as_literals(values: Iterable[Any]) -> Any:
+    """Return values for `in_` as literals, because engines limit the number of parameters."""
     return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
 
 
 def any_of(column: sa.ColumnElement[Any], size: int, name: str = "at") -> Any:
-    """Return the condition, compiled once, that a column has one of ``size`` values."""
+    """Return the condition that a column equals one of ``size`` values; see `in_parts`."""
     return column.in_([sa.bindparam(f"{name}{place}") for place in range(size)])
 
 
 def in_parts(values: Iterable[Any], size: int, name: str = "at") -> Iterator[dict[str, Any]]:
-    """Yield the bind parameters of `any_of` for many values; the last value fills the last part."""
+    """Yield bind parameters of `any_of` for many values; the last value pads the last part."""
     given = list(values)
     for start in range(0, len(given), size):
         part = given[start : start + size]
@@ -262,20 +262,20 @@ def in_parts(values: Iterable[Any], size: int, name: str = "at") -> Iterator[dic
 
 
 def can_hold(text: str) -> bool:
-    """Return whether a text can be in a database: no NUL and no lone surrogate is in it."""
+    """Return whether a database can store a text: it has no NUL and no lone surrogate."""
     return _UNSAFE.search(text) is None
 
 
-def _as_posix(pattern: str) -> str:
+def _to_posix(pattern: str) -> str:
     given = _FLAGS.match(pattern)
     flags = given[1] if given else ""
     lines = {(False, False): "p", (False, True): "s", (True, False): "n", (True, True): "w"}
     options = lines["m" in flags, "s" in flags] + "".join(sorted(set("ix").intersection(flags)))
     rest = pattern[given.end() :] if given else pattern
-    return f"(?{options})" + _DIFFERS.sub(_word_in_posix, rest)
+    return f"(?{options})" + _PYTHON_ONLY.sub(_translate_token, rest)
 
 
-def _word_in_posix(found: re.Match[str]) -> str:
+def _translate_token(found: re.Match[str]) -> str:
     word = found[0]
     if word.startswith("("):
         return "("
@@ -289,10 +289,10 @@ def _sqlstate(error: BaseException) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class Upsert:
-    """A statement that writes rows which may exist; SQLAlchemy has one for each engine.
+    """Statement that writes rows which may exist; SQLAlchemy has a different one for each engine.
 
     ``keys`` identify a row; with ``overwrite`` the other ``columns`` of an existing row are
-    replaced. ``returned`` is a column whose value is returned for new rows.
+    replaced. ``returned`` names the column whose value is returned for new rows.
     """
 
     table: sa.Table
@@ -318,7 +318,7 @@ class Upsert:
 
 
 def insertion(table: sa.Table) -> sa.Insert:
-    """Return a statement that writes whole rows, the values in the order of the columns."""
+    """Return a statement that inserts whole rows; values are in the order of the columns."""
     return sa.insert(table).values({name: sa.bindparam(name) for name in table.columns.keys()})  # noqa: SIM118 - its keys are names
 
 
@@ -329,26 +329,27 @@ def sqlite_engine(
     cache_kib: int = _CACHE_KIB,
     durable: bool = False,
 ) -> sa.Engine:
-    """Return an engine on SQLite whose writing transactions are BEGIN IMMEDIATE.
+    """Return an SQLite engine whose writing transactions start with BEGIN IMMEDIATE.
 
-    Reading is not blocked by another process that writes (write-ahead log).
+    Another process that writes does not block reading (write-ahead log).
 
     Args:
         connect: Opens a connection.
         threads: Number of simultaneous connections, each for one thread.
-        cache_kib: Cache of all connections together, KiB, taken as needed: a query may touch a page
-            of every run.
-        durable: Whether commits outlive a loss of power, unless a transaction need not last; see
-            `Database.writing`.
+        cache_kib: Maximum cache size of all connections together, in KiB, allocated as needed: a
+            query may read a page of every run.
+        durable: Whether commits survive a power failure, except those of transactions that need not
+            last; see `Database.writing`.
     """
 
     def opened() -> sqlite3.Connection:
         connection = connect()
         try:
-            connection.isolation_level = None  # SQLAlchemy's BEGIN below is the only one
+            connection.isolation_level = None  # only the BEGIN below starts transactions
             for setting in (
                 "journal_mode=WAL",
-                # Without FULL never torn, though the last moments may be missing.
+                # Without FULL, a power failure may lose the last commits but never corrupts the
+                # file.
                 f"synchronous={'FULL' if durable else 'NORMAL'}",
                 "wal_autocheckpoint=8000",
                 f"cache_size=-{cache_kib // threads}",
@@ -369,7 +370,7 @@ def sqlite_engine(
     @sa.event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
         options = connection.get_execution_options()
-        writes, lasts = options.get(_WRITES), options.get(_LASTING, True)
+        writes, lasts = options.get(_WRITES_OPTION), options.get(_LASTING_OPTION, True)
         if durable and writes and connection.info.get("lasts", True) != lasts:
             connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if lasts else 'NORMAL'}")
             connection.info["lasts"] = lasts
@@ -379,12 +380,12 @@ def sqlite_engine(
 
 
 def file_connection(file: Path) -> sqlite3.Connection:
-    """Open a file that exists."""
+    """Open an existing database file."""
     return sqlite3.connect(
         f"{file.absolute().as_uri()}?mode=rw", timeout=BUSY_S, check_same_thread=False, uri=True
     )
 
 
 def memory_engine() -> sa.Engine:
-    """Return an engine on a database in memory."""
+    """Return an engine for a database in memory."""
     return sqlite_engine(lambda: sqlite3.connect(":memory:", check_same_thread=False))

@@ -1,8 +1,8 @@
-"""Curves of long series, drawn from the cells of chunks, and moving means.
+"""Curves of long series, computed from the cells of chunks, and moving means.
 
-Only cells that cross the border between two parts are read point by point, and the result is exact.
-Means are not differences of running sums, which would be faster but lose all digits after one value
-of 1e30.
+Points are read only for cells that cross the border between two parts, and the result is exact.
+Means are not computed as differences of running sums, which would be faster but lose all digits
+after one value of 1e30.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 
 from seamark.reading.curves import Curve, Drawing, check_points
 from seamark.store.steps import (
-    LEAST_WIDTH,
+    MIN_WIDTH,
     NOWHERE,
-    SMALL,
+    SUM_SCALE,
     Log2,
     Piece,
     Series,
     Stretches,
     divide,
-    enlarge,
     merge_stretches,
     pack_cells,
     single_points,
     unpack_cells,
+    unscale,
 )
 
 if TYPE_CHECKING:
@@ -38,21 +38,21 @@ __all__ = ["Listed", "draw_series", "means_of_ranges"]
 
 
 def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Floats:
-    """Return means over ranges (N,) of stretches (K,); NaN where no value is inside."""
+    """Return means over ranges (N,) of stretches (K,); NaN for ranges without values."""
     known = np.where(counts > 0, means, 0.0)
-    number = _sums(counts.astype(np.float64), low, high)
+    number = _range_sums(counts.astype(np.float64), low, high)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        found = _sums(known * counts, low, high) / number
-        lost = (number > 0) & ~np.isfinite(found)  # the sum is too large, the mean cannot be
+        found = _range_sums(known * counts, low, high) / number
+        lost = (number > 0) & ~np.isfinite(found)  # the sum overflowed, the mean cannot
         if lost.any():
-            scaled = _sums(known * SMALL * counts, low[lost], high[lost]) / number[lost]
-            found[lost] = enlarge(scaled)
+            scaled = _range_sums(known * SUM_SCALE * counts, low[lost], high[lost]) / number[lost]
+            found[lost] = unscale(scaled)
     return np.where(number > 0, found, np.nan)
 
 
-def _sums(values: Floats, low: Ints, high: Ints) -> Floats:
-    # From sums of blocks of 1, 2, 4, ...; two blocks of a size are enough for each range, one at
-    # either end.
+def _range_sums(values: Floats, low: Ints, high: Ints) -> Floats:
+    # Adds sums of blocks of 1, 2, 4, ... stretches. A range needs at most two blocks of a size, one
+    # at each end.
     total = np.zeros(len(low))
     low, high, blocks = low.copy(), np.maximum(low, high), values
     while (low < high).any():
@@ -69,7 +69,7 @@ def _sums(values: Floats, low: Ints, high: Ints) -> Floats:
 
 
 class Listed:
-    """Points that were read, as a `Piece`."""
+    """Points in memory, as a `Piece`."""
 
     stride = None
 
@@ -88,7 +88,7 @@ class Listed:
         return self._value
 
     def cells(self) -> bytes | None:
-        """Return None: the points are here."""
+        """Return None, because the points are in memory."""
         return None
 
 
@@ -104,12 +104,12 @@ def draw_series(
     log_y: bool = False,
     ends: bool = False,
 ) -> Drawing:
-    """Return a series as it is drawn; for most arguments see `seamark.reading.curves.Look`.
+    """Compute the drawing of a series; see `seamark.reading.curves.Look` for most arguments.
 
-    A smoothed line is made of all points, whichever of them are drawn. ``pieces`` are consecutive
-    stretches in the order of writing, whose steps are places on the x axis. Where steps fall, all
-    points are read and sorted by step, stably. ``ends`` adds the first and the last finite point,
-    for which two stretches are read. Raises `ArgumentError` if ``points`` is invalid.
+    A smoothed line is computed from all points, also outside the drawn range. ``pieces`` are
+    consecutive stretches in the order of writing; their steps are places on the x axis. If steps
+    fall, all points are read and sorted by step, stably. ``ends`` adds the first and the last
+    finite point, for which two stretches are read. Raises `ArgumentError` if ``points`` is invalid.
     """
     check_points(points)
     pieces = [piece for piece in pieces if piece.count]
@@ -119,17 +119,17 @@ def draw_series(
     if falls:
         pieces = [Listed(*_sorted_points(pieces))]
     series = Series(pieces)
-    left_out = series.before(LEAST_WIDTH) if log_x else 0
+    left_out = series.before(MIN_WIDTH) if log_x else 0
     first = left_out if low is None else max(left_out, series.before(low))
     end = series.count if high is None else series.before(math.nextafter(high, math.inf))
     end = max(first, end)
-    found, starts = _lay_out(series, first, end, points, log=log_x)
+    found, starts = _divide_range(series, first, end, points, log=log_x)
     if found:
-        seen = _stretches(series, np.append(starts, end))
+        seen = _stretches_between(series, np.append(starts, end))
     else:
         seen = single_points(series.values_at(starts), starts)
     parts = merge_stretches(seen, np.searchsorted(seen.start, starts))
-    # In the middle of a part by count, so that the window of each holds a point.
+    # The middle point of each part, so that every window contains a point.
     x = series.at(starts + parts.points // 2)
     mean = None
     if half_life is not None:
@@ -137,12 +137,12 @@ def draw_series(
     elif window is not None:
         mean = _window_means(series, x, window)
     return Drawing(
-        curve=_curve(found, series, parts),
+        curve=_make_curve(found, series, parts),
         x=x,
         mean=mean,
         plus_inf=series.at(parts.plus_at[parts.plus_at < NOWHERE]),
         minus_inf=series.at(parts.minus_at[parts.minus_at < NOWHERE]),
-        ends=_ends(series, seen) if ends and found else (np.empty(0), np.empty(0)),
+        ends=_find_ends(series, seen) if ends and found else (np.empty(0), np.empty(0)),
         left_out=left_out,
         not_positive=int(seen.low_count.sum()) if log_y else 0,
         falls=falls,
@@ -155,7 +155,9 @@ def _sorted_points(pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
     return step[order], np.concatenate([piece.values() for piece in pieces])[order]
 
 
-def _lay_out(series: Series, first: int, end: int, points: int, *, log: bool) -> tuple[float, Ints]:
+def _divide_range(
+    series: Series, first: int, end: int, points: int, *, log: bool
+) -> tuple[float, Ints]:
     count = end - first
     if count <= points:
         return 0.0, np.arange(first, end)
@@ -163,7 +165,7 @@ def _lay_out(series: Series, first: int, end: int, points: int, *, log: bool) ->
     return divide(steps, first, end, points // 2)
 
 
-def _curve(width: float, series: Series, parts: Stretches) -> Curve:
+def _make_curve(width: float, series: Series, parts: Stretches) -> Curve:
     empty = np.isnan(parts.min)
     return Curve(
         width=width,
@@ -180,9 +182,9 @@ def _curve(width: float, series: Series, parts: Stretches) -> Curve:
     )
 
 
-def _stretches(series: Series, borders: Ints) -> Stretches:
-    # Only pieces inside are read. Borders are sorted and distinct, at least two; the last may be
-    # the end.
+def _stretches_between(series: Series, borders: Ints) -> Stretches:
+    # Only pieces between the borders are read. Borders are sorted and distinct, at least two; the
+    # last may be the end.
     first, end = int(borders[0]), int(borders[-1])
     low, high = np.searchsorted(series.ends, [first + 1, end]).tolist()
     packed = []
@@ -193,11 +195,11 @@ def _stretches(series: Series, borders: Ints) -> Stretches:
             known = pack_cells(piece.values(), np.append(0, inside - start))
         packed.append(known)
     cells = unpack_cells(packed, int(series.starts[low]))
-    cells = _opened(series, cells, borders[borders < series.ends[high]])
+    cells = _split_cells(series, cells, borders[borders < series.ends[high]])
     return cells.part(slice(*np.searchsorted(cells.start, [first, end])))
 
 
-def _opened(series: Series, cells: Stretches, borders: Ints) -> Stretches:
+def _split_cells(series: Series, cells: Stretches, borders: Ints) -> Stretches:
     cut = np.searchsorted(cells.start, borders, side="right") - 1
     inside = cells.start[cut] != borders
     if not inside.any():
@@ -217,7 +219,7 @@ def _opened(series: Series, cells: Stretches, borders: Ints) -> Stretches:
     )
 
 
-def _ends(series: Series, seen: Stretches) -> tuple[Floats, Floats]:
+def _find_ends(series: Series, seen: Stretches) -> tuple[Floats, Floats]:
     there = np.flatnonzero(seen.finite)
     if not len(there):
         return np.empty(0), np.empty(0)
@@ -235,28 +237,28 @@ def _ends(series: Series, seen: Stretches) -> tuple[Floats, Floats]:
 
 
 def _window_means(series: Series, x: Floats, window: float) -> Floats:
-    # Means of ``x - window / 2 <= step < x + window / 2`` over all points.
+    # Means over all points with ``x - window / 2 <= step < x + window / 2``.
     with np.errstate(over="ignore"):
         low, high = (series.rank(x + side) for side in (-window / 2, window / 2))
     borders = np.unique(np.concatenate([low, high]))
-    if len(borders) < 2:  # noqa: PLR2004 - nothing lies between them
+    if len(borders) < 2:  # noqa: PLR2004 - no points between them
         return np.full(len(x), np.nan)
-    cells = _stretches(series, borders)
+    cells = _stretches_between(series, borders)
     ends = (np.searchsorted(cells.start, low), np.searchsorted(cells.start, high))
     return means_of_ranges(cells.mean, cells.finite, *ends)
 
 
 def _moving_averages(series: Series, x: Floats, half_life: float) -> Floats:
-    # Each finite value counts 2 ** -(distance / half_life). Weights are relative to the last value,
-    # so that one of them is 1 and none is more.
-    found = _decayed(series, x, half_life, 1.0)
-    lost = ~np.isfinite(found)  # the sum is too large, the mean cannot be
+    # Each finite value has the weight 2 ** -(distance / half_life). Weights are relative to the
+    # last value, so that the largest one is 1.
+    found = _decayed_means(series, x, half_life, 1.0)
+    lost = ~np.isfinite(found)  # the sum overflowed, the mean cannot
     if lost.any():
-        found[lost] = enlarge(_decayed(series, x, half_life, SMALL)[lost])
+        found[lost] = unscale(_decayed_means(series, x, half_life, SUM_SCALE)[lost])
     return found
 
 
-def _decayed(series: Series, x: Floats, half_life: float, scale: float) -> Floats:
+def _decayed_means(series: Series, x: Floats, half_life: float, scale: float) -> Floats:
     with np.errstate(over="ignore"):
         ends = series.rank(np.nextafter(x, np.inf))
     found: dict[int, float] = {}

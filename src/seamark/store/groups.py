@@ -1,11 +1,11 @@
-"""Row groups: parts of one journal whose points are packed, series by series.
+"""Row groups: sections of one journal whose points are packed, series by series.
 
-Integers (times, offsets, most steps) are stored as differences in as few bytes as they need, and
-floats that came from float32 in four bytes. Bytes of equal significance are stored side by side (a
-byte shuffle), which compresses better, and compressed with zstd.
+Integers (times, offsets, most steps) are stored as differences with the smallest sufficient width,
+and floats that are exact in float32 in four bytes. Bytes of equal significance are stored together
+(byte shuffle), which compresses better, and compressed with zstd.
 
 The series of a group share the columns of steps, times and offsets. Counts and bounds in the tables
-tell whether a series has to be unpacked at all.
+show whether a series has to be unpacked.
 """
 
 from __future__ import annotations
@@ -58,57 +58,57 @@ __all__ = [
 
 
 _CRC_BYTES: Final = 4
-_LEVEL: Final = 3
-_EXACT: Final = float(1 << 53)
-_HEAD: Final = struct.Struct("<BBxxIqq")
+_ZSTD_LEVEL: Final = 3
+_EXACT_LIMIT: Final = float(1 << 53)
+_HEADER: Final = struct.Struct("<BBxxIqq")
 """Header: codec, bytes per number, count, first value, smallest difference."""
 
 
 class Codec(IntEnum):
     """Encoding of the data after the codec byte; a number is never reused for another codec."""
 
-    STRIDE = 1  # first value and difference say it all
-    DELTA = 2  # differences less the smallest one, shuffled and compressed
-    FLOAT32 = 3  # float64 that are float32 exactly, shuffled and compressed
+    STRIDE = 1  # only first value and difference
+    DELTA = 2  # differences minus the smallest one, shuffled and compressed
+    FLOAT32 = 3  # float64 that are exact in float32, shuffled and compressed
     FLOAT64 = 4
 
 
-def _shuffled(numbers: np.ndarray[Any, Any]) -> bytes:
+def _shuffle(numbers: np.ndarray[Any, Any]) -> bytes:
     planes = numbers.view(np.uint8).reshape(-1, numbers.dtype.itemsize).T
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(planes.tobytes())
+    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(planes.tobytes())
 
 
-def _unshuffled(data: bytes, count: int, width: int) -> np.ndarray[Any, Any]:
+def _unshuffle(data: bytes, count: int, width: int) -> np.ndarray[Any, Any]:
     raw = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, count * width))
     planes = np.frombuffer(raw, np.uint8).reshape(width, count)
     numbers = np.empty(count, f"<u{width}")
     into = numbers.view(np.uint8).reshape(count, width)
-    for plane in range(width):  # quicker than a copy of planes.T
+    for plane in range(width):  # faster than a copy of planes.T
         into[:, plane] = planes[plane]
     return numbers
 
 
 def pack_ints(values: Ints) -> bytes:
-    """Pack int64 numbers (N,)."""
+    """Pack int64 numbers of shape (N,)."""
     count = len(values)
     if not count:
-        return _HEAD.pack(Codec.STRIDE, 0, 0, 0, 0)
+        return _HEADER.pack(Codec.STRIDE, 0, 0, 0, 0)
     first = int(values[0])
     with np.errstate(over="ignore"):
-        steps = np.diff(values)  # wraps around where it must, and back in unpack_ints
+        steps = np.diff(values)  # may wrap around; unpack_ints reverses it
     least, most = (int(steps.min()), int(steps.max())) if count > 1 else (0, 0)
     if least == most:
-        return _HEAD.pack(Codec.STRIDE, 0, count, first, least)
+        return _HEADER.pack(Codec.STRIDE, 0, count, first, least)
     spread = (steps - np.int64(least)).view(np.uint64)
     width = next(width for width in (1, 2, 4, 8) if most - least < 1 << (8 * width))
-    return _HEAD.pack(Codec.DELTA, width, count, first, least) + _shuffled(
+    return _HEADER.pack(Codec.DELTA, width, count, first, least) + _shuffle(
         spread.astype(f"<u{width}")
     )
 
 
 def is_progression(values: Floats) -> bool:
-    """Return whether numbers are an arithmetic progression of whole numbers."""
-    whole = _whole(values)
+    """Return whether numbers are an arithmetic progression of integers."""
+    whole = _to_integers(values)
     if whole is None or not len(whole):
         return False
     steps = np.diff(whole)
@@ -117,19 +117,19 @@ def is_progression(values: Floats) -> bool:
 
 def unpack_ints(data: bytes) -> Ints:
     """Return the numbers that `pack_ints` packed."""
-    codec, width, count, first, least = _HEAD.unpack_from(data)
+    codec, width, count, first, least = _HEADER.unpack_from(data)
     if codec == Codec.STRIDE:
         return np.arange(count, dtype=np.int64) * np.int64(least) + np.int64(first)
     values = np.empty(count, np.int64)
     values[0] = first
-    steps = _unshuffled(data[_HEAD.size :], count - 1, width)
+    steps = _unshuffle(data[_HEADER.size :], count - 1, width)
     np.add(steps, np.int64(least), out=values[1:], dtype=np.int64, casting="unsafe")
     return np.cumsum(values, out=values)
 
 
-def _whole(values: Floats) -> Ints | None:
+def _to_integers(values: Floats) -> Ints | None:
     with np.errstate(invalid="ignore"):
-        if not (np.abs(values) < _EXACT).all():
+        if not (np.abs(values) < _EXACT_LIMIT).all():
             return None
         whole = values.astype(np.int64)
     same = whole.astype(np.float64).view(np.int64) == values.view(np.int64)
@@ -137,30 +137,30 @@ def _whole(values: Floats) -> Ints | None:
 
 
 def pack_floats(values: Floats) -> bytes:
-    """Pack float64 numbers (N,), NaNs with their bits."""
+    """Pack float64 numbers of shape (N,); the bits of NaNs are preserved."""
     values = np.ascontiguousarray(values, np.float64)
-    whole = _whole(values)
+    whole = _to_integers(values)
     if whole is not None:
         return pack_ints(whole)
     with np.errstate(over="ignore", invalid="ignore"):
         narrow = values.astype(np.float32)
         same = (narrow.astype(np.float64).view(np.int64) == values.view(np.int64)).all()
     if same:
-        return _HEAD.pack(Codec.FLOAT32, 4, len(values), 0, 0) + _shuffled(narrow)
-    return _HEAD.pack(Codec.FLOAT64, 8, len(values), 0, 0) + _shuffled(values)
+        return _HEADER.pack(Codec.FLOAT32, 4, len(values), 0, 0) + _shuffle(narrow)
+    return _HEADER.pack(Codec.FLOAT64, 8, len(values), 0, 0) + _shuffle(values)
 
 
 def unpack_floats(data: bytes) -> Floats:
     """Return the numbers that `pack_floats` packed."""
-    codec, width, count, _, _ = _HEAD.unpack_from(data)
+    codec, width, count, _, _ = _HEADER.unpack_from(data)
     if codec in (Codec.STRIDE, Codec.DELTA):
         return unpack_ints(data).astype(np.float64)
-    numbers = _unshuffled(data[_HEAD.size :], count, width).view(f"<f{width}")
+    numbers = _unshuffle(data[_HEADER.size :], count, width).view(f"<f{width}")
     return numbers.astype(np.float64, copy=False)
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:
-    """Return byte strings as one that `split_parts` takes apart again, behind their CRC-32."""
+    """Join byte strings into one, preceded by their CRC-32; see `split_parts`."""
     joined = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
     return zlib.crc32(joined).to_bytes(_CRC_BYTES, "little") + joined
 
@@ -168,7 +168,7 @@ def join_parts(parts: Sequence[bytes]) -> bytes:
 def split_parts(data: bytes) -> list[bytes]:
     """Return the parts that `join_parts` joined; raise `DamageError` if the checksum differs."""
     if zlib.crc32(memoryview(data)[_CRC_BYTES:]) != int.from_bytes(data[:_CRC_BYTES], "little"):
-        msg = f"{len(data)} packed bytes are not what was stored"
+        msg = f"checksum mismatch in {len(data)} packed bytes"
         raise DamageError(msg)
     parts, pos = [], _CRC_BYTES
     while pos < len(data):
@@ -183,25 +183,25 @@ SMALL_BYTES: Final = 64 * 1024
 CHUNK_BYTES: Final = 256 * 1024
 """Size up to which appended data is also read directly, in bytes."""
 GROUP_ROWS: Final = 1 << 14
-"""Rows of a full group; where the border of a picture cuts a cell, all are unpacked."""
+"""Rows of a full group. All are unpacked if the border of a plot cuts one of its cells."""
 _GROUP_VALUES: Final = 1 << 21
 _CELL_POINTS: Final = 1024
-"""Number of points of a group below which they are read when it is drawn."""
+"""Number of points of a group below which it has no cells: its points are read for drawing."""
 _READ_AHEAD: Final = 16
 """Maximum number of groups whose values one query loads."""
-_FALLS, _RISES, _PROGRESSES = 0, 1, 2
-"""Flags about the steps of a group; the last means an arithmetic progression of integers."""
+_FALLING, _RISING, _PROGRESSION = 0, 1, 2
+"""Direction of the steps of a group; the last means an arithmetic progression of integers."""
 _STEPS: Final = 0
 _TIMES: Final = -1
-"""Numbers, used by no path, of the rows with data shared by the series of a group."""
-_INSERT: Final = insertion(schema.chunk)
+"""Path numbers, not used by paths, of the rows with data shared by the series of a group."""
+_INSERT_GROUP: Final = insertion(schema.chunk)
 _chunk: Final = schema.chunk.c
-_DROP: Final = sa.delete(schema.chunk).where(
+_DELETE_GROUPS: Final = sa.delete(schema.chunk).where(
     _chunk.run == sa.bindparam("run"),
     _chunk.journal == sa.bindparam("journal"),
     _chunk.place >= sa.bindparam("place"),
 )
-_LAST: Final = (
+_SELECT_LAST: Final = (
     sa.select(_chunk.place, _chunk.count, _chunk.data)
     .where(
         _chunk.run == sa.bindparam("run"),
@@ -211,7 +211,7 @@ _LAST: Final = (
     .order_by(_chunk.place.desc())
     .limit(1)
 )
-_SHARED: Final = (
+_SELECT_SHARED: Final = (
     sa.select(_chunk.data)
     .where(
         _chunk.run == sa.bindparam("run"),
@@ -220,7 +220,7 @@ _SHARED: Final = (
     )
     .order_by(_chunk.place)
 )
-_STORED: Final = (
+_STORED_COLUMNS: Final = (
     _chunk.run,
     _chunk.journal,
     _chunk.place,
@@ -232,14 +232,14 @@ _STORED: Final = (
     _chunk.low_t,
     _chunk.data,
 )
-_ONE: Final = sa.select(*_STORED).where(
+_SELECT_GROUP: Final = sa.select(*_STORED_COLUMNS).where(
     _chunk.run == sa.bindparam("run"),
     _chunk.path.in_([_STEPS, _TIMES, sa.bindparam("number")]),
     _chunk.journal == sa.bindparam("journal"),
     _chunk.place == sa.bindparam("place"),
 )
 _of_series: Final = (_chunk.run == sa.bindparam("run"), _chunk.path == sa.bindparam("number"))
-_DRAWN: Final = sa.select(
+_SELECT_DRAWN: Final = sa.select(
     _chunk.journal,
     _chunk.place,
     _chunk.count,
@@ -249,7 +249,7 @@ _DRAWN: Final = sa.select(
     _chunk.low_t,
     _chunk.cells,
 ).where(*_of_series)
-_VALUES: Final = (
+_SELECT_VALUES: Final = (
     sa.select(_chunk.place, _chunk.data)
     .where(
         *_of_series,
@@ -259,7 +259,7 @@ _VALUES: Final = (
     .order_by(_chunk.place)
     .limit(sa.bindparam("most"))
 )
-_BOUNDS: Final = sa.select(
+_SELECT_BOUNDS: Final = sa.select(
     _chunk.journal, _chunk.place, _chunk.low_step, _chunk.high_step, _chunk.low_t
 ).where(*_of_series)
 
@@ -269,7 +269,7 @@ _BOUNDS: Final = sa.select(
 
 @dataclass(slots=True)
 class Group:
-    """Row group to be stored; ``records`` are offsets of frames that may hold other points."""
+    """Row group to be stored; ``records`` has offsets of frames that may hold other points."""
 
     journal: int
     place: int
@@ -279,7 +279,7 @@ class Group:
 
 @dataclass(slots=True)
 class Gathering:
-    """Decoded rows of one journal on their way into groups; the next starts at ``place``, bytes."""
+    """Collector of decoded rows of one journal; the next group starts at offset ``place``."""
 
     journal: int
     place: int
@@ -288,7 +288,7 @@ class Gathering:
     _records: list[int] = field(default_factory=list)
 
     def add(self, decoded: Decoded, block: Block, end: int) -> None:
-        """Add the decoded rows of a block up to an offset; groups end only at such offsets."""
+        """Add the decoded rows of a block up to offset ``end``; groups end only at such offsets."""
         self._batches += decoded.batches
         self._records += [
             block.base + frame[0] for frame in decoded.records if may_hold_points(block, frame)
@@ -296,12 +296,12 @@ class Gathering:
         rows = sum(len(batch.step) for batch in self._batches)
         values = sum(len(own) for batch in self._batches for _, own in batch.series.values())
         if rows > GROUP_ROWS:
-            self._end_full()
+            self._end_full_groups()
         elif values >= _GROUP_VALUES:
             self.end(end)
 
-    def _end_full(self) -> None:
-        # A frame of many rows may be in several groups: the places of those that begin within it
+    def _end_full_groups(self) -> None:
+        # A frame of many rows may be in several groups: the places of groups that begin within it
         # count up from its offset. They are fewer than its bytes, even if it is compressed.
         batch, start = merge(self._batches), 0
         while len(batch.step) - start > GROUP_ROWS:
@@ -316,7 +316,7 @@ class Gathering:
         self._batches = [batch.part(start, len(batch.step))] if start else [batch]
 
     def end(self, offset: int) -> None:
-        """End the current group at an offset, bytes."""
+        """End the current group at an offset, in bytes."""
         if offset > self.place:
             batch = merge(self._batches)
             self.done.append(Group(self.journal, self.place, batch, self._records))
@@ -330,7 +330,7 @@ def store_groups(
     groups: Sequence[Group],
     numbers: Mapping[str, int],
 ) -> None:
-    """Write groups, within a transaction."""
+    """Write groups within a transaction."""
     for group in groups:
         batch = group.batch
         same = batch.time is batch.t or bool((batch.time == batch.t).all())
@@ -341,46 +341,46 @@ def store_groups(
             pack_ints(batch.offset),
         ]
         at = (group.journal, group.place)
-        bounds = _bounds(batch.step, batch.t)
+        bounds = _bounds_of(batch.step, batch.t)
         rows: list[tuple[Any, ...]] = [(run, _STEPS, *at, *bounds, None, join_parts(steps))]
         rows.append((run, _TIMES, *at, *bounds, None, join_parts(times)))
         for path, (own, values) in batch.series.items():
             _, t, step, _ = batch.points(path)
-            own_bounds = bounds if own is None else _bounds(step, t)
+            own_bounds = bounds if own is None else _bounds_of(step, t)
             data = join_parts([b"" if own is None else pack_ints(own), pack_floats(values)])
             cells = None
-            if len(values) >= _CELL_POINTS and own_bounds[1] != _FALLS:
+            if len(values) >= _CELL_POINTS and own_bounds[1] != _FALLING:
                 cells = join_parts([pack_cells(values, cell_starts(step))])
             rows.append((run, numbers[path], *at, *own_bounds, cells, data))
-        database.run_many(connection, _INSERT, rows)
+        database.run_many(connection, _INSERT_GROUP, rows)
 
 
-def _bounds(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
+def _bounds_of(step: Floats, t: Ints) -> tuple[int, int, float, float, int]:
     if not len(step):
-        return 0, _RISES, 0.0, 0.0, 0
-    goes = _FALLS
+        return 0, _RISING, 0.0, 0.0, 0
+    step_direction = _FALLING
     if (step[1:] >= step[:-1]).all():
-        goes = _PROGRESSES if is_progression(step) else _RISES
-    low, high = (step.min(), step.max()) if goes == _FALLS else (step[0], step[-1])
-    return len(step), goes, float(low), float(high), int(t.min())
+        step_direction = _PROGRESSION if is_progression(step) else _RISING
+    low, high = (step.min(), step.max()) if step_direction == _FALLING else (step[0], step[-1])
+    return len(step), step_direction, float(low), float(high), int(t.min())
 
 
 def drop_groups(
     database: Database, connection: sa.Connection, run: int, journal: int, place: int
 ) -> None:
-    """Remove the groups of a journal from a place on, bytes."""
-    database.run(connection, _DROP, run=run, journal=journal, place=place)
+    """Remove the groups of a journal that start at or after offset ``place``."""
+    database.run(connection, _DELETE_GROUPS, run=run, journal=journal, place=place)
 
 
 def last_place(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> tuple[int, int] | None:
-    """Return start (bytes) and rows of the last group, or None if it begins within a frame."""
-    found = database.rows(connection, _LAST, run=run, journal=journal)
+    """Return start (bytes) and row count of the last group; None if it begins within a frame."""
+    found = database.rows(connection, _SELECT_LAST, run=run, journal=journal)
     if not found:
         return None
     place, count, data = found[0]
-    *_, first, _ = _HEAD.unpack_from(split_parts(data)[2])
+    *_, first, _ = _HEADER.unpack_from(split_parts(data)[2])
     return None if count and first < place else (int(place), int(count))
 
 
@@ -395,8 +395,8 @@ class StoredGroup:
         place: Offset of the start of the group in the journal, bytes.
         rising: Whether the steps never fall.
         low_t: Smallest time of a frame, nanoseconds since the Unix epoch.
-        shared: Steps, times of the frames, the caller's times and offsets of the group, packed.
-        own: Numbers of the rows that have a value, and the values, packed.
+        shared: Packed columns of the group: steps, times of the frames, caller's times, offsets.
+        own: Packed indices of the rows that have a value, and packed values.
     """
 
     journal: int
@@ -410,13 +410,13 @@ class StoredGroup:
     shared: list[bytes]
     own: list[bytes]
 
-    def picked(self, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return a column of the group in the rows of the series."""
+    def select_rows(self, column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the rows of a column of the group in which the series has values."""
         return column[unpack_ints(self.own[0])] if self.own[0] else column
 
     def steps(self) -> Floats:
         """Return the steps, float64 (count,)."""
-        return self.picked(unpack_floats(self.shared[0]))
+        return self.select_rows(unpack_floats(self.shared[0]))
 
     def values(self) -> Floats:
         """Return the values, float64 (count,)."""
@@ -424,28 +424,28 @@ class StoredGroup:
 
     def t(self) -> Ints:
         """Return the times of the frames, nanoseconds since the Unix epoch, int64 (count,)."""
-        return self.picked(unpack_ints(self.shared[1]))
+        return self.select_rows(unpack_ints(self.shared[1]))
 
     def times(self, t: Ints) -> Ints:
-        """Return the caller's times where given, else ``t``, those of the frames."""
-        return self.picked(unpack_ints(self.shared[2])) if self.shared[2] else t
+        """Return the caller's times, or the times of the frames ``t`` if the caller gave none."""
+        return self.select_rows(unpack_ints(self.shared[2])) if self.shared[2] else t
 
     def offsets(self) -> Ints:
         """Return the offsets of the frames, bytes, int64 (count,)."""
-        return self.picked(unpack_ints(self.shared[3]))
+        return self.select_rows(unpack_ints(self.shared[3]))
 
 
 def load_groups(
     database: Database, connection: sa.Connection, runs: Sequence[int], numbers: Sequence[int]
 ) -> dict[tuple[int, int], list[StoredGroup]]:
-    """Return groups by (run, number of the path), in the order of the journals."""
+    """Return lists of groups by (run, number of the path), in the order of the journals."""
     if not numbers or not runs:
         return {}
-    wanted = sa.select(*_STORED).where(
+    wanted = sa.select(*_STORED_COLUMNS).where(
         _chunk.run.in_(runs), _chunk.path.in_([_STEPS, _TIMES, *numbers])
     )
     found: dict[tuple[int, int], list[StoredGroup]] = {}
-    for path, run, group in _stored(database.query(connection, wanted)):
+    for path, run, group in _iter_groups(database.query(connection, wanted)):
         found.setdefault((run, path), []).append(group)
     return found
 
@@ -453,23 +453,23 @@ def load_groups(
 def load_group(
     database: Database, connection: sa.Connection, run: int, number: int, journal: int, place: int
 ) -> StoredGroup:
-    """Return one series in one group."""
+    """Return the part of a series in one group."""
     at = {"run": run, "number": number, "journal": journal, "place": place}
-    ((_, _, group),) = _stored(database.rows(connection, _ONE, **at))
+    ((_, _, group),) = _iter_groups(database.rows(connection, _SELECT_GROUP, **at))
     return group
 
 
 def group_bounds(
     database: Database, connection: sa.Connection, run: int, number: int
 ) -> list[tuple[int, int, float, float, int]]:
-    """Return journal, place, first and last step, first time (ns) of a series' groups."""
-    return sorted(database.rows(connection, _BOUNDS, run=run, number=number))
+    """Return (journal, place, low step, high step, low time in ns) of a series' groups."""
+    return sorted(database.rows(connection, _SELECT_BOUNDS, run=run, number=number))
 
 
-def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
+def _iter_groups(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup]]:
     here: tuple[int, ...] = ()
     size, times, shared = 0, [b"", b"", b""], [b""]
-    rows.sort(key=itemgetter(0, 1, 2, 3))  # the columns that the series share come first
+    rows.sort(key=itemgetter(0, 1, 2, 3))  # shared columns come first
     for run, journal, place, path, count, *facts, data in rows:
         parts = split_parts(data)
         if path == _TIMES:
@@ -485,30 +485,32 @@ def _stored(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, StoredGroup
 
 
 class DrawingGroup:
-    """A `seamark.store.steps.Piece` of a stored series, read only as needed for drawing.
+    """Group of a stored series as a `seamark.store.steps.Piece`, read only as needed for drawing.
 
-    Its steps are places on the x axis. ``facts`` are journal, place, count, direction of steps,
-    first and last step, smallest time, and cells, as in the tables.
+    Its steps are places on the x axis. ``facts`` are the columns journal, place, count, direction
+    of steps, first and last step, smallest time, and cells.
     """
 
     def __init__(self, series: _DrawingSeries, facts: Sequence[Any]) -> None:
-        self.journal, self.place, self.count, goes, self.first, self.last, self.low_t = facts[:7]
+        self.journal, self.place, self.count, step_direction, self.first, self.last, self.low_t = (
+            facts[:7]
+        )
         self._series, self._cells = series, facts[7]
         self._steps: Floats | None = None
-        self.rising = goes != _FALLS
+        self.rising = step_direction != _FALLING
         self.stride: tuple[int, int] | None = None
-        if goes == _PROGRESSES:
+        if step_direction == _PROGRESSION:
             first, last = int(self.first), int(self.last)
             self.stride = (first, (last - first) // max(1, self.count - 1))
 
-    def put_at(self, x: Floats) -> None:
+    def move_to(self, x: Floats) -> None:
         """Move the points to other places on the x axis."""
         self._steps, self.stride = x, None
         self.first, self.last = float(x[0]), float(x[-1])
         self.rising = bool((x[1:] >= x[:-1]).all())
 
-    def count_from(self, start: int) -> None:
-        """Move the points to consecutive numbers."""
+    def number_from(self, start: int) -> None:
+        """Move the points to consecutive integers on the x axis."""
         self.first, self.last = float(start), float(start + self.count - 1)
         self.rising, self.stride = True, (start, 1)
 
@@ -528,12 +530,12 @@ class DrawingGroup:
         return unpack_floats(self._series.values(self.journal, self.place))
 
     def cells(self) -> bytes | None:
-        """Return the cells that were packed with its values."""
+        """Return the packed cells; None if the group has none."""
         return None if self._cells is None else split_parts(self._cells)[0]
 
 
 class _DrawingSeries:
-    # Returned data is not kept: a series may be longer than the memory.
+    # Returned data is not cached: a series may be larger than the memory.
 
     def __init__(
         self, database: Database, connection: sa.Connection, run: int, number: int
@@ -541,7 +543,7 @@ class _DrawingSeries:
         self._database, self._connection = database, connection
         self._at = {"run": run, "number": number}
         self._values: dict[tuple[int, int], bytes] = {}
-        self._ahead = 1
+        self._next_read = 1
 
     def group(self, journal: int, place: int) -> StoredGroup:
         at = {**self._at, "journal": journal, "place": place}
@@ -549,10 +551,10 @@ class _DrawingSeries:
 
     def values(self, journal: int, place: int) -> bytes:
         if (journal, place) not in self._values:
-            at = {**self._at, "journal": journal, "place": place, "most": self._ahead}
-            rows = self._database.rows(self._connection, _VALUES, **at)
+            at = {**self._at, "journal": journal, "place": place, "most": self._next_read}
+            rows = self._database.rows(self._connection, _SELECT_VALUES, **at)
             self._values = {(journal, place): data for place, data in rows}
-            self._ahead = min(2 * self._ahead, _READ_AHEAD)
+            self._next_read = min(2 * self._next_read, _READ_AHEAD)
         return split_parts(self._values.pop((journal, place)))[1]
 
 
@@ -561,15 +563,15 @@ def drawing_groups(
 ) -> list[DrawingGroup]:
     """Return the groups of a series for drawing, in the order of the journals."""
     series = _DrawingSeries(database, connection, run, number)
-    rows = database.rows(connection, _DRAWN, run=run, number=number)
+    rows = database.rows(connection, _SELECT_DRAWN, run=run, number=number)
     return [DrawingGroup(series, facts) for facts in sorted(rows, key=itemgetter(0, 1))]
 
 
 def record_offsets(
     database: Database, connection: sa.Connection, run: int, journal: int
 ) -> list[int]:
-    """Return byte offsets of the frames that may hold points other than numbers, sorted."""
+    """Return sorted byte offsets of the frames that may hold points other than numbers."""
     found: list[int] = []
-    for (data,) in database.rows(connection, _SHARED, run=run, journal=journal):
+    for (data,) in database.rows(connection, _SELECT_SHARED, run=run, journal=journal):
         found += unpack_ints(split_parts(data)[1]).tolist()
     return found

@@ -1,7 +1,7 @@
-"""Folding of a run from its journals into a store, and the hash of its content.
+"""Folding of a run's journals into a store, and the hash of a run's content.
 
-New bytes are read once: the same pass updates the registers and packs points into row groups. A run
-is saved in one transaction, a very long journal in several.
+New bytes are read once: one pass updates the registers and packs points into row groups. A run is
+saved in one transaction, or in several if a journal is very long.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ __all__ = ["UNREADABLE", "Folding", "Saving", "prefix_crc"]
 
 
 def derive_content(run: RunState) -> None:
-    """Update ``sys/content_hash``, over any recorded value, if its sources changed."""
+    """Update ``sys/content_hash`` if its sources changed, replacing any recorded value."""
     if run.dirty.isdisjoint((CONTENT, VERSION)) and not any(map(is_parameter, run.dirty)):
         return
     run.need_all()
@@ -81,21 +81,21 @@ def derive_content(run: RunState) -> None:
     if text is None and CONTENT not in run.attributes:
         return
     state = run.family(CONTENT, "atom")
-    if isinstance(state, AtomState):  # as it is for every atom
-        state.key = key  # without anything to hash it shows nothing, as if it had never been there
+    if isinstance(state, AtomState):  # always true for atoms
+        state.key = key  # NEVER, that is hidden, if there is nothing to hash
         state.type, state.value = ("null", None) if text is None else ("string", text)
 
 
 UNREADABLE: Final = "unreadable"
 _UID: Final = attrgetter("uid")
 _NUMBER: Final = attrgetter("number")
-_facts: Final = attrgetter("offset", "stopped", "tail", "gaps", "errors")
-_STEP_BYTES: Final = 64 << 20
-"""Number of bytes after which folded data is saved, so that memory does not grow with a journal."""
-_REMADE_BYTES: Final = 4 << 20
+_facts_of: Final = attrgetter("offset", "stopped", "tail", "gaps", "errors")
+_SAVE_BYTES: Final = 64 << 20
+"""Number of folded bytes after which data is saved, to limit the memory used for a long journal."""
+_MAX_REWRITE_BYTES: Final = 4 << 20
 """Size up to which an incomplete group is rewritten with appended data, in bytes."""
-_TRIES: Final = 5
-_PART_BYTES: Final = 1 << 22
+_MAX_REFOLDS: Final = 5
+_CRC_BLOCK_BYTES: Final = 1 << 22
 """Number of bytes read at a time to compute a CRC."""
 
 
@@ -108,15 +108,15 @@ class Folding:
         run: Run id.
         sources: Opens a journal by its file name.
         now_ns: Clock, nanoseconds since the Unix epoch.
-        unknown: Whether the store is known not to have it; if it has, saving is a `Conflict`.
-        heard: Returns when the last bytes of a journal came from another machine, by its file name,
-            ns since the Unix epoch; left out for files of this machine.
+        unknown: Whether the store is known to lack the run; if present, saving is a `Conflict`.
+        heard: Returns, for a file name, when the last bytes of the journal arrived from another
+            machine, in ns since the Unix epoch; omitted for files of this machine.
 
     Attributes:
-        waiting: Files at whose end more may become readable without a change of their size.
-        failed: Files that could not be opened now, though they may be another time.
-        groups: New groups of rows, and in ``dropped`` journal and place of those that they replace.
-        anew: Whether everything that is stored of the run is replaced.
+        waiting: Files whose end may become readable without a change of their size.
+        failed: Files that could not be opened, but may be later.
+        groups: New row groups. ``dropped`` has journal and place of the replaced row groups.
+        replaces_all: Whether all stored data of the run is replaced.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Folding:
         self.groups: list[Group] = []
         self.dropped: list[tuple[int, int]] = []
         self._bytes = 0
-        self.anew = False
+        self.replaces_all = False
         stored = None
         if not unknown:
             with store.database.reading() as connection:
@@ -150,71 +150,71 @@ class Folding:
     @property
     def changed(self) -> bool:
         """Whether there is anything to save."""
-        if self.is_new or self.anew or self.groups or self.dropped or self.run.state.dirty:
+        if self.is_new or self.replaces_all or self.groups or self.dropped or self.run.state.dirty:
             return True
         return any(journal.touched for journal in self.run.state.journals.values())
 
-    def begin_anew(self) -> None:
-        """Discard the folded state, as a journal no longer begins with the same bytes."""
-        self.anew = not self.is_new
+    def discard_state(self) -> None:
+        """Discard the folded state, because a journal no longer begins with the same bytes."""
+        self.replaces_all = not self.is_new
         self.run.state = RunState()
 
-    def take_up(self, journals: Mapping[bytes, str]) -> None:
-        """Add new journals, headers first: points that these hide are never counted."""
+    def add_journals(self, journals: Mapping[bytes, str]) -> None:
+        """Add new journals, headers first, so that points hidden by a header are never counted."""
         known = self.run.state.journals.values()
         uids, numbers = set(map(_UID, known)), map(_NUMBER, known)
         fresh = [one for one in journals.items() if one[0] not in uids]
         for number, (uid, name) in enumerate(fresh, max(numbers, default=-1) + 1):
-            writer = self._writer(split_journal_name(name)[0])
+            writer = self._unique_writer(split_journal_name(name)[0])
             header = None
-            if len(fresh) > 1:  # what a single one hides was counted, and is counted again
-                with contextlib.suppress(OSError), self._reader(name) as reader:
+            if len(fresh) > 1:  # points that one alone hides are counted: refold
+                with contextlib.suppress(OSError), self._open_reader(name) as reader:
                     header = reader.header()
             self.run.state.add_journal(JournalState(writer, uid, file=name, number=number), header)
 
-    def _writer(self, writer: str) -> str:
+    def _unique_writer(self, writer: str) -> str:
         name, copies = writer, 1
         while name in self.run.state.journals:
             copies += 1
             name = f"{writer}~{copies}"
         return name
 
-    def _reader(self, name: str, size: int = BLOCK_BYTES) -> JournalReader:
+    def _open_reader(self, name: str, size: int = BLOCK_BYTES) -> JournalReader:
         return JournalReader(self._sources(name), now_ns=self._now_ns, walk=walk, block_bytes=size)
 
     # ------------------------------------------------------------------ folding
 
     def fold(self, wanted: Callable[[JournalState], bool] = lambda _: True) -> None:
-        """Fold the journals that may have something new, one open at a time."""
-        tries = 0  # one more is enough, unless somebody writes meanwhile
-        while not tries or (self.run.state.needs_refold and tries <= _TRIES):
+        """Fold the journals that may have new data, one open file at a time."""
+        tries = 0  # a second pass is enough unless a process writes meanwhile
+        while not tries or (self.run.state.needs_refold and tries <= _MAX_REFOLDS):
             if tries:
-                self.groups, self.dropped, self.anew = [], [], self.run.number is not None
-                self.run.state = self.run.state.anew()
+                self.groups, self.dropped, self.replaces_all = [], [], self.run.number is not None
+                self.run.state = self.run.state.restarted()
             for journal in self.run.state.journals.values():
                 if tries or wanted(journal):
                     self._fold_journal(journal)
             tries += 1
         if self._heard is not None:
-            self.run.state.take_observations(SETTLE_NS)
+            self.run.state.apply_observations(SETTLE_NS)
 
     def _fold_journal(self, journal: JournalState) -> None:
-        before = _facts(journal)
+        before = _facts_of(journal)
         if self._heard is not None:
             journal.heard = self._heard(journal.file)
         self.waiting.discard(journal.file)
         try:
-            with self._reader(journal.file) as reader:
+            with self._open_reader(journal.file) as reader:
                 if journal.stopped == UNREADABLE and not journal.offset:
-                    journal.errors, journal.notes = 0, []  # that it could not be read
+                    journal.errors, journal.notes = 0, []  # the failure to read it
                 self._fold_blocks(journal, reader)
         except OSError as error:
             if journal.stopped != UNREADABLE:
                 journal.note(journal.offset, str(error))
             journal.stopped = UNREADABLE
-            if error.errno is not None:  # what is not a journal stays none
+            if error.errno is not None:  # an OSError without errno: the file is not a journal
                 self.failed.add(journal.file)
-        journal.touched = journal.touched or before != _facts(journal)
+        journal.touched = journal.touched or before != _facts_of(journal)
         if journal.stopped in ("incomplete", "bad") and journal.tail is None:
             self.waiting.add(journal.file)
 
@@ -224,37 +224,41 @@ class Folding:
         reader.block_bytes = min(BLOCK_BYTES, max(4096, size - start))
         gathering = None
         if size - journal.chunked > (CHUNK_BYTES if journal.chunked else SMALL_BYTES):
-            gathering = self._gather_again(journal, reader)
+            gathering = self._start_gathering(journal, reader)
         for block in reader.blocks(start):
             journal.gaps = [*gaps, *map(list, reader.gaps)]
-            crc = _crc_with(journal, block, reader)
+            crc = _extend_crc(journal, block, reader)
             decoded = fold(self.run.state, journal.writer, block)
             journal.prefix_crc = crc
             if gathering is not None:
                 gathering.add(decoded, block, block.end)
             self._bytes += len(block.data)
-            if self._bytes > _STEP_BYTES and not self.run.state.needs_refold:
+            if self._bytes > _SAVE_BYTES and not self.run.state.needs_refold:
                 if gathering is not None:
                     self._end_gathering(journal, gathering)
                 self.save()
-        journal.tail = list(reader.tail) if reader.tail else _end_of(reader, journal.offset)
+        journal.tail = list(reader.tail) if reader.tail else _final_gap(reader, journal.offset)
         journal.stopped = reader.stopped
         ended = journal.closed and journal.chunked < journal.offset > SMALL_BYTES
         if gathering is None and ended:
-            gathering = self._gather_again(journal, reader)
+            gathering = self._start_gathering(journal, reader)
         if gathering is not None:
             self._end_gathering(journal, gathering)
 
     # ------------------------------------------------------------------ row groups
 
-    def _gather_again(self, journal: JournalState, reader: JournalReader) -> Gathering:
+    def _start_gathering(self, journal: JournalState, reader: JournalReader) -> Gathering:
         place, number, stop = journal.chunked, self.run.number, journal.offset
         names = Names()
         if place and number is not None:
             database = self.store.database
             with database.reading() as connection:
                 last = last_place(database, connection, number, journal.number)
-                if last is not None and last[1] < GROUP_ROWS and place - last[0] < _REMADE_BYTES:
+                if (
+                    last is not None
+                    and last[1] < GROUP_ROWS
+                    and place - last[0] < _MAX_REWRITE_BYTES
+                ):
                     place = last[0]
                     self.dropped.append((journal.number, place))
             if place:
@@ -276,9 +280,9 @@ class Folding:
     # ------------------------------------------------------------------ saving
 
     def save(self, *, more: Callable[[sa.Connection], None] | None = None) -> None:
-        """Save in a transaction; raise `Conflict` if another process folded this run meanwhile.
+        """Save in a transaction; raise `Conflict` if another process saved the run meanwhile.
 
-        ``more`` writes further rows in the same transaction.
+        ``more`` writes additional rows in the same transaction.
         """
         saving = Saving(self)
         with self.store.database.writing() as connection:
@@ -286,19 +290,19 @@ class Folding:
             if more is not None:
                 more(connection)
         self.run.saved(saving.number)
-        self.anew = self.is_new = False
+        self.replaces_all = self.is_new = False
         self.groups, self.dropped, self._bytes = [], [], 0
 
 
-def _end_of(reader: JournalReader, start: int) -> list[int] | None:
+def _final_gap(reader: JournalReader, start: int) -> list[int] | None:
     last = reader.gaps[-1] if reader.gaps else None
     return [start, sum(last) - start] if last is not None and last[0] >= start else None
 
 
-def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int:
+def _extend_crc(journal: JournalState, block: Block, reader: JournalReader) -> int:
     crc, at = journal.prefix_crc, journal.offset
-    # In parts: a gap may be longer than what fits into memory.
-    while at < block.base and (part := reader.bytes_at(min(_PART_BYTES, block.base - at), at)):
+    # In parts, because a gap may be larger than the memory.
+    while at < block.base and (part := reader.bytes_at(min(_CRC_BLOCK_BYTES, block.base - at), at)):
         crc, at = zlib.crc32(part, crc), at + len(part)
     return zlib.crc32(memoryview(block.data)[: block.end - block.base], crc)
 
@@ -306,7 +310,7 @@ def _crc_with(journal: JournalState, block: Block, reader: JournalReader) -> int
 def prefix_crc(source: Source, size: int) -> int:
     """Return the CRC32 of the first bytes of a journal."""
     crc = offset = 0
-    while offset < size and (part := source.pread(min(_PART_BYTES, size - offset), offset)):
+    while offset < size and (part := source.pread(min(_CRC_BLOCK_BYTES, size - offset), offset)):
         crc, offset = zlib.crc32(part, crc), offset + len(part)
     return crc
 
@@ -330,7 +334,7 @@ _INSERT_ELEMENT: Final = insertion(schema.element)
 _DELETE_ELEMENT: Final = sa.delete(schema.element).where(
     schema.element.c.run == sa.bindparam("run"), schema.element.c.path == sa.bindparam("path")
 )
-_WRITES: Final = (
+_STATEMENTS: Final = (
     _UPSERT_JOURNAL,
     _UPSERT_PATH,
     _UPSERT_SCHEMA,
@@ -339,7 +343,7 @@ _WRITES: Final = (
     _DELETE_ELEMENT,
     _INSERT_ELEMENT,
 )
-"""Tables, in the order in which their rows are written."""
+"""Statements, in the order in which they are run."""
 _COLUMNS: Final = tuple(
     column.name for column in schema.run.columns if column.name not in ("id", "project", "name")
 )
@@ -357,19 +361,19 @@ _NO_KEY: Final = (None, None, None)
 class Saving:
     """Changes to one run, prepared outside the transaction that writes them.
 
-    It holds rows and not the state that they were made of, so that many can wait for one
-    transaction. ``owner`` finds whose run it is if its writer did not say.
+    It holds rows instead of the state from which they were made, so that the changes to many runs
+    can be saved in one transaction. ``owner`` returns the owner of the run if no header names one.
     """
 
     def __init__(self, folding: Folding, owner: Callable[[], str] = str) -> None:
         store, run, state = folding.store, folding.run, folding.run.state
         self.number = run.number
-        self._store, self._anew = store, folding.anew
+        self._store, self._replaces_all = store, folding.replaces_all
         self._groups, self._dropped = folding.groups, folding.dropped
-        self._place, self._version = (run.project, run.name), run.version
+        self._ref, self._version = (run.project, run.name), run.version
         if (kind := kind_of(run.project, run.name)) == "run":
             derive_content(state)
-        journals = [one for one in state.journals.values() if self._anew or one.touched]
+        journals = [one for one in state.journals.values() if self._replaces_all or one.touched]
         wanted = set(state.dirty)
         for group in self._groups:
             wanted.update(group.batch.series)
@@ -378,16 +382,16 @@ class Saving:
                 wanted.add(path)
         self._numbers = store.numbers.ensure(wanted)
         keys = Keys(state.journals.values())
-        self._columns = _run_row(run, keys)
+        self._columns = _make_run_row(run, keys)
         self._columns["kind"] = kind
         self._columns["owner"] = self._columns["owner"] or owner()
-        self._rows = _rows_of(state, journals, self._numbers, keys)
+        self._rows = _make_rows(state, journals, self._numbers, keys)
 
     def write(self, connection: sa.Connection) -> None:
-        """Write it; raise `Conflict`, before anything is written, if another process did."""
+        """Write all changes, or raise `Conflict` if another process saved the run meanwhile."""
         store, database = self._store, self._store.database
         if self.number is None:
-            project, name = self._place
+            project, name = self._ref
             found = database.rows(
                 connection, _INSERT_RUN, project=project, name=name, **self._columns
             )
@@ -398,9 +402,9 @@ class Saving:
             where = {"run": self.number, "before": self._version}
             if not database.run(connection, _UPDATE_RUN, **where, **self._columns):
                 raise Conflict
-            if self._anew:
+            if self._replaces_all:
                 delete_rows(store, connection, self.number)
-        for statement in _WRITES:
+        for statement in _STATEMENTS:
             if rows := self._rows.get(statement):
                 database.run_many(connection, statement, map((self.number,).__add__, rows))
         for journal, place in self._dropped:
@@ -409,14 +413,14 @@ class Saving:
             store_groups(database, connection, self.number, self._groups, self._numbers)
 
 
-def _run_row(run: StoredRun, keys: Keys) -> dict[str, Any]:
+def _make_run_row(run: StoredRun, keys: Keys) -> dict[str, Any]:
     state, pack = run.state, keys.pack
     registers = {
         "deletes": dict(zip(state.deletes, map(pack, state.deletes.values()), strict=True)),
         "clears": dict(zip(state.clears, map(pack, state.clears.values()), strict=True)),
         "changed": {
-            path: [[pack(key), kind, value] for key, (kind, value) in sorted(told.items())]
-            for path, told in state.changed.items()
+            path: [[pack(key), kind, value] for key, (kind, value) in sorted(entries.items())]
+            for path, entries in state.changed.items()
         },
         "state": [pack(state.state[0]), state.state[1]],
         "started": state.started,
@@ -428,7 +432,7 @@ def _run_row(run: StoredRun, keys: Keys) -> dict[str, Any]:
     return columns
 
 
-def _rows_of(
+def _make_rows(
     run: RunState, journals: Iterable[JournalState], numbers: Mapping[str, int], keys: Keys
 ) -> dict[Any, list[tuple[Any, ...]]]:
     rows: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
@@ -448,7 +452,7 @@ def _add_attributes(
 ) -> None:
     for path in sorted(run.dirty, key=numbers.__getitem__):
         number, families = numbers[path], run.attributes[path]
-        alone = len(families) == 1 and not run.deletes  # most of what there is
+        alone = len(families) == 1 and not run.deletes  # the most frequent case
         first = next(iter(families.values() if alone else run.surviving(path)), None)
         for family, state in families.items():
             at = (number, FAMILY_NUMBERS[family])
@@ -459,7 +463,7 @@ def _add_attributes(
             is_shown = state is first and state.key is not NEVER
             if isinstance(state, AtomState):
                 kind, value = state.type, state.value
-                is_text = kind in ("string", "json")  # as most are
+                is_text = kind in ("string", "json")  # the most frequent types
                 columns = (None, None, None, value) if is_text else atom_columns(kind, value)
                 kept = to_json(value) if kind == "text" else None
             else:

@@ -40,14 +40,14 @@ __all__ = [
 
 @dataclass(slots=True, eq=False)
 class Store:
-    """A database with the tables of a store, and the numbers of its paths.
+    """Database with the tables of a store, and the numbers of its paths.
 
     Attributes:
-        here: Whether processes of its runs may be looked up on this machine. If not, as on a
-            server, runs are judged by their last sign of life alone, by the clock of the process
-            that folds.
+        here: Whether the processes of its runs can be looked up on this machine. If not, as on a
+            server, only the last sign of life decides whether a run is alive, by the clock of the
+            folding process.
         is_shared: Whether several threads may use it at the same time.
-        last: The run that was loaded or saved last, as it is in the database; None if it is shared.
+        last: Run that was loaded or saved last, as stored in the database; None if shared.
     """
 
     database: Database
@@ -57,13 +57,13 @@ class Store:
     last: StoredRun | None = None
 
     def reading(self, given: sa.Connection | None) -> AbstractContextManager[sa.Connection]:
-        """Return the transaction that is given, or a new one."""
+        """Return the given transaction, or a new one."""
         return self.database.reading() if given is None else contextlib.nullcontext(given)
 
 
 @dataclass(slots=True)
 class StoredRun:
-    """A run between the tables and its journals; ``number`` is None while it has no row."""
+    """Loaded state of a run; ``number`` is None while the run has no row in the tables."""
 
     project: str
     name: str
@@ -72,7 +72,7 @@ class StoredRun:
     state: RunState
 
     def saved(self, number: int | None) -> None:
-        """Mark everything as saved, under this number."""
+        """Mark all changes as saved; the run has this number."""
         self.number, self.version = number, self.version + 1
         self.state.dirty.clear()
         for journal in self.state.journals.values():
@@ -99,20 +99,22 @@ _FACTS: Final = (
     "diverged",
 )
 _facts_of: Final = attrgetter(*_FACTS)
-_MANY: Final = 800
-"""Number of runs from which a scan of all journals is quicker than a query for these."""
+_SCAN_RUNS: Final = 800
+"""Number of runs above which a scan of all journals is faster than a query for these runs."""
 _RUNS_AT_ONCE: Final = 200
 _NAMES_AT_ONCE: Final = 8
 _journal: Final = schema.journal.c
 _OF_RUN: Final = sa.select(*schema.journal.c).where(_journal.run == sa.bindparam("run"))
 _OF_RUNS: Final = sa.select(*schema.journal.c).where(any_of(_journal.run, _RUNS_AT_ONCE))
 _UNDAMAGED: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
-"""End of the facts of a journal without gaps and losses that was read to its end."""
-_UNWELL: Final = sa.select(_journal.run, _journal.facts).where(
+"""End of the JSON of ``facts``, for a journal read to its end without gaps and losses."""
+_SELECT_DAMAGED: Final = sa.select(_journal.run, _journal.facts).where(
     _journal.facts.not_like(f"%{_UNDAMAGED}")
 )
-_ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(_journal.attempt.is_not(None))
-_OWNERS: Final = sa.select(
+_SELECT_ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(
+    _journal.attempt.is_not(None)
+)
+_SELECT_OWNERS: Final = sa.select(
     _journal.run,
     sa.func.coalesce(_journal.heard, _journal.last_t),
     _journal.header,
@@ -120,7 +122,7 @@ _OWNERS: Final = sa.select(
 ).where(_journal.owner == 1)
 
 
-def _newest(table: sa.Table, value: sa.Column[Any]) -> Any:
+def _select_newest(table: sa.Table, value: sa.Column[Any]) -> Any:
     return (
         sa.select(table.c.number, value)
         .where(
@@ -133,16 +135,16 @@ def _newest(table: sa.Table, value: sa.Column[Any]) -> Any:
     )
 
 
-_NEWEST_PATH: Final = _newest(schema.journal_path, schema.journal_path.c.path)
-_NEWEST_SCHEMA: Final = _newest(schema.journal_schema, schema.journal_schema.c.paths)
+_NEWEST_PATH: Final = _select_newest(schema.journal_path, schema.journal_path.c.path)
+_NEWEST_SCHEMA: Final = _select_newest(schema.journal_schema, schema.journal_schema.c.paths)
 
 
 # ---------------------------------------------------------------------- rows
 
 
-def _journal_of(row: Sequence[Any], *, facts: bool = True) -> JournalState:
+def _journal_from_row(row: Sequence[Any], *, facts: bool = True) -> JournalState:
     _, number, file, writer, uid, offset, prefix_crc, chunked, point_end, *more = row
-    attempt, owner, closed, first_t, last_t, heard, positions, header, told = more
+    attempt, owner, closed, first_t, last_t, heard, positions, header, facts_json = more
     return JournalState(
         writer,
         bytes(uid),
@@ -161,12 +163,12 @@ def _journal_of(row: Sequence[Any], *, facts: bool = True) -> JournalState:
         heard=heard,
         closed=bool(closed),
         point_end=point_end,
-        **(dict(zip(_FACTS, json.loads(told), strict=True)) if facts else {}),
+        **(dict(zip(_FACTS, json.loads(facts_json), strict=True)) if facts else {}),
     )
 
 
 def journal_row(journal: JournalState) -> tuple[Any, ...]:
-    """Return the row of a journal without the number of its run, in the order of the columns."""
+    """Return the row of a journal, in the order of the columns, without the number of its run."""
     return (
         journal.number,
         journal.file,
@@ -194,29 +196,29 @@ def journal_row(journal: JournalState) -> tuple[Any, ...]:
 def load_journals(store: Store, connection: sa.Connection, run: int) -> list[JournalState]:
     """Return the journals of a run, in the order of their numbers."""
     rows = store.database.rows(connection, _OF_RUN, run=run)
-    return [_journal_of(row) for row in sorted(rows)]
+    return [_journal_from_row(row) for row in sorted(rows)]
 
 
 def load_many_journals(
     store: Store, connection: sa.Connection, runs: Iterable[int]
 ) -> Iterator[tuple[int, JournalState]]:
-    """Yield run and journal of some runs, without ``_FACTS``."""
+    """Yield (number of the run, journal) for several runs; the journals lack their ``facts``."""
     for some in in_parts(runs, _RUNS_AT_ONCE):
         rows = store.database.rows(connection, _OF_RUNS, **some)
         for row in sorted(rows, key=itemgetter(0, 1)):
-            yield row[0], _journal_of(row, facts=False)
+            yield row[0], _journal_from_row(row, facts=False)
 
 
 def load_losses(
     store: Store, connection: sa.Connection, runs: Sequence[int]
 ) -> dict[int, dict[str, int]]:
-    """Return counts of losses by the number of the run, only of runs that have any.
+    """Return the losses of runs as counts by kind, by number of the run; omit runs without any.
 
-    ``gaps`` in journals, ``errors`` (records that cannot be applied), ``dropped`` (what a writer
-    could not record).
+    The kinds are ``gaps`` in journals, ``errors`` (records that cannot be applied) and ``dropped``
+    (records that a writer could not write).
     """
     found: dict[int, dict[str, int]] = {}
-    for run, text in _of_runs(store, connection, _UNWELL, runs):
+    for run, text in _select_of_runs(store, connection, _SELECT_DAMAGED, runs):
         facts = dict(zip(_FACTS, json.loads(text), strict=True))
         gaps = len(facts["gaps"]) + bool(facts["tail"])
         counts = (("gaps", gaps), ("errors", facts["errors"]))
@@ -228,18 +230,18 @@ def load_losses(
 
 
 def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return the number of attempts of runs that have several."""
+    """Return the number of attempts, by number of the run; omit runs with one attempt."""
     found: dict[int, set[int]] = {}
-    for run, attempt in _of_runs(store, connection, _ATTEMPTS, runs):
+    for run, attempt in _select_of_runs(store, connection, _SELECT_ATTEMPTS, runs):
         found.setdefault(run, set()).add(attempt)
     return {run: len(attempts) for run, attempts in found.items() if len(attempts) > 1}
 
 
 def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
-    """Return how often runs were opened to record (or resumed), if more than once."""
+    """Return how often runs were opened to record or resumed; omit runs opened once."""
     found: dict[int, set[str]] = {}
     for run, _, text, _ in load_owners(store, connection, runs):
-        header = json.loads(text or "null") or {}  # none of a journal that cannot be read
+        header = json.loads(text or "null") or {}  # empty if the journal cannot be read
         if not header.get("rank") and isinstance(lineage := header.get("lineage"), str):
             found.setdefault(run, set()).add(lineage)
     return {run: len(lineages) for run, lineages in found.items() if len(lineages) > 1}
@@ -248,15 +250,15 @@ def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 def load_owners(
     store: Store, connection: sa.Connection, runs: Sequence[int]
 ) -> Iterator[tuple[int, int, str, int]]:
-    """Yield run, last sign of life (ns, local clock), HEADER (JSON) and end of owning journals."""
-    yield from _of_runs(store, connection, _OWNERS, runs)
+    """Yield run, last sign of life (ns, local clock), HEADER (JSON) and closed flag by journal."""
+    yield from _select_of_runs(store, connection, _SELECT_OWNERS, runs)
 
 
-def _of_runs(
+def _select_of_runs(
     store: Store, connection: sa.Connection, journals: sa.Select[Any], runs: Sequence[int]
 ) -> Iterator[tuple[Any, ...]]:
-    # Of very many runs one walk is quicker than many questions.
-    if len(runs) > _MANY:
+    # For very many runs, one scan is faster than many queries.
+    if len(runs) > _SCAN_RUNS:
         wanted = set(runs)
         for part in store.database.stream(connection, journals):
             yield from (row for row in part if row[0] in wanted)
@@ -270,16 +272,16 @@ def _of_runs(
 def names_before(
     store: Store, run: int, journal: int, before: int, connection: sa.Connection | None = None
 ) -> Names:
-    """Return the names of a journal as of an offset, loaded on demand."""
+    """Return the names that a journal defines before an offset, loaded on demand."""
     where = {"run": run, "journal": journal, "before": before}
 
     def load(
         paths: set[int], schemas: set[int]
     ) -> tuple[dict[int, str], dict[int, tuple[int, ...]]]:
-        with store.reading(connection) as asked:
-            found_paths = _newest_of(store, asked, _NEWEST_PATH, sorted(paths), where)
-            texts = store.numbers.paths(asked, list(found_paths.values()))
-            found_schemas = _newest_of(store, asked, _NEWEST_SCHEMA, sorted(schemas), where)
+        with store.reading(connection) as reader:
+            found_paths = _load_newest(store, reader, _NEWEST_PATH, sorted(paths), where)
+            texts = store.numbers.paths(reader, list(found_paths.values()))
+            found_schemas = _load_newest(store, reader, _NEWEST_SCHEMA, sorted(schemas), where)
         return (
             {number: texts[path] for number, path in found_paths.items() if path in texts},
             {
@@ -291,10 +293,10 @@ def names_before(
     return Names(load)
 
 
-def _newest_of(
+def _load_newest(
     store: Store, connection: sa.Connection, statement: Any, numbers: list[int], where: Any
 ) -> dict[int, Any]:
-    # Of several values of one number the last counts.
+    # The last definition of a number is valid.
     found: dict[int, Any] = {}
     for some in in_parts(numbers, _NAMES_AT_ONCE):
         found.update(store.database.rows(connection, statement, **where, **some))

@@ -1,7 +1,7 @@
-"""Loading of the state of runs, limited to the parts that are asked for.
+"""Loading of the state of runs, limited to the requested parts.
 
-Of two processes that fold a run at once, the second to save learns from the version of the run's
-row that it has to look again.
+If two processes fold a run at the same time, the second to save finds a changed version in the
+run's row and has to repeat its work.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ __all__ = [
     "places_of",
 ]
 
-_FEW: Final = 8
-_MANY: Final = 256
+_PATHS_PER_QUERY: Final = 8
+_MANY_PATHS_PER_QUERY: Final = 256
 
 
 # ---------------------------------------------------------------------- statements
@@ -64,9 +64,11 @@ def _of_run(table: sa.Table) -> Any:
 
 
 _run: Final = schema.run.c
-_DELETES: Final = tuple(sa.delete(table).where(_of_run(table)) for table in schema.TABLES_OF_RUN)
-_OF_ROW: Final = (_run.id, _run.version, _run.forked_from, _run.forked_at)
-_FIND_RUN: Final = sa.select(*_OF_ROW, _run.registers).where(
+_DELETE_ROWS: Final = tuple(
+    sa.delete(table).where(_of_run(table)) for table in schema.TABLES_OF_RUN
+)
+_PLACE_COLUMNS: Final = (_run.id, _run.version, _run.forked_from, _run.forked_at)
+_FIND_RUN: Final = sa.select(*_PLACE_COLUMNS, _run.registers).where(
     _run.project == sa.bindparam("project"), _run.name == sa.bindparam("name")
 )
 _DELETE_RUN: Final = sa.delete(schema.run).where(_run.id == sa.bindparam("run"))
@@ -84,8 +86,8 @@ _ATTRIBUTES: Final = sa.select(
     _cells.place,
     _cells.registers,
 ).where(_of_run(schema.attribute))
-_AT_FEW: Final = _ATTRIBUTES.where(any_of(_cells.path, _FEW))
-_AT_MANY: Final = _ATTRIBUTES.where(any_of(_cells.path, _MANY))
+_AT_PATHS: Final = _ATTRIBUTES.where(any_of(_cells.path, _PATHS_PER_QUERY))
+_AT_MANY_PATHS: Final = _ATTRIBUTES.where(any_of(_cells.path, _MANY_PATHS_PER_QUERY))
 _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).where(
     sa.or_(
         schema.path.c.path == sa.bindparam("at"),
@@ -94,9 +96,11 @@ _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).w
 )
 RUNS_AT_ONCE: Final = 200
 """Number of runs per query."""
-_PLACES: Final = sa.select(_run.project, _run.name, *_OF_ROW).where(any_of(_run.name, RUNS_AT_ONCE))
+_PLACES: Final = sa.select(_run.project, _run.name, *_PLACE_COLUMNS).where(
+    any_of(_run.name, RUNS_AT_ONCE)
+)
 _NUMBERS: Final = sa.select(_run.id, _run.project, _run.name)
-_FIND_MANY: Final = sa.select(_run.project, _run.name, *_OF_ROW, _run.registers).where(
+_FIND_MANY: Final = sa.select(_run.project, _run.name, *_PLACE_COLUMNS, _run.registers).where(
     any_of(_run.name, RUNS_AT_ONCE)
 )
 
@@ -105,7 +109,7 @@ _FIND_MANY: Final = sa.select(_run.project, _run.name, *_OF_ROW, _run.registers)
 
 
 class Keys:
-    """Keys as JSON: the journal's number in place of its uid; ``numbers`` are these, by uid."""
+    """Conversion of keys to JSON, with the number of a journal instead of its uid."""
 
     def __init__(self, journals: Iterable[JournalState]) -> None:
         self.numbers: dict[bytes, int] = {}
@@ -114,13 +118,13 @@ class Keys:
             self.numbers[journal.uid], self._uids[journal.number] = journal.number, journal.uid
 
     def pack(self, key: Key) -> list[int]:
-        """Return time, number of the journal and index of a key."""
+        """Return the time, journal number and index of a key."""
         return (
             [0, -1, -1] if key is NEVER or key == NEVER else [key[0], self.numbers[key[1]], key[2]]
         )
 
     def unpack(self, packed: Sequence[int]) -> Key:
-        """Return the key that was packed."""
+        """Return the key that `pack` packed."""
         return NEVER if packed[1] < 0 else (packed[0], self._uids[packed[1]], packed[2])
 
 
@@ -128,7 +132,7 @@ class Keys:
 
 
 def new_run(project: str, name: str) -> StoredRun:
-    """Return a new run, whose version is random: a removed run that comes back needs another."""
+    """Return a new run, with a random version to distinguish it from an earlier, removed run."""
     return StoredRun(project, name, None, secrets.randbits(48), RunState())
 
 
@@ -140,7 +144,7 @@ def load_run(
     *,
     for_fold: bool = False,
 ) -> StoredRun | None:
-    """Return a run as it was saved, or None; with ``for_fold`` for use after the transaction."""
+    """Return a saved run or None; with ``for_fold``, it can be used after the transaction."""
     run, store.last = store.last, None
     found = store.database.rows(connection, _FIND_RUN, project=project, name=name)
     if not found:
@@ -148,33 +152,33 @@ def load_run(
     number, version, parent, step, text = found[0]
     given = None if for_fold else connection
     if run is None or (run.number, run.version) != (number, version):
-        state = RunState(fork=_fork(parent, step), load=_loader(store, number, given))
+        state = RunState(fork=_make_fork(parent, step), load=_make_loader(store, number, given))
         run = StoredRun(project, name, number, version, state)
         for journal in load_journals(store, connection, number):
             run.state.add_journal(journal)
             journal.names = names_before(store, number, journal.number, journal.offset)
-        _recall(run.state, text)
+        _load_registers(run.state, text)
     elif run.state.load is not None:
-        run.state.load = _loader(store, number, given)
+        run.state.load = _make_loader(store, number, given)
     if not (for_fold or store.is_shared):
         store.last = run
     return run
 
 
-def _recall(state: RunState, registers: str) -> None:
+def _load_registers(state: RunState, registers: str) -> None:
     unpack = Keys(state.journals.values()).unpack
     known = json.loads(registers)
     state.deletes = {path: unpack(key) for path, key in known["deletes"].items()}
     state.clears = {path: unpack(key) for path, key in known["clears"].items()}
     state.changed = {
-        path: {unpack(key): (kind, value) for key, kind, value in told}
-        for path, told in known["changed"].items()
+        path: {unpack(key): (kind, value) for key, kind, value in entries}
+        for path, entries in known["changed"].items()
     }
     state.state = (unpack(known["state"][0]), known["state"][1])
     state.started = known["started"]
 
 
-def _fork(parent: str | None, step: float | None) -> Fork | None:
+def _make_fork(parent: str | None, step: float | None) -> Fork | None:
     return None if parent is None or step is None else Fork(parent, step)
 
 
@@ -191,7 +195,7 @@ def places_of(
 ) -> dict[tuple[str, str], Place]:
     """Return the places of runs, by project and run id."""
     there = {
-        (project, name): Place(number, version, _fork(*fork))
+        (project, name): Place(number, version, _make_fork(*fork))
         for ids in in_parts({name for _, name in refs}, RUNS_AT_ONCE)
         for project, name, number, version, *fork in store.database.rows(connection, _PLACES, **ids)
     }
@@ -201,7 +205,7 @@ def places_of(
 def numbers_of(
     store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]]
 ) -> dict[int, tuple[str, str]]:
-    """Return (project, run id) by number, without runs that are gone."""
+    """Return (project, run id) by number, without removed runs."""
     if len(refs) <= RUNS_AT_ONCE:
         return {one.number: ref for ref, one in places_of(store, connection, refs).items()}
     rows, wanted = store.database.rows(connection, _NUMBERS), set(refs)
@@ -211,7 +215,7 @@ def numbers_of(
 def load_many(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], StoredRun]:
-    """Return runs for reading points, without attributes and ``facts`` of journals."""
+    """Return runs for reading points, without attributes and without ``facts`` of journals."""
     wanted = set(refs)
     found: dict[int, StoredRun] = {}
     registers: dict[int, str] = {}
@@ -220,12 +224,12 @@ def load_many(
         for project, name, number, version, parent, step, text in rows:
             if (project, name) in wanted:
                 found[number] = StoredRun(project, name, number, version, RunState())
-                found[number].state.fork = _fork(parent, step)
+                found[number].state.fork = _make_fork(parent, step)
                 registers[number] = text
     for number, journal in load_many_journals(store, connection, found):
         found[number].state.add_journal(journal)
     for number, one in found.items():
-        _recall(one.state, registers[number])
+        _load_registers(one.state, registers[number])
     return {(one.project, one.name): one for one in found.values()}
 
 
@@ -237,34 +241,38 @@ def load_attributes(
     paths: Collection[str] | None = None,
     namespaces: Collection[str] = (),
 ) -> Attributes:
-    """Return the families of paths (None: all), and at and below namespaces."""
+    """Return the families at paths (None: all paths), and at and below namespaces."""
     database, unpack = store.database, Keys(journals).unpack
     if paths is None:
         rows = database.rows(connection, _ATTRIBUTES, run=run)
     else:
-        rows = list(_rows_at(store, connection, run, paths))
+        rows = list(_select_rows(store, connection, run, paths))
         for namespace in filter(can_hold, namespaces):
             bounds = {"at": namespace, "from": f"{namespace}/", "to": f"{namespace}0"}
             rows += database.rows(connection, _BELOW, run=run, **bounds)
     names = store.numbers.paths(connection, [row[0] for row in rows])
     found: Attributes = {}
     for row in rows:
-        state = _family_of(row, unpack)
+        state = _load_family(row, unpack)
         found.setdefault(names[row[0]], {})[state.family] = state
     return found
 
 
-def _rows_at(
+def _select_rows(
     store: Store, connection: sa.Connection, run: int, paths: Collection[str]
 ) -> Iterator[tuple[Any, ...]]:
-    # Short lists of paths are filled up, so that one statement serves.
+    # Short lists of paths are padded, so that one compiled statement is enough.
     numbers = store.numbers.known(connection, paths).values()
-    size, statement = (_MANY, _AT_MANY) if len(numbers) > 4 * _FEW else (_FEW, _AT_FEW)
+    size, statement = (
+        (_MANY_PATHS_PER_QUERY, _AT_MANY_PATHS)
+        if len(numbers) > 4 * _PATHS_PER_QUERY
+        else (_PATHS_PER_QUERY, _AT_PATHS)
+    )
     for some in in_parts(numbers, size):
         yield from store.database.rows(connection, statement, run=run, **some)
 
 
-def _family_of(row: tuple[Any, ...], unpack: Any) -> FamilyState:
+def _load_family(row: tuple[Any, ...], unpack: Any) -> FamilyState:
     _, family, kind, klass, number, whole, text, t, writer, place, registers = row
     name = NUMBER_FAMILIES[family]
     state = FAMILIES[name](name)
@@ -277,7 +285,7 @@ def _family_of(row: tuple[Any, ...], unpack: Any) -> FamilyState:
     return state
 
 
-def _loader(store: Store, run: int, given: sa.Connection | None) -> Any:
+def _make_loader(store: Store, run: int, given: sa.Connection | None) -> Any:
     def load(
         journals: Iterable[JournalState],
         paths: Collection[str] | None,
@@ -286,22 +294,22 @@ def _loader(store: Store, run: int, given: sa.Connection | None) -> Any:
         try:
             with store.reading(given) as connection:
                 return load_attributes(store, connection, run, journals, paths, namespaces)
-        except KeyError as error:  # a key of a journal that somebody else took up meanwhile
+        except KeyError as error:  # the key of a journal that another process added meanwhile
             raise Conflict from error
 
     return load
 
 
 def delete_rows(store: Store, connection: sa.Connection, run: int) -> None:
-    """Remove all rows of a run but its own."""
-    for statement in _DELETES:
+    """Remove all rows of a run except its row in the runs table."""
+    for statement in _DELETE_ROWS:
         store.database.run(connection, statement, run=run)
 
 
 def forget_run(store: Store, connection: sa.Connection, run: int) -> None:
     """Remove a run, within a transaction.
 
-    Its own row goes first: a process that is saving the run has locked it, or finds it gone.
+    The row of the run is removed first: a process that saves the run has locked it or misses it.
     """
     store.database.run(connection, _DELETE_RUN, run=run)
     delete_rows(store, connection, run)

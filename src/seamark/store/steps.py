@@ -1,7 +1,7 @@
 """Steps of a series, and statistics of its consecutive ranges.
 
-A cell is the range between two multiples of a power of two of steps, as is a part of a curve. A
-part that is at least as wide as a cell consists of whole cells, and none of their points is read.
+A cell is the range of steps between two multiples of a power of two, and so is a part of a curve. A
+part that is at least as wide as a cell consists of whole cells, whose points need not be read.
 """
 
 from __future__ import annotations
@@ -16,46 +16,46 @@ if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
 __all__ = [
-    "LEAST_WIDTH",
+    "MIN_WIDTH",
     "NOWHERE",
-    "SMALL",
+    "SUM_SCALE",
     "Log2",
     "Piece",
     "Series",
     "Stretches",
     "cell_starts",
     "divide",
-    "enlarge",
     "merge_stretches",
     "pack_cells",
     "single_points",
     "unpack_cells",
+    "unscale",
 ]
 
 
 NOWHERE: Final = 2**62
 """Position of a missing item."""
-SMALL: Final = 2.0**-64
-"""Number of values of any size that can be summed when scaled by it."""
-_CELLS: Final = 96
+SUM_SCALE: Final = 2.0**-64
+"""Scale factor with which 2**64 values of any size can be summed without overflow."""
+_MAX_CELLS: Final = 96
 """Maximum number of cells of a chunk."""
-_MOST_EXPONENT: Final = 1023  # of a finite power of two
-_NONE: Final = 2**32 - 1
+_MAX_EXPONENT: Final = 1023  # the largest one of a finite power of two
+_NO_PLACE: Final = 2**32 - 1
 _FLOATS: Final = ("min", "max", "mean")
 _COUNTS: Final = ("finite", "nan_count", "inf_count", "low_count")
 _PLACES: Final = ("min_at", "max_at", "plus_at", "minus_at")
-_CELL: Final = np.dtype(
+_CELL_DTYPE: Final = np.dtype(
     [(name, "<f8") for name in _FLOATS] + [(name, "<u4") for name in (*_COUNTS, *_PLACES)]
 )
 
 
 class Stretches(NamedTuple):
-    """Statistics of consecutive stretches of a series; all columns (K,).
+    """Statistics of consecutive stretches of a series; all columns have the shape (K,).
 
-    The mean replaces the sum, which may overflow; it lies between ``min`` and ``max``. These three
-    are of the finite values and NaN without one. Places count from 0: of the first point with the
-    minimum or maximum (any place without one), of the first +inf and -inf (`NOWHERE` without one).
-    ``low_count`` counts finite values that are zero or less.
+    The mean is stored instead of the sum, which may overflow; it lies between ``min`` and ``max``.
+    These three are computed from the finite values and are NaN without any. Places are 0-based: of
+    the first point with the minimum or maximum (any place if there is none), of the first +inf and
+    -inf (`NOWHERE` if there is none). ``low_count`` counts finite values <= 0.
     """
 
     start: Ints
@@ -77,12 +77,12 @@ class Stretches(NamedTuple):
         return self.finite + self.nan_count + self.inf_count
 
     def part(self, some: Any) -> Stretches:
-        """Return some of them."""
+        """Return the selected stretches."""
         return Stretches(*(column[some] for column in self))
 
 
 def single_points(values: Floats, places: Ints) -> Stretches:
-    """Return points at these places as stretches of one point."""
+    """Return stretches of one point each, at the given places."""
     finite = np.isfinite(values)
     nan_count, inf_count = np.zeros((2, len(values)), np.int64)
     plus_at = minus_at = np.full(len(values), NOWHERE)
@@ -98,11 +98,11 @@ def single_points(values: Floats, places: Ints) -> Stretches:
 
 
 def merge_stretches(cells: Stretches, firsts: Ints) -> Stretches:
-    """Merge stretches: one from each of these places up to the next."""
-    least = _extremes(np.minimum, _filled(cells.min, np.inf), firsts)
-    most = _extremes(np.maximum, _filled(cells.max, -np.inf), firsts)
+    """Merge stretches: each result ranges from one index of ``firsts`` up to the next."""
+    least = _find_extremes(np.minimum, _fill_nan(cells.min, np.inf), firsts)
+    most = _find_extremes(np.maximum, _fill_nan(cells.max, -np.inf), firsts)
     counts = {name: np.add.reduceat(getattr(cells, name), firsts) for name in _COUNTS}
-    mean = _means(cells, firsts, counts["finite"])
+    mean = _merge_means(cells, firsts, counts["finite"])
     return Stretches(
         start=cells.start[firsts],
         **counts,
@@ -116,32 +116,32 @@ def merge_stretches(cells: Stretches, firsts: Ints) -> Stretches:
     )
 
 
-def _filled(values: Floats, fill: float) -> Floats:
+def _fill_nan(values: Floats, fill: float) -> Floats:
     missing = np.isnan(values)
     return np.where(missing, fill, values) if missing.any() else values
 
 
-def _extremes(extreme: np.ufunc, values: Floats, firsts: Ints) -> Ints:
+def _find_extremes(extreme: np.ufunc, values: Floats, firsts: Ints) -> Ints:
     sizes = np.diff(firsts, append=len(values))
     hits = np.flatnonzero(values == np.repeat(extreme.reduceat(values, firsts), sizes))
     return hits[np.searchsorted(hits, firsts)]
 
 
-def _means(cells: Stretches, firsts: Ints, finite: Ints) -> Floats:
-    means = _filled(cells.mean, 0.0)
+def _merge_means(cells: Stretches, firsts: Ints, finite: Ints) -> Floats:
+    means = _fill_nan(cells.mean, 0.0)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         found = np.add.reduceat(means * cells.finite, firsts) / finite
-        lost = (finite > 0) & ~np.isfinite(found)  # the sum is too large, the mean cannot be
+        lost = (finite > 0) & ~np.isfinite(found)  # the sum overflowed, the mean cannot
         if lost.any():
-            small = np.add.reduceat(means * SMALL * cells.finite, firsts) / finite
-            found[lost] = enlarge(small[lost])
+            small = np.add.reduceat(means * SUM_SCALE * cells.finite, firsts) / finite
+            found[lost] = unscale(small[lost])
     return found
 
 
-def enlarge(means: Floats) -> Floats:
-    """Return means of values scaled by `SMALL`, clipped to the largest float."""
-    most = np.finfo(np.float64).max * SMALL
-    enlarged: Floats = np.clip(means, -most, most) / SMALL
+def unscale(means: Floats) -> Floats:
+    """Return means of values scaled by `SUM_SCALE`, clipped to the largest float."""
+    most = np.finfo(np.float64).max * SUM_SCALE
+    enlarged: Floats = np.clip(means, -most, most) / SUM_SCALE
     return enlarged
 
 
@@ -149,52 +149,52 @@ def enlarge(means: Floats) -> Floats:
 
 
 def likely_width(first: float, last: float, limit: int) -> float:
-    """Return a power of two that gives about ``limit`` parts, if there are no gaps.
+    """Return a power of two as width that gives about ``limit`` parts if there are no gaps.
 
-    At such a width, no part has a number of 2**53 or more.
+    At this width, the index of each part is below 2**53.
     """
-    half_span = last / 2 - first / 2  # the span itself may be infinite
+    half_span = last / 2 - first / 2  # the whole span may overflow
     _, exponent = math.frexp(half_span / max(limit - 1, 1))
-    likely = math.ldexp(1.0, min(exponent + 1, _MOST_EXPONENT))
+    likely = math.ldexp(1.0, min(exponent + 1, _MAX_EXPONENT))
     return max(likely, math.ulp(max(abs(first), abs(last))))
 
 
 def cell_starts(steps: Floats) -> Ints:
-    """Return where the cells of a chunk begin, whose steps never fall; at least one step."""
-    numbers = np.floor(steps / likely_width(float(steps[0]), float(steps[-1]), _CELLS))
+    """Return the first places of the cells of a chunk with one or more steps, which never fall."""
+    numbers = np.floor(steps / likely_width(float(steps[0]), float(steps[-1]), _MAX_CELLS))
     starts: Ints = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
     return starts
 
 
 def pack_cells(values: Floats, starts: Ints) -> bytes:
-    """Pack the statistics of values (N,) in the cells that begin at these places."""
+    """Pack the statistics of the cells that begin at ``starts``, for values of shape (N,)."""
     found = merge_stretches(single_points(values, np.arange(len(values))), starts)
-    cells = np.empty(len(starts), _CELL)
+    cells = np.empty(len(starts), _CELL_DTYPE)
     for name in (*_FLOATS, *_COUNTS):
         cells[name] = getattr(found, name)
     for name in _PLACES:
-        cells[name] = np.minimum(getattr(found, name) - starts, _NONE)
+        cells[name] = np.minimum(getattr(found, name) - starts, _NO_PLACE)
     return cells.tobytes()
 
 
 def unpack_cells(packed: Sequence[bytes], start: int) -> Stretches:
-    """Return the cells of consecutive chunks as stretches from a place on."""
-    cells = np.frombuffer(b"".join(packed), _CELL)
+    """Return the cells of consecutive chunks as stretches; the first one begins at ``start``."""
+    cells = np.frombuffer(b"".join(packed), _CELL_DTYPE)
     columns: dict[str, Any] = {name: cells[name].astype(np.int64) for name in (*_COUNTS, *_PLACES)}
     ends = start + np.cumsum(columns["finite"] + columns["nan_count"] + columns["inf_count"])
     starts = np.append(start, ends[:-1])
     for name in _PLACES:
-        columns[name] = np.where(columns[name] == _NONE, NOWHERE, columns[name] + starts)
+        columns[name] = np.where(columns[name] == _NO_PLACE, NOWHERE, columns[name] + starts)
     return Stretches(starts, **columns, **{name: cells[name].copy() for name in _FLOATS})
 
 
-LEAST_WIDTH: Final = math.ulp(0.0)
-"""Smallest width, of which all floats are multiples: one part per step."""
-_FAR: Final = 2.0**62  # beyond every whole step, and still an int64
+MIN_WIDTH: Final = math.ulp(0.0)
+"""Smallest width, a divisor of all floats: one part per step."""
+_MAX_EDGE: Final = 2.0**62  # larger than every exact integer step, and still an int64
 
 
 class Piece(Protocol):
-    """A stretch of a series in the order of writing, unpacked on demand."""
+    """Stretch of a series in the order of writing, unpacked on demand."""
 
     @property
     def count(self) -> int:
@@ -214,9 +214,9 @@ class Piece(Protocol):
 
     @property
     def stride(self) -> tuple[float, float] | None:
-        """First step and difference if steps are known to be a progression of whole numbers.
+        """First step and difference if the steps are an arithmetic progression of integers.
 
-        They are then below 2**53, so that every step is exact.
+        All steps are then below 2**53 and therefore exact.
         """
 
     def steps(self) -> Floats:
@@ -226,14 +226,14 @@ class Piece(Protocol):
         """Return all values."""
 
     def cells(self) -> bytes | None:
-        """Return the cells that were packed; None if the points are to be read instead."""
+        """Return the packed cells; None if the points have to be read instead."""
 
 
 class Series:
-    """Consecutive pieces, none of them empty, whose steps never fall.
+    """Consecutive non-empty pieces of a series; steps never fall.
 
-    Progressions of whole numbers are computed and not read. ``starts`` and ``ends`` (exclusive) are
-    the places of the points of each piece.
+    Arithmetic progressions of integers are computed, not read. ``starts`` and ``ends`` (exclusive)
+    limit the places of the points of each piece.
     """
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -250,39 +250,39 @@ class Series:
         self._read: dict[int, Floats] = {}
 
     def at(self, places: Ints) -> Floats:
-        """Return the steps at some places."""
+        """Return the steps at the given places."""
         piece = np.searchsorted(self.ends, places, side="right")
         inside = places - self.starts[piece]
         found = (self._first[piece] + inside * self._difference[piece]).astype(np.float64)
         for one in np.unique(piece[self._listed[piece]]).tolist():
-            asked = piece == one
-            found[asked] = self._steps(one)[inside[asked]]
+            picked = piece == one
+            found[picked] = self._steps(one)[inside[picked]]
         return found
 
     def values_at(self, places: Ints) -> Floats:
         """Return the values at sorted places."""
         piece = np.searchsorted(self.ends, places, side="right")
-        asked, begins = np.unique(piece, return_index=True)
+        picked, begins = np.unique(piece, return_index=True)
         shares = np.split(places, begins[1:])
         found = [
             self.pieces[one].values()[share - self.starts[one]]
-            for one, share in zip(asked.tolist(), shares, strict=False)
+            for one, share in zip(picked.tolist(), shares, strict=False)
         ]
         return np.concatenate([np.empty(0), *found])
 
     def rank(self, edges: Floats) -> Ints:
-        """Return the number of smaller steps for each of sorted edges."""
+        """Return the number of steps smaller than each edge; edges are sorted."""
         piece = np.searchsorted(self._last, edges).clip(max=len(self._last) - 1)
-        whole = np.ceil(edges).clip(-_FAR, _FAR).astype(np.int64)
+        whole = np.ceil(edges).clip(-_MAX_EDGE, _MAX_EDGE).astype(np.int64)
         less = -((self._first[piece] - whole) // np.maximum(self._difference[piece], 1))
         ranks: Ints = self.starts[piece] + np.maximum(less, 0)
         for one in np.unique(piece[self._listed[piece]]).tolist():
-            asked = piece == one
-            ranks[asked] = self.starts[one] + np.searchsorted(self._steps(one), edges[asked])
+            picked = piece == one
+            ranks[picked] = self.starts[one] + np.searchsorted(self._steps(one), edges[picked])
         return np.where(edges > self._last[piece], self.ends[piece], ranks)
 
     def before(self, edge: float) -> int:
-        """Return the number of points with a smaller step."""
+        """Return the number of points whose step is smaller than an edge."""
         return int(self.rank(np.array([edge]))[0]) if self.count else 0
 
     def _steps(self, piece: int) -> Floats:
@@ -303,7 +303,7 @@ class Log2:
         return found
 
     def rank(self, edges: Floats) -> Ints:
-        """Return for each edge the place of the first logarithm that is not less."""
+        """Return, for each edge, the place of the first logarithm that is at least the edge."""
         low, high = np.full(len(edges), self._first), np.full(len(edges), self._end)
         while len(open_ := np.flatnonzero(low < high)):
             middle = (low[open_] + high[open_]) // 2
@@ -316,42 +316,42 @@ class Log2:
 
 
 def divide(steps: Series | Log2, first: int, end: int, limit: int) -> tuple[float, Ints]:
-    """Return the width of at most ``limit`` parts, and the places where they begin; see `Curve`."""
+    """Return the width and the first places of at most ``limit`` parts; see `Curve`."""
     low, high = steps.at(np.array([first, end - 1])).tolist()
     width = likely_width(low, high, limit)
-    while len(starts := _starts(steps, first, low, high, width)) > limit:
+    while len(starts := _part_starts(steps, first, low, high, width)) > limit:
         width *= 2
     while 0.0 < width < math.inf:
-        finer = _halved(steps, starts, width, end)
+        finer = _halve_parts(steps, starts, width, end)
         if len(finer) > limit:
             break
         ends = np.append(starts[1:], end) - 1
         if len(finer) == len(starts) and (steps.at(starts) == steps.at(ends)).all():
-            return LEAST_WIDTH, starts
+            return MIN_WIDTH, starts
         starts, width = finer, width / 2
     return width, starts
 
 
-def _starts(steps: Series | Log2, first: int, low: float, high: float, width: float) -> Ints:
-    number, last = _numbers(np.array([low, high]), width).tolist()
+def _part_starts(steps: Series | Log2, first: int, low: float, high: float, width: float) -> Ints:
+    number, last = _part_numbers(np.array([low, high]), width).tolist()
     edges = np.arange(number + 1, last + 1).astype(np.float64) * width
-    return _distinct(np.append(first, steps.rank(edges)))
+    return _drop_repeated(np.append(first, steps.rank(edges)))
 
 
-def _halved(steps: Series | Log2, starts: Ints, width: float, end: int) -> Ints:
+def _halve_parts(steps: Series | Log2, starts: Ints, width: float, end: int) -> Ints:
     with np.errstate(over="ignore"):
-        middle = (_numbers(steps.at(starts), width) + 0.5) * width
+        middle = (_part_numbers(steps.at(starts), width) + 0.5) * width
     ranks = steps.rank(middle).clip(starts[0])
-    return _distinct(np.sort(np.concatenate([starts, ranks[ranks < end]])))
+    return _drop_repeated(np.sort(np.concatenate([starts, ranks[ranks < end]])))
 
 
-def _numbers(steps: Floats, width: float) -> Floats:
+def _part_numbers(steps: Floats, width: float) -> Floats:
     numbers = np.floor(steps / width)
-    if math.isfinite(width):  # a small step is less than 0 even where the quotient vanishes
+    if math.isfinite(width):  # a small negative step stays negative if the quotient underflows
         numbers[steps < 0] = np.minimum(numbers[steps < 0], -1)
     return numbers
 
 
-def _distinct(places: Ints) -> Ints:
+def _drop_repeated(places: Ints) -> Ints:
     kept: Ints = places[np.append(True, places[1:] != places[:-1])]
     return kept

@@ -166,7 +166,7 @@ def test_files_that_do_not_fit_are_left_out_and_named(repository, tmp_path, monk
     facts, kept = taken(repository)
     assert facts["source_code/git/files_changed"] == 4
     assert "2 files are left out: b.txt (binary, or more than" in kept["diff"].left_out
-    assert "d.txt (the diff has" in kept["diff"].left_out
+    assert "d.txt (the diff exceeds" in kept["diff"].left_out
     clean = applied(repository, kept["diff"].content, tmp_path / "clean")
     found = [(clean / name).read_text() for name in lines]
     assert found == ["y\n" * 10, "x\n", "y\n" * 20, "x\n"]
@@ -194,7 +194,11 @@ def test_files_that_git_cannot_compare_are_left_out_and_named(repository, tmp_pa
     diff = kept["diff"]
     assert facts["source_code/git/files_changed"] == 7
     assert diff.left_out.startswith("6 files are left out: ")
-    for said in ("data.up (filter upper)", "pipe.py (no regular file)", "train.py (in conflict)"):
+    for said in (
+        "data.up (filter upper)",
+        "pipe.py (not a regular file)",
+        "train.py (in conflict)",
+    ):
         assert said in diff.left_out
     assert diff.left_out.count(".bin (binary, or more than") == 3
     assert b"xyz" not in diff.content

@@ -357,7 +357,7 @@ def test_git_ref_without_a_repository_is_told_once(tmp_path, caplog, place):
     for _ in range(2):
         with seamark.init_run(git_ref=str(where), capture={"packages": False}):
             pass
-    said = f"seamark: git_ref: git finds no repository that it may read at {where}"
+    said = f"seamark: git_ref: no readable git repository at {where}"
     with seamark.init_run(capture={"packages": False}):
         pass
     told = [record.getMessage() for record in caplog.records]

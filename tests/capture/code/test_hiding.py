@@ -13,7 +13,7 @@ from marked import marked
 
 import seamark
 from seamark.capture.code.hiding import hide_in_code
-from seamark.capture.secrets import Secrets, more_of
+from seamark.capture.secrets import Secrets, user_rules
 
 SECRETS = Secrets()
 KEYS = {
@@ -205,7 +205,7 @@ def test_files_that_are_no_code_are_searched_as_values_are():
 def test_named_and_known_values_are_hidden_everywhere(monkeypatch):
     monkeypatch.setenv("SOME_PASSWORD", "planted-variable")
     text = 'patient_id = "planted"\nprint("planted-variable", "acme-planted", "planted-token")\n'
-    secrets = Secrets(known=("planted-token",), more=more_of(["patient_id", "acme-[a-z]+"]))
+    secrets = Secrets(known=("planted-token",), rules=user_rules(["patient_id", "acme-[a-z]+"]))
     assert "planted" not in hide_in_code(text, secrets, "train.py")
     plain = Secrets(masked=False, known=("planted-token",))
     assert hide_in_code(text, plain, "train.py") == text.replace("planted-token", "***")

@@ -15,7 +15,7 @@ from seamark.capture.code.repository import GitProbe
 if TYPE_CHECKING:
     from seamark.capture.code.changes import Diff
 
-ELSEWHERE = "the repository's files lie elsewhere"
+ELSEWHERE = "files of the repository are outside of its folder"
 
 
 def taken(folder: Path) -> tuple[dict[str, object], dict[str, Diff]]:

@@ -62,7 +62,7 @@ REASON, AGAIN = exit_while_handling("no such file", WHY), exit_while_handling(1,
 def test_exit_fails_by_its_code_or_its_reason_and_ctrl_c_interrupts(error, cause, state):
     assert cause_of(error) is cause
     recorded = Recorded()
-    Capture(recorded, Switches()).saw_exception(error)
+    Capture(recorded, Switches()).on_exception(error)
     assert recorded.states == ([(state, cause)] if state else [])
     assert bool(recorded.atoms) == bool(state)
     assert state is None or state_after(cause) == state
@@ -72,10 +72,10 @@ def test_exit_that_follows_on_a_signal_says_nothing_new():
     """A handler that saves and exits with 7 ends an interrupted run; an error would fail it."""
     recorded = Recorded()
     capture = Capture(recorded, Switches())
-    capture.saw_signal("SIGTERM")
-    capture.saw_exception(SystemExit(7))
+    capture.on_signal("SIGTERM")
+    capture.on_exception(SystemExit(7))
     assert recorded.states == [("interrupted", "SIGTERM")]
-    capture.saw_exception(WHY)
+    capture.on_exception(WHY)
     assert recorded.states[-1] == ("failed", WHY)
 
 

@@ -347,7 +347,7 @@ def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
     code = """
         import os, signal, threading, seamark
         from seamark.capture.ending import sigterm
-        sigterm._GRACE_S = sigterm._SETTLE_S = 60  # however busy this machine is
+        sigterm._EXIT_TIMEOUT_S = sigterm._MAX_WAIT_S = 60  # however busy this machine is
         run = seamark.init_run(capture=dict(git=False, packages=False))
         for step in range(3):
             run.log_metrics({"loss": 1.0}, step=step)
@@ -371,7 +371,7 @@ def test_sigterm_in_the_middle_of_a_record_loses_neither(scripts):
 IN_C = """
 import ctypes, fcntl, os, signal, sys, termios, threading, seamark
 from seamark.capture.ending import sigterm
-sigterm._TELL_S = 60  # however busy this machine is
+sigterm._NOTIFY_TIMEOUT_S = 60  # however busy this machine is
 run = seamark.init_run(capture=dict(git=False, packages=False))
 run["loss"].append(1.0)
 """
@@ -405,7 +405,7 @@ def test_signals_of_a_forked_child_are_not_taken_for_our_own(scripts):
     code = (
         IN_C
         + """
-sigterm._GRACE_S = sigterm._REST_S = 0
+sigterm._EXIT_TIMEOUT_S = sigterm._READ_PAUSE_S = 0
 died = []
 sigterm.SigtermWatcher._die = lambda self: died.append(self)
 signal.signal(signal.SIGUSR1, lambda *_: None)

@@ -236,7 +236,7 @@ def test_driver_that_hangs_does_not_keep_a_training_from_its_end(where, environm
     answers = {**ONE, where: {**H100, "busy": "hang"} if where == "0" else "hang"}
     code = """
         from seamark.capture.hardware import machine
-        machine._PATIENCE_S = 0.1
+        machine._DRIVER_TIMEOUT_S = 0.1
         began, _ = int(os.environ["HUNG"]), None
         first = seamark.init_run("p")
         first["a"] = 1

@@ -278,7 +278,9 @@ inner.wait()  # its time passes to who waits for it, and would be lost otherwise
 def test_process_that_vanishes_is_left_out(monkeypatch):
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
-    monkeypatch.setattr("seamark.capture.hardware.machine._tree", lambda _: [gone.pid, os.getpid()])
+    monkeypatch.setattr(
+        "seamark.capture.hardware.machine._process_tree", lambda _: [gone.pid, os.getpid()]
+    )
     assert usage(psutil)[1] > 1 << 20
 
 

@@ -74,7 +74,7 @@ def opened_gpus():
 
 
 def test_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
-    monkeypatch.setattr(machine, "_opened_gpus", opened_gpus)
+    monkeypatch.setattr(machine, "_open_gpus", opened_gpus)
     monkeypatch.setattr(machine, "_driver", Held(5))
     assert list(Machine().facts())[1] == {"gpu": "one"}
     hung = Held(float("inf"))
@@ -90,8 +90,8 @@ def test_forked_child_does_not_wait_for_the_driver_of_its_parent():
 import os, sys
 from test_machine import Machine, machine, opened_gpus
 
-machine._opened_gpus = opened_gpus
-machine._PATIENCE_S = 0.1
+machine._open_gpus = opened_gpus
+machine._DRIVER_TIMEOUT_S = 0.1
 machine._driver.acquire()
 assert list(Machine().facts())[1] == {}
 child = os.fork()

@@ -677,7 +677,7 @@ def test_reader_that_goes_away_is_told_as_without_capture(tmp_path):
 @pytest.mark.parametrize(
     ("fd", "before", "told", "code"),
     [
-        (1, "os.dup2(os.open('/dev/full', 1), 1)", "a device that is no terminal", "ENOSPC"),
+        (1, "os.dup2(os.open('/dev/full', 1), 1)", "a device that is not a terminal", "ENOSPC"),
         (1, "os.close(1)", "fd 1 cannot be captured at the descriptor", "EBADF"),
         (2, "os.close(2)", "fd 2 cannot be captured at the descriptor", "EBADF"),
     ],
@@ -710,7 +710,7 @@ def test_helper_that_does_not_start_changes_nothing_and_raises(monkeypatch, tmp_
         python = str(tmp_path / "hanging")
         Path(python).write_text("#!/bin/sh\nexec sleep 1000\n")
         Path(python).chmod(0o755)
-        monkeypatch.setattr(descriptor, "_START_S", 0.2)
+        monkeypatch.setattr(descriptor, "_START_TIMEOUT_S", 0.2)
     monkeypatch.setattr(sys, "executable", python)
     with piped() as shown:
         before, file = held(), os.fstat(1)

@@ -23,7 +23,7 @@ from recording import NOTHING, QUIET
 from seamark import init_run
 from seamark.capture.output.hiding import hide
 from seamark.capture.output.recording import Recording, cut, unfinished_from
-from seamark.capture.output.source import FRAME_BYTES, WRITTEN, Source, size_of
+from seamark.capture.output.source import FRAME_BYTES, OUTPUT_QUEUE, Source, size_of
 from seamark.capture.secrets import Secrets
 from seamark.capture.switches import Limit
 from seamark.pictures.terminal import stripped
@@ -156,7 +156,9 @@ def test_thread_sleeps_while_nothing_is_printed(stdout):
     for word in ("one", "two"):
         print(word)
         while not (
-            stdout_of(run) and f"{word}\n" in "".join(stdout_of(run)) and WRITTEN.bell.asleep
+            stdout_of(run)
+            and f"{word}\n" in "".join(stdout_of(run))
+            and OUTPUT_QUEUE.wake_event.asleep
         ):
             os.sched_yield()
     run.stop()
@@ -294,7 +296,7 @@ def test_one_object_for_both_streams_is_recorded_once_with_its_own_arguments(std
 @pytest.fixture
 def slow_streams(monkeypatch):
     """Both streams, of which nothing is recorded before the end."""
-    monkeypatch.setattr("seamark.capture.output.recording._EVERY_S", 3600.0)
+    monkeypatch.setattr("seamark.capture.output.recording._MAX_DELAY_S", 3600.0)
     for name in ("stdout", "stderr"):
         stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
         monkeypatch.setattr(sys, name, stream)
@@ -359,7 +361,7 @@ def test_namespace_and_limit_are_arguments(stdout):
         print("b" * 60)
     ((path, texts),) = points(ROOT).items()
     assert path == "mon/stdout"
-    assert "more than 100 bytes in all" in "".join(texts)
+    assert "more than 100 bytes in total" in "".join(texts)
 
 
 @printing
@@ -714,7 +716,7 @@ def test_total_is_never_exceeded():
     assert len(text) + recording.left_out == 9000
     assert len(text) <= 2048
     assert marks == [
-        f"[seamark: more than 2 KiB in all; left out here: {recording.left_out:,} bytes]\n"
+        f"[seamark: more than 2 KiB in total; left out here: {recording.left_out:,} bytes]\n"
     ]
 
 

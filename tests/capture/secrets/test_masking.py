@@ -382,7 +382,7 @@ WORDS_OF_NAMES = sorted(
         *re.findall("[a-z]{2,}", secret_names._ENDINGS.pattern),
         *secret_names._SECRET_KEYS,
         *secret_names._SECRET_TOKENS,
-        *secret_names._WEAK_LAST,
+        *secret_names._WEAK_ENDINGS,
         *("token", "tokens", "key", "keys", "pass", "auth", "authentication", "webhook", "url"),
         *("pw", "otp", "creds", "jwts", "passwd", "password", "lr", "name", "header", "hash"),
     }
@@ -405,7 +405,7 @@ WORDS = [
     *(":", "=", ":=", "\t", "\n", '"', "'", "'", "\\", ",", "-", "#", "&", ".", "{", "}"),
     *("", " ", "  ", ": ", '"', "'", '": "', "=", "A" * 20, "\u212a", "\xe9", "\xa0", "\r"),
 ]
-PARTS = st.sampled_from([*shapes._SIGNS, *WORDS])
+PARTS = st.sampled_from([*shapes._SHAPE_SUBSTRINGS, *WORDS])
 
 
 @given(st.lists(PARTS, max_size=9).map("".join))

@@ -12,7 +12,7 @@ import pytest
 from marked import marked
 
 from seamark.capture.secrets.masking import MASK
-from seamark.capture.secrets.secrets import BY_NAME, BY_VALUE, Secrets, more_of
+from seamark.capture.secrets.secrets import BY_NAME, BY_VALUE, Secrets, user_rules
 from seamark.values import Atom, Escaped, parameters
 
 SECRET = "s3cr3t Val"
@@ -318,7 +318,7 @@ def test_values_of_variables_count_as_whole_words(monkeypatch):
     monkeypatch.setenv("SOME_PASSWORD", "correcthorsebattery")
     monkeypatch.setenv("SITE", "northern")
     assert Secrets().text("a correcthorsebattery_1 northern") == "a ***_1 northern"
-    assert Secrets(more=more_of(["site"])).text("a northern") == "a ***"  # a person named it
+    assert Secrets(rules=user_rules(["site"])).text("a northern") == "a ***"  # a person named it
 
 
 def test_values_that_are_kept_keep_type_and_identity():
@@ -336,7 +336,7 @@ def test_hiding_twice_changes_nothing():
 
 
 def test_named_secrets_and_expressions_are_hidden_too():
-    secrets = Secrets(more=more_of(["patient_id", r"acme-[0-9a-f]{8}", re.compile("ZZ+")]))
+    secrets = Secrets(rules=user_rules(["patient_id", r"acme-[0-9a-f]{8}", re.compile("ZZ+")]))
     given = {"patientId": "Bob", "patient_ids": "kept", "x": "at acme-0123abcd", "y": "aZZZb"}
     assert recorded(given, secrets) == {
         "patientId": BY_NAME,
@@ -363,4 +363,4 @@ def test_only_the_given_token_is_hidden_when_masking_is_off(monkeypatch):
 @pytest.mark.parametrize(("entries", "error"), [(["a("], ValueError), ([3], TypeError)])
 def test_entry_that_is_no_name_and_no_expression_is_refused(entries, error):
     with pytest.raises(error, match="expected names and regular expressions, got "):
-        more_of(entries)
+        user_rules(entries)

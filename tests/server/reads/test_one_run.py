@@ -299,7 +299,7 @@ def test_answers_are_of_bounded_length(here, monkeypatch) -> None:
         # A series over what a server reads at once, as a whole and its last points.
         monkeypatch.setattr(routes, "MOST_POINTS", 64)
         monkeypatch.setattr(routes, "_MAX_READ", 200)
-        monkeypatch.setattr(run, "_MOST_LAST", 200)
+        monkeypatch.setattr(run, "_MAX_LIMIT", 200)
         asked = {**RUN, "paths": ["loss"]}
         assert [len(part) for part in in_parts(asks, paths=["loss"], limit=201)] == [1] * 4
         assert in_parts(asks, paths=["loss"], limit=60) == [[("loss", True, 60)]]

@@ -13,11 +13,11 @@ def test_an_observation_is_not_believed_once_the_process_records_more():
     """Somebody took it for gone who could not see it: the run goes on."""
     state = observed("process gone")
     about, now = state.journals[b"0"], 10**18
-    state.take_observations(SILENCE_NS)
+    state.apply_observations(SILENCE_NS)
     assert about.heard == now - SILENCE_NS - 1
     assert about.header["ended_how"] == "process gone"
     about.last_offset, about.heard = 96, now + 1  # folded again
-    state.take_observations(SILENCE_NS)
+    state.apply_observations(SILENCE_NS)
     assert about.heard == now + 1
     assert "ended_how" not in about.header
 
@@ -27,7 +27,7 @@ def test_the_order_of_observations_changes_nothing():
     for order in ([b"0", b"1", b"2"], [b"2", b"1", b"0"], [b"1", b"0", b"2"]):
         state = observed("process gone", "out of memory")
         state.journals = {uid: state.journals[uid] for uid in order}
-        state.take_observations(SILENCE_NS)
+        state.apply_observations(SILENCE_NS)
         found.add(state.journals[b"0"].header["ended_how"])
     assert found == {"process gone"}
 
@@ -36,7 +36,7 @@ def test_the_order_of_observations_changes_nothing():
 def test_an_observation_of_a_stranger_may_hold_anything(told):
     state = observed("process gone")
     state.journals[b"1"].take_header({**state.journals[b"1"].header, **told})
-    state.take_observations(SILENCE_NS)
+    state.apply_observations(SILENCE_NS)
 
 
 def observed(*reasons):

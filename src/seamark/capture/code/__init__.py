@@ -1,6 +1,6 @@
-"""The code that a run executes: entry point, files, packages, repository."""
+"""Code that a run executes: entry point, files, packages, repository."""
 
-# ruff: noqa: PTH100, PTH118 - texts: every loaded module is compared with them
+# ruff: noqa: PTH100, PTH118 - strings, because they are compared with every loaded module
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from seamark.process.interrupts import let_pass, quietly
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
 
-__all__ = ["Script", "beginning_of", "is_installed", "repository_top"]
+__all__ = ["Script", "is_installed", "read_beginning", "repository_top"]
 
 
 def _working_directory() -> Path:
     try:
         return Path.cwd()
-    except OSError as error:  # somebody removed it
+    except OSError as error:  # it was deleted
         let_pass(error)
         return Path(os.devnull)
 
@@ -37,10 +37,10 @@ class Script:
     """Entry point of this process: a script, module or notebook, with its arguments.
 
     Attributes:
-        entrypoint: Path of a script (relative to the working directory if it lies below it), ``"-m
-            package.module"``, ``"-c"``, the path of a notebook, or ``"<notebook>"``,
-            ``"<interactive>"`` or ``"<stdin>"`` where there is no file.
-        file: File that runs, or None; the file of the module for ``-m``.
+        entrypoint: Path of a script (relative to the working directory if it is below it), ``"-m
+            package.module"``, ``"-c"``, the path of a notebook, or, without a file,
+            ``"<notebook>"``, ``"<interactive>"`` or ``"<stdin>"``.
+        file: Executed file, or None; the file of the module for ``-m``.
         here: Working directory.
     """
 
@@ -51,7 +51,7 @@ class Script:
 
     @classmethod
     def running(cls) -> Script:
-        """Return how this process was started, spawned workers included."""
+        """Return the entry point of this process, also in spawned workers."""
         main = sys.modules.get("__main__")
         file = _file_of(main)
         arguments = tuple(map(str, sys.argv[1:]))
@@ -60,7 +60,7 @@ class Script:
         return cls(_entrypoint(main, file), arguments, file)
 
     def facts(self, secrets: Secrets) -> dict[str, Any]:
-        """Return what is recorded of it, by path, secrets hidden."""
+        """Return the recorded facts by path, secrets masked."""
         return {
             "source_code/entrypoint": secrets.message(self.entrypoint),
             "source_code/arguments": secrets.arguments(self.arguments),
@@ -72,7 +72,7 @@ def _entrypoint(main: ModuleType | None, file: Path | None) -> str:
     if spec is not None and spec.name not in ("", "__main__") and file is not None:
         return f"-m {spec.name.removesuffix('.__main__')}"
     if file is not None:
-        return _short(file)
+        return _relative_name(file)
     first = sys.argv[0] if sys.argv else ""
     if first == "-c":
         return "-c"
@@ -80,14 +80,14 @@ def _entrypoint(main: ModuleType | None, file: Path | None) -> str:
 
 
 def _notebook(main: ModuleType | None) -> str | None:
-    # Front ends leave its path in one of two places.
+    # Front ends store the path of the notebook in one of two places.
     if "ipykernel" not in sys.modules or _file_of(main) is not None:
         return None
     path = getattr(main, "__vsc_ipynb_file__", None) or os.environ.get("JPY_SESSION_NAME")
     if not isinstance(path, str) or not path:
         return "<notebook>"
-    # A path would make one slash of the two in an address, in which no password is recognised.
-    return bare_url(path) if "://" in path else _short(Path(path))
+    # `Path` would merge the two slashes of a URL, and a password would not be recognized.
+    return bare_url(path) if "://" in path else _relative_name(Path(path))
 
 
 def _file_of(main: ModuleType | None) -> Path | None:
@@ -96,7 +96,7 @@ def _file_of(main: ModuleType | None) -> Path | None:
 
 
 def repository_top(folder: str) -> str | None:
-    """Return the top of the repository in which a folder lies."""
+    """Return the top folder of the repository that contains a folder, or None."""
     while not os.path.exists(os.path.join(folder, ".git")):  # noqa: PTH110
         folder, below = os.path.dirname(folder), folder  # noqa: PTH120
         if folder == below:
@@ -104,58 +104,58 @@ def repository_top(folder: str) -> str | None:
     return folder
 
 
-def _short(file: Path) -> str:
+def _relative_name(file: Path) -> str:
     here = _working_directory()
     return (file.relative_to(here) if file.is_relative_to(here) else file).as_posix()
 
 
-_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
+_PACKAGE_FOLDERS: Final = frozenset({"site-packages", "dist-packages"})
 
 
 def is_installed(file: Path) -> bool:
-    """Return whether a file (absolute) came with Python, with a package, or a virtual environment.
+    """Return whether a file (absolute) belongs to Python, a package or a virtual environment.
 
-    Not everything below a prefix did: with that of Debian, ``/usr``, a container's ``/usr/src/app``
-    is somebody's own.
+    Not every file below a prefix does: with Debian's prefix ``/usr``, a container's
+    ``/usr/src/app`` is the user's code.
     """
-    if not _INSTALLED.isdisjoint(file.parts):
+    if not _PACKAGE_FOLDERS.isdisjoint(file.parts):
         return True
-    return any(file.is_relative_to(place) for place in _installed_places())
+    return any(file.is_relative_to(place) for place in _installed_folders())
 
 
 @functools.lru_cache(maxsize=1)
-def _installed_places() -> tuple[str, ...]:
+def _installed_folders() -> tuple[str, ...]:
     found = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {sysconfig.get_path("scripts"), site.getusersitepackages()}
     if sys.prefix != sys.base_prefix:
-        found.add(sys.prefix)  # of a virtual environment everything
+        found.add(sys.prefix)  # the whole virtual environment
     for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}:
         found.update(os.path.join(prefix, name) for name in ("bin", "Scripts", "lib", "lib64"))
     known = {os.path.abspath(place) for place in found if place}
     return tuple(known | {os.path.realpath(place) for place in known})
 
 
-_PART: Final = 1 << 18
-_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_CHUNK_BYTES: Final = 1 << 18
+_OPEN_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 
-def beginning_of(
+def read_beginning(
     file: str | os.PathLike[str], at_most: int, *, follow: bool = False
 ) -> bytes | None:
     """Return the first bytes of a regular file; None for others, or if it cannot be read.
 
-    Never waits for a pipe, and never raises for what is there. The file may be a link only with
+    Never waits for a pipe, and never raises for any kind of file. A link is read only with
     ``follow``. Reading ends after ``at_most`` bytes.
     """
     content: bytes | None = None
     with quietly(only=(OSError, ValueError)):
-        fd = os.open(file, _FLAGS if follow else _FLAGS | _NO_LINK)
+        fd = os.open(file, _OPEN_FLAGS if follow else _OPEN_FLAGS | _NO_LINK)
         try:
             if stat.S_ISREG(os.fstat(fd).st_mode):
                 found = bytearray()
                 while len(found) < at_most:
-                    part = os.read(fd, min(_PART, at_most - len(found)))
+                    part = os.read(fd, min(_CHUNK_BYTES, at_most - len(found)))
                     if not part:
                         break
                     found += part

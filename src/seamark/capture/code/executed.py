@@ -1,8 +1,8 @@
-"""The code that is executed: the script, the cells of a notebook, and a version of what is yours.
+"""Executed code: the script, the cells of a notebook, and a version of the user's code.
 
-The version is a hash over the modules that were loaded and are nobody's package: the same code has
-the same one wherever it lies. Modules that are imported, and cells that are executed while the run
-goes on count too: everything is looked at again before the run rests or stops.
+The version is a hash of the imported modules that belong to no package. It does not depend on the
+location of the code. Modules that are imported and cells that are executed during the run count
+too: the code is examined again before the run pauses or stops.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.code import beginning_of, is_installed, repository_top
+from seamark.capture.code import is_installed, read_beginning, repository_top
 from seamark.capture.code.hiding import hide_in_code
 from seamark.types import File
 
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeVersion", "ExecutedCode", "cells_of_session"]
 
-_FILES: Final = "source_code/files"
-_VERSION: Final = "source_code/version"
-_CELLS: Final = "source_code/cells"
-_LONGEST: Final = 4 << 20
+_FILES_PATH: Final = "source_code/files"
+_VERSION_PATH: Final = "source_code/version"
+_CELLS_PATH: Final = "source_code/cells"
+_MAX_FILE_BYTES: Final = 4 << 20
 _MAX_MODULES: Final = 5_000
-_MAX_BYTES: Final = 64 << 20
-_CHARS: Final = 16
+_MAX_TOTAL_BYTES: Final = 64 << 20
+_VERSION_CHARS: Final = 16
 _SUFFIXES: Final = (".py", ".pyw")
-_MAIN: Final = ("__main__", "__mp_main__")
+_MAIN_MODULES: Final = ("__main__", "__mp_main__")
 
 
 class CodeVersion:
-    """Version of the executed code, which is recorded again as more code is executed.
+    """Version of the executed code, which changes as more code is executed.
 
     Attributes:
-        first: The version at the start of the run; empty if it is not known.
-        is_too_much: Whether there is more code than is looked at; then there is no version.
+        first: Version at the start of the run; empty if unknown.
+        is_too_much: Whether the code exceeds the limits; there is no version in this case.
     """
 
     def __init__(self, script: Script) -> None:
-        self.script, self._roots = script, _roots(script)
+        self.script, self._roots = script, _find_roots(script)
         self._seen: dict[str, tuple[str, str]] = {}
         self._bytes = 0
         self.first = ""
@@ -53,20 +53,21 @@ class CodeVersion:
 
     @classmethod
     def at_start(cls, script: Script) -> CodeVersion:
-        """Return the version of what was executed so far; for a thread, as a disk may hang."""
+        """Return the version of the code executed so far; call it on a thread: disks may hang."""
         found = cls(script)
         found.first = found.now(cells_of_session())
         return found
 
     def now(self, cells: Mapping[int, str]) -> str:
-        """Return the version of what was executed so far; empty if nothing, or too much."""
+        """Return the version of the code executed so far; empty for no code or too much code."""
         main = self.script.file
-        mine: list[tuple[str, str]] = []
+        main_modules: list[tuple[str, str]] = []
         if main is not None and main.suffix in _SUFFIXES and not is_installed(main):
-            mine.append(("__main__", str(main)))  # its module has forgotten it once it has ended
-        for name, file in (*mine, *_own_modules(self._roots)):
+            # Its module is no longer in sys.modules after it ended.
+            main_modules.append(("__main__", str(main)))
+        for name, file in (*main_modules, *_user_modules(self._roots)):
             if file not in self._seen and not self.is_too_much:
-                # Once: what was executed is what was there when it was first seen.
+                # Once: the content at the first call is the code that was executed.
                 self._seen[file] = (name, self._digest(Path(file)))
         found = {entry for entry in self._seen.values() if entry[1]}
         if cells:
@@ -75,21 +76,23 @@ class CodeVersion:
         if not found or self.is_too_much:
             return ""
         lines = "".join(f"{digest} {name}\n" for name, digest in sorted(found))
-        return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()[:_CHARS]
+        return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()[
+            :_VERSION_CHARS
+        ]
 
     def _digest(self, file: Path) -> str:
-        content = _read(file)
+        content = _read_source(file)
         if content is None:
             return ""
         self._bytes += len(content)
-        self.is_too_much = self._bytes > _MAX_BYTES or len(self._seen) >= _MAX_MODULES
+        self.is_too_much = self._bytes > _MAX_TOTAL_BYTES or len(self._seen) >= _MAX_MODULES
         return hashlib.sha256(content.replace(b"\r\n", b"\n")).hexdigest()
 
 
 class ExecutedCode:
     """Records the entry script or the cells of a notebook, and the version of the code.
 
-    ``version`` is the one that was recorded at the start; None to find it out.
+    ``version`` is the version recorded at the start; None determines it.
     """
 
     def __init__(
@@ -98,77 +101,77 @@ class ExecutedCode:
         script: Script,
         secrets: Secrets,
         *,
-        keeps_script: bool,
-        tells_version: bool,
+        stores_script: bool,
+        records_version: bool,
         version: CodeVersion | None,
     ) -> None:
         self._run = run
         self._script = script
         self._secrets = secrets
-        self._keeps_script, self._tells_version = keeps_script, tells_version
+        self._stores_script, self._records_version = stores_script, records_version
         self._version = version or CodeVersion(script)
-        self._kept = b""
-        self._told = version.first if version else ""
+        self._recorded_cells = b""
+        self._recorded_version = version.first if version else ""
 
     def find(self) -> None:
         """Record the code executed so far; call it on a thread, because a disk may hang."""
-        if self._keeps_script:
-            self._keep_script()
-        # A version that was recorded at the start stays until the run rests or stops.
-        self._record(tells_version=not self._told)
+        if self._stores_script:
+            self._store_script()
+        # A version that was recorded at the start stays until the run pauses or stops.
+        self._record(records_version=not self._recorded_version)
 
-    def look_again(self) -> None:
-        """Record code imported and executed since `find`; call it on a thread, too."""
+    def record_changes(self) -> None:
+        """Record code imported and executed since `find`; call it on a thread."""
         self._record()
 
-    def _keep_script(self) -> None:
+    def _store_script(self) -> None:
         file, here = self._script.file, self._script.here
-        content = None if file is None or is_installed(file) else _read(file)
+        content = None if file is None or is_installed(file) else _read_source(file)
         if file is not None and content is not None:
             name = file.relative_to(here).as_posix() if file.is_relative_to(here) else file.name
-            self._run.keep_members(_FILES, {name: self._hidden(content, _FILES, name)})
+            self._run.keep_members(_FILES_PATH, {name: self._mask(content, _FILES_PATH, name)})
 
-    def _hidden(self, content: bytes, path: str, name: str) -> bytes:
+    def _mask(self, content: bytes, path: str, name: str) -> bytes:
         text = content.decode("utf-8", "surrogateescape")
-        kept = hide_in_code(text, self._secrets, name)
-        if kept == text:
+        masked = hide_in_code(text, self._secrets, name)
+        if masked == text:
             return content
         self._run.note_masked([path])
-        return kept.encode("utf-8", "surrogateescape")
+        return masked.encode("utf-8", "surrogateescape")
 
-    def _record(self, *, tells_version: bool = True) -> None:
+    def _record(self, *, records_version: bool = True) -> None:
         cells = cells_of_session()
         if cells:
-            self._keep_cells(cells)
-        if not self._tells_version or not tells_version:
+            self._store_cells(cells)
+        if not self._records_version or not records_version:
             return
         version = self._version.now(cells)
         if self._version.is_too_much:
-            most = f"{_MAX_MODULES:,} modules or {_MAX_BYTES >> 20} MiB"
+            most = f"{_MAX_MODULES:,} modules or {_MAX_TOTAL_BYTES >> 20} MiB"
             why = f"more than {most} of imported files belong to no package"
-            self._run.assign_quietly({_VERSION: None, f"{_VERSION}_unknown": why})
-        elif version not in ("", self._told):
-            self._told = version
-            self._run.assign_quietly({_VERSION: version})
+            self._run.assign_quietly({_VERSION_PATH: None, f"{_VERSION_PATH}_unknown": why})
+        elif version not in ("", self._recorded_version):
+            self._recorded_version = version
+            self._run.assign_quietly({_VERSION_PATH: version})
 
-    def _keep_cells(self, cells: Mapping[int, str]) -> None:
+    def _store_cells(self, cells: Mapping[int, str]) -> None:
         parts = (f"# In[{number}]:\n\n{text.rstrip()}\n" for number, text in cells.items())
         content = "\n\n".join(parts).encode("utf-8", "backslashreplace")
-        if content == self._kept:
+        if content == self._recorded_cells:
             return
-        self._kept = content
-        if len(content) > _LONGEST:
-            content = content[:_LONGEST].rpartition(b"\n\n\n# In[")[0]
-            what = f"the first {_LONGEST >> 20} MiB are kept"
-            self._run.assign_quietly({f"{_CELLS}_left_out": what})
-        hidden = self._hidden(content, _CELLS, "source.py")
-        self._run.keep(_CELLS, File.from_content(hidden, "py"))
+        self._recorded_cells = content
+        if len(content) > _MAX_FILE_BYTES:
+            content = content[:_MAX_FILE_BYTES].rpartition(b"\n\n\n# In[")[0]
+            what = f"the first {_MAX_FILE_BYTES >> 20} MiB are kept"
+            self._run.assign_quietly({f"{_CELLS_PATH}_left_out": what})
+        hidden = self._mask(content, _CELLS_PATH, "source.py")
+        self._run.keep(_CELLS_PATH, File.from_content(hidden, "py"))
 
 
 # --------------------------------------------------------------------- modules
 
 
-def _roots(script: Script) -> tuple[str, ...]:
+def _find_roots(script: Script) -> tuple[str, ...]:
     found = {script.here}
     if script.file is not None and not is_installed(script.file):
         found.add(script.file.parent)
@@ -177,9 +180,11 @@ def _roots(script: Script) -> tuple[str, ...]:
     return tuple({f"{folder.rstrip(os.sep)}{os.sep}" for folder in folders})
 
 
-def _own_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    # Nothing of a module is asked that could load it, or run code of its own.
-    loaded = sorted(sys.modules.copy().items(), key=lambda item: (item[0] not in _MAIN, item[0]))
+def _user_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    # Reads no attribute that could load a module or run its code.
+    loaded = sorted(
+        sys.modules.copy().items(), key=lambda item: (item[0] not in _MAIN_MODULES, item[0])
+    )
     found = set()
     for name, module in loaded:
         try:
@@ -194,19 +199,19 @@ def _own_modules(roots: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         if place in found or not place.startswith(roots) or is_installed(Path(place)):
             continue
         found.add(place)
-        yield ("__main__" if name in _MAIN else name), place
+        yield ("__main__" if name in _MAIN_MODULES else name), place
 
 
-def _read(file: Path) -> bytes | None:
-    content = beginning_of(file, _LONGEST + 1, follow=True)
-    return None if content is None or len(content) > _LONGEST else content
+def _read_source(file: Path) -> bytes | None:
+    content = read_beginning(file, _MAX_FILE_BYTES + 1, follow=True)
+    return None if content is None or len(content) > _MAX_FILE_BYTES else content
 
 
 # --------------------------------------------------------------------- notebooks
 
 
 def cells_of_session() -> dict[int, str]:
-    """Return the cells executed in this IPython session by number; empty without IPython."""
+    """Return the executed cells of this IPython session by number; empty without IPython."""
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = get() if callable(get) else None
     inputs = getattr(getattr(shell, "history_manager", None), "input_hist_raw", None)

@@ -1,6 +1,6 @@
 """Commit and repository of the running code, and changes since the commit, read by ``git``."""
 
-# ruff: noqa: PTH100, PTH111, PTH112, PTH118, PTH120 - names of files are texts here, and may be anything
+# ruff: noqa: PTH100, PTH111, PTH112, PTH118, PTH120 - paths are strings here, with any characters
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.code import beginning_of, is_installed
+from seamark.capture.code import is_installed, read_beginning
 from seamark.capture.code.changes import Changes, Diff
 from seamark.capture.code.git import Git, StoppedError
 from seamark.capture.secrets.masking import bare_url
@@ -23,16 +23,16 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.capture.code import Script
 
-__all__ = ["TIMEOUT_S", "GitProbe", "repository_of", "warn_of_none"]
+__all__ = ["TIMEOUT_S", "GitProbe", "repository_of", "warn_no_repository"]
 
 log = logging.getLogger("seamark")
 
 TIMEOUT_S = 12.0
 """Time limit for all git commands together, in seconds."""
 
-_MAX_TEXT: Final = 2048
-_MAX_LINK: Final = 1 << 14
-# What of a repository's configuration says how its files are compared, and runs nothing.
+_MAX_TEXT_CHARS: Final = 2048
+_MAX_LINK_BYTES: Final = 1 << 14
+# Settings of a repository that control how its files are compared and run no program.
 _SETTINGS: Final = (
     "core.autocrlf",
     "core.checkstat",
@@ -46,27 +46,27 @@ _SETTINGS: Final = (
 )
 _WORK_TREE: Final = "core.worktree"
 _ORIGIN: Final = "remote.origin.url"
-_WANTED: Final = (
+_CONFIG_KEYS: Final = (
     r"^(remote\..*\.url|filter\..*\.(clean|process)|"
     + "|".join(map(re.escape, (*_SETTINGS, _WORK_TREE)))
     + ")$"
 )
-_GIT_PLACES: Final = ("HEAD", "packed-refs", "refs", "objects", "objects/info", "objects/pack")
+_GIT_PATHS: Final = ("HEAD", "packed-refs", "refs", "objects", "objects/info", "objects/pack")
 
-_told: set[Path] = set()
+_warned_folders: set[Path] = set()
 
 
 def repository_of(git_ref: Any, script: Script) -> Path | None:
-    """Return the folder where git is asked, or None if it is not to be; on a thread.
+    """Return the folder in which git runs, or None if git is disabled; call it on a thread.
 
-    ``git_ref`` is a path; an object that has one as ``repository_path`` (Neptune's ``GitRef``);
-    False, or Neptune's ``GitRef.DISABLED``, for none; None or True for the repository of the
-    script. A script that is installed with Python (a console script, ``python -m``) says nothing
-    about the repository, so the working directory stands in for it.
+    ``git_ref`` is a path, or an object with the path as ``repository_path`` (Neptune's ``GitRef``).
+    False or Neptune's ``GitRef.DISABLED`` disables git. None or True is the repository of the
+    script. For a script that is installed with Python (a console script, ``python -m``), the
+    working directory is used instead.
     """
     if is_switched_off(git_ref):
         return None
-    if path := _path_named(git_ref):
+    if path := _path_in(git_ref):
         given = Path(os.path.abspath(script.here / path))
         return given.parent if given.is_file() else given
     if script.file is None or is_installed(script.file):
@@ -74,20 +74,20 @@ def repository_of(git_ref: Any, script: Script) -> Path | None:
     return script.file.parent
 
 
-def warn_of_none(git_ref: Any, folder: Path) -> None:
-    """Say that there is no repository where a person named one; once for each place."""
-    if _path_named(git_ref) and folder not in _told:
-        _told.add(folder)
-        log.warning("seamark: git_ref: git finds no repository that it may read at %s", folder)
+def warn_no_repository(git_ref: Any, folder: Path) -> None:
+    """Warn that the folder given by the user has no repository, once for each folder."""
+    if _path_in(git_ref) and folder not in _warned_folders:
+        _warned_folders.add(folder)
+        log.warning("seamark: git_ref: no readable git repository at %s", folder)
 
 
-def _path_named(git_ref: Any) -> Any:
+def _path_in(git_ref: Any) -> Any:
     is_path = isinstance(git_ref, (str, os.PathLike))
     return git_ref if is_path else getattr(git_ref, "repository_path", None)
 
 
 class GitProbe:
-    """Finds out about the repository in which a folder lies; ``if_none`` is called without one."""
+    """Reader of the repository of a folder; ``if_none`` is called if there is none."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class GitProbe:
         self._if_none = if_none
 
     def cancel(self) -> None:
-        """Kill the command that runs, and start no other; from any thread."""
+        """Kill the running command, and start no other; may be called from any thread."""
         self._git.cancel()
 
     def find(
@@ -108,12 +108,11 @@ class GitProbe:
         record: Callable[[Mapping[str, Any]], None],
         take: Callable[[Diff], None],
     ) -> None:
-        """Record facts by path as they are found; returns when no git is left running.
+        """Record facts by path as they are found; return when no git process is running.
 
-        Whether tracked files have changed (``dirty``) is null if that cannot be told without
-        running a program that the repository names; why is then told beside it.
-
-        ``take`` gets the diff of the files that git tracks.
+        Whether tracked files have changed (``dirty``) is null if this cannot be determined without
+        running a program named by the repository. The reason is then recorded as ``dirty_unknown``.
+        ``take`` receives the diff of the files that git tracks.
         """
         try:
             with contextlib.suppress(StoppedError), self._git:
@@ -132,20 +131,20 @@ class GitProbe:
         if not commit and not reference:
             self._if_none()
             return
-        branch = reference.removeprefix("refs/heads/")[:_MAX_TEXT]
+        branch = reference.removeprefix("refs/heads/")[:_MAX_TEXT_CHARS]
         record({"source_code/git/commit": commit or None, "source_code/git/branch": branch or None})
-        listed = ask("config", "-z", "--get-regexp", _WANTED)
+        listed = ask("config", "-z", "--get-regexp", _CONFIG_KEYS)
         settings = _Settings(listed.output.decode("utf-8", "replace"))
         record({"source_code/git/remote": settings.remote})
-        if listed.code is None:  # which filters there are is not known
+        if listed.code is None:  # the filters are unknown
             record(_unknown("the configuration of the repository is too long"))
             return
         places = ask("rev-parse", "--absolute-git-dir", "--git-common-dir", "--show-toplevel").text
-        if not places:  # there is no working tree
+        if not places:  # without a working tree
             return
         tree = Tree(self._folder, places.splitlines(), settings.work_tree)
-        if not tree.is_whole() or not tree.keeps(reference):
-            record(_unknown("the repository's files lie elsewhere"))
+        if not tree.is_consistent() or not tree.contains_files(reference):
+            record(_unknown("files of the repository are outside of its folder"))
             return
         with tempfile.TemporaryDirectory(prefix="seamark-") as own:
             self._git.folder = tree.top
@@ -168,14 +167,14 @@ def _unknown(why: str) -> dict[str, Any]:
 
 
 class _Settings:
-    """Settings read from a repository's configuration, as ``git config -z --get-regexp`` lists it.
+    """Settings of a repository, parsed from the output of ``git config -z --get-regexp``.
 
-    The address is that of ``origin``, else of the first remote, without secrets; the path of the
-    working tree may be empty.
+    ``remote`` is the URL of ``origin`` or else of the first remote, without secrets. ``work_tree``
+    may be empty.
     """
 
     def __init__(self, listed: str) -> None:
-        # Not `git remote get-url`: that applies url.<base>.insteadOf, where tokens are often kept.
+        # Not `git remote get-url`: it applies url.<base>.insteadOf, which often contains tokens.
         self.plain: dict[str, str] = {}
         self.filters: set[str] = set()
         self.work_tree = ""
@@ -191,17 +190,16 @@ class _Settings:
             elif re.fullmatch("[A-Za-z0-9]{1,12}", value):
                 self.plain[key] = value
         url = urls.get(_ORIGIN) or next(iter(urls.values()), None)
-        self.remote = None if url is None else bare_url(url[:_MAX_TEXT])
+        self.remote = None if url is None else bare_url(url[:_MAX_TEXT_CHARS])
 
 
 class Tree:
-    """A working tree with its git folder, which may be shared with others (``common``).
+    """Working tree with its git folder, which may be shared with other trees (``common``).
 
-    Either may be a stranger's. A git folder may name any folder as its working tree, the home
-    folder, say; a ``.git`` file or a link may name anybody's git folder, whose files would seem
-    deleted. Both would put files into the record that the training has nothing to do with. So a git
-    folder outside of the working tree has to point back at it, as git writes it for worktrees and
-    submodules.
+    Both are untrusted. A git folder may name any folder as its working tree, such as the home
+    folder. A ``.git`` file or a link may name any git folder, whose files would seem deleted. Both
+    would record files that are unrelated to the training. Therefore a git folder outside of the
+    working tree must refer back to it, as git writes it for worktrees and submodules.
     """
 
     def __init__(self, folder: Path, places: Iterable[str], work_tree: str) -> None:
@@ -210,36 +208,42 @@ class Tree:
         self._folder = os.path.realpath(folder)
         self._work_tree = os.path.expanduser(work_tree)
 
-    def is_whole(self) -> bool:
-        """Return whether the folder lies in the working tree, and both parts belong together."""
+    def is_consistent(self) -> bool:
+        """Return whether the folder is in the working tree, and both parts refer to each other."""
         link = os.path.join(self.top, ".git")
-        led = link if os.path.isdir(link) else os.path.join(self.top, _named_in(link, b"gitdir: "))
-        if os.path.realpath(led) != self.own or not _is_within(self._folder, self.top):
+        target = (
+            link
+            if os.path.isdir(link)
+            else os.path.join(self.top, _path_from_file(link, b"gitdir: "))
+        )
+        if os.path.realpath(target) != self.own or not _is_within(self._folder, self.top):
             return False
         back = os.path.join(self.own, self._work_tree)
-        if self.common != self.own:  # of several working trees
-            # The folder of the named file, not the file: that may be what a stranger's link leads
-            # to.
-            back = os.path.join(self.own, os.path.dirname(_named_in(f"{self.own}/gitdir", b"")))
+        if self.common != self.own:  # one of several working trees
+            # The folder of the named file, not the file, which may be the target of an untrusted
+            # link.
+            back = os.path.join(
+                self.own, os.path.dirname(_path_from_file(f"{self.own}/gitdir", b""))
+            )
             if os.path.dirname(self.own) != os.path.join(self.common, "worktrees"):
                 return False
         elif _is_within(self.own, self.top):
             return True
         return os.path.realpath(back) == self.top
 
-    def keeps(self, reference: str) -> bool:
-        """Return whether what git reads lies in its folder: a link may lead to anybody's."""
+    def contains_files(self, reference: str) -> bool:
+        """Return whether all files that git reads are in its folder; a link may lead elsewhere."""
         read = [os.path.join(self.own, name) for name in ("HEAD", "index")]
-        read += [os.path.join(self.common, name) for name in (*_GIT_PLACES, reference)]
+        read += [os.path.join(self.common, name) for name in (*_GIT_PATHS, reference)]
         return all(
             _is_within(real, self.own) or _is_within(real, self.common)
             for real in map(os.path.realpath, read)
         )
 
 
-def _named_in(file: str, before: bytes) -> str:
-    """Return the path that a file of git holds; empty if it holds none."""
-    content = beginning_of(file, _MAX_LINK, follow=True) or b""
+def _path_from_file(file: str, before: bytes) -> str:
+    """Return the path that a file of git contains; empty if there is none."""
+    content = read_beginning(file, _MAX_LINK_BYTES, follow=True) or b""
     if not content.startswith(before) or b"\0" in content:
         return ""
     return os.fsdecode(content.removeprefix(before).rstrip(b"\r\n"))

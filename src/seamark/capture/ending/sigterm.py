@@ -1,9 +1,9 @@
-"""SIGTERM: observed and passed on, also while the main thread is in C code and does not come back.
+"""Observation of SIGTERM, also while the main thread is blocked in C code.
 
-Python calls a signal's handler between two instructions of the main thread. A rank that waits in a
-collective (NCCL, gloo) for another that has gone does not get there: with a handler it would live
-on until somebody kills it, where by default it dies at once. Python writes the number of a signal
-to a file descriptor at once, however, and a thread that reads it finishes what the handler cannot.
+Python calls a signal handler between two instructions of the main thread. A rank that waits in a
+collective (NCCL, gloo) for a dead rank never gets there: with a Python handler it would run until
+it is killed, while by default SIGTERM terminates it at once. Python also writes the number of a
+signal to a file descriptor immediately. A thread reads it and acts in place of the handler.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from typing import Any, ClassVar, Protocol
 
 from seamark.process.interrupts import let_pass, raised_by_signal_handler
 
-__all__ = ["Observer", "Observers", "call_on_removal", "forget_all", "unwatch", "watch"]
+__all__ = ["Observer", "Observers", "call_on_removal", "remove_all", "unwatch", "watch"]
 
-# How long the end waits for the call that the signal interrupted.
-_SETTLE_S = 1.0
-# How much of that it waits in the handler, for what other threads write.
-_AT_ONCE_S = 0.4
-# So long a main thread may take to get to its handler before the signal is noted without it.
-_NOTE_S = 0.2
-# So long until the process dies without it. Launchers send SIGKILL at any time after SIGTERM.
-_GRACE_S = 1.0
-# How long the end waits until it is noted.
-_TELL_S = 1.0
-# Between two looks: programs may have timers that signal a thousand times a second.
-_REST_S = 0.2
+# Maximum time to wait for the call that the signal interrupted, in seconds.
+_MAX_WAIT_S = 1.0
+# Part of that time spent in the handler, while other threads write.
+_MAX_HANDLER_WAIT_S = 0.4
+# Time that the main thread has to reach its handler before the watcher notes the signal.
+_RESPONSE_TIMEOUT_S = 0.2
+# Time until the watcher ends the process. Launchers may send SIGKILL soon after SIGTERM.
+_EXIT_TIMEOUT_S = 1.0
+# Maximum time to wait until the observers are notified.
+_NOTIFY_TIMEOUT_S = 1.0
+# Pause between two reads: timers of a program may raise a thousand signals a second.
+_READ_PAUSE_S = 0.2
 
 
 class Observer(Protocol):
-    """An object that is notified how the process ends. Nothing here may raise or take long."""
+    """Object that is notified of the end of the process. Methods must be fast and not raise."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether the records are written; False while they wait for the interrupted call."""
+        """Whether all records are written; False while they wait for the interrupted call."""
 
-    def saw_exception(self, error: BaseException) -> None:
-        """Take note of the exception that ends the process."""
+    def on_exception(self, error: BaseException) -> None:
+        """Record the exception that ends the process."""
 
-    def saw_signal(self, name: str) -> None:
-        """Take note of the signal that ends the process."""
+    def on_signal(self, name: str) -> None:
+        """Record the signal that ends the process."""
 
 
 class Observers(dict[int, weakref.ref[Observer]]):
-    """Weakly held observers. Safe to read in a signal handler: takes no lock."""
+    """Observers, referenced weakly. Safe to read in a signal handler: takes no lock."""
 
     def add(self, observer: Observer) -> None:
-        """Add an observer, held weakly."""
+        """Add an observer as a weak reference."""
         self[id(observer)] = weakref.ref(observer, self._forget)
 
     def discard(self, observer: Observer) -> None:
-        """Remove an observer; harmless if it is none."""
+        """Remove an observer; do nothing if it is not registered."""
         self.pop(id(observer), None)
 
     def alive(self) -> list[Observer]:
@@ -74,43 +74,43 @@ class Observers(dict[int, weakref.ref[Observer]]):
                 self.pop(key, None)
 
 
-_of_signals = Observers()
-# What was installed over a hook or handler of ours that is no longer needed.
-_over_ours: dict[str, weakref.ref[Any]] = {}
+_signal_observers = Observers()
+# Hook or handler that replaced ours, when ours is no longer needed.
+_replacements: dict[str, weakref.ref[Any]] = {}
 
 
-def call_on_removal(what: str, over_ours: Any, call: Callable[[], None]) -> bool:
-    """Call ``call`` when an object is gone, which may put ours back; False if it cannot be seen."""
+def call_on_removal(what: str, replacement: Any, call: Callable[[], None]) -> bool:
+    """Call ``call`` when ``replacement`` is deleted; return False if that cannot be observed."""
 
     def on_removal(_: object) -> None:
-        try:  # noqa: SIM105 - at the very end of the process contextlib is empty, as all modules are
+        try:  # noqa: SIM105 - contextlib, like all modules, is already cleared at the end of the process
             call()
         except Exception:  # noqa: BLE001, S110
             pass
 
     try:
-        _over_ours[what] = weakref.ref(over_ours, on_removal)
+        _replacements[what] = weakref.ref(replacement, on_removal)
     except TypeError:
         return False
     return True
 
 
 def watch(observer: Observer) -> None:
-    """Report SIGTERM to ``observer``, which is held weakly, if this is the main thread."""
-    _of_signals.add(observer)
+    """Report SIGTERM to ``observer``, referenced weakly, if this is the main thread."""
+    _signal_observers.add(observer)
     _install_handler()
 
 
 def unwatch(observer: Observer) -> None:
-    """Stop reporting to ``observer``; after the last one put back what was found."""
-    _of_signals.discard(observer)
-    if not _of_signals:
+    """Stop reporting to ``observer``; after the last one restore the previous handler."""
+    _signal_observers.discard(observer)
+    if not _signal_observers:
         _uninstall_handler()
 
 
-def forget_all() -> None:
-    """Forget every observer, in a forked child."""
-    _of_signals.clear()
+def remove_all() -> None:
+    """Remove all observers, in a forked child."""
+    _signal_observers.clear()
     _SigtermHandler.passing = False
     _watcher.forget()
     _uninstall_handler()
@@ -119,12 +119,13 @@ def forget_all() -> None:
 class _SigtermHandler:
     """Handler of SIGTERM that runs before the previous one.
 
-    It tells the runs, then calls what it found, if that was a function; dies of the signal, if it
-    found the default and is still the one installed, so that the exit status is that of SIGTERM;
-    and returns otherwise: it was called by what was installed over it (Lightning's), which decides.
+    It notifies the runs. Then it calls the previous handler, if that is a function. If the previous
+    handler is the default and this one is still installed, it terminates the process by the signal,
+    so that the exit status is that of SIGTERM. Otherwise it was called by a later handler (such as
+    Lightning's), which decides, and it returns.
 
-    It is not installed where SIGTERM is ignored, or by default does nothing (process 1 of a
-    container), or is handled by somebody outside of Python.
+    It is not installed if SIGTERM is ignored, has no effect by default (process 1 of a container),
+    or is handled outside of Python.
     """
 
     passing: ClassVar = False
@@ -137,11 +138,11 @@ class _SigtermHandler:
         self.living.add(self)
 
     def __eq__(self, other: object) -> bool:
-        """Be equal to the default that we stand in for, in the eyes of Lightning 1.
+        """Return whether ``other`` is this, or, for Lightning 1, the default that this replaces.
 
-        It passes over SIGTERM under SLURM unless ``signal.getsignal`` gives something that is not
-        in ``(None, SIG_DFL)``. Lightning 2 keeps what it finds and calls it, and must find us. To
-        be taken out with the support of Lightning 1.9.
+        Under SLURM, Lightning 1 installs its SIGTERM handler only if ``signal.getsignal`` returns a
+        member of ``(None, SIG_DFL)``. Lightning 2 keeps and calls the handler that it finds, so
+        that ours must not equal the default there. Remove this with the support of Lightning 1.9.
         """
         stands_in = other is signal.SIG_DFL and self.found is signal.SIG_DFL
         return self is other or (stands_in and _lightning_1_is_loaded())
@@ -150,16 +151,16 @@ class _SigtermHandler:
         _SigtermHandler.calls += 1
         first = not _SigtermHandler.passing
         _SigtermHandler.passing = True
-        told = _of_signals.alive() if first else []
+        observers = _signal_observers.alive() if first else []
         try:
             try:
-                _notify_signal(told)
-            finally:  # whatever another signal's handler raised meanwhile
+                _notify_signal(observers)
+            finally:  # even if the handler of another signal raised meanwhile
                 if callable(self.found):
                     self.found(signum, frame)
                 elif signal.getsignal(signal.SIGTERM) is self:
                     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                    _die(told)
+                    _die(observers)
         finally:
             if first:
                 _SigtermHandler.passing = False
@@ -170,30 +171,30 @@ def _lightning_1_is_loaded() -> bool:
     return any(str(getattr(module, "__version__", "")).startswith("1.") for module in loaded)
 
 
-def _notify_signal(told: list[Observer]) -> None:
-    """Notify observers; only exceptions of other signal handlers are raised."""
-    struck: Exception | None = None
-    for observer in told:
+def _notify_signal(observers: list[Observer]) -> None:
+    """Notify observers; raise only exceptions of other signal handlers."""
+    raised: Exception | None = None
+    for observer in observers:
         try:
-            observer.saw_signal("SIGTERM")
-        except Exception as error:  # noqa: BLE001 - not even a line of log: its locks may be held by who we interrupted
-            struck = error if raised_by_signal_handler(error) else struck
-    if struck is not None:
-        raise struck
+            observer.on_signal("SIGTERM")
+        except Exception as error:  # noqa: BLE001 - not logged: the interrupted code may hold the locks of logging
+            raised = error if raised_by_signal_handler(error) else raised
+    if raised is not None:
+        raise raised
 
 
-def _die(told: list[Observer]) -> None:
+def _die(observers: list[Observer]) -> None:
     """Raise SIGTERM with the default handler, after pending records are written.
 
-    What another thread writes (what was printed) is waited for here. But the handler may have
-    interrupted the very call that writes to the journal. What is noted then waits for that call,
-    which continues when the handler returns; a thread raises the signal a moment later.
+    This waits for records of other threads (output). The handler may also have interrupted a call
+    that writes to the journal. The records then wait for that call, which continues when the
+    handler returns; a thread raises the signal afterwards.
     """
-    began = time.monotonic()
-    if not _wait_until_idle(told, began + _AT_ONCE_S):
+    started = time.monotonic()
+    if not _wait_until_idle(observers, started + _MAX_HANDLER_WAIT_S):
         try:
-            # Not a threading.Thread: that takes locks, which may be held by who we interrupted.
-            _thread.start_new_thread(_die_soon, (told, began + _SETTLE_S))
+            # Not a threading.Thread: that takes locks, which the interrupted code may hold.
+            _thread.start_new_thread(_die_when_idle, (observers, started + _MAX_WAIT_S))
         except RuntimeError:
             pass
         else:
@@ -201,17 +202,17 @@ def _die(told: list[Observer]) -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
-def _die_soon(told: list[Observer], deadline: float) -> None:
-    _wait_until_idle(told, deadline)
+def _die_when_idle(observers: list[Observer], deadline: float) -> None:
+    _wait_until_idle(observers, deadline)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _wait_until_idle(told: list[Observer], deadline: float) -> bool:
-    while not (settled := all(observer.is_idle for observer in told)):
+def _wait_until_idle(observers: list[Observer], deadline: float) -> bool:
+    while not (idle := all(observer.is_idle for observer in observers)):
         if time.monotonic() >= deadline:
             break
         time.sleep(0.001)
-    return settled
+    return idle
 
 
 def _install_handler() -> None:
@@ -230,16 +231,16 @@ def _install_handler() -> None:
 
 def _uninstall_handler() -> None:
     if threading.current_thread() is not threading.main_thread():
-        return  # stays, and tells nobody
+        return  # the handler stays, without observers
     while isinstance(found := signal.getsignal(signal.SIGTERM), _SigtermHandler):
         signal.signal(signal.SIGTERM, found.found)
-    if not (_SigtermHandler.living and call_on_removal("handler", found, _after_another)):
+    if not (_SigtermHandler.living and call_on_removal("handler", found, _on_handler_removal)):
         _watcher.stop()
 
 
-def _after_another() -> None:
-    # Called after a handler over ours is deleted, which may have restored ours.
-    if not _of_signals:
+def _on_handler_removal() -> None:
+    # Called after the handler that replaced ours is deleted; it may have restored ours.
+    if not _signal_observers:
         _uninstall_handler()
     elif _would_die():
         _watcher.start()
@@ -250,28 +251,28 @@ def _would_die() -> bool:
     return type(handler) is _SigtermHandler and handler.found is signal.SIG_DFL
 
 
-# --------------------------------------------------------------------- no answer
+# --------------------------------------------------------------------- blocked main thread
 
 
 class SigtermWatcher:
-    """Watches for a SIGTERM that no handler answers, unless others took the wakeup descriptor."""
+    """Thread that handles SIGTERM if the main thread is blocked; needs a free wakeup descriptor."""
 
     def __init__(self) -> None:
         self._ends: tuple[int, int] | None = None
 
     def start(self) -> None:
-        """Begin, from the main thread; may be called twice. Never raises."""
+        """Start the watcher, in the main thread; may be called twice. Never raises."""
         if self._ends is not None:
             return
         try:
-            ours, its = self._ends = os.pipe()
-            os.set_blocking(its, False)
-            before = signal.set_wakeup_fd(its, warn_on_full_buffer=False)
+            read_end, write_end = self._ends = os.pipe()
+            os.set_blocking(write_end, False)
+            before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
             if before != -1:
                 signal.set_wakeup_fd(before)
                 self.forget()
                 return
-            args = (ours, _SigtermHandler.calls)
+            args = (read_end, _SigtermHandler.calls)
             name = "seamark-sigterm"
             threading.Thread(target=self._watch, args=args, name=name, daemon=True).start()
         except (OSError, ValueError, RuntimeError) as error:
@@ -279,51 +280,53 @@ class SigtermWatcher:
             let_pass(error)
 
     def stop(self) -> None:
-        """End, from the main thread; harmless if it never began. Never raises."""
+        """Stop the watcher, in the main thread; do nothing if it was not started. Never raises."""
         if (ends := self._ends) is None:
             return
         self._ends = None
         try:
             if (current := signal.set_wakeup_fd(-1)) not in (-1, ends[1]):
                 signal.set_wakeup_fd(current)
-            # The thread, or nobody in a forked child, sees the end and closes its own.
+            # The thread (which a forked child does not have) sees the end and closes its
+            # descriptor.
             os.close(ends[1])
         except (OSError, ValueError) as error:
             let_pass(error)
 
     def forget(self) -> None:
-        """End in a forked child, whose signals must not reach the parent. Never raises."""
+        """Stop in a forked child, so that its signals do not reach the parent. Never raises."""
         ends = self._ends
         self.stop()
         if ends is not None:
             with contextlib.suppress(OSError):
                 os.close(ends[0])
 
-    def _watch(self, ours: int, answered: int) -> None:
+    def _watch(self, read_end: int, answered: int) -> None:
         try:
-            while said := os.read(ours, 1 << 16):
-                if signal.SIGTERM in said:
-                    begun = time.monotonic()
-                    if self._is_unanswered(answered, begun + _NOTE_S):
-                        alive = _of_signals.alive()
-                        teller = _start_thread("seamark-last", _notify_signal, alive)
-                        if self._is_unanswered(answered, begun + _GRACE_S):
-                            self._die(teller)
+            while received := os.read(read_end, 1 << 16):
+                if signal.SIGTERM in received:
+                    started = time.monotonic()
+                    if self._is_unanswered(answered, started + _RESPONSE_TIMEOUT_S):
+                        alive = _signal_observers.alive()
+                        notifier = _start_thread("seamark-last", _notify_signal, alive)
+                        if self._is_unanswered(answered, started + _EXIT_TIMEOUT_S):
+                            self._die(notifier)
                     answered = _SigtermHandler.calls
-                time.sleep(_REST_S)
+                time.sleep(_READ_PAUSE_S)
         finally:
-            os.close(ours)
+            os.close(read_end)
 
     def _is_unanswered(self, answered: int, until: float) -> bool:
-        """Wait for the handler; return whether it was not called, and the process is to die."""
+        """Wait for the handler; return whether it was not called and would end the process."""
         while _SigtermHandler.calls == answered and time.monotonic() < until:
             time.sleep(0.02)
         return _SigtermHandler.calls == answered and _would_die()
 
-    def _die(self, teller: threading.Thread) -> None:
-        teller.join(_TELL_S)  # who waits in C code may hold a lock, or wait for our disk
+    def _die(self, notifier: threading.Thread) -> None:
+        # Blocked C code may hold a lock, or wait for the same disk.
+        notifier.join(_NOTIFY_TIMEOUT_S)
         if _would_die() and self._ends is not None:
-            # Python lets only the main thread do this.
+            # signal.signal works only in the main thread.
             ctypes.CDLL(None).signal(signal.SIGTERM.value, ctypes.c_void_p(signal.SIG_DFL.value))
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,7 +1,7 @@
 """Metrics of the machine while a run is recorded: CPU, memory, disk, network, GPUs.
 
-A daemon thread of each run reads the metrics every few seconds (`machine`, which uses `gpus`) and
-records a row of them. None of this happens on the training's thread: a driver may take seconds to
+A daemon thread of each run reads the metrics every ten seconds (`machine`, which uses `gpus`) and
+records them as a row. The training's thread is not involved, because a driver may take seconds to
 answer, or hang.
 """
 
@@ -35,23 +35,23 @@ FIRST_S: Final = 2.0
 """Time from the start to the first sample, in seconds: rates need an interval."""
 LAST_S: Final = 1.0
 """Minimum time between the last regular sample and the final one, in seconds."""
-# The longest time that the end of a run waits for the last sample, in seconds.
-_GRACE_S: Final = 0.2
+# Maximum time that the end of a run waits for the last sample, in seconds.
+_STOP_TIMEOUT_S: Final = 0.2
 _LIMITS: Final = {"cpu": 100.0}
-_OWN: Final = "process_"
+_PROCESS_PREFIX: Final = "process_"
 
 
-def _machine() -> Machine:
-    with fork.held_off():
+def _create_machine() -> Machine:
+    with fork.delay_forks():
         from seamark.capture.hardware.machine import Machine
     return Machine()
 
 
 class Hardware:
-    """Records facts of the machine once, and its metrics as long as the run is being recorded.
+    """Records facts about the machine once, and its metrics while the run is being recorded.
 
-    Samples are taken by a thread from one start to one stop. Stopping talks to it through a queue:
-    it may happen in a signal handler, where a lock could be held by what was interrupted.
+    A thread takes samples from `start` to `stop`. `stop` signals it through a queue, because `stop`
+    may run in a signal handler, where the interrupted code could hold a lock.
     """
 
     def __init__(
@@ -61,24 +61,24 @@ class Hardware:
         *,
         facts: bool = True,
         metrics: bool = True,
-        machine: Callable[[], Machine] = _machine,
+        machine: Callable[[], Machine] = _create_machine,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
         self._namespace = namespace
         self._facts = facts
         self._metrics = metrics
-        self._machine = machine
+        self._create_machine = machine
         self._clock = clock
         self._thread: threading.Thread | None = None
         self._ended: queue.SimpleQueue[None] | None = None
         self._lock = threading.RLock()
-        # A rank above 0 records only its own GPU, and the first one of a host what is common.
+        # A rank above 0 records only its own GPU; the first rank of a host records shared metrics.
         self._local_rank = local_rank() if current_rank().rank else None
         self._host = not self._local_rank
 
     def start(self) -> None:
-        """Begin to take samples; does nothing where that has begun, or nothing is left to do."""
+        """Start to take samples; do nothing if already started, or if nothing is to be recorded."""
         if self._ended is not None or not (self._facts or self._metrics):
             return
         ended: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -89,11 +89,11 @@ class Hardware:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Record the last sample, and end; hardware that does not answer gets 0.2 s at most."""
+        """Record the last sample and end; wait at most 0.2 s for unresponsive hardware."""
         if self._ended is None or self._thread is None:
             return
         self._ended.put(None)
-        until = time.monotonic() + min(timeout_s, _GRACE_S)
+        until = time.monotonic() + min(timeout_s, _STOP_TIMEOUT_S)
         self._thread.join(max(0.0, until - time.monotonic()))
         waited = self._lock.acquire(timeout=max(0.0, until - time.monotonic()))
         self._ended = None
@@ -103,55 +103,57 @@ class Hardware:
     def sample(self, ended: queue.SimpleQueue[None]) -> None:
         """Record facts and samples until ``ended`` has an entry; the thread calls this."""
         since = self._clock()
-        if not self._lasts(ended, since + BEGIN_S):
+        if not self._wait_until(ended, since + BEGIN_S):
             return
         facts, self._facts = self._facts, False
         try:
-            with contextlib.closing(self._machine()) as machine:
+            with contextlib.closing(self._create_machine()) as machine:
                 for found in machine.facts() if facts else ():
                     self._record(ended, self._run.assign_quietly, "environment/", found)
                 if self._metrics and self._ended is ended:
-                    self._take_all(ended, machine, since)
+                    self._take_samples(ended, machine, since)
         except Exception:
             log.debug("seamark: hardware could not be recorded", exc_info=True)
 
-    def _take_all(self, ended: queue.SimpleQueue[None], machine: Machine, since: float) -> None:
+    def _take_samples(self, ended: queue.SimpleQueue[None], machine: Machine, since: float) -> None:
         last = self._clock()
-        before = self._take(ended, machine, None)
+        before = self._take_sample(ended, machine, None)
         due = max(since + FIRST_S, self._clock() + LAST_S)
-        while self._lasts(ended, due):
+        while self._wait_until(ended, due):
             last, due = self._clock(), self._clock() + EVERY_S
-            before = self._take(ended, machine, before)
+            before = self._take_sample(ended, machine, before)
         if self._clock() - last >= LAST_S:
-            self._take(ended, machine, before)
+            self._take_sample(ended, machine, before)
 
-    def _lasts(self, ended: queue.SimpleQueue[None], until: float) -> bool:
-        """Wait until a time; return False if the run ends before."""
+    def _wait_until(self, ended: queue.SimpleQueue[None], until: float) -> bool:
+        """Wait until a time; return False if the run ends earlier."""
         try:
             ended.get(timeout=max(0.0, until - self._clock()))
         except queue.Empty:
             return True
         return False
 
-    def _take(
+    def _take_sample(
         self, ended: queue.SimpleQueue[None], machine: Machine, before: Reading | None
     ) -> Reading | None:
-        """Record the values since the previous reading, and return a new one."""
+        """Record the values since the previous reading, and return the new reading."""
         try:
             reading = machine.read(self._run.place)
             if before is not None:
                 numbers = between(before, reading, _LIMITS)
                 if not self._host:
-                    numbers = {name: numbers[name] for name in numbers if name.startswith(_OWN)}
-                found = {**numbers, **self._of_gpus(reading)}
+                    numbers = {
+                        name: numbers[name] for name in numbers if name.startswith(_PROCESS_PREFIX)
+                    }
+                found = {**numbers, **self._gpu_metrics(reading)}
                 self._record(ended, self._run.append_numbers, "", found)
         except Exception:
             log.debug("seamark: hardware could not be recorded", exc_info=True)
             return before
         return reading
 
-    def _of_gpus(self, reading: Reading) -> dict[str, float]:
-        """Return the metrics of GPUs, named ``gpu_<number>`` where there are several."""
+    def _gpu_metrics(self, reading: Reading) -> dict[str, float]:
+        """Return the metrics of GPUs, named ``gpu_<number>`` if there are several."""
         numbers = list(reading.gpus)
         at = self._local_rank if len(numbers) > 1 else None
         wanted = (numbers if at is None else numbers[at : at + 1]) or numbers
@@ -170,10 +172,11 @@ class Hardware:
 
 
 def between(before: Reading, after: Reading, limits: Mapping[str, float]) -> dict[str, float]:
-    """Return what is recorded of the time between two readings.
+    """Return the metrics for the time between two readings.
 
-    A rate is left out where its counter is new, or fell, as that of processes may that are gone. It
-    is never above its limit: two clocks never agree to the last digit.
+    A rate is left out if its counter is new or decreased, as counters of processes do when a
+    process ends. A rate is clipped to its limit, because the clocks of counters and readings differ
+    slightly.
     """
     seconds, found = after.at - before.at, dict(after.present)
     for name, count in after.counted.items():

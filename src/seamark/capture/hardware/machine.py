@@ -1,7 +1,7 @@
-"""Facts and metrics of the machine, or of the container, that a process runs in.
+"""Facts and metrics of the machine or container in which a process runs.
 
-Limits and usage come from Linux control groups (version 2), where they are usually mounted. Every
-group above that of the process limits it too: the tightest limit counts, and its group's use.
+Limits and usage come from Linux control groups (version 2) at their usual mount point. All parent
+groups limit the process too: the lowest limit counts, with the usage of its group.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ __all__ = ["CpuLimit", "Machine", "MemoryLimit", "Reading", "limits", "usage"]
 
 
 _CPU_NAME: Final = re.compile(r"^(?:model name|Model|cpu model)[ \t]*:(.*\S.*)$", re.MULTILINE)
-# How long a driver that another run asks is waited for, in seconds: opening it may take some. Once
-# that was in vain, it is waited for no more.
-_PATIENCE_S: Final = 10.0
-# Held while a driver is asked: of one that hangs, only one thread of the process waits for it.
+# Maximum time to wait for a driver that another run uses, in seconds; opening it may take several.
+# After the first timeout there is no more waiting.
+_DRIVER_TIMEOUT_S: Final = 10.0
+# Held during queries to a driver, so that a hanging driver blocks only one thread of the process.
 _driver = threading.Lock()
 
 
-def _forget() -> None:
-    global _driver  # noqa: PLW0603 - in a forked child: the parent's may be held
+def _reset_driver_lock() -> None:
+    global _driver  # noqa: PLW0603 - in a forked child the parent's lock may be held
     _driver = threading.Lock()
 
 
-fork.register(_forget)
+fork.register(_reset_driver_lock)
 
 
 class CpuLimit(NamedTuple):
-    """CPUs that a control group may use."""
+    """Limit on the CPU cores that a control group may use."""
 
     cores: float
     group: Path
@@ -55,39 +55,41 @@ class CpuLimit(NamedTuple):
 
 
 class MemoryLimit(NamedTuple):
-    """Bytes that a control group may use."""
+    """Limit on the memory that a control group may use, in bytes."""
 
     size: int
     group: Path
 
     def used(self) -> int | None:
-        """Return the bytes used, without what the kernel would give back first: unused files."""
+        """Return the bytes used, without inactive file pages, which the kernel reclaims first."""
         size = _field(self.group / "memory.current", "")
         unused = _field(self.group / "memory.stat", "inactive_file") or 0
         return None if size is None else max(0, size - unused)
 
 
 def limits(root: Path = Path("/")) -> tuple[CpuLimit | None, MemoryLimit | None]:
-    """Return the tightest limits of CPU time and of memory; None where there is none.
+    """Return the lowest limits of CPU time and of memory; None if there is no limit.
 
-    They are those of the control group of this process and of all above it, as version 2 has them.
-    In most containers the path is the host's, and what is mounted is the group itself.
+    Considers the control group (version 2) of this process and its parents. In most containers, the
+    path in ``/proc`` is that of the host, and the mounted folder is the group itself.
     """
     top = root / "sys/fs/cgroup"
-    named = re.search(r"^0::/(.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
+    named = re.search(r"^0::/(.*)$", _read_text(root / "proc/self/cgroup"), re.MULTILINE)
     group = top / named[1] if named else top
     if ".." in group.parts or not group.is_dir():
         group = top
     cpu, memory = [], []
     for each in (group, *(above for above in group.parents if above.is_relative_to(top))):
-        if found := re.fullmatch(r"([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", _text(each / "cpu.max")):
+        if found := re.fullmatch(
+            r"([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", _read_text(each / "cpu.max")
+        ):
             cpu.append(CpuLimit(int(found[1]) / int(found[2]), each))
         if size := _field(each / "memory.max", ""):
             memory.append(MemoryLimit(size, each))
     return min(cpu, default=None), min(memory, default=None)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -95,8 +97,8 @@ def _text(path: Path) -> str:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """Return the number after a name at the start of a line; without a name the whole file."""
-    found = re.search(rf"^{name}[ \t]*([0-9]{{1,18}})$", _text(path), re.MULTILINE)
+    """Return the number after a name at the start of a line; an empty name reads the whole file."""
+    found = re.search(rf"^{name}[ \t]*([0-9]{{1,18}})$", _read_text(path), re.MULTILINE)
     return int(found[1]) if found else None
 
 
@@ -107,14 +109,14 @@ log = logging.getLogger("seamark")
 class Reading:
     """Metrics of a machine at one moment, by the name under which they are recorded.
 
-    Those of the host are of the container, if there is one; those of the process include what it
-    started.
+    Metrics of the host are those of the container, if there is one. Metrics of the process include
+    its child processes.
 
     Attributes:
-        at: The moment, in seconds on a clock that never steps.
-        present: What was so at the moment, in the unit in which it is recorded.
-        counted: What counts up for ever, in that unit times seconds: its rate is recorded.
-        gpus: What each GPU does, by the number that the driver gives it.
+        at: Time in seconds of a monotonic clock.
+        present: Current values, in the recorded unit.
+        counted: Increasing counters, in the recorded unit times seconds; their rates are recorded.
+        gpus: Metrics of each GPU by its number.
     """
 
     at: float
@@ -124,10 +126,10 @@ class Reading:
 
 
 class Machine:
-    """Reads facts and measurements; belongs to one thread, and is opened on first use.
+    """Reader of facts and metrics; for use by one thread, opened on first use.
 
-    Nothing raises: what cannot be had is left out. Each question may take long. ``proc`` and
-    ``sys`` are below ``root``.
+    No method raises; unavailable values are left out. Each call may take long. ``proc`` and ``sys``
+    are below ``root``.
     """
 
     def __init__(self, root: Path = Path("/"), clock: Callable[[], float] = time.monotonic) -> None:
@@ -136,21 +138,21 @@ class Machine:
         self._opened = False
         self._psutil: Any = None
         self._gpus: Gpus | None = None
-        self._patience_s = _PATIENCE_S
+        self._driver_timeout_s = _DRIVER_TIMEOUT_S
         self._cpu_limit: CpuLimit | None = None
         self._memory_limit: MemoryLimit | None = None
         self._cores = 1.0
         self._allowed: frozenset[int] | None = None
 
     def facts(self) -> Iterator[dict[str, Any]]:
-        """Yield what does not change: what is known at once, then what drivers say; GiB."""
+        """Yield constant facts: first those known immediately, then those of drivers; in GiB."""
         self._open()
-        yield self._own_facts()
-        with self._asked_gpus() as gpus:
+        yield self._host_facts()
+        with self._locked_gpus() as gpus:
             yield dict(gpus.facts)
 
     def read(self, place: Path | None = None) -> Reading:
-        """Return the present measurements; ``place`` is on the disk whose free space counts."""
+        """Return the current metrics; ``place`` selects the disk for the free space."""
         self._open()
         found = Reading(self._clock())
         parts = (self._cpu, self._memory, self._disk, self._network, self._processes)
@@ -158,14 +160,14 @@ class Machine:
             try:
                 read(found)
             except Exception:
-                log.debug("seamark: a part of the hardware is not known", exc_info=True)
+                log.debug("seamark: a metric of the hardware is not available", exc_info=True)
         if place is not None and self._psutil is not None:
             with contextlib.suppress(OSError):
                 found.present["disk_free"] = self._psutil.disk_usage(str(place)).free / GIB
         return found
 
     def close(self) -> None:
-        """Close the drivers; the next call opens them again."""
+        """Close the drivers; the next call reopens them."""
         gpus, self._gpus = self._gpus, None
         if gpus is not None:
             gpus.close()
@@ -176,7 +178,7 @@ class Machine:
         if self._opened:
             return
         self._opened = True
-        self._psutil = _imported("psutil")
+        self._psutil = _import_optional("psutil")
         if self._psutil is None:
             return
         cpu, memory = limits(self._root)
@@ -195,23 +197,23 @@ class Machine:
             self._cpu_limit, self._cores = limit, limit.cores
 
     @contextlib.contextmanager
-    def _asked_gpus(self) -> Iterator[Gpus]:
-        """Return the GPUs; none while another run waits for their driver."""
+    def _locked_gpus(self) -> Iterator[Gpus]:
+        """Yield the GPUs; no GPUs after another run blocked the driver for too long."""
         driver = _driver
-        if not driver.acquire(timeout=self._patience_s):
-            self._patience_s = 0.0
+        if not driver.acquire(timeout=self._driver_timeout_s):
+            self._driver_timeout_s = 0.0
             yield Gpus()
             return
         try:
             if self._gpus is None:
-                self._gpus = _opened_gpus()
+                self._gpus = _open_gpus()
             yield self._gpus
         finally:
             driver.release()
 
     # ---------------------------------------------------------------- facts
 
-    def _own_facts(self) -> dict[str, Any]:
+    def _host_facts(self) -> dict[str, Any]:
         found: dict[str, Any] = {"cpu": self._cpu_name()}
         if self._psutil is None:
             return found
@@ -227,22 +229,22 @@ class Machine:
     def _cpu_name(self) -> str:
         text = ""
         with contextlib.suppress(OSError), (self._root / "proc/cpuinfo").open("rb") as file:
-            text = file.read(1 << 14).decode(errors="replace")  # it goes on for each core
+            text = file.read(1 << 14).decode(errors="replace")  # the rest repeats for each core
         if found := _CPU_NAME.search(text):
             return " ".join(found[1].split())
         return platform.machine() or "unknown"
 
-    # ---------------------------------------------------------------- metrics of the moment
+    # ---------------------------------------------------------------- current metrics
 
     def _cpu(self, found: Reading) -> None:
-        """Count the time that cores were busy, as percent of those that may be used."""
+        """Add the busy time of the usable cores, in percent times seconds."""
         if self._cpu_limit is not None:
             busy = self._cpu_limit.used_s()
         elif self._allowed is not None:
             each = self._psutil.cpu_times(percpu=True)
-            busy = sum(_busy(times) for at, times in enumerate(each) if at in self._allowed)
+            busy = sum(_busy_seconds(times) for at, times in enumerate(each) if at in self._allowed)
         else:
-            busy = _busy(self._psutil.cpu_times())
+            busy = _busy_seconds(self._psutil.cpu_times())
         if busy is not None:
             found.counted["cpu"] = 100 * busy / self._cores
 
@@ -261,9 +263,9 @@ class Machine:
             found.counted["disk_write_rate"] = disk.write_bytes / MIB
 
     def _network(self, found: Reading) -> None:
-        """Return the traffic of network cards, or if none is visible of all but the loopback.
+        """Add the traffic of network cards, or if none is visible, of all interfaces but loopback.
 
-        Bridges and bonds would count again what goes through a card.
+        Bridges and bonds would count the traffic of a card twice.
         """
         each = self._psutil.net_io_counters(pernic=True, nowrap=False)
         known = self._root / "sys/class/net"
@@ -280,15 +282,15 @@ class Machine:
         found.present["process_memory"] = memory / GIB
 
     def _read_gpus(self, found: Reading) -> None:
-        with self._asked_gpus() as gpus:
+        with self._locked_gpus() as gpus:
             found.gpus = gpus.read()
 
 
-def _opened_gpus() -> Gpus:
+def _open_gpus() -> Gpus:
     nvidia = NvidiaGpus()
-    if (nvml := _imported("pynvml")) is not None:
+    if (nvml := _import_optional("pynvml")) is not None:
         nvidia.open(nvml)
-    if not nvidia.numbers and (smi := _imported("amdsmi")) is not None:
+    if not nvidia.numbers and (smi := _import_optional("amdsmi")) is not None:
         amd = AmdGpus(smi)
         if amd.numbers:
             nvidia.close()
@@ -296,9 +298,9 @@ def _opened_gpus() -> Gpus:
     return nvidia
 
 
-def _imported(name: str) -> Any:
-    """Return an optional module, or None; amdsmi loads a library, which may not be there."""
-    with fork.held_off():
+def _import_optional(name: str) -> Any:
+    """Return an optional module, or None; amdsmi loads a library, which may be missing."""
+    with fork.delay_forks():
         try:
             return importlib.import_module(name)
         except Exception:
@@ -306,47 +308,47 @@ def _imported(name: str) -> Any:
             return None
 
 
-def _busy(times: Any) -> float:
-    """Return how long cores worked, in seconds; a guest's time is the user's already."""
+def _busy_seconds(times: Any) -> float:
+    """Return the busy time of cores, in seconds; the user time already includes that of guests."""
     idle = times.idle + getattr(times, "iowait", 0.0)
     twice = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
     return float(sum(times) - idle - twice)
 
 
 def usage(psutil: Any) -> tuple[float, int]:
-    """Return the CPU time and the memory of this process and all below it, in seconds and bytes.
+    """Return the CPU time (seconds) and memory (bytes) of this process and its descendants.
 
-    The time includes that of children that ended. Memory is what is resident; of what may be shared
-    (files, shared memory, in which loaders hand batches over) only the largest share of one process
-    is counted, once. Pages that a fork left in common are counted in each process: what the kernel
-    knows better (PSS) it finds out page by page, and the process would stand still meanwhile.
+    The time includes that of children that ended. Memory is resident memory. Shareable memory
+    (files, and shared memory in which loaders pass batches) is counted once, with the largest
+    amount of one process. Pages shared since a fork are counted in each process: the kernel's more
+    exact value (PSS) is computed page by page and would block the process.
     """
     seconds, private, shared = 0.0, 0, 0
-    for pid in _tree(psutil):
+    for pid in _process_tree(psutil):
         try:
             process = psutil.Process(pid)
             times, memory = process.cpu_times(), process.memory_info()
-        except (psutil.Error, OSError):  # gone meanwhile
+        except (psutil.Error, OSError):  # ended meanwhile
             continue
         seconds += times.user + times.system
         seconds += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
         common = getattr(memory, "shared", 0)
         private += max(0, memory.rss - common)
         shared = max(shared, common)
-    # The kernel counts in hundredths: their sum in floats depends on the order by a last digit, and
-    # time that stood still would seem to go back.
+    # The kernel counts hundredths of seconds. The last digit of their sum in floats depends on the
+    # order, so that an unchanged time could seem to decrease.
     return round(seconds, 6), private + shared
 
 
-def _tree(psutil: Any) -> list[int]:
-    """Return the ids of this process and of all below it.
+def _process_tree(psutil: Any) -> list[int]:
+    """Return the pids of this process and its descendants.
 
-    The kernel lists the children of each thread; psutil looks at every process of the host.
+    The kernel lists the children of each thread; psutil would examine every process of the host.
     """
     found = [os.getpid()]
     if not Path(f"/proc/{found[0]}/task/{found[0]}/children").exists():
         return found + [each.pid for each in psutil.Process().children(recursive=True)]
-    for parent in found:  # grows meanwhile
+    for parent in found:  # grows during the loop
         for children in glob.glob(f"/proc/{parent}/task/*/children"):  # noqa: PTH207 - names are faster
-            found += map(int, _text(Path(children)).split())
+            found += map(int, _read_text(Path(children)).split())
     return found

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from seamark.capture.output.recording import GATHERING, Recording
+from seamark.capture.output.recording import RECORDING_THREAD, Recording
 from seamark.capture.output.source import Tee
 from seamark.process.interrupts import quietly
 
@@ -25,9 +25,9 @@ _DESCRIPTORS: Final = {"stdout": 1, "stderr": 2}
 
 
 class Output:
-    """Records standard output and standard error as long as a run is recorded; see `Part`.
+    """Capture of standard output and standard error; see `Part`.
 
-    ``switches`` says by name whether each is recorded; ``"fd"``: at the descriptor.
+    ``switches`` contains, by name, whether a stream is recorded; ``"fd"`` captures the descriptor.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Output:
             if how
         }
         for name, stream in self._streams.items():
-            if switches[name] == "fd" and (source := _at_descriptor(name, run)) is not None:
+            if switches[name] == "fd" and (source := _descriptor_source(name, run)) is not None:
                 stream.source = source
         self._running: list[Recording] = []
 
@@ -55,76 +55,76 @@ class Output:
             return
         streams = dict(self._streams)
         if sys.stderr is sys.stdout and len(streams) > 1 and not streams["stderr"].source.polled:
-            del streams["stderr"]  # one object: everything would be there twice
+            del streams["stderr"]  # the same object: all output would be recorded twice
         if not (running := list(streams.values())):
             return
         for name, stream in streams.items():
-            _begin(name, stream)
+            _start_source(name, stream)
         try:
-            GATHERING.add(running)
+            RECORDING_THREAD.add(running)
         except BaseException:
             for stream in running:
                 stream.source.stop()
             raise
         self._running = running
-        _at_cells("register", self._renew)
+        _change_cell_hook("register", self._renew_tees)
 
     def stop(self, timeout_s: float) -> None:
-        """Record the rest, and no more."""
+        """Record the remaining output and stop."""
         running, self._running = self._running, []
         if running:
-            _at_cells("unregister", self._renew)
-            GATHERING.remove(running, timeout_s)
+            _change_cell_hook("unregister", self._renew_tees)
+            RECORDING_THREAD.remove(running, timeout_s)
 
-    def hurry(self) -> None:
-        """Request that printed text is recorded at once; for signal handlers, never waits."""
+    def request_drain(self) -> None:
+        """Request that output is recorded at once. For signal handlers: never waits."""
         if self._running:
-            GATHERING.hurry()
+            RECORDING_THREAD.request_drain()
 
     @property
     def drained(self) -> bool:
-        """Whether output from before the last `hurry` is recorded."""
-        return not self._running or GATHERING.drained
+        """Whether output from before the last `request_drain` is recorded."""
+        return not self._running or RECORDING_THREAD.drained
 
     @quietly()
-    def _renew(self) -> None:
+    def _renew_tees(self) -> None:
         for stream in self._running:
             if isinstance(stream.source, Tee):
                 stream.source.renew()
 
 
-def _at_descriptor(name: str, run: Recorder) -> Source | None:
-    """Return the source for a descriptor; None if the system or the stream has none.
+def _descriptor_source(name: str, run: Recorder) -> Source | None:
+    """Return the source for a descriptor; None if the system or the stream does not support it.
 
-    A kernel of Jupyter reads the descriptor itself and writes what it reads to the object: all of
-    it is seen there. On a way around by another process it would come after the end of its cell.
+    A Jupyter kernel reads the descriptor itself and writes the output to the stream object, where
+    it is captured. A detour through another process would delay it beyond the end of its cell.
     """
     if getattr(getattr(sys, name), "watch_fd_thread", None) is not None:
         return None
     try:
         from seamark.capture.output.descriptor import DescriptorSource
     except ImportError as error:
-        log.warning("seamark: %s; only what Python prints to %s is recorded", error, name)
+        log.warning("seamark: %s; only Python's own output to %s is recorded", error, name)
         return None
     return None if run.place is None else DescriptorSource(_DESCRIPTORS[name], run.place)
 
 
-def _begin(name: str, stream: Recording) -> None:
-    """Start the source of a stream; use a `Tee` where the descriptor cannot be captured."""
+def _start_source(name: str, stream: Recording) -> None:
+    """Start the source of a stream; use a `Tee` if the descriptor cannot be captured."""
     try:
         stream.source.start()
     except OSError as error:
-        log.warning("seamark: %s; only what Python prints to %s is recorded", error, name)
+        log.warning("seamark: %s; only Python's own output to %s is recorded", error, name)
         stream.source = Tee(name)
         stream.source.start()
 
 
 @quietly()
-def _at_cells(verb: str, call: Callable[[], None]) -> None:
-    """Register or unregister what IPython, where it runs, calls before each cell.
+def _change_cell_hook(verb: str, call: Callable[[], None]) -> None:
+    """Register or unregister a function that IPython, if it runs, calls before each cell.
 
-    It puts a ``write`` of its own on the streams for each cell. It takes it off again at the end of
-    the cell, and with it what was put over it in the meantime, as by a run that begins in a cell.
+    IPython replaces ``write`` of the streams during each cell and restores it at the end of the
+    cell. That removes any later wrapper, such as that of a run that starts in the cell.
     """
     get = getattr(sys.modules.get("IPython"), "get_ipython", None)
     if (shell := get() if callable(get) else None) is not None:

@@ -1,4 +1,4 @@
-"""Recording of printed text: one thread for all streams and runs of a process."""
+"""Recording of output by one thread for all streams and runs of a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from seamark.capture.output.hiding import hide, unfinished_secret_from
-from seamark.capture.output.source import FRAME_BYTES, WRITTEN, size_of
+from seamark.capture.output.source import FRAME_BYTES, OUTPUT_QUEUE, size_of
 from seamark.pictures.terminal import collapse
 from seamark.process import fork
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from seamark.capture.switches import Limit
 
 __all__ = [
-    "GATHERING",
+    "RECORDING_THREAD",
     "Recording",
     "cut",
     "unfinished_from",
@@ -33,90 +33,92 @@ _T = TypeVar("_T")
 
 log = logging.getLogger("seamark")
 
-_MAX_WORD: Final = 1 << 12
-_MAX_ESCAPE: Final = 1 << 9
-# Of a line that comes in pieces: how much before a piece, and at its start, is searched as one.
-_MAX_LINE: Final = 1 << 8
-_MAX_FIRST: Final = 1 << 12
+_MAX_WORD_CHARS: Final = 1 << 12
+_MAX_ESCAPE_CHARS: Final = 1 << 9
+# Characters before a piece of a line, and at its start, that are searched together for secrets.
+_MAX_LINE_CHARS: Final = 1 << 8
+_MAX_FIRST_CHARS: Final = 1 << 12
 _UNFINISHED: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]*\x1b?|[ -/]*)\Z", re.DOTALL
 )
 
 
 def unfinished_from(text: str) -> int:
-    """Return where the escape sequence begins that a text ends in the middle of; else its length.
+    """Return the start of an incomplete escape sequence at the end of a text, or the length.
 
-    One that has not ended after 512 characters is taken for none.
+    A sequence of more than 512 characters is treated as text.
     """
-    found = _UNFINISHED.search(text, max(0, len(text) - _MAX_ESCAPE))
+    found = _UNFINISHED.search(text, max(0, len(text) - _MAX_ESCAPE_CHARS))
     return len(text) if found is None else found.start()
 
 
 def cut(text: str, most: int) -> int:
-    """Return how many characters of a text to take so that they have no more than ``most`` bytes.
+    """Return the number of characters of a text to take for at most ``most`` bytes.
 
-    All of them, or those up to the end of the last line that fits, else of the last word of a long
-    line; never a part of a character, or of an escape sequence of a terminal. May be 0.
+    These are all characters, or those up to the end of the last line that fits, or else of the last
+    word of a long line. Characters and escape sequences of terminals are not split. May be 0.
     """
     if len(text) <= most and size_of(text) <= most:
         return len(text)
-    fits = _fitting(text, most)
+    fits = _chars_within(text, most)
     if (end := text.rfind("\n", 0, fits) + 1) > 0:
         return end
-    if (end := max(text.rfind(space, max(0, fits - _MAX_WORD), fits) for space in " \t\r") + 1) > 0:
+    if (
+        end := max(text.rfind(space, max(0, fits - _MAX_WORD_CHARS), fits) for space in " \t\r") + 1
+    ) > 0:
         fits = end
     return unfinished_from(text[:fits]) or fits
 
 
-def _fitting(text: str, most: int) -> int:
+def _chars_within(text: str, most: int) -> int:
     start = text[:most].encode("utf-8", "surrogatepass")[:most]
-    # Holds back a part of a character at the end.
+    # Leaves out an incomplete character at the end.
     return len(codecs.getincrementaldecoder("utf-8")("surrogatepass").decode(start))
 
 
-# How long to wait before the number of bytes that are left out is told again, in seconds.
-_TELL_S: Final = 60.0
+# Interval between two records of the number of omitted bytes, in seconds.
+_COUNT_INTERVAL_S: Final = 60.0
 
 
 _TOO_FAST: Final = "printed faster than it could be recorded"
 _MINUTE_S: Final = 60.0
-_A_MINUTE: Final = "in one minute"
-_IN_ALL: Final = "in all"
+_PER_MINUTE: Final = "in one minute"
+_TOTAL: Final = "in total"
 
 
 class Allowance:
-    """Amount of output that may still be recorded of one stream."""
+    """Remaining number of bytes that may be recorded from one stream."""
 
     def __init__(self, limit: Limit) -> None:
-        limits = {_IN_ALL: limit.total, _A_MINUTE: limit.per_minute}
+        limits = {_TOTAL: limit.total, _PER_MINUTE: limit.per_minute}
         self._limits = {kind: most for kind, most in limits.items() if most is not None}
-        self._left = dict(self._limits)
+        self._remaining = dict(self._limits)
         self._until = float("-inf")
 
-    def left(self, now: float) -> int | None:
-        """Return how many bytes may be recorded now, in seconds; None for any number."""
+    def remaining(self, now: float) -> int | None:
+        """Return the bytes that may be recorded at ``now`` (seconds); None is no limit."""
         if now >= self._until:
             self._until = now + _MINUTE_S
-            if _A_MINUTE in self._left:
-                self._left[_A_MINUTE] = self._limits[_A_MINUTE]
-        return min(self._left.values(), default=None)
+            if _PER_MINUTE in self._remaining:
+                self._remaining[_PER_MINUTE] = self._limits[_PER_MINUTE]
+        return min(self._remaining.values(), default=None)
 
     def spend(self, count: int) -> None:
-        """Take note of bytes that are recorded."""
-        for kind in self._left:
-            self._left[kind] -= count
+        """Subtract recorded bytes."""
+        for kind in self._remaining:
+            self._remaining[kind] -= count
 
     def end(self) -> str:
-        """Use up the limit that has less left, because the next text did not fit.
+        """Use up the tighter limit, because the next text did not fit.
 
-        Return which one, such as ``"1 MiB in one minute"``.
+        Return its description, such as ``"1 MiB in one minute"``.
         """
-        kind = min(self._left, key=self._left.__getitem__)
-        self._left[kind] = 0
-        return f"{_shown(self._limits[kind])} {kind}"
+        kind = min(self._remaining, key=self._remaining.__getitem__)
+        self._remaining[kind] = 0
+        return f"{_format_size(self._limits[kind])} {kind}"
 
 
-def _shown(count: int) -> str:
+def _format_size(count: int) -> str:
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size and count % size == 0:
             return f"{count // size} {unit}"
@@ -124,11 +126,11 @@ def _shown(count: int) -> str:
 
 
 class Recording:
-    """Records the output of one source. Everything but `path` belongs to one thread at a time.
+    """Recorder of the output of one source. Only `path` may be used by several threads at a time.
 
     Attributes:
-        holds: Whether something that may be part of a secret waits for the rest, for one period.
-        until: Time, on the clock, after which text is only counted.
+        holds: Whether text that may be part of a secret is held back for one period.
+        until: Time on the clock after which text is only counted.
     """
 
     def __init__(
@@ -153,28 +155,28 @@ class Recording:
         self._held = ""
         self._lost = 0
         self._gap: int | None = None
-        self._told = (0, float("-inf"))
+        self._recorded_count = (0, float("-inf"))
         self._broken: str | None = None
         self._line = ""
         self._in_line = False
 
     @property
-    def hungry(self) -> bool:
-        """Whether more could be recorded now."""
+    def may_record(self) -> bool:
+        """Whether more text may be recorded now."""
         return self._gap is None
 
     def record(self, new: str) -> None:
-        """Record output of the source; without output, text that was held back long enough."""
+        """Record output of the source; an empty text records the text that was held back."""
         text = self._held + new
         whole = unfinished_secret_from(text, self._secrets, is_quiet=not new)
         whole = min(whole, unfinished_from(text))
         self.holds = whole < len(text) and bool(new)
         self._held = text[whole:]
-        self._keep(text[:whole])
+        self._record_text(text[:whole])
 
     def settle(self) -> None:
         """Record the number of missing bytes after the recorded output."""
-        self._miss()
+        self._count_lost()
         broken, self._broken = self._broken, self.source.broken
         if self._broken is not None and broken is None:
             self._end_gap()
@@ -183,56 +185,56 @@ class Recording:
     def finish(self) -> None:
         """Stop the source and record the rest; the recording may be continued later."""
         text, self._held, self.holds = self._held + self.source.stop(), "", False
-        self._keep(text)
-        self._miss()
+        self._record_text(text)
+        self._count_lost()
         self._end_gap()
         self._record_omitted(at_once=True)
         self.until = float("inf")
 
-    def _keep(self, text: str) -> None:
+    def _record_text(self, text: str) -> None:
         text = collapse(text)
         while text:
             if (now := self._clock()) >= self.until:
                 self._count_omitted(size_of(text), _TOO_FAST)
                 break
-            left = self._allowance.left(now)
-            taken = cut(text, FRAME_BYTES if left is None else min(left, FRAME_BYTES))
-            is_last = left is not None and left < FRAME_BYTES and taken < len(text)
-            if not taken or (is_last and text[taken - 1] != "\n"):  # whole lines are easier to read
+            remaining = self._allowance.remaining(now)
+            taken = cut(text, FRAME_BYTES if remaining is None else min(remaining, FRAME_BYTES))
+            is_last = remaining is not None and remaining < FRAME_BYTES and taken < len(text)
+            if not taken or (is_last and text[taken - 1] != "\n"):  # prefer whole lines
                 self._count_omitted(size_of(text), f"more than {self._allowance.end()}")
                 break
-            if taken < len(text):  # a value is not cut in two
+            if taken < len(text):  # do not split a value
                 taken = unfinished_secret_from(text[:taken], self._secrets) or taken
             self._end_gap()
             self._allowance.spend(size_of(text[:taken]))
             self._append(text[:taken])
             text = text[taken:]
 
-    def _miss(self) -> None:
+    def _count_lost(self) -> None:
         lost, self._lost = self.source.lost - self._lost, self.source.lost
         if lost:
             self._count_omitted(lost, _TOO_FAST)
         self._record_omitted()
 
     def _append(self, text: str) -> None:
-        kept = hide(text, self._secrets)
-        if self._line:  # a name and its value may come with a pause between them, or within one
-            first = kept.partition("\n")[0][:_MAX_FIRST]
+        masked = hide(text, self._secrets)
+        if self._line:  # a name and its value may arrive in two pieces
+            first = masked.partition("\n")[0][:_MAX_FIRST_CHARS]
             before = hide(self._line, self._secrets)
             hidden = hide(self._line + first, self._secrets)
             if hidden.startswith(before):
-                kept = hidden[len(before) :] + kept[len(first) :]
+                masked = hidden[len(before) :] + masked[len(first) :]
         self._in_line = not text.endswith("\n")
-        self._line = re.split(r"[\r\n]", self._line + text)[-1][-_MAX_LINE:]
-        if kept:
-            self._run.append_text(self.path, kept)
-        if kept != text:
+        self._line = re.split(r"[\r\n]", self._line + text)[-1][-_MAX_LINE_CHARS:]
+        if masked:
+            self._run.append_text(self.path, masked)
+        if masked != text:
             self._run.note_masked([self.path])
 
-    # ---------------------------------------------------------------- what is left out
+    # ---------------------------------------------------------------- omitted text
 
     def _count_omitted(self, count: int, why: str) -> None:
-        # Say so where the first of them would stand.
+        # Record a note in place of the first omitted byte.
         if self._gap is None:
             self._gap = 0
             self._append(f"{self._new_line}[seamark: {why}; left out here: ")
@@ -244,163 +246,165 @@ class Recording:
         return "\n" if self._in_line else ""
 
     def _end_gap(self) -> None:
-        # As soon as something is recorded again.
+        # Called when text is recorded again.
         if self._gap is not None:
             gap, self._gap = self._gap, None
             self._append(f"{gap:,} bytes]\n")
 
     def _record_omitted(self, *, at_once: bool = False) -> None:
-        # When it begins, and from time to time.
-        (told, at), now = self._told, self._clock()
-        if told != self.left_out and (at_once or now >= at + _TELL_S):
-            self._told = (self.left_out, now)
+        # At the first omission, and then at intervals.
+        (recorded, at), now = self._recorded_count, self._clock()
+        if recorded != self.left_out and (at_once or now >= at + _COUNT_INTERVAL_S):
+            self._recorded_count = (self.left_out, now)
             self._run.assign_quietly({f"{self.path}_left_out": self.left_out})
 
 
-# Share of the time of an end in which text is still recorded.
-_MOSTLY: Final = 0.75
-# How long that is where other parts have taken all the time, in seconds.
-_AT_LEAST_S: Final = 0.25
-# How long text waits; with the time that it takes to record it, less than half a second.
-_EVERY_S: Final = 0.45
-# How long to wait for text on its way when there is a hurry, in seconds.
+# Fraction of the time of `remove` in which text is still recorded.
+_RECORDING_SHARE: Final = 0.75
+# Minimum of that time, in seconds, if other parts have used up the time.
+_MIN_RECORDING_S: Final = 0.25
+# Time that text waits, in seconds; with the time to record it, less than half a second.
+_MAX_DELAY_S: Final = 0.45
+# Maximum time that `request_drain` waits for text in pipes, in seconds.
 _SETTLE_S: Final = 0.3
 
 
-class Gathering:
-    """Records from streams as long as there are some, on one thread for all runs of a process.
+class RecordingThread:
+    """Thread that records the streams of all runs of a process.
 
-    As long as nothing is printed the thread sleeps, and nothing wakes it but a source that has
-    something to give. (Sources that cannot ring are asked.) With the last stream it ends.
+    The thread sleeps while nothing is printed, and is woken only by a source with new output.
+    Sources that cannot wake it are polled. The thread ends with the last stream.
     """
 
     def __init__(self) -> None:
-        self._begin()
-        fork.register(self._begin)
+        self._reset()
+        fork.register(self._reset)
 
-    def _begin(self) -> None:
-        # In a forked child there is no thread, and nothing is recorded.
+    def _reset(self) -> None:
+        # A forked child has no thread, and records nothing.
         self._lock = threading.RLock()
         self._streams: tuple[Recording, ...] = ()
-        self._leaving: deque[tuple[Recording, threading.Event]] = deque()
+        self._ending: deque[tuple[Recording, threading.Event]] = deque()
         self._thread: threading.Thread | None = None
-        self._asked = self._answered = 0
+        self._requested = self._completed = 0
 
     def add(self, streams: Iterable[Recording]) -> None:
-        """Record from streams, whose sources have begun; RuntimeError if there is no thread."""
+        """Record streams with started sources; raise RuntimeError if the thread cannot start."""
         with self._lock:
             self._streams += tuple(streams)
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name="seamark-output", daemon=True
+                    target=self._run_thread, name="seamark-output", daemon=True
                 )
                 try:
                     self._thread.start()
                 except BaseException:
                     self._thread, self._streams = None, ()
                     raise
-        WRITTEN.bell.ring()
+        OUTPUT_QUEUE.wake_event.wake()
 
     def remove(self, streams: Iterable[Recording], timeout_s: float) -> None:
-        """Record the rest of streams, and no more; the thread goes on after the time is over."""
+        """Record the remaining output of streams and stop; the thread may exceed the timeout."""
         now = time.monotonic()
         deadline = now + timeout_s
         ended = [(stream, threading.Event()) for stream in streams]
-        for stream, _ in ended:  # what is left then is counted, which takes a moment too
-            stream.until = now + max(_MOSTLY * timeout_s, _AT_LEAST_S)
+        for stream, _ in ended:  # later text is only counted, which also takes a moment
+            stream.until = now + max(_RECORDING_SHARE * timeout_s, _MIN_RECORDING_S)
         with self._lock:
             thread = self._thread
-            self._leaving.extend(ended)
-        WRITTEN.bell.ring()
+            self._ending.extend(ended)
+        OUTPUT_QUEUE.wake_event.wake()
         if thread is None or not thread.is_alive() or thread is threading.current_thread():
-            self._let_go()
+            self._finish_streams()
             return
         for _, event in ended:
             event.wait(max(0.0, deadline - time.monotonic()))
         if not self._streams:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def hurry(self) -> None:
-        """Request that printed text is recorded at once, without a lock or a wait; see `drained`.
+    def request_drain(self) -> None:
+        """Request that output is recorded at once, without locks or waiting; see `drained`.
 
         For signal handlers, after which the process may end.
         """
-        lies = WRITTEN.bell.asleep and not any(each.source.polled for each in self._streams)
-        if self._thread is not None and not lies:
-            self._asked += 1
-            WRITTEN.bell.ring()
+        is_idle = OUTPUT_QUEUE.wake_event.asleep and not any(
+            each.source.polled for each in self._streams
+        )
+        if self._thread is not None and not is_idle:
+            self._requested += 1
+            OUTPUT_QUEUE.wake_event.wake()
 
     @property
     def drained(self) -> bool:
-        """Whether output from before the last `hurry` is recorded."""
-        return self._thread is None or self._answered == self._asked
+        """Whether output from before the last `request_drain` is recorded."""
+        return self._thread is None or self._completed == self._requested
 
     # ---------------------------------------------------------------- the thread
 
-    def _work(self) -> None:
+    def _run_thread(self) -> None:
         while True:
             self._wait()
-            asked = self._asked
-            if asked != self._answered:
+            requested = self._requested
+            if requested != self._completed:
                 for stream in self._streams:
                     _attempt(stream, stream.source.settle, time.monotonic() + _SETTLE_S)
             self._record()
-            self._answered = asked
-            self._let_go()
+            self._completed = requested
+            self._finish_streams()
             with self._lock:
-                if not self._streams and not self._leaving:
+                if not self._streams and not self._ending:
                     self._thread = None
                     return
 
     def _record(self) -> None:
         """Record new output of all streams in the order of writing."""
         streams, added = self._streams, set()
-        for takers, texts in WRITTEN.take():
+        for receivers, texts in OUTPUT_QUEUE.take():
             for stream in streams:
-                if stream.source in takers:
+                if stream.source in receivers:
                     added.add(stream)
                     _attempt(stream, stream.record, "".join(texts))
         for stream in streams:
             text = _attempt(stream, stream.source.take) or ""
             if text or (stream.holds and stream not in added):
-                _attempt(stream, stream.record, text)  # "": nothing was added to what it holds
+                _attempt(stream, stream.record, text)  # "" records the text that was held back
             _attempt(stream, stream.settle)
 
-    def _let_go(self) -> None:
-        while self._leaving:
-            leaving = [self._leaving.popleft() for _ in range(len(self._leaving))]
-            for stream, _ in leaving:
+    def _finish_streams(self) -> None:
+        while self._ending:
+            ending = [self._ending.popleft() for _ in range(len(self._ending))]
+            for stream, _ in ending:
                 _attempt(stream, stream.source.leave)
             self._record()
-            for stream, ended in leaving:
+            for stream, ended in ending:
                 with self._lock:
                     self._streams = tuple(each for each in self._streams if each is not stream)
                 _attempt(stream, stream.finish)
                 ended.set()
 
     def _wait(self) -> None:
-        bell = WRITTEN.bell
-        bell.asleep = True
-        # Looked at after that: what is printed from here on rings.
-        if not WRITTEN.queue and not any(
+        wake_event = OUTPUT_QUEUE.wake_event
+        wake_event.asleep = True
+        # Checked after setting `asleep`: later output wakes the thread.
+        if not OUTPUT_QUEUE.queue and not any(
             each.holds or each.source.polled for each in self._streams
         ):
-            while not self._leaving and bell.asleep:
-                bell.wait()
-        bell.asleep = False
-        until = time.monotonic() + _EVERY_S
-        while not self._leaving and self.drained and (left := until - time.monotonic()) > 0:
-            if any(each.source.full and each.hungry for each in self._streams):
+            while not self._ending and wake_event.asleep:
+                wake_event.wait()
+        wake_event.asleep = False
+        until = time.monotonic() + _MAX_DELAY_S
+        while not self._ending and self.drained and (remaining := until - time.monotonic()) > 0:
+            if any(each.source.full and each.may_record for each in self._streams):
                 return
-            bell.wait(left)
+            wake_event.wait(remaining)
 
 
-def _attempt(stream: Recording, call: Callable[..., _T], *given: Any) -> _T | None:
+def _attempt(stream: Recording, call: Callable[..., _T], *args: Any) -> _T | None:
     try:
-        return call(*given)
+        return call(*args)
     except Exception:
         log.debug("seamark: %s could not be recorded", stream.path, exc_info=True)
         return None
 
 
-GATHERING: Final = Gathering()
+RECORDING_THREAD: Final = RecordingThread()

@@ -16,7 +16,7 @@ from typing import Any, Final
 from seamark.process import fork
 from seamark.process.interrupts import let_pass
 
-__all__ = ["FRAME_BYTES", "WRITTEN", "Source", "Tee", "size_of"]
+__all__ = ["FRAME_BYTES", "OUTPUT_QUEUE", "Source", "Tee", "size_of"]
 
 log = logging.getLogger("seamark")
 
@@ -25,20 +25,20 @@ FRAME_BYTES: Final = 1 << 16
 
 
 def size_of(text: str) -> int:
-    """Return how many bytes a text has in UTF-8."""
+    """Return the size of a text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 class Source:
     """Source of the text written to standard output or standard error, from `start` to `stop`.
 
-    `start` is called by the thread that starts the run, everything else by the thread that records.
+    `start` is called by the thread that starts the run, all other methods by the recording thread.
 
     Attributes:
-        polled: Whether it has to be asked for text with `take`.
-        lost: Number of bytes that it could not hold so far.
-        broken: Reason, in words, why nothing more can be taken; None as long as something may be.
-        full: Whether so much waits that it should be taken before its time.
+        polled: Whether text must be fetched with `take`.
+        lost: Number of bytes lost so far.
+        broken: Reason why no more text can be taken, or None.
+        full: Whether so much text is queued that it should be taken early.
     """
 
     polled = True
@@ -55,128 +55,130 @@ class Source:
         return ""
 
     def settle(self, deadline: float) -> None:
-        """Wait until what was written can be taken, at most until ``deadline`` (monotonic)."""
+        """Wait until the written text can be taken, at most until ``deadline`` (monotonic)."""
 
     def leave(self) -> None:
-        """Receive no more of what is queued for all sources; see `Tee`."""
+        """Receive no more text from the common queue; see `Tee`."""
 
     def stop(self) -> str:
-        """End, and return the rest."""
+        """Stop, and return the remaining text."""
         raise NotImplementedError
 
 
-class Bell:
-    """Wakes one thread.
+class WakeEvent:
+    """Event that wakes one thread.
 
-    May be rung anywhere, in the handler of a signal and in the middle of another ring too, which
-    rules out conditions and events: they hold a lock while they ring.
+    It may be set anywhere, also in a signal handler and during another `wake`. Conditions and
+    events of `threading` do not allow that, because they hold a lock while they are set.
 
     Attributes:
-        asleep: Whether the thread has lain down until somebody rings.
+        asleep: Whether the thread waits without a time limit.
     """
 
-    __slots__ = ("_rung", "asleep")
+    __slots__ = ("_lock", "asleep")
 
     def __init__(self) -> None:
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
-        """Forget all waiters; a forked child has none."""
+    def reset(self) -> None:
+        """Reset the event; a forked child has no waiting thread."""
         self.asleep = False
-        self._rung = _thread.allocate_lock()
-        self._rung.acquire()
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
 
-    def ring(self) -> None:
-        """Wake the thread, or keep it from lying down the next time. Never waits."""
+    def wake(self) -> None:
+        """Wake the thread, or make its next `wait` return at once. Never waits."""
         self.asleep = False
-        try:  # noqa: SIM105 - a third of the time
-            self._rung.release()
-        except RuntimeError:  # it was rung and has not been heard yet
+        try:  # noqa: SIM105 - takes a third of the time
+            self._lock.release()
+        except RuntimeError:  # it is already set
             pass
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until it is rung, or was since the last time; None for no limit."""
-        self._rung.acquire(timeout=-1 if timeout_s is None else timeout_s)
+        """Wait until the event is set, and reset it; None is no time limit."""
+        self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
 
 
-# How much of one stream waits at most, in characters.
-_MOST: Final = 2 << 20
-# What a text counts beside its characters: memory that an object takes.
-_EACH: Final = 64
-# What a write keeps of the one that it stands for.
-_NAMED: Final = ("__name__", "__qualname__", "__doc__")
-# Into how many pieces what is new is cut at most, of all streams.
-_MOST_PIECES: Final = 32
+# Maximum length of the queued text of one stream, in characters.
+_MAX_QUEUED_CHARS: Final = 2 << 20
+# Memory of a string object, counted in addition to its characters.
+_TEXT_OVERHEAD: Final = 64
+# Attributes that a replaced write copies from the original.
+_COPIED_ATTRIBUTES: Final = ("__name__", "__qualname__", "__doc__")
+# Maximum number of pieces into which new output of all streams is divided.
+_MAX_PIECES: Final = 32
 
 
-class _Written:
+class _OutputQueue:
     """Text written to the streams of this process, in the order of writing, until it is recorded.
 
     Attributes:
-        queue: Text with those who receive it.
+        queue: Texts with their receivers.
     """
 
     def __init__(self) -> None:
-        self.bell = Bell()
+        self.wake_event = WakeEvent()
         self.queue: deque[tuple[tuple[Tee, ...], str]] = deque()
-        self.taps: weakref.WeakSet[_Tap] = weakref.WeakSet()
-        self.begin()
-        fork.register(self.begin)
+        self.wrappers: weakref.WeakSet[_WriteWrapper] = weakref.WeakSet()
+        self.reset()
+        fork.register(self.reset)
 
-    def begin(self) -> None:
-        """In a forked child: see nothing, and have the streams as they were."""
-        self.bell.begin()
+    def reset(self) -> None:
+        """Reset, in a forked child: remove all receivers and restore the streams."""
+        self.wake_event.reset()
         self.lock = threading.RLock()
         self.queue.clear()
-        for tap in list(self.taps):
-            tap.takers = ()
-            tap.close()
+        for wrapper in list(self.wrappers):
+            wrapper.receivers = ()
+            wrapper.close()
 
     def take(self) -> list[tuple[tuple[Tee, ...], list[str]]]:
-        """Return new output of all streams, each piece with those who receive it."""
+        """Return new output of all streams, each piece with its receivers."""
         found: list[tuple[tuple[Tee, ...], list[str]]] = []
         with self.lock:
-            taps = list(self.taps)
-            for tap in taps:  # before the text: what is lost comes after all that is queued
-                for taker in tap.takers:
-                    taker.lost = taker.missing
-            for _ in range(len(self.queue)):  # not for ever, however fast somebody prints
-                takers, text = self.queue.popleft()
-                near = found if len(found) >= _MOST_PIECES else found[-1:]
-                texts = next((texts for known, texts in reversed(near) if known is takers), None)
+            wrappers = list(self.wrappers)
+            for wrapper in wrappers:  # before the text: lost text follows all queued text
+                for receiver in wrapper.receivers:
+                    receiver.lost = receiver.missing
+            for _ in range(len(self.queue)):  # ends even if the program prints all the time
+                receivers, text = self.queue.popleft()
+                recent = found if len(found) >= _MAX_PIECES else found[-1:]
+                texts = next(
+                    (texts for known, texts in reversed(recent) if known is receivers), None
+                )
                 if texts is None:
-                    found.append((takers, texts := []))
+                    found.append((receivers, texts := []))
                 texts.append(text)
-            for tap in taps:
-                tap.reopen()
+            for wrapper in wrappers:
+                wrapper.reopen()
         return found
 
 
-WRITTEN: Final = _Written()
+OUTPUT_QUEUE: Final = _OutputQueue()
 
 
-class _Tap:
-    """Interception of the writes to one stream object, by one function for any number of takers.
+class _WriteWrapper:
+    """Replacement of the ``write`` of one stream object, for any number of receivers.
 
     Attributes:
-        room: Number of characters that may still be queued before `press` is called.
-        takers: Sources that get the text; without any, nothing is queued.
-        pressed: Whether so much waits that it should be handed out before its time.
+        room: Number of characters that may be queued before `handle_overflow` is called.
+        receivers: Sources that receive the text; without any, nothing is queued.
+        is_overfull: Whether so much text is queued that it should be taken early.
     """
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
         self._before: Any = vars(stream).get("write")
-        self.takers: tuple[Tee, ...] = ()
+        self.receivers: tuple[Tee, ...] = ()
         self.reopen()
         wrap = _wrap_text_write if isinstance(stream, io.TextIOWrapper) else _wrap_any_write
         self.write = wrap(stream.write, self)
-        self.write.seamark_tap = self  # type: ignore[attr-defined]
-        WRITTEN.taps.add(self)
+        self.write.seamark_wrapper = self  # type: ignore[attr-defined]
+        OUTPUT_QUEUE.wrappers.add(self)
 
     def install(self) -> None:
-        """Be the stream's ``write``; TypeError if the object does not have it."""
-        # Not by setattr: a wrapper may pass that on to what it wraps, whose write it calls.
+        """Install as the stream's ``write``; raise TypeError if the object does not allow it."""
+        # Not by setattr, which a wrapper may forward to the wrapped stream whose write it calls.
         vars(self.stream)["write"] = self.write
         if self.stream.write is not self.write:
             self.close()
@@ -185,16 +187,16 @@ class _Tap:
 
     @property
     def is_on_top(self) -> bool:
-        """Whether nothing lies over it, and nobody took it off."""
+        """Whether this is the current ``write`` of the stream."""
         return vars(self.stream).get("write") is self.write
 
     def reopen(self) -> None:
-        """Take text again, if somebody receives it."""
-        self.pressed = False
-        self.room = FRAME_BYTES if self.takers else 0
+        """Accept text again, if there are receivers."""
+        self.is_overfull = False
+        self.room = FRAME_BYTES if self.receivers else 0
 
     def close(self) -> None:
-        """Put back what was there, unless somebody else's is over ours: then ours passes all."""
+        """Restore the previous ``write``; if other code has replaced ours, it only forwards."""
         self.reopen()
         if self.is_on_top:
             own = vars(self.stream)
@@ -202,156 +204,165 @@ class _Tap:
             if self._before is not None:
                 own["write"] = self._before
 
-    def press(self, text: str) -> None:
-        """Take a text for which there is no room: ask for it to be handed out, or leave it out."""
-        takers = self.takers
-        if not takers:
+    def handle_overflow(self, text: str) -> None:
+        """Handle a text beyond `room`: request that the queue is taken, or leave the text out."""
+        receivers = self.receivers
+        if not receivers:
             return
-        if self.pressed:
-            # Before: another thread may run while it is counted.
-            size = size_of(text[:_MOST]) * len(text) // min(len(text), _MOST) if text else 0
+        if self.is_overfull:
+            # Counted first, because another thread may run meanwhile.
+            size = (
+                size_of(text[:_MAX_QUEUED_CHARS]) * len(text) // min(len(text), _MAX_QUEUED_CHARS)
+                if text
+                else 0
+            )
         else:
-            self.pressed = True
-            self.room = _MOST - FRAME_BYTES
-            WRITTEN.queue.append((takers, text[:_MOST]))
-            # Counted by what it begins with: it may be of any size.
-            size = size_of(text[:_MOST]) * max(0, len(text) - _MOST) // _MOST
-            WRITTEN.bell.ring()
-        for taker in takers:
-            taker.missing += size
+            self.is_overfull = True
+            self.room = _MAX_QUEUED_CHARS - FRAME_BYTES
+            OUTPUT_QUEUE.queue.append((receivers, text[:_MAX_QUEUED_CHARS]))
+            # Estimated from the beginning, because the text may have any size.
+            size = (
+                size_of(text[:_MAX_QUEUED_CHARS])
+                * max(0, len(text) - _MAX_QUEUED_CHARS)
+                // _MAX_QUEUED_CHARS
+            )
+            OUTPUT_QUEUE.wake_event.wake()
+        for receiver in receivers:
+            receiver.missing += size
 
 
-def _wrap_text_write(original: Callable[[Any], Any], tap: _Tap) -> Callable[[Any], Any]:
-    """Return a ``write`` that tells ``tap``, and takes one argument by place.
+def _wrap_text_write(
+    original: Callable[[Any], Any], wrapper: _WriteWrapper
+) -> Callable[[Any], Any]:
+    """Return a ``write`` with one positional argument that also passes the text to ``wrapper``.
 
-    So do all streams of `io`. It costs half as much as one for any arguments, and is called twice
-    for each ``print``.
+    All streams of `io` have this signature. It takes half the time of a function for any arguments,
+    and is called twice for each ``print``.
     """
-    bell, queue = WRITTEN.bell, WRITTEN.queue
+    wake_event, queue = OUTPUT_QUEUE.wake_event, OUTPUT_QUEUE.queue
 
-    @functools.wraps(original, assigned=_NAMED, updated=())
+    @functools.wraps(original, assigned=_COPIED_ATTRIBUTES, updated=())
     def write(text: Any, /) -> Any:
         written = original(text)
         try:
-            cost = len(text) + _EACH
-            tap.room -= cost  # no call in it: no other thread runs in between
-            if tap.room > 0:
-                queue.append((tap.takers, text))
-                if bell.asleep:
-                    bell.ring()
+            cost = len(text) + _TEXT_OVERHEAD
+            wrapper.room -= cost  # without a call, so that no other thread runs in between
+            if wrapper.room > 0:
+                queue.append((wrapper.receivers, text))
+                if wake_event.asleep:
+                    wake_event.wake()
             else:
-                tap.press(text)
-        except Exception as error:  # noqa: BLE001 - see `let_pass`; the text is written
+                wrapper.handle_overflow(text)
+        except Exception as error:  # noqa: BLE001 - see `let_pass`; the text is already written
             let_pass(error)
         return written
 
     return write
 
 
-def _wrap_any_write(original: Callable[..., Any], tap: _Tap) -> Callable[..., Any]:
-    tell = _wrap_text_write(_written_already, tap)
+def _wrap_any_write(original: Callable[..., Any], wrapper: _WriteWrapper) -> Callable[..., Any]:
+    queue_text = _wrap_text_write(_do_nothing, wrapper)
 
-    @functools.wraps(original, assigned=_NAMED, updated=())
-    def write(*given: Any, **named: Any) -> Any:
-        written = original(*given, **named)
-        tell(given[0] if given else next(iter(named.values()), ""))
+    @functools.wraps(original, assigned=_COPIED_ATTRIBUTES, updated=())
+    def write(*args: Any, **kwargs: Any) -> Any:
+        written = original(*args, **kwargs)
+        queue_text(args[0] if args else next(iter(kwargs.values()), ""))
         return written
 
     return write
 
 
-def _written_already(text: Any) -> None:
-    pass  # it is written
+def _do_nothing(text: Any) -> None:
+    pass  # the original write did it
 
 
 class Tee(Source):
     """Source of the text written to the object that is ``sys.stdout`` or ``sys.stderr`` at `start`.
 
-    ``sys.stdout`` is not replaced. Its ``write`` is: an attribute of the object hides the method of
-    its class. So whoever holds the object (a handler of `logging`, Rich, tqdm, the kernel of a
-    notebook) is seen, and nobody finds another object: ``isatty()``, ``fileno()``, ``buffer`` and
-    the type are as ever. What is written to ``sys.stdout.buffer`` or to the descriptor does not
-    pass here.
+    ``sys.stdout`` is not replaced, but its ``write`` is: an attribute of the object hides the
+    method of its class. So output of all code that holds the object is captured (a handler of
+    `logging`, Rich, tqdm, the kernel of a notebook), and ``isatty()``, ``fileno()``, ``buffer`` and
+    the type stay the same. Output that is written to ``sys.stdout.buffer`` or to the descriptor is
+    not captured.
 
-    The write itself comes first, and what it returns or raises is returned or raised. Then the text
-    is put in the queue of all streams, by one `deque.append`: no lock, nothing to wait for, in
-    threads and in the handlers of signals alike.
+    The original write is called first, and its result is returned or its exception raised. Then the
+    text is added to the common queue by one `deque.append`, without locks or waiting, also in
+    threads and signal handlers.
 
     Attributes:
-        missing: Number of bytes that were left out so far.
+        missing: Number of bytes left out so far.
     """
 
     polled = False
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tap: _Tap | None = None
+        self._wrapper: _WriteWrapper | None = None
         self.missing = 0
 
     def start(self) -> None:
-        """Start to receive output; nothing happens if that is impossible."""
+        """Start to receive output; do nothing if that is impossible."""
         stream = self._stream()
         if stream is None:
             return
-        with WRITTEN.lock:
+        with OUTPUT_QUEUE.lock:
             try:
-                self._tap = self._tap_on(stream)
+                self._wrapper = self._find_or_install_wrapper(stream)
             except (AttributeError, TypeError, ValueError) as error:
                 log.debug("seamark: sys.%s cannot be recorded: %r", self._name, error)
             else:
-                self._tap.takers += (self,)
-                self._tap.reopen()
+                self._wrapper.receivers += (self,)
+                self._wrapper.reopen()
 
     def renew(self) -> None:
-        """Follow the present stream object; wrap it again if other code removed the wrapper."""
-        tap, stream = self._tap, self._stream()
-        if tap is not None and not (tap.stream is stream and tap.is_on_top):
+        """Change to the current stream object; wrap it again if other code removed the wrapper."""
+        wrapper, stream = self._wrapper, self._stream()
+        if wrapper is not None and not (wrapper.stream is stream and wrapper.is_on_top):
             self.leave()
             self.start()
 
     def _stream(self) -> Any:
-        # Not what keeps it in memory for somebody, and for a while.
+        # A StringIO is a temporary redirection, as by `contextlib.redirect_stdout`.
         stream = getattr(sys, self._name, None)
         if isinstance(stream, io.StringIO):
             return getattr(sys, f"__{self._name}__", None) or stream
         return stream
 
-    def _tap_on(self, stream: Any) -> _Tap:
-        """Return the tap that is on top of a stream; put one there if there is none.
+    def _find_or_install_wrapper(self, stream: Any) -> _WriteWrapper:
+        """Return the wrapper that is the current ``write`` of a stream; install one if necessary.
 
-        One that lies below what somebody else has installed is not used again: it may have been
-        taken out with it.
+        A wrapper below one of other code is not used again, because it may have been removed.
         """
         top = vars(stream).get("write")
-        if top is not None and (tap := _own_tap(top)) is not None:
-            return tap
-        tap = _Tap(stream)
-        tap.install()
-        return tap
+        if top is not None and (wrapper := _wrapper_of(top)) is not None:
+            return wrapper
+        wrapper = _WriteWrapper(stream)
+        wrapper.install()
+        return wrapper
 
     def leave(self) -> None:
-        """Receive no more; what was written before is in the queue."""
-        with WRITTEN.lock:
-            tap, self._tap = self._tap, None
-            if tap is not None:
-                tap.takers = tuple(each for each in tap.takers if each is not self)
-                if not tap.takers:
-                    tap.close()
+        """Receive no more text; earlier text is in the queue."""
+        with OUTPUT_QUEUE.lock:
+            wrapper, self._wrapper = self._wrapper, None
+            if wrapper is not None:
+                wrapper.receivers = tuple(each for each in wrapper.receivers if each is not self)
+                if not wrapper.receivers:
+                    wrapper.close()
 
     def stop(self) -> str:
-        """See no more."""
+        """Stop receiving text; return an empty text."""
         self.leave()
         self.lost = self.missing
         return ""
 
     @property
     def full(self) -> bool:  # type: ignore[override]
-        """Whether so much waits that it should be taken before its time."""
-        return self._tap is not None and self._tap.pressed
+        """Whether so much text is queued that it should be taken early."""
+        return self._wrapper is not None and self._wrapper.is_overfull
 
 
-def _own_tap(write: Any) -> _Tap | None:
-    """Return the tap that a ``write`` tells, or None if it is none of ours."""
-    tap = getattr(write, "seamark_tap", None)
-    # `functools.wraps` copies attributes to what somebody has put around ours.
-    return tap if isinstance(tap, _Tap) and tap.write is write else None
+def _wrapper_of(write: Any) -> _WriteWrapper | None:
+    """Return the wrapper of a ``write``, or None if it was not installed by Seamark."""
+    wrapper = getattr(write, "seamark_wrapper", None)
+    # `functools.wraps` copies the attribute to wrappers of other code.
+    return wrapper if isinstance(wrapper, _WriteWrapper) and wrapper.write is write else None

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from seamark.capture.secrets.secrets import Secrets, more_of
+from seamark.capture.secrets.secrets import Secrets, user_rules
 
-__all__ = ["Secrets", "more_of"]
+__all__ = ["Secrets", "user_rules"]

@@ -1,7 +1,7 @@
 """Likelihood that a value is a secret, judged by its name.
 
-A name counts by the whole words that end it: ``token`` and ``api_key``, but neither ``tokenizer``
-nor ``num_tokens``.
+The last whole words of a name count: ``token`` and ``api_key`` are secret names, ``tokenizer`` and
+``num_tokens`` are not.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 __all__ = [
-    "MORE_NONE",
+    "NO_USER_RULES",
     "PASSWORD",
     "Level",
-    "More",
-    "hides",
+    "UserRules",
     "holds_secrets",
     "is_empty",
     "is_harmless",
@@ -28,42 +27,43 @@ __all__ = [
     "is_random",
     "level",
     "may_name",
-    "places_of_names",
+    "name_positions",
     "plain_name",
+    "should_mask",
 ]
 
 
 PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)
-"""Names of secrets that may consist of several words."""
+"""Names of secrets whose values may have several words."""
 
 
 class Level(enum.IntEnum):
     """Likelihood that a value is a secret."""
 
     NO = 0
-    WEAK = 1  # key: on a command line like LIKELY, elsewhere only if the value looks drawn
-    LIKELY = 2  # auth, pass: unless the value is a number or the like
+    WEAK = 1  # key: like LIKELY on a command line, elsewhere only for random values
+    LIKELY = 2  # auth, pass: unless the value is a number or similar
     SURE = 3  # password, token, api_key: always
 
 
-def _set(words: str) -> frozenset[str]:
+def _split_words(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_WEAK_LAST: Final = frozenset({"pat", "sig", "signature"})
-_OTHER_PASSES: Final = _set(
+_WEAK_ENDINGS: Final = frozenset({"pat", "sig", "signature"})
+_PLAIN_PASSES: Final = _split_words(
     "askpass bandpass bypass compass highpass lowpass multipass overpass singlepass surpass"
 )
-_KEY_KINDS: Final = _set(
+_KEY_KINDS: Final = _split_words(
     "account app application client consumer crypto decryption license master personal "
     "security service shared ssh storage subscription wandb write "
 )
-_PLAIN_KEYS: Final = _set(
+_PLAIN_KEYS: Final = _split_words(
     "batch cache column data dict feature field foreign group image img input join label loss "
     "metric monitor n num output partition primary query sort state target "
 )
-_PLAIN_TOKENS: Final = _set(
+_PLAIN_TOKENS: Final = _split_words(
     "additional answer assistant audio begin blank boi bos class cls decoder delimiter end eod "
     "eoi eos eot extra first image initializer input instance lang language last mask max min n "
     "newline num object output pad placeholder prefix prompt register sep separator sos special "
@@ -83,25 +83,29 @@ _STEM: Final = re.compile(
     "auth|basic|bearer|cookie|cred|digest|jwt|key|otp|pass|pat|pswd|pw|secret|sig|token|webhook"
 )
 """Stems of names with a level (``SECRET_KEY``) and of credential schemes."""
-_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_SECRET_KEYS: Final = _set("access api auth encryption private secret signing ") | _KEY_KINDS
-_SECRET_TOKENS: Final = _set("access api auth bearer bot csrf deploy hf oauth refresh session user")
-_CARRIERS: Final = _set("hash header hex plain plaintext string value")
+_LOWER_CASE: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_SECRET_KEYS: Final = (
+    _split_words("access api auth encryption private secret signing ") | _KEY_KINDS
+)
+_SECRET_TOKENS: Final = _split_words(
+    "access api auth bearer bot csrf deploy hf oauth refresh session user"
+)
+_NEUTRAL_ENDINGS: Final = _split_words("hash header hex plain plaintext string value")
 _PLACEHOLDERS: Final = re.compile(
     r"true|false|none|null|yes|no|on|off|auto||\*+|\$\{[^{}]*\}|\{\{[^{}]*\}\}|anonymous|"
     r"(?:my|your)[_ -](?:[a-z]{1,20}[_ -]){0,3}(?:key|password|secret|token)(?:[_ -]here)?",
     re.IGNORECASE,
 )
-"""Placeholders that are not secrets, among them those of Neptune's examples: ``YOUR_API_TOKEN``."""
-_FILLERS: Final = _set(
+"""Placeholders that are not secrets, including those of Neptune's examples: ``YOUR_API_TOKEN``."""
+_COMMON_VALUES: Final = _split_words(
     "anonymous changeit changeme default dummy dummy-key empty example fake-key localhost "
     "minioadmin no-key not-needed not-required not-used notneeded none ollama password placeholder "
     "postgres root sk-no-key-required secret test test-key testing your-api-key your_api_key xxxxxx"
 )
 _PLAIN: Final = re.compile(r"(?:no:)?[a-z]{1,20}(?:[_./-][a-z]{1,20}){0,8}")
-_DRAWN_LETTERS: Final = 10
+_MIN_RANDOM_LETTERS: Final = 10
 _MARKER: Final = re.compile(r"<[^<>\s]{0,64}>|\[[^\[\]\s]{0,64}\]")
-_TOLD: Final = _set(
+_FACT_NAMES: Final = _split_words(
     "config dir directory email file folder home host hostname kind login name path port provider "
     "region root scheme type user username"
 )
@@ -113,17 +117,17 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def plain_name(name: str) -> str:
-    """Return a name in the form in which names are compared: ``patientId`` is ``patient id``."""
+    """Return a name in normal form for comparison: ``patientId`` becomes ``patient id``."""
     return " ".join(_words(name))
 
 
 @functools.lru_cache(maxsize=4096)
 def level(name: str) -> Level:
-    """Return how surely the value of a name is a secret; of a dotted name the last part counts."""
+    """Return the level of a name; only the last part of a dotted name counts."""
     words = list(_words(name.rpartition(".")[2]))
     if words[-3:] == ["access", "key", "id"]:
         words.pop()
-    while len(words) > 1 and (words[-1] in _CARRIERS or words[-1].isdigit()):
+    while len(words) > 1 and (words[-1] in _NEUTRAL_ENDINGS or words[-1].isdigit()):
         words.pop()
     if not words:
         return Level.NO
@@ -136,59 +140,59 @@ def level(name: str) -> Level:
         return Level.SURE if before in _SECRET_KEYS else Level.WEAK
     if last == "tokens":
         return Level.SURE if before in _SECRET_TOKENS else Level.WEAK
-    if last == "authentication" or (last.endswith(("auth", "pass")) and last not in _OTHER_PASSES):
+    if last == "authentication" or (last.endswith(("auth", "pass")) and last not in _PLAIN_PASSES):
         return Level.LIKELY
-    return Level.WEAK if last in _WEAK_LAST else Level.NO
+    return Level.WEAK if last in _WEAK_ENDINGS else Level.NO
 
 
 @dataclass(frozen=True, slots=True)
-class More:
+class UserRules:
     """Names and patterns of secrets that the user adds to the built-in rules.
 
     Attributes:
-        names: Names of parameters, options and variables, as `plain_name` returns them.
-        patterns: Patterns whose matches are hidden in every text.
+        names: Names of parameters, options and variables, in the form of `plain_name`.
+        patterns: Patterns whose matches are masked in every text.
     """
 
     names: frozenset[str] = frozenset()
     patterns: tuple[re.Pattern[str], ...] = ()
 
     def level(self, name: str) -> Level:
-        """Return the level of a parameter, an option, a variable or a word in a message."""
-        return Level.SURE if self.names_it(name) else level(name)
+        """Return the level of the name of a parameter, option, variable or word in a message."""
+        return Level.SURE if self.is_declared(name) else level(name)
 
     def holds(self, name: str) -> bool:
-        """Return whether what stands in brackets after a name is secret."""
+        """Return whether the values in brackets after a name are secret."""
         return self.level(name) is Level.SURE or holds_secrets(name)
 
-    def names_it(self, name: str) -> bool:
-        """Return whether a person named it."""
+    def is_declared(self, name: str) -> bool:
+        """Return whether the user declared the name."""
         return bool(self.names) and not self.names.isdisjoint(
             (plain_name(name), plain_name(name.rpartition(".")[2]))
         )
 
 
-MORE_NONE: Final = More()
+NO_USER_RULES: Final = UserRules()
 
 
 def may_name(text: str) -> bool:
-    """Return False only if no name that stands in a text has a level."""
+    """Return False only if no name in a text has a level."""
     return _STEM.search(text.lower()) is not None
 
 
-def places_of_names(text: str) -> Iterator[int]:
-    """Yield the places of parts of names that may have a level, in order."""
+def name_positions(text: str) -> Iterator[int]:
+    """Yield the positions of stems of names that may have a level, in order."""
     lower = text.lower()
-    if len(lower) != len(text):  # a letter became two
-        lower = text.translate(_LOWER)
+    if len(lower) != len(text):  # one letter became two
+        lower = text.translate(_LOWER_CASE)
     return (found.start() for found in _STEM.finditer(lower))
 
 
 @functools.lru_cache(maxsize=4096)
 def holds_secrets(name: str) -> bool:
-    """Return whether all that stands below a name is secret: ``secrets``, ``api_keys``, ``tokens``.
+    """Return whether all values below a name are secret: ``secrets``, ``api_keys``, ``tokens``.
 
-    ``special_tokens`` and ``num_tokens`` hold none.
+    This is not the case for ``special_tokens`` and ``num_tokens``.
     """
     words = _words(name)
     if words == ("tokens",):
@@ -199,63 +203,63 @@ def holds_secrets(name: str) -> bool:
 
 
 def is_plain_fact(name: str) -> bool:
-    """Return whether a name below a secret name is only a description, such as user or host."""
+    """Return whether a name below a secret name describes a harmless fact, such as the host."""
     last = _words(name)[-1:]
-    return not _TOLD.isdisjoint(last) or not _PLAIN_TOKENS.isdisjoint(last)
+    return not _FACT_NAMES.isdisjoint(last) or not _PLAIN_TOKENS.isdisjoint(last)
 
 
 def is_harmless(value: str) -> bool:
-    """Return whether a value is a number, a switch or nothing at all."""
+    """Return whether a value is a number, a switch or empty."""
     return _HARMLESS.fullmatch(value) is not None
 
 
 def is_plain(value: str) -> bool:
-    """Return whether a value is harmless, or small letters alone.
+    """Return whether a value is harmless, or consists of lower-case words.
 
-    Such as ``image``, ``user_id``, and ``no:cacheprovider``, which pytest takes.
+    Examples are ``image``, ``user_id``, and pytest's ``no:cacheprovider``.
     """
     return is_harmless(value) or _PLAIN.fullmatch(value) is not None
 
 
 def is_ordinary(value: str) -> bool:
-    """Return whether the value of a variable is a word that says nothing: a default, a filler."""
-    return value.lower() in _FILLERS or (
-        len(value) < _DRAWN_LETTERS and value.isascii() and value.isalpha() and value.islower()
+    """Return whether the value of a variable is an ordinary word, such as a default."""
+    return value.lower() in _COMMON_VALUES or (
+        len(value) < _MIN_RANDOM_LETTERS and value.isascii() and value.isalpha() and value.islower()
     )
 
 
 def is_empty(value: str) -> bool:
-    """Return whether a parameter says nothing: a switch, a marker like ``<pad>``, ``${...}``."""
+    """Return whether a value is a placeholder: a switch, a marker like ``<pad>``, ``${...}``."""
     return bool(_PLACEHOLDERS.fullmatch(value) or _MARKER.fullmatch(value))
 
 
-_KINDS: Final = re.compile(r"[A-Z]+|[a-z]+|[0-9]+|[+/_-]+")
-_DRAWN: Final = re.compile(r"[A-Za-z0-9+/_-]+=*")
+_CHARACTER_KINDS: Final = re.compile(r"[A-Z]+|[a-z]+|[0-9]+|[+/_-]+")
+_RANDOM_TEXT: Final = re.compile(r"[A-Za-z0-9+/_-]+=*")
 
 
 def is_random(value: str, at_least: int = 16) -> bool:
-    """Return whether ``value`` reads like drawn characters: three kinds, changing all the time."""
-    if len(value) < at_least or not _DRAWN.fullmatch(value):
+    """Return whether a value looks random: three kinds of characters that alternate frequently."""
+    if len(value) < at_least or not _RANDOM_TEXT.fullmatch(value):
         return False
-    drawn = value.rstrip("=")
-    kinds = _KINDS.findall(drawn)
+    stripped = value.rstrip("=")
+    kinds = _CHARACTER_KINDS.findall(stripped)
     others = sum(len(kind) for kind in kinds if not kind.isalnum())
     return (
         any(kind.isupper() for kind in kinds)
         and any(kind.islower() for kind in kinds)
         and any(kind.isdigit() for kind in kinds)
-        and others <= len(drawn) // 12
-        and (len(kinds) - 1) * 3 >= len(drawn)
+        and others <= len(stripped) // 12
+        and (len(kinds) - 1) * 3 >= len(stripped)
     )
 
 
-def hides(name_level: Level, value: str, *, text: bool) -> bool:
-    """Return whether a value is hidden for its name.
+def should_mask(name_level: Level, value: str, *, text: bool) -> bool:
+    """Return whether a value is masked because of its name.
 
     Args:
-        name_level: Of the name.
+        name_level: Level of the name.
         value: The value.
-        text: It stands in a text, where ``key`` names too many things.
+        text: Whether it is part of a text, in which ``key`` has many other meanings.
     """
     if name_level is Level.SURE or name_level is Level.NO:
         return name_level is Level.SURE

@@ -1,6 +1,6 @@
-"""Secrets of a run, hidden alike in arguments, messages, tracebacks and assigned values.
+"""Masking of a run's secrets in arguments, messages, tracebacks and assigned values.
 
-Only what is written is changed, never a value of the training program.
+Only recorded data is changed, never a value of the training program.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from seamark.capture.secrets.masking import (
     MASK,
-    hides_parameter,
     mask_arguments,
     mask_secrets,
     mask_value,
+    should_mask_parameter,
 )
 from seamark.capture.secrets.names import (
-    MORE_NONE,
-    More,
+    NO_USER_RULES,
+    UserRules,
     holds_secrets,
     is_empty,
     is_harmless,
@@ -31,7 +31,7 @@ from seamark.capture.secrets.names import (
 from seamark.capture.secrets.shapes import secret_values
 from seamark.values import Atom, Escaped, encode_atom
 
-__all__ = ["BY_NAME", "BY_VALUE", "Secrets", "more_of"]
+__all__ = ["BY_NAME", "BY_VALUE", "Secrets", "user_rules"]
 
 BY_NAME: Final = f"{MASK} (name looks like a secret)"
 """Replacement of a value whose name marks it as a secret."""
@@ -39,23 +39,23 @@ BY_NAME: Final = f"{MASK} (name looks like a secret)"
 BY_VALUE: Final = f"{MASK} (value looks like a secret)"
 """Replacement of a value that is a known secret or has the shape of one."""
 
-_PLAIN: Final = re.compile(r"[A-Za-z_][\w.-]*")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][\w.-]*")
 _OPTION: Final = re.compile(r"--[A-Za-z]")
 _HEX_KEY: Final = re.compile(r"[0-9a-f]{32,40}")
-_MIN_BEGUN: Final = 4
+_MIN_PREFIX: Final = 4
 
 
-def more_of(entries: Iterable[str | re.Pattern[str]]) -> More:
-    """Return the secrets that the user has declared.
+def user_rules(entries: Iterable[str | re.Pattern[str]]) -> UserRules:
+    """Return the rules for secrets that the user declared.
 
     Args:
-        entries: A plain word is the name of a parameter, an option or a variable, such as
-            ``patient_id``. Anything else is a regular expression of values, such as
-            ``"acme-[0-9a-f]{32}"``; so is a compiled one.
+        entries: A plain word is the name of a parameter, option or variable, such as
+            ``patient_id``. Any other text, and a compiled pattern, is a regular expression for
+            values, such as ``"acme-[0-9a-f]{32}"``.
 
     Raises:
-        ValueError: If one is no regular expression; says which.
-        TypeError: If one is no string.
+        ValueError: If an entry is not a regular expression; the message names it.
+        TypeError: If an entry is neither a string nor a pattern.
     """
     names, patterns = set(), []
     for entry in entries:
@@ -64,7 +64,7 @@ def more_of(entries: Iterable[str | re.Pattern[str]]) -> More:
         elif not isinstance(entry, str):
             msg = f"expected names and regular expressions, got {type(entry).__name__}"
             raise TypeError(msg)
-        elif _PLAIN.fullmatch(entry):
+        elif _PLAIN_NAME.fullmatch(entry):
             names.add(plain_name(entry))
         elif entry:
             try:
@@ -72,69 +72,68 @@ def more_of(entries: Iterable[str | re.Pattern[str]]) -> More:
             except re.error as error:
                 msg = f"expected names and regular expressions, got {entry!r:.200}: {error}"
                 raise ValueError(msg) from None
-    return More(frozenset(names), tuple(patterns))
+    return UserRules(frozenset(names), tuple(patterns))
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Rules by which one run hides secrets.
+    """Rules for masking the secrets of one run.
 
     Attributes:
-        masked: Whether anything is hidden but ``known``.
-        known: Values that are hidden wherever they turn up, such as a token that was given as an
-            argument.
-        more: Names and patterns that the user declared secret.
+        masked: Whether secrets other than ``known`` are masked.
+        known: Values that are masked everywhere, such as a token that was given as an argument.
+        rules: Names and patterns that the user declared secret.
     """
 
     masked: bool = True
     known: tuple[str, ...] = field(default=(), repr=False)
-    more: More = MORE_NONE
+    rules: UserRules = NO_USER_RULES
 
     def message(self, text: str) -> str:
-        """Return a message or a traceback without secrets.
+        """Return a message or a traceback with secrets masked.
 
-        Above 256 Ki characters its middle is left out.
+        The middle of a text of more than 256 Ki characters is left out.
         """
         if not self.masked:
-            return self._without_known(text)
-        return mask_secrets(text, environment={}, known=self.values(), more=self.more)
+            return self._mask_known_values(text)
+        return mask_secrets(text, environment={}, known=self.values(), rules=self.rules)
 
     def arguments(self, arguments: Iterable[str]) -> list[str]:
-        """Return the arguments of a command without secrets; as many as were given."""
+        """Return the arguments of a command with secrets masked; their number is unchanged."""
         arguments = list(arguments)
         if not self.masked:
-            return [self._without_known(each) for each in arguments]
-        return mask_arguments(arguments, environment={}, known=self.values(), more=self.more)
+            return [self._mask_known_values(each) for each in arguments]
+        return mask_arguments(arguments, environment={}, known=self.values(), rules=self.rules)
 
     def atoms(self, atoms: Mapping[str, Atom]) -> dict[str, Atom]:
-        """Return values without secrets.
+        """Return values with secrets masked.
 
-        Only strings can be secrets, alone or in lists and mappings. Numbers cost nothing.
+        Only strings can be secrets, alone or in lists and mappings. Numbers are not examined.
 
         Args:
-            atoms: By path.
+            atoms: Values by path.
         """
         kept = dict(atoms)
         for path, atom in atoms.items():
             if atom.type == "string":
-                hidden = self.text(atom.value, *_names_of(path, atoms))
+                hidden = self.text(atom.value, *_path_names(path, atoms))
                 kept[path] = atom if hidden == atom.value else Atom("string", hidden)
             elif atom.type == "json" and '"' in atom.value:
                 value = json.loads(atom.value)
-                hidden = self._json(value, _names_of(path, atoms))
+                hidden = self._mask_json(value, _path_names(path, atoms))
                 kept[path] = atom if hidden == value else encode_atom(hidden)
         return kept
 
     def text(self, text: str, *names: str) -> str:
-        """Return a string that a person records without secrets.
+        """Return a recorded string with secrets masked.
 
         Args:
-            text: The string; one that had to be escaped stays marked so.
-            names: What it is called, if that says something; names that it stands below go before.
+            text: The string; an `Escaped` string stays marked as such.
+            names: Names of the string: the parts of its path, the last one being its own name.
         """
         if text.startswith((BY_NAME, BY_VALUE)) and self.masked:
             return text
-        if self.masked and names and self._is_named(text, names):
+        if self.masked and names and self._has_secret_name(text, names):
             hidden = BY_NAME
         else:
             hidden = self.printed(text)
@@ -143,43 +142,43 @@ class Secrets:
         return Escaped(hidden) if isinstance(text, Escaped) else hidden
 
     def printed(self, text: str) -> str:
-        """Return output without secrets."""
+        """Return output with secrets masked."""
         if not self.masked:
-            return self._without_known(text)
-        return mask_value(text, environment={}, known=self.values(), more=self.more)
+            return self._mask_known_values(text)
+        return mask_value(text, environment={}, known=self.values(), rules=self.rules)
 
     def values(self) -> set[str]:
-        """Return the values that are hidden wherever they turn up, as they are now."""
-        of_environment = _values_of_environment(self.more) if self.masked else set()
-        return of_environment.union(self.known)
+        """Return the values that are masked everywhere, with those of the current environment."""
+        environment_values = _environment_values(self.rules) if self.masked else set()
+        return environment_values.union(self.known)
 
     def open_value_start(self, text: str) -> int:
-        """Return where a known value begins that a text ends in the middle of; else its length.
+        """Return the start of an incomplete known value at the end of a text, or the length.
 
-        Fewer than four characters may begin anything.
+        Fewer than four matching characters do not count.
         """
-        begun = len(text)
-        for value in (each for each in self.values() if len(each) > _MIN_BEGUN):
-            at = text.find(value[:_MIN_BEGUN], max(0, len(text) - len(value) + 1))
-            while 0 <= at < begun and not value.startswith(text[at:]):
-                at = text.find(value[:_MIN_BEGUN], at + 1)
-            if 0 <= at < begun:
-                begun = at
-        return begun
+        start = len(text)
+        for value in (each for each in self.values() if len(each) > _MIN_PREFIX):
+            at = text.find(value[:_MIN_PREFIX], max(0, len(text) - len(value) + 1))
+            while 0 <= at < start and not value.startswith(text[at:]):
+                at = text.find(value[:_MIN_PREFIX], at + 1)
+            if 0 <= at < start:
+                start = at
+        return start
 
-    def _is_named(self, text: str, names: tuple[str, ...]) -> bool:
-        """Return whether a string is secret for its name or its path: ``secrets/openai``."""
-        if hides_parameter(names[-1], text, self.more):
+    def _has_secret_name(self, text: str, names: tuple[str, ...]) -> bool:
+        """Return whether its name or path marks a string as secret: ``secrets/openai``."""
+        if should_mask_parameter(names[-1], text, self.rules):
             return True
         is_held = any(map(holds_secrets, names[:-1])) and not is_plain_fact(names[-1])
         return is_held and not is_empty(text) and not is_harmless(text)
 
-    def _json(self, value: Any, names: tuple[str, ...]) -> Any:
+    def _mask_json(self, value: Any, names: tuple[str, ...]) -> Any:
         if isinstance(value, str):
             return self.text(value, *names)
         if isinstance(value, dict):
             return {
-                key: self._json(each, (*names, _beside(value, str(key))))
+                key: self._mask_json(each, (*names, _entry_name(value, str(key))))
                 for key, each in value.items()
             }
         if not isinstance(value, list):
@@ -187,46 +186,46 @@ class Secrets:
         words = [each for each in value if isinstance(each, str)]
         if self.masked and len(words) == len(value) and any(map(_OPTION.match, words)):
             return self.arguments(words)
-        return [self._json(each, names) for each in value]
+        return [self._mask_json(each, names) for each in value]
 
-    def _without_known(self, text: str) -> str:
+    def _mask_known_values(self, text: str) -> str:
         for value in self.known:
             text = text.replace(value, MASK)
         return text
 
 
-_seen: dict[More, tuple[dict[Any, Any], set[str]]] = {}
+_cached_values: dict[UserRules, tuple[dict[Any, Any], set[str]]] = {}
 
 
-def _values_of_environment(more: More) -> set[str]:
-    """Return the values of secret variables as they are now; names are looked at once.
+def _environment_values(rules: UserRules) -> set[str]:
+    """Return the current values of secret environment variables.
 
-    A string that is logged at every step should not cost a look at every variable: where Python
-    keeps them as they are, comparing all of them takes a microsecond.
+    The names are examined only after a change, because a string may be logged at every step.
+    Comparing CPython's internal mapping of variables takes a microsecond.
     """
     kept = getattr(os.environ, "_data", None)
     if not isinstance(kept, dict):
-        return secret_values(os.environ, more)
-    found = _seen.get(more)
+        return secret_values(os.environ, rules)
+    found = _cached_values.get(rules)
     if found is None or found[0] != kept:
-        found = _seen[more] = (dict(kept), secret_values(os.environ, more))
+        found = _cached_values[rules] = (dict(kept), secret_values(os.environ, rules))
     return found[1]
 
 
-def _names_of(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
-    """Return the parts of a path, the last one replaced by a name recorded beside it."""
+def _path_names(path: str, atoms: Mapping[str, Atom]) -> tuple[str, ...]:
+    """Return the parts of a path, the last one replaced by a name recorded next to it."""
     above, _, last = path.rpartition("/")
     if last in ("key", "value"):
         named = {each: atoms.get(f"{above}/{each}") for each in ("name", "key", "username")}
-        beside = {each: atom.value for each, atom in named.items() if atom is not None}
-        last = _beside(beside, last)
+        entries = {each: atom.value for each, atom in named.items() if atom is not None}
+        last = _entry_name(entries, last)
     return (*above.split("/"), last)
 
 
-def _beside(values: Mapping[str, Any], key: str) -> str:
-    """Return what a member of a mapping is called, where others of it say so.
+def _entry_name(values: Mapping[str, Any], key: str) -> str:
+    """Return the name of an entry of a mapping, which may be the value of another entry.
 
-    In ``{"name": "DB_PASSWORD", "value": "X"}`` they do, and where Kaggle writes a token:
+    Examples are ``{"name": "DB_PASSWORD", "value": "X"}`` and Kaggle's token
     ``{"username": "me", "key": "X"}``.
     """
     if key == "key" and "username" in values and _HEX_KEY.fullmatch(str(values.get(key))):

@@ -1,4 +1,4 @@
-"""Secrets that show without a name: known values, well-known shapes, credentials in addresses."""
+"""Masking of secrets without names: known values, well-known shapes, credentials in URLs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 from urllib.parse import quote, quote_plus
 
 from seamark.capture.secrets.names import (
-    MORE_NONE,
+    NO_USER_RULES,
     Level,
-    More,
+    UserRules,
     is_harmless,
     is_ordinary,
 )
@@ -24,12 +24,12 @@ __all__ = [
     "MASK",
     "SCHEMES",
     "USER_INFO",
-    "hidden_lines",
-    "is_hidden",
+    "is_masked",
     "mask_commands",
     "mask_credentials",
     "mask_keys",
     "mask_known",
+    "mask_lines",
     "mask_shapes",
     "mask_tokens",
     "may_hold_shape",
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 MASK: Final = "***"
-"""The replacement of a secret."""
+"""Replacement of a secret."""
 
 _WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
 _MIN_ENVIRONMENT_VALUE: Final = 6
 _MIN_KNOWN_VALUE: Final = 4
-_MIN_SHAPE: Final = 9
-_HIDDEN: Final = (MASK, *(f"{scheme} {MASK}" for scheme in ("Basic", "Bearer", "Digest", "Token")))
+_MIN_SHAPE_CHARS: Final = 9
+_MASKS: Final = (MASK, *(f"{scheme} {MASK}" for scheme in ("Basic", "Bearer", "Digest", "Token")))
 _LINE: Final = re.compile(r"[^\s][^\n]*")
 
 KEY_BEGINS: Final = (
@@ -56,7 +56,7 @@ KEY_ENDS: Final = (
     r"|---- END [A-Z0-9 ]{0,64}PRIVATE KEY ----|Private-(?:MAC|Hash): ?[0-9a-fA-F]*"
 )
 KEY_SIGNS: Final = ("---- BEGIN", "-----BEGIN", "PuTTY-User-Key-File-")
-"""Substrings of which every such first line contains one."""
+"""Substrings; each of these first lines contains one of them."""
 _KEYS: Final = re.compile(rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|(\Z))", re.DOTALL)
 _KEY_LINE: Final = re.compile(r"[^\s\"'`+,()#][^\"'`\n]*")
 _SHAPES: Final = re.compile(
@@ -90,10 +90,10 @@ _SHAPES: Final = re.compile(
     r")",
     re.DOTALL,
 )
-# What one of the shapes begins with, or holds: a text without any of these has no shape in it. To
-# look for them takes a tenth of the time, and most texts have none.
+# Substrings of the shapes: a text without any of them has no shape. Searching for them takes a
+# tenth of the time, and most texts have none.
 # fmt: off
-_SIGNS: Final = (
+_SHAPE_SUBSTRINGS: Final = (
     *KEY_SIGNS,
     "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glrt-",
     "glptt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-", "glcbt-", "glffct-", "hf_",
@@ -106,23 +106,31 @@ _SIGNS: Final = (
     "seamark_",
 )
 # fmt: on
-_SIGNS_BY_MARK: Final = (
-    ("_", tuple(sign for sign in _SIGNS if "_" in sign)),
-    ("-", tuple(sign for sign in _SIGNS if "-" in sign)),
-    ("", tuple(sign for sign in _SIGNS if "_" not in sign and "-" not in sign)),
+_SUBSTRINGS_BY_MARK: Final = (
+    ("_", tuple(substring for substring in _SHAPE_SUBSTRINGS if "_" in substring)),
+    ("-", tuple(substring for substring in _SHAPE_SUBSTRINGS if "-" in substring)),
+    (
+        "",
+        tuple(
+            substring
+            for substring in _SHAPE_SUBSTRINGS
+            if "_" not in substring and "-" not in substring
+        ),
+    ),
 )
 
 
 def may_hold_shape(text: str) -> bool:
-    """Return False only if there can be no shape in a text."""
+    """Return False only if a text cannot contain a shape."""
     return any(
-        mark in text and any(map(text.__contains__, signs)) for mark, signs in _SIGNS_BY_MARK
+        mark in text and any(map(text.__contains__, substrings))
+        for mark, substrings in _SUBSTRINGS_BY_MARK
     )
 
 
 SCHEMES: Final = "basic|bearer|token|digest|apikey"
 """Lower-case credential schemes, for a regular expression."""
-# Whoever knows the address may post: what follows the host is the secret.
+# The path of the URL is the secret: every client that knows it may post.
 _WEBHOOKS: Final = re.compile(
     r"(https://(?:hooks\.slack\.com/|(?:[a-z]{1,10}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
     r"|[\w-]{1,63}\.webhook\.office\.com/|outlook\.office(?:365)?\.com/webhook/"
@@ -139,7 +147,7 @@ _SIGNED: Final = re.compile(
     r"([?&;](?:x-[a-z]{2,5}-)?(?:sig|signature|security-token)=)(?!\*\*\*)[^\s\"'<>&;#]+",
     re.IGNORECASE,
 )
-# In prose these words mean other things: only a scheme and what looks drawn is hidden.
+# These words are also used in prose: only a scheme with a random value is masked.
 _CREDENTIALS: Final = re.compile(
     rf"\b((?i:authorization[\"']?\s{{0,4}}[:=]\s{{0,4}}[\"']?(?:{SCHEMES})\s{{1,4}}))"
     r"(?!\*)[^\s\"']+"
@@ -149,15 +157,15 @@ _CREDENTIALS: Final = re.compile(
     r"|((?i:cookie[\"']?\s{0,4}[:=]\s{0,4}[\"']?))(?=[\w.-]{1,64}=)[^\"'\r\n]+",
     re.ASCII,
 )
-# User info up to the last @ before the path, or, for passwords that hold a raw slash, up to the
-# last @ at all where what follows the first colon is not a port.
+# User info up to the last @ before the path. For passwords with a raw slash, up to the last @ of
+# the URL, if the first colon is not followed by a port.
 USER_INFO: Final = re.compile(
     r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)(?:[^\s/?#\"'<>@]*@)+"
     r"|(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)[^\s/?#\"'<>:@]{0,256}"
     r":(?!\d{1,5}(?:[/?#\s\"']|\Z))[^\s\"'<>]{0,256}@",
     re.IGNORECASE,
 )
-# Passwords that commands take, and files whose lines hold one.
+# Passwords in the arguments of commands.
 _COMMANDS: Final = re.compile(
     r"(\b(?:curl|wget|https?)\b[^\n|;&]{0,400}?\s(?:-u|-U|--user|--proxy-user)[ =]?"
     r"[\"']?(?!\d+:\d+\b)[^\s:\"'$]{1,128}:"
@@ -167,89 +175,98 @@ _COMMANDS: Final = re.compile(
     r"|\bredis-cli\b[^\n|;&]{0,200}?\s-a[ \t]{1,4})"
     r"([\"']?)(?![\"'$*{-])(?:(?<=\")[^\"\n]+|(?<=')[^'\n]+|[^\s\"']+)"
 )
-_WORDS: Final = ("curl", "wget", "http", "mysql", "mariadb", "sshpass", "login", "redis-cli")
+_COMMAND_WORDS: Final = (
+    "curl",
+    "wget",
+    "http",
+    "mysql",
+    "mariadb",
+    "sshpass",
+    "login",
+    "redis-cli",
+)
 _NETRC: Final = re.compile(r"(\blogin\s{1,8}\S{1,256}\s{1,8}password\s{1,8})(?!\*\*\*)\S+")
 
 
-def secret_values(environment: Mapping[str, str], more: More = MORE_NONE) -> set[str]:
-    """Return the values of the environment variables whose names look secret, as they are written.
+def secret_values(environment: Mapping[str, str], rules: UserRules = NO_USER_RULES) -> set[str]:
+    """Return the values of environment variables with secret names, in all written forms.
 
     Args:
-        environment: Such as ``os.environ``.
-        more: What a person says is a secret.
+        environment: Environment variables, such as ``os.environ``.
+        rules: Additional rules of the user.
     """
-    secret = (value for name, value in environment.items() if _is_secret(name, value, more))
+    secret = (value for name, value in environment.items() if _is_secret(name, value, rules))
     return set().union(*map(_written_forms, secret))
 
 
 @functools.lru_cache(maxsize=256)
 def _written_forms(value: str) -> frozenset[str]:
-    """Return how a value stands in a text: as it is, quoted by Python or JSON, in an address."""
+    """Return the forms of a value in a text: unchanged, quoted by Python or JSON, in a URL."""
     quoted = (quote(value, safe=safe, errors="surrogateescape") for safe in ("", "/"))
     plus = quote_plus(value, errors="surrogateescape")
     return frozenset((value, repr(value)[1:-1], json.dumps(value)[1:-1], *quoted, plus))
 
 
-def _is_secret(name: str, value: str, more: More) -> bool:
+def _is_secret(name: str, value: str, rules: UserRules) -> bool:
     """Return whether the value of a variable is a secret."""
-    name_level = more.level(name)
+    name_level = rules.level(name)
     if (
         name_level is Level.NO
         or len(value) < _MIN_ENVIRONMENT_VALUE
         or name.lower() in _WORKING_DIRECTORIES
         or is_harmless(value)
-        or (is_ordinary(value) and not more.names_it(name))
+        or (is_ordinary(value) and not rules.is_declared(name))
     ):
         return False
     return name_level is not Level.WEAK or any(c.isdigit() for c in value)
 
 
-def hidden_lines(text: str) -> str:
-    """Return as many hidden lines as a text has; what is before them, and empty ones, stay."""
+def mask_lines(text: str) -> str:
+    """Return a text with each line masked; indentation and empty lines stay."""
     return _LINE.sub(MASK, text)
 
 
 def mask_known(
-    text: str, known: Iterable[str], more: More = MORE_NONE, *, by_line: bool = False
+    text: str, known: Iterable[str], rules: UserRules = NO_USER_RULES, *, by_line: bool = False
 ) -> str:
-    """Return a text without known values and matches of the user's expressions.
+    """Return a text with known values and matches of the user's patterns masked.
 
     Args:
         text: Any text.
-        known: Values that are hidden wherever they stand; a word, only as a whole one.
-        more: What a person says is a secret.
-        by_line: Whether there have to be as many lines as before.
+        known: Values that are masked everywhere; a word only as a whole word.
+        rules: Additional rules of the user.
+        by_line: Whether the number of lines must stay the same.
     """
     for value in sorted(known, key=len, reverse=True):
         if value in text and len(value) >= _MIN_KNOWN_VALUE:
-            mask = hidden_lines(value) if by_line else MASK
+            mask = mask_lines(value) if by_line else MASK
             if value.isalpha():
                 text = re.sub(rf"(?<![^\W_]){value}(?![^\W_])", mask, text)
             else:
                 text = text.replace(value, mask)
-    for pattern in more.patterns:
-        text = pattern.sub(lambda found: _mask(found, by_line=by_line), text)
+    for pattern in rules.patterns:
+        text = pattern.sub(lambda found: _mask_match(found, by_line=by_line), text)
     return text
 
 
-def _mask(found: re.Match[str], *, by_line: bool) -> str:
-    return hidden_lines(found[0]) if by_line else MASK * bool(found[0])
+def _mask_match(found: re.Match[str], *, by_line: bool) -> str:
+    return mask_lines(found[0]) if by_line else MASK * bool(found[0])
 
 
 def mask_tokens(text: str, *, by_line: bool = False) -> str:
-    """Return a text without tokens and keys of well-known shapes.
+    """Return a text with tokens and keys of well-known shapes masked.
 
     Args:
         text: Any text.
         by_line: As in `mask_known`.
     """
-    if len(text) < _MIN_SHAPE or not may_hold_shape(text):
+    if len(text) < _MIN_SHAPE_CHARS or not may_hold_shape(text):
         return text
-    return _SHAPES.sub(lambda found: _mask(found, by_line=by_line), text)
+    return _SHAPES.sub(lambda found: _mask_match(found, by_line=by_line), text)
 
 
 def mask_keys(text: str) -> str:
-    """Return code without private keys, whose lines may be literals of their own."""
+    """Return code with private keys masked, whose lines may be separate literals."""
     if not any(map(text.__contains__, KEY_SIGNS)):
         return text
     return _KEYS.sub(
@@ -258,7 +275,7 @@ def mask_keys(text: str) -> str:
 
 
 def mask_shapes(text: str, *, by_line: bool = False) -> str:
-    """Return a text without values that have the shape of a secret, whatever their names.
+    """Return a text with values of the shape of a secret masked, whatever their names.
 
     Args:
         text: Any text.
@@ -274,17 +291,17 @@ def mask_shapes(text: str, *, by_line: bool = False) -> str:
 
 
 def mask_commands(text: str) -> str:
-    """Return a text without the passwords that commands take: ``curl -u me:X``, ``mysql -pX``."""
-    if not any(map(text.__contains__, _WORDS)):
+    """Return a text with the passwords of commands masked: ``curl -u me:X``, ``mysql -pX``."""
+    if not any(map(text.__contains__, _COMMAND_WORDS)):
         return text
     return _NETRC.sub(rf"\1{MASK}", _COMMANDS.sub(rf"\1\2{MASK}", text))
 
 
 def mask_credentials(text: str) -> str:
-    """Return a text without what follows a scheme or ``Cookie:``: ``Authorization: Basic X``."""
+    """Return a text with credentials after a scheme or ``Cookie:`` masked."""
     return _CREDENTIALS.sub(lambda found: f"{found[found.lastindex or 0]}{MASK}", text)
 
 
-def is_hidden(value: str) -> bool:
+def is_masked(value: str) -> bool:
     """Return whether a value begins with the replacement of a secret."""
-    return value.startswith(_HIDDEN)
+    return value.startswith(_MASKS)

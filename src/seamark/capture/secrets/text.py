@@ -1,8 +1,8 @@
-"""Values of secret names in a text, line by line.
+"""Masking of the values of secret names in a text, line by line.
 
-A name counts by itself and by what stands between it and its value. A value ends with its line,
-but for one in quotes or brackets; what is indented below a name belongs to it in files. The time is
-proportional to the length of the text, whatever it contains.
+Whether a value is masked depends on its name and on the characters between them. A value ends with
+its line, unless it is in quotes or brackets. In files, indented lines below a name belong to it.
+The time is proportional to the length of any text.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from seamark.capture.secrets.code import Change, replaced
+from seamark.capture.secrets.code import Change, apply_changes
 from seamark.capture.secrets.names import (
     PASSWORD,
     Level,
-    More,
-    hides,
+    UserRules,
     holds_secrets,
     is_empty,
     is_harmless,
@@ -24,15 +23,16 @@ from seamark.capture.secrets.names import (
     is_plain_fact,
     is_random,
     may_name,
-    places_of_names,
+    name_positions,
+    should_mask,
 )
-from seamark.capture.secrets.shapes import MASK, hidden_lines, is_hidden
+from seamark.capture.secrets.shapes import MASK, is_masked, mask_lines
 
 __all__ = ["mask_named", "named_changes"]
 
-_LONGEST_LEAD: Final = 96
-_NEAR: Final = 256
-_BLOCK: Final = 1 << 13
+_MAX_LEAD_CHARS: Final = 96
+_NEAR_CHARS: Final = 256
+_MAX_BLOCK_CHARS: Final = 1 << 13
 
 _LINE: Final = re.compile(r"[\r\n]")
 _RUN: Final = re.compile(r"[\w.-]*")
@@ -44,29 +44,29 @@ _LEAD: Final = re.compile(
 _WORD_BEFORE: Final = re.compile(r"[A-Za-z_][\w.-]{0,120} \Z")
 _SIGN: Final = re.compile(
     r"(?P<closed>\\?[\"'])?[\])]{0,2}(?: is| (?:for|of) [^\s:=]{1,64})?(?P<blank>[ \t]{0,64})"
-    r"(?P<sign>=>|->|<-|→|:=|[?+]?=(?!=)|[:：](?!:)|[│┃║|]|>(?=(?P<tagged>[^<>\n]{1,4096})</))"  # noqa: RUF001 - as Chinese text has it
+    r"(?P<sign>=>|->|<-|→|:=|[?+]?=(?!=)|[:：](?!:)|[│┃║|]|>(?=(?P<tagged>[^<>\n]{1,4096})</))"  # noqa: RUF001 - as used in Chinese text
     r"(?P<after>[ \t]{0,64})(?=\S)"
 )
 _OPTION: Final = re.compile(r"[\"'],\s{0,4}(?=[\"'][^-])|[ \t]{1,4}(?=[^\s\"'-]|[\"'][^\s\"'])")
 _BLANKS: Final = re.compile(r"[ \t]{1,64}(?=\S)")
-_NAMING: Final = re.compile(
+_NAME_ENTRY: Final = re.compile(
     r"\b(?:name|key|id)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?\Z", re.IGNORECASE
 )
-_BESIDE: Final = re.compile(
+_SIBLING_VALUE: Final = re.compile(
     r"[\"']?[ \t]{0,4},?\s{0,32}[\"']?value[\"']?[ \t]{0,4}[:=][ \t]{0,4}(?=\S)", re.IGNORECASE
 )
-_WORD: Final = re.compile(r"\\?[\"']|\S{1,4096}[ \t]{0,16}(?:[#;\r\n]|\Z)")
-_WHOLE: Final = re.compile(r"[^\s\"'(\[{]\S{0,4096}[ \t]{0,16}(?:[#\r\n]|\Z)")
-_HEADED: Final = re.compile(r"[^\s\"']{1,4096}[\"']")
-# A backslash is taken with what follows it in one way only: two ways would double the work of a
-# text that is never closed with each of them.
+_SINGLE_WORD: Final = re.compile(r"\\?[\"']|\S{1,4096}[ \t]{0,16}(?:[#;\r\n]|\Z)")
+_SINGLE_VALUE: Final = re.compile(r"[^\s\"'(\[{]\S{0,4096}[ \t]{0,16}(?:[#\r\n]|\Z)")
+_HEADER_VALUE: Final = re.compile(r"[^\s\"']{1,4096}[\"']")
+# A backslash and the next character match in only one way. With two ways, each backslash would
+# double the time for an unclosed literal.
 _QUOTED: Final = re.compile(
     r"[rbfuRBFU]{0,2}(?P<quote>\"{3}|'{3}|\\?[\"'])"
     r"(?P<value>(?:(?!(?P=quote))(?:\\.|[^\\]))*)(?P=quote)",
     re.DOTALL,
 )
 _UNCLOSED: Final = re.compile(r"[rbfuRBFU]{0,2}\\?[\"'](?P<value>[^\r\n]+)")
-# What is not quoted ends where the next one is named: token=X&page=1, token=X,dim=5.
+# A value without quotes ends at the next name: token=X&page=1, token=X,dim=5.
 _BARE: Final = re.compile(
     r"(?P<value>(?:[^\s\"'│┃║&;#,<]+|(?![&;#,][A-Za-z_][\w.-]{0,64}=|</)[&;#,<])+)"
 )
@@ -74,7 +74,7 @@ _WORDS: Final = re.compile(
     r"(?P<value>(?:[^\r\n│┃║,; \t]{1,64}"
     r"|(?![,;] ?[A-Za-z_][\w.-]{0,64} ?[=:]|[ \t]#)[,; \t]){1,4096})"
 )
-_STAYS: Final = re.compile(
+_PLACEHOLDER: Final = re.compile(
     r"(?:%[sdr]|\{\w{0,64}\}|\$\{[^{}]{0,200}\}|\{\{[^{}]{0,200}\}\}|\$\([^()\n]{0,200}\)|<[^<>\s]{0,64}>|%\(\w{1,64}\)s"
     r"|[$*][A-Za-z_]\w{0,80})(?=[\"'\s,;)}\]&/:.]|\Z)|(?:null|none|true|false)(?=[\"',;)}\]&]|\s*\Z)"
     r"|\*\*\*",
@@ -89,10 +89,10 @@ _ITEM: Final = re.compile(
     r"|(?P<bare>[^\s,(){}\[\]\"'\\](?:[^,(){}\[\]\"'\\\n]){0,4096})"
 )
 _BRACKET: Final = re.compile(r"[\[\](){}]")
-_BELOW: Final = re.compile(
+_NAME_WITH_LINES: Final = re.compile(
     r"[\"']?[ \t]{0,16}[:=][ \t]{0,16}(?P<block>[|>][-+\d]{0,3})?[ \t]{0,16}(?:#[^\n]*)?(?=\n)"
 )
-_ALONE: Final = re.compile(
+_VALUE_LINE: Final = re.compile(
     r"\n[ \t]{1,64}(?=\"[^\"\n]*\"[ \t]*,?\s|'[^'\n]*'[ \t]*,?\s|[^\s:\"'{\[#-]\S*[ \t]*(?:\n|\Z))"
 )
 _SECTION: Final = re.compile(
@@ -105,105 +105,107 @@ _TYPE: Final = re.compile(
     r"(?:(?:Optional|List|list|Sequence)\[)?(?:str|bytes|int|float|bool|object|Any|SecretStr|Path)"
 )
 _PUNCTUATION: Final = ".,;:!?)]} \t\"'"
-_MIN_LIKELY: Final = 6
-_MIN_NUMBER: Final = 4
-_FOREIGN: Final = 8
+_MIN_LIKELY_CHARS: Final = 6
+_MIN_DIGITS: Final = 4
+_MIN_MIXED_CHARS: Final = 8
 
 
-def mask_named(text: str, more: More, *, is_prose: bool = False) -> str:
-    """Return a text without the values of secret names.
+def mask_named(text: str, rules: UserRules, *, is_prose: bool = False) -> str:
+    """Return a text with the values of secret names masked.
 
     Args:
         text: The text.
-        more: What a person says is a secret.
+        rules: Additional rules of the user.
         is_prose: Whether several words after a name are a sentence.
     """
-    if not (more.names or may_name(text)):
+    if not (rules.names or may_name(text)):
         return text
-    return replaced(text, named_changes(text, more, is_prose=is_prose))
+    return apply_changes(text, named_changes(text, rules, is_prose=is_prose))
 
 
 def named_changes(
-    text: str, more: More, *, is_file: bool = False, is_prose: bool = False
+    text: str, rules: UserRules, *, is_file: bool = False, is_prose: bool = False
 ) -> Iterator[Change]:
-    """Yield the changes that hide the values of secret names, not always in order.
+    """Yield the changes that mask the values of secret names, not always in order.
 
     Args:
         text: The text.
-        more: What a person says is a secret.
-        is_file: Whether a value goes to the end of its line, and names hold what is below them.
+        rules: Additional rules of the user.
+        is_file: Whether values extend to the end of the line, and lines below a name belong to it.
         is_prose: Whether several words after a name are a sentence.
     """
-    return _Text(text, more, is_file=is_file, is_prose=is_prose).changes()
+    return _TextParser(text, rules, is_file=is_file, is_prose=is_prose).changes()
 
 
-class _Text:
-    def __init__(self, text: str, more: More, *, is_file: bool, is_prose: bool) -> None:
-        self._text, self._more = text, more
+class _TextParser:
+    def __init__(self, text: str, rules: UserRules, *, is_file: bool, is_prose: bool) -> None:
+        self._text, self._rules = text, rules
         self._is_file, self._is_prose = is_file, is_prose
-        self._unclosed = 0  # up to here brackets do not close
+        self._unclosed = 0  # brackets before this position are not closed
 
     def changes(self) -> Iterator[Change]:
-        """Yield the changes that hide secrets, not always in order."""
+        """Yield the changes that mask secrets, not always in order."""
         text, at = self._text, 0
         if self._is_file:
             for section in _SECTION.finditer(text):
                 if any(map(holds_secrets, re.split(r"[.\s:/\"']+", section["name"]))):
-                    yield from self._items(*section.span("lines"), Level.SURE, is_holder=True)
-        for found in self._names():
-            level = self._level(found)
+                    yield from self._mask_items(*section.span("lines"), Level.SURE, is_holder=True)
+        for found in self._find_names():
+            level = self._name_level(found)
             if found.start() >= at and level:
-                for change in self._of_name(found, level):
+                for change in self._mask_after_name(found, level):
                     yield change
                     at = max(at, change[1])
 
-    def _names(self) -> Iterator[re.Match[str]]:
+    def _find_names(self) -> Iterator[re.Match[str]]:
         """Yield the names that may have a level."""
         text, end = self._text, 0
-        if self._more.names:
+        if self._rules.names:
             yield from _NAME.finditer(text)
             return
-        for place in places_of_names(text):
+        for place in name_positions(text):
             if place >= end:
-                before = text[max(end, place - _LONGEST_LEAD) : place][::-1]
+                before = text[max(end, place - _MAX_LEAD_CHARS) : place][::-1]
                 run = _RUN.match(before)
-                if found := _NAME.search(text, place - len(run[0] if run else ""), place + _NEAR):
+                if found := _NAME.search(
+                    text, place - len(run[0] if run else ""), place + _NEAR_CHARS
+                ):
                     end = found.end()
                     yield found
 
-    def _level(self, found: re.Match[str]) -> Level:
-        """Return the level of a name, with the word before it: a pad token is none."""
+    def _name_level(self, found: re.Match[str]) -> Level:
+        """Return the level of a name with the word before it; a pad token is not a secret."""
         name = found["name"].replace(".", "_") if self._is_file else found["name"]
-        level = self._more.level(name)
-        if level and not self._more.names_it(name):
+        level = self._rules.level(name)
+        if level and not self._rules.is_declared(name):
             begin = found.start()
-            if word := _WORD_BEFORE.search(self._text, max(0, begin - _LONGEST_LEAD), begin):
-                return self._more.level(word[0] + name)
+            if word := _WORD_BEFORE.search(self._text, max(0, begin - _MAX_LEAD_CHARS), begin):
+                return self._rules.level(word[0] + name)
         return level
 
-    def _of_name(self, found: re.Match[str], level: Level) -> Iterator[Change]:
+    def _mask_after_name(self, found: re.Match[str], level: Level) -> Iterator[Change]:
         """Yield the changes in the value of a name."""
         text, end, name = self._text, found.end(), found["name"]
-        before = _LINE.split(text[max(0, found.start() - _LONGEST_LEAD) : found.start()])[-1]
+        before = _LINE.split(text[max(0, found.start() - _MAX_LEAD_CHARS) : found.start()])[-1]
         lead = _LEAD.fullmatch(before)
-        below = _BELOW.match(text, end) if self._is_file or self._is_prose else None
+        lines_below = _NAME_WITH_LINES.match(text, end) if self._is_file or self._is_prose else None
         sign = _SIGN.match(text, end)
         link: re.Match[str] | None = None
         is_sure, is_line = True, False
-        if below and lead:
-            yield from self._below(below, before, name, level)
+        if lines_below and lead:
+            yield from self._mask_lines_below(lines_below, before, name, level)
         elif sign and sign["tagged"]:
-            if self._hides(name, level, sign["tagged"], is_sure=True):
+            if self._is_secret(name, level, sign["tagged"], is_sure=True):
                 yield *sign.span("tagged"), MASK
-        elif _NAMING.search(before) and (beside := _BESIDE.match(text, end)):
-            link = beside
+        elif _NAME_ENTRY.search(before) and (sibling := _SIBLING_VALUE.match(text, end)):
+            link = sibling
         elif sign:
             link, is_sure = sign, self._is_sure(sign, before, name, is_start=bool(lead))
             is_wide = self._is_file or PASSWORD.search(name) is not None
             is_plain_line = lead is not None and before[-1:] not in ("'", '"')
             is_apart = sign["after"] != "" or (self._is_file and not self._is_prose)
             is_whole = (is_wide and is_apart) or (
-                level is not Level.WEAK and _WHOLE.match(text, sign.end()) is not None
+                level is not Level.WEAK and _SINGLE_VALUE.match(text, sign.end()) is not None
             )
             is_line = is_sure and is_plain_line and is_whole
         elif found["dash"]:
@@ -211,13 +213,13 @@ class _Text:
         elif lead and lead["word"]:
             link = _BLANKS.match(text, end)
         if link:
-            yield from self._value(link.end(), name, level, is_sure=is_sure, is_line=is_line)
+            yield from self._mask_value(link.end(), name, level, is_sure=is_sure, is_line=is_line)
 
     def _is_sure(self, sign: re.Match[str], before: str, name: str, *, is_start: bool) -> bool:
-        """Return whether a name and a sign stand as in a configuration or a command."""
+        """Return whether a name and a sign have the form of a configuration or a command."""
         text, start, mark = self._text, sign.end(), sign["sign"]
         if before[-1:] in ("'", '"'):
-            is_header = mark == ":" and _HEADED.match(text, start)
+            is_header = mark == ":" and _HEADER_VALUE.match(text, start)
             return sign["closed"] is not None or mark != ":" or is_header is not None
         if mark not in (":", "=", ":=", "?=", "+="):
             return mark == ">"
@@ -225,40 +227,42 @@ class _Text:
             return True
         if is_start and (mark != ":" or sign["after"]):
             is_wide = self._is_file or PASSWORD.search(name) is not None
-            return (is_wide and not self._is_prose) or _WORD.match(text, start) is not None
+            return (is_wide and not self._is_prose) or _SINGLE_WORD.match(text, start) is not None
         flow = before.rstrip(" \t")[-1:]
         return flow == "{" or (flow in (",", "(") and text[start] in "\"'")
 
     # ---------------------------------------------------------------- values
 
-    def _value(
+    def _mask_value(
         self, start: int, name: str, level: Level, *, is_sure: bool, is_line: bool
     ) -> Iterator[Change]:
-        """Yield a value that is hidden, or what is hidden in it.
+        """Yield the change that masks a value, or the changes inside it.
 
         Args:
-            start: Of the value.
-            name: Of the value.
-            level: Of the name.
-            is_sure: Whether both stand as in a configuration or a command.
-            is_line: Whether the value may be several words.
+            start: Start of the value.
+            name: Name of the value.
+            level: Level of the name.
+            is_sure: Whether both have the form of a configuration or a command.
+            is_line: Whether the value may have several words.
         """
         text = self._text
         if text[start] in "[{" or (text[start] == "(" and not self._is_file):
-            held = self._held(start, level, is_holder=self._more.holds(name))
+            held = self._mask_brackets(start, level, is_holder=self._rules.holds(name))
             if held is not None:
                 yield from held
                 return
         span = None
-        for stop in (start + _NEAR, len(text)):  # where nothing is hidden, little is looked at
+        for stop in (start + _NEAR_CHARS, len(text)):  # examine a short part first
             span = self._span(start, stop, is_line=is_line)
-            if span is None or not self._hides(name, level, text[slice(*span)], is_sure=is_sure):
+            if span is None or not self._is_secret(
+                name, level, text[slice(*span)], is_sure=is_sure
+            ):
                 return
         if span is not None:
-            yield *span, hidden_lines(text[slice(*span)])
+            yield *span, mask_lines(text[slice(*span)])
 
     def _span(self, start: int, stop: int, *, is_line: bool) -> tuple[int, int] | None:
-        """Return the span of a value, without the punctuation that ends it."""
+        """Return the span of a value, without punctuation at its end."""
         text = self._text
         if found := _QUOTED.match(text, start, stop) or _UNCLOSED.match(text, start, stop):
             begin, end = found.span("value")
@@ -268,56 +272,60 @@ class _Text:
             begin, end = start, start + (len(value.rstrip(ends)) or len(value))
         else:
             return None
-        return None if begin == end or _STAYS.match(text, begin) else (begin, end)
+        return None if begin == end or _PLACEHOLDER.match(text, begin) else (begin, end)
 
-    def _hides(self, name: str, level: Level, value: str, *, is_sure: bool) -> bool:
-        """Return whether a value is hidden for its name."""
-        if is_empty(value) or is_hidden(value) or MASK in value[:16]:
+    def _is_secret(self, name: str, level: Level, value: str, *, is_sure: bool) -> bool:
+        """Return whether a value is masked because of its name."""
+        if is_empty(value) or is_masked(value) or MASK in value[:16]:
             return False
         bare = value.rstrip(_PUNCTUATION) or value
         if level is Level.WEAK or _TYPE.fullmatch(bare):
             return is_random(bare)
         if is_sure:
-            return hides(level, value, text=True)
+            return should_mask(level, value, text=True)
         if is_empty(bare):
             return False
         if level is Level.LIKELY:
-            return len(bare) >= _MIN_LIKELY and _MIXED.fullmatch(bare) is not None
+            return len(bare) >= _MIN_LIKELY_CHARS and _MIXED.fullmatch(bare) is not None
         if PASSWORD.search(name) and not self._is_prose:
-            return not is_harmless(bare) or (len(bare) >= _MIN_NUMBER and bare.isdigit())
+            return not is_harmless(bare) or (len(bare) >= _MIN_DIGITS and bare.isdigit())
         is_word = is_plain(bare) or (bare.isalpha() and (bare.islower() or bare.istitle()))
         return not (_AMOUNT.fullmatch(bare) or is_harmless(bare) or is_word)
 
-    def _held(self, start: int, level: Level, *, is_holder: bool) -> list[Change] | None:
-        """Return the changes in the brackets that open there; None if they do not close."""
+    def _mask_brackets(self, start: int, level: Level, *, is_holder: bool) -> list[Change] | None:
+        """Return the changes in the brackets that open at ``start``; None if they do not close."""
         if start < self._unclosed:
             return None
-        depth, stop = 0, min(start + _BLOCK, len(self._text))
+        depth, stop = 0, min(start + _MAX_BLOCK_CHARS, len(self._text))
         for found in _BRACKET.finditer(self._text, start, stop):
             depth += 1 if found[0] in "[({" else -1
             if not depth:
-                return list(self._items(start, found.end(), level, is_holder=is_holder))
+                return list(self._mask_items(start, found.end(), level, is_holder=is_holder))
         self._unclosed = stop
         return None
 
-    def _items(self, start: int, end: int, level: Level, *, is_holder: bool) -> Iterator[Change]:
-        """Yield the changes in entries of a list or a mapping."""
+    def _mask_items(
+        self, start: int, end: int, level: Level, *, is_holder: bool
+    ) -> Iterator[Change]:
+        """Yield the changes in the entries of a list or mapping."""
         is_fact = False
         for item in _ITEM.finditer(self._text, start, end):
             if item["key"]:
                 is_fact = is_holder and is_plain_fact(item["key"])
             elif kind := "text" if item["quote"] else item["bare"] and "bare":
                 value, begin = item[kind].rstrip(" \t\r;"), item.start(kind)
-                is_mixed = len(value) >= _FOREIGN and _MIXED.fullmatch(value) is not None
+                is_mixed = len(value) >= _MIN_MIXED_CHARS and _MIXED.fullmatch(value) is not None
                 is_number = is_harmless(value) and not (item["quote"] and value.isdigit())
-                is_kept = is_fact or is_empty(value) or is_number or is_hidden(value)
-                is_secret = hides(level, value, text=True) or (is_holder and is_mixed)
-                if is_secret and not is_kept and not _STAYS.match(value):
+                is_harmless_item = is_fact or is_empty(value) or is_number or is_masked(value)
+                is_secret = should_mask(level, value, text=True) or (is_holder and is_mixed)
+                if is_secret and not is_harmless_item and not _PLACEHOLDER.match(value):
                     yield begin, begin + len(value), MASK
 
-    # ---------------------------------------------------------------- what stands below a name
+    # ---------------------------------------------------------------- lines below a name
 
-    def _below(self, found: re.Match[str], lead: str, name: str, level: Level) -> Iterator[Change]:
+    def _mask_lines_below(
+        self, found: re.Match[str], lead: str, name: str, level: Level
+    ) -> Iterator[Change]:
         """Yield the changes in the lines that are indented below a name."""
         indent = len(lead.rstrip("\"'"))
         item = "" if "-" in lead else rf"|[ \t]{{{indent}}}-[ \t][^\n]*"
@@ -325,8 +333,10 @@ class _Text:
         lines = region.match(self._text, found.end())
         start, end = lines.span() if lines else (0, 0)
         if found["block"] is not None and level is Level.SURE:
-            yield start, end, hidden_lines(self._text[start:end])
+            yield start, end, mask_lines(self._text[start:end])
         elif holds_secrets(name):
-            yield from self._items(start, end, Level.SURE, is_holder=True)
-        elif self._is_file and not self._is_prose and (alone := _ALONE.match(self._text, start)):
-            yield from self._value(alone.end(), name, level, is_sure=True, is_line=True)
+            yield from self._mask_items(start, end, Level.SURE, is_holder=True)
+        elif (
+            self._is_file and not self._is_prose and (alone := _VALUE_LINE.match(self._text, start))
+        ):
+            yield from self._mask_value(alone.end(), name, level, is_sure=True, is_line=True)

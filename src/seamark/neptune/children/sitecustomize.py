@@ -1,6 +1,6 @@
-"""Executed by Python at the start of a process below ``python -m seamark.neptune``.
+"""Startup code of the child processes of ``python -m seamark.neptune``.
 
-It stands before the one of this name that the environment may have, and executes it, too.
+It precedes an existing ``sitecustomize`` of the environment, and executes it, too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 
 def _install() -> None:
-    with contextlib.suppress(ImportError):  # another interpreter, which has no Seamark
+    with contextlib.suppress(ImportError):  # another interpreter, without Seamark
         from seamark.neptune import install
 
         install()
 
 
-def _go_on() -> None:
+def _run_original() -> None:
     here = Path(__file__).parent
     others = [each for each in sys.path if Path(each) != here]
     spec = PathFinder.find_spec("sitecustomize", others)
@@ -31,4 +31,4 @@ def _go_on() -> None:
 
 
 _install()
-_go_on()
+_run_original()

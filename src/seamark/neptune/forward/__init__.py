@@ -1,10 +1,10 @@
-"""The remote ``neptune://workspace/project``, which forwards runs by Neptune's protocol.
+"""Remote ``neptune://workspace/project``, which forwards runs by Neptune's protocol.
 
 Attributes of a forwarded run, below ``monitoring/seamark/forward/<journal>``:
 
-    position   how much of the journal is there: offset of a frame, and how much of that frame
-    files      the same of the files that it names, which follow behind
-    <kind>     how often something of a kind could not be held, or only in another form
+    position   sent part of the journal: offset of a frame, and number of sent items of that frame
+    files      the same position for its files, which are sent later
+    <kind>     number of values of a kind that were left out or converted
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Requests of Neptune's protocol, and the interpretation of their answers.
+"""Requests of Neptune's protocol and interpretation of their answers.
 
-A server describes the addresses of its operations in Swagger documents. A batch is sent once: the
-caller of a request whose answer was lost looks at the server's state before it sends anything
-again.
+A server describes the addresses of its operations in Swagger documents. A batch is sent once. If
+its answer is lost, the caller reads the server's state before it sends anything again.
 """
 
 from __future__ import annotations
@@ -29,23 +28,23 @@ from seamark.remote.protocol import (
     Unreachable,
 )
 
-__all__ = ["Client", "Seen"]
+__all__ = ["Client", "RemoteAttribute"]
 
 _ANSWER_S: Final = 60.0
-_PAGE: Final = 1000
-"""Maximum number of points per answer; a server need not give more."""
-_CLIENT: Final = "1.14.0"
-"""Version of the package neptune that these requests follow."""
+_MAX_PAGE_POINTS: Final = 1000
+"""Maximum number of points per answer; servers may return fewer."""
+_CLIENT_VERSION: Final = "1.14.0"
+"""Version of the package ``neptune`` that these requests follow."""
 _METHODS: Final = frozenset({"delete", "get", "patch", "post", "put"})
-_PART: Final = 5 << 20
-_PART_LIMITS: Final = 1000
-"""Size and number of the parts of an upload, unless the server has other limits."""
+_PART_BYTES: Final = 5 << 20
+_MAX_PARTS: Final = 1000
+"""Default maximum number of parts of an upload."""
 _MAX_PART_BYTES: Final = 64 << 20
-"""Maximum size of a part, held in the memory of the training; bytes."""
+"""Maximum size of a part, which the training process holds in memory; bytes."""
 
 
-class Seen(NamedTuple):
-    """An attribute as it is there; `kind` is the protocol's, such as ``"floatSeries"``."""
+class RemoteAttribute(NamedTuple):
+    """Attribute on the server; `kind` is the protocol's type, such as ``"floatSeries"``."""
 
     kind: str
     last_step: float | None = None
@@ -53,10 +52,10 @@ class Seen(NamedTuple):
 
 
 class Client:
-    """Client of one project of a server, for any thread; sends no request before it is used.
+    """Client of one project of a server, usable by any thread.
 
-    Each request may raise `RemoteError`, or any other exception if an answer has another form than
-    the protocol's.
+    Creating it sends no request. Each method may raise `RemoteError`, or any other exception if an
+    answer violates the protocol.
     """
 
     def __init__(self, project: str, token: str) -> None:
@@ -71,13 +70,15 @@ class Client:
             return
         with self._translate_errors(Missing):
             for name in ("backend", "leaderboard"):
-                self._learn(_decoded(self._connection.ask("GET", f"/api/{name}/swagger.json")))
-            told = self._send("getClientConfig", alpha="true").get("multiPartUpload") or {}
-            self._parts = {key: size for key, size in told.items() if type(size) is int}
+                self._parse_document(
+                    _decode(self._connection.ask("GET", f"/api/{name}/swagger.json"))
+                )
+            limits = self._send("getClientConfig", alpha="true").get("multiPartUpload") or {}
+            self._parts = {key: size for key, size in limits.items() if type(size) is int}
             self._access = self._send("exchangeApiToken")["accessToken"]
 
-    def _learn(self, document: dict[str, Any]) -> None:
-        # Parameters are optional there, and may stand at an address for all its methods.
+    def _parse_document(self, document: dict[str, Any]) -> None:
+        # Parameters are optional in Swagger, and may be given per address for all its methods.
         base = (document.get("basePath") or "").rstrip("/")
         for path, methods in document["paths"].items():
             for method, one in methods.items():
@@ -85,7 +86,7 @@ class Client:
                     continue
                 places = {}
                 for each in [*methods.get("parameters", []), *one.get("parameters", [])]:
-                    if "name" in each:  # else it refers to a common one, such as a header
+                    if "name" in each:  # otherwise a reference, as to a header
                         places[each["name"]] = each["in"]
                 self._operations[one["operationId"]] = (method.upper(), base + path, places)
 
@@ -102,14 +103,14 @@ class Client:
             if name == "X-Neptune-Api-Token":
                 headers[name] = self._token
             elif name == "X-Neptune-CliVersion":
-                headers[name] = _CLIENT
+                headers[name] = _CLIENT_VERSION
             elif place == "body":
                 body = json.dumps(given.pop(name)).encode()
                 headers["Content-Type"] = "application/json"
             elif place == "path":
                 path = path.replace(f"{{{name}}}", quote(given.pop(name), safe=""))
         answer = self._connection.ask(method, path, query=given, body=body, headers=headers)
-        return _decoded(answer) if answer.body else None
+        return _decode(answer) if answer.body else None
 
     def _request(self, verb: str, gone: type[RemoteError], **given: Any) -> Any:
         for is_last in (False, True):
@@ -120,30 +121,30 @@ class Client:
                 except Refused as error:
                     if is_last or error.status != HTTPStatus.UNAUTHORIZED:
                         raise
-                    self._access = ""  # it has expired, and nothing was done
+                    self._access = ""  # the token has expired; the request had no effect
         raise AssertionError  # the last try returns or raises
 
     # ---------------------------------------------------------------- runs
 
     def create(self, custom_id: str) -> str:
-        """Return the id of the run that has a custom id; it is made where there is none."""
+        """Return the id of the run with a custom id; create the run if it does not exist."""
         project = self._request("getProject", Missing, projectIdentifier=self.name)["id"]
         parents = {"projectIdentifier": project, "parentId": project}
-        new = {**parents, "type": "run", "cliVersion": _CLIENT, "customId": custom_id}
+        new = {**parents, "type": "run", "cliVersion": _CLIENT_VERSION, "customId": custom_id}
         return str(self._request("createExperiment", Missing, experimentCreationParams=new)["id"])
 
     def ask(self, verb: str, container: str, **given: Any) -> Any:
-        """Return the answer to a request about a run; `Purged` if it is not there any more."""
+        """Return the answer to a request about a run; raise `Purged` if it no longer exists."""
         return self._request(verb, Purged, experimentId=container, **given)
 
-    def attributes(self, container: str) -> dict[str, Seen]:
+    def attributes(self, container: str) -> dict[str, RemoteAttribute]:
         """Return the attributes of a run, by path."""
-        told = self.ask("getExperimentAttributes", container)["attributes"]
-        return {one["name"]: _seen(one) for one in told}
+        reply = self.ask("getExperimentAttributes", container)["attributes"]
+        return {one["name"]: _parse_attribute(one) for one in reply}
 
     def execute(self, container: str, operations: list[dict[str, Any]]) -> list[str]:
-        """Execute operations in a request that is sent once; return the failures."""
-        return _errors(self.ask("executeOperations", container, operations=operations))
+        """Execute operations in one request without retries; return the error messages."""
+        return _error_texts(self.ask("executeOperations", container, operations=operations))
 
     def tail(
         self, container: str, path: str, kind: str, count: int
@@ -154,31 +155,31 @@ class Client:
         total = self.ask(verb, container, attribute=path, limit=1, offset=0)["totalItemCount"]
         offset = max(0, total - count)
         while offset < total:
-            limit = min(_PAGE, total - offset)
-            told = self.ask(verb, container, attribute=path, limit=limit, offset=offset)
-            if not told["values"]:
+            limit = min(_MAX_PAGE_POINTS, total - offset)
+            reply = self.ask(verb, container, attribute=path, limit=limit, offset=offset)
+            if not reply["values"]:
                 break
-            found += told["values"]
-            offset += len(told["values"])
+            found += reply["values"]
+            offset += len(reply["values"])
         return [(one["step"], int(one["timestampMillis"]), one["value"]) for one in found]
 
     def upload(self, container: str, path: str, name: str, ext: str, file: BinaryIO) -> list[str]:
-        """Replace a file, or with a `name` a member of a set of files. Returns the errors."""
+        """Replace a file, or the member `name` of a file set; return the error messages."""
         self._sign_in()
         size, verb = file.seek(0, os.SEEK_END), "fileSetFile" if name else "fileAtom"
         file.seek(0)
         target = {"experimentIdentifier": container, "attribute": path}
         target |= {"subPath": name} if name else {}
         first = target if name else {**target, "ext": ext}
-        if size <= min(_MAX_PART_BYTES, self._parts.get("maxSinglePartSize", _PART)):
-            return _errors(self._request(f"{verb}Upload", Purged, body=file.read(), **first))
+        if size <= min(_MAX_PART_BYTES, self._parts.get("maxSinglePartSize", _PART_BYTES)):
+            return _error_texts(self._request(f"{verb}Upload", Purged, body=file.read(), **first))
         verb += "MultipartUpload"
-        told = self._request(f"{verb}Start", Purged, totalLength=size, **first)
-        if errors := _errors(told):
+        reply = self._request(f"{verb}Start", Purged, totalLength=size, **first)
+        if errors := _error_texts(reply):
             return errors
-        target["uploadId"] = told["uploadId"]
-        least = min(_MAX_PART_BYTES, self._parts.get("minChunkSize", _PART))
-        most = max(1, self._parts.get("maxChunkCount", _PART_LIMITS))
+        target["uploadId"] = reply["uploadId"]
+        least = min(_MAX_PART_BYTES, self._parts.get("minChunkSize", _PART_BYTES))
+        most = max(1, self._parts.get("maxChunkCount", _MAX_PARTS))
         length = max(least, math.ceil(size / most))
         for index, start in enumerate(range(0, size, length)):
             part = file.read(length)
@@ -187,50 +188,54 @@ class Client:
                 "uploadPartIdx": index,
                 **target,
             }
-            # The server may have forgotten the upload: then it is begun again.
-            if errors := _errors(self._request(f"{verb}Part", Unreachable, body=part, **given)):
+            # If the server has forgotten the upload, the caller restarts it.
+            if errors := _error_texts(
+                self._request(f"{verb}Part", Unreachable, body=part, **given)
+            ):
                 return errors
-        return _errors(self._request(f"{verb}Finish", Unreachable, **target))
+        return _error_texts(self._request(f"{verb}Finish", Unreachable, **target))
 
-    # ---------------------------------------------------------------- what goes wrong
+    # ---------------------------------------------------------------- errors
 
     @contextlib.contextmanager
     def _translate_errors(self, gone: type[RemoteError]) -> Iterator[None]:
         try:
             yield
-        except (Refused, Gap, Diverged) as error:  # the latter two are no words of the protocol
-            raise self._failure(error, gone) from error
+        except (Refused, Gap, Diverged) as error:  # the protocol has no equivalent of the last two
+            raise self._to_error(error, gone) from error
 
-    def _failure(self, error: RemoteError, gone: type[RemoteError]) -> RemoteError:
+    def _to_error(self, error: RemoteError, gone: type[RemoteError]) -> RemoteError:
         if error.status == HTTPStatus.NOT_FOUND:
             is_project = gone is Missing
-            words = f"no project {self.name} for this token" if is_project else "it is not there"
+            words = f"no project {self.name} for this token" if is_project else "it does not exist"
             return gone(words)
         if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return Refused(f"the token may not write to {self.name}")
-        return Refused(f"refused: {_plain(error.said.get('title') or error)}")
+        return Refused(f"refused: {_printable(error.said.get('title') or error)}")
 
 
-def _decoded(answer: Answer) -> Any:
+def _decode(answer: Answer) -> Any:
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
-        msg = "the answer is not JSON: does that server speak Neptune's protocol?"
+        msg = "the answer is not JSON: is it a server of Neptune's protocol?"
         raise Unreachable(msg) from None
 
 
-def _plain(told: object) -> str:
-    # Without what would control the terminal of whoever reads it.
-    return "".join(each if each.isprintable() else " " for each in str(told))[:300]
+def _printable(text: object) -> str:
+    # Without control characters, which could affect the terminal of the user.
+    return "".join(each if each.isprintable() else " " for each in str(text))[:300]
 
 
-def _seen(attribute: dict[str, Any]) -> Seen:
+def _parse_attribute(attribute: dict[str, Any]) -> RemoteAttribute:
     kind = attribute["type"]
-    told = attribute.get(f"{kind}Properties") or {}
-    return Seen(kind, told.get("lastStep"), told.get("value"))
+    properties = attribute.get(f"{kind}Properties") or {}
+    return RemoteAttribute(kind, properties.get("lastStep"), properties.get("value"))
 
 
-def _errors(told: Any) -> list[str]:
-    # A list of errors, an object with one, or an object that is an error.
-    some = told.get("errors", [told]) if isinstance(told, dict) else told
-    return [_plain(each["errorDescription"]) for each in some or () if "errorDescription" in each]
+def _error_texts(reply: Any) -> list[str]:
+    # The reply is a list of errors, an object with such a list, or an error itself.
+    some = reply.get("errors", [reply]) if isinstance(reply, dict) else reply
+    return [
+        _printable(each["errorDescription"]) for each in some or () if "errorDescription" in each
+    ]

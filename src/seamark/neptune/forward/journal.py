@@ -1,6 +1,6 @@
-"""Translation of a journal to operations of Neptune's protocol, and the files that it names.
+"""Translation of a journal and its files to operations of Neptune's protocol.
 
-Values that have no exact form in the protocol are counted by kind.
+Values without an exact equivalent in the protocol are counted by kind.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from seamark.store.fold.payloads import Names, atom_of, legible, record_points
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.reader import Block, RawFrame
-    from seamark.neptune.forward.client import Seen
+    from seamark.neptune.forward.client import RemoteAttribute
 
-__all__ = ["START", "Item", "Journal", "Shared", "assigned"]
+__all__ = ["START", "Item", "Journal", "SharedState", "assigned"]
 
 
 Place = tuple[int, int]
-"""A place in a journal: offset of a frame in bytes, and number of one of its items."""
+"""Position in a journal: offset of a frame in bytes, and number of one of its items."""
 START: Final = (FILE_HEADER_BYTES, 0)
 
-_DAMAGED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_DECODE_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of unreadable data; other errors are bugs."""
 _RECORDS: Final = frozenset({Kind.HEADER, Kind.OP, Kind.TEXT, Kind.HISTOGRAM})
-_LAST: Final = frozenset({"atom", "file", "header", "own", "state"})
-"""Items of which only the latest counts."""
-_POINTS: Final = frozenset({"number", "text", "histogram", "image"})
-_BELOW_SYS: Final = "monitoring/seamark/"
+_LATEST_ONLY: Final = frozenset({"atom", "file", "header", "own", "state"})
+"""Kinds of items of which only the latest per path is valid."""
+_POINT_KINDS: Final = frozenset({"number", "text", "histogram", "image"})
+_SYS_PREFIX: Final = "monitoring/seamark/"
 _SETTABLE: Final = frozenset(
     {"sys/name", "sys/description", "sys/failed", "sys/tags", "sys/group_tags"}
 )
 _SETS: Final = ("sys/tags", "sys/group_tags")
-_ABOUT: Final = {"run": "id", "project": "project", "user": "owner", "host": "hostname"}
+_HEADER_FIELDS: Final = {"run": "id", "project": "project", "user": "owner", "host": "hostname"}
 _INT32: Final = 1 << 31
-_IMAGES: Final = frozenset({"png", "jpg", "jpeg", "gif", "bmp", "webp", "tiff"})
-_MOST_IMAGE: Final = 15 << 20
+_IMAGE_EXTENSIONS: Final = frozenset({"png", "jpg", "jpeg", "gif", "bmp", "webp", "tiff"})
+_MAX_IMAGE_BYTES: Final = 15 << 20
 _MAX_POINTS: Final = 5000
 """Maximum number of points per request."""
 _CHARACTERS_PER_POINT: Final = 200
@@ -65,9 +65,9 @@ class Item(NamedTuple):
     """Recorded item: a point of a series, a value, a header or an op.
 
     `what` is ``"number"``, ``"text"``, ``"histogram"`` or ``"image"`` (a point of a series),
-    ``"atom"``, ``"header"``, or the name of an op; of a file to be sent, its name in a set of files
-    or nothing. `value` is the number, text or file; type and value of an atom; the record of an op.
-    `t` is in ns since the Unix epoch: the caller's own where one was given.
+    ``"atom"``, ``"header"``, or the name of an op. For a file to send, it is its name in a file
+    set, or empty. `value` is the number, text or file; type and value of an atom; or the record of
+    an op. `t` is the time given by the user, else that of the record, in ns since the Unix epoch.
     """
 
     place: Place
@@ -78,8 +78,10 @@ class Item(NamedTuple):
     t: int
 
 
-def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int) -> Iterator[Item]:
-    # The same frame always gives the same items in the same order, whatever surrounds it.
+def _items_of_block(
+    block: Block, names: Names, wanted: frozenset[str] | None, stop: int
+) -> Iterator[Item]:
+    # The items of a frame and their order must not depend on the frames around it.
     decoded = decode(block, names, wanted, stop)
     found: list[tuple[int, str, str, Any, float, int]] = []
     for batch in decoded.batches:
@@ -92,8 +94,8 @@ def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int)
             found += zip(offset, *all_of_it, values.tolist(), step, t, strict=False)
     for raw in decoded.records:
         if raw[1] in _RECORDS:
-            with quietly(only=_DAMAGED):
-                some = _recorded(raw, payload_of(block.data, raw))
+            with quietly(only=_DECODE_ERRORS):
+                some = _items_of_record(raw, payload_of(block.data, raw))
                 found += [(block.base + raw[0], *one) for one in some if isinstance(one[1], str)]
     found.sort(key=itemgetter(0, 2))
     number = before = -1
@@ -103,8 +105,8 @@ def _items(block: Block, names: Names, wanted: frozenset[str] | None, stop: int)
         yield Item((offset, number), *rest)
 
 
-def _recorded(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float, int]]:
-    # Unreadable ones are left out, as by every reader.
+def _items_of_record(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float, int]]:
+    # Unreadable records are left out, as by all readers.
     record = decode_json(payload)
     record = legible(record) if b"\\u" in payload else record
     _, kind, _, _, t, _ = raw
@@ -124,18 +126,18 @@ def _recorded(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float,
 
 
 def assigned(path: str, kind: str, value: Any) -> dict[str, Any]:
-    """Return the operation that assigns a single value; a datetime is in ms."""
+    """Return the operation that assigns a single value; datetimes are in ms."""
     name = "valueMilliseconds" if kind == "datetime" else "value"
     return {"path": path, f"assign{kind.capitalize()}": {name: value}}
 
 
-class Shared:
-    """State on the server that the journals of a run share.
+class SharedState:
+    """State of a run on the server, shared by its journals.
 
-    On the server a path holds one type, and nothing may be below it. `kinds` has the types, `sets`
-    the elements of those sets that are sent as texts. `newest` is the time of the last assignment
-    as far as it was read, ns since the Unix epoch: an older value of an earlier attempt that is
-    sent late does not replace a newer one.
+    On the server, a path holds one type, and no paths may be below it. `kinds` has the types;
+    `sets` has the elements of the sets that are sent as texts. `newest` has the time of the last
+    assignment that was read, ns since the Unix epoch, so that an older value of an earlier attempt
+    that is sent late does not replace a newer one.
     """
 
     def __init__(self) -> None:
@@ -143,8 +145,8 @@ class Shared:
         self.newest: dict[str, int] = {}
         self.see({})
 
-    def see(self, seen: Mapping[str, Seen]) -> None:
-        """Take the contents of all paths from the server."""
+    def see(self, seen: Mapping[str, RemoteAttribute]) -> None:
+        """Set the attributes of all paths from those on the server."""
         self.kinds: dict[str, str] = {}
         self._spaces = Counter[str]()
         self._places: dict[str, str] = {}
@@ -154,7 +156,7 @@ class Shared:
     def place(self, path: str) -> str:
         """Return the server's path for a path of the run; a reserved or occupied path is moved."""
         if path not in self._places:
-            *above, last = usual(path).split("/")
+            *above, last = default_path(path).split("/")
             found = ""
             for name in above:
                 found += f"{name}_/" if found + name in self.kinds else f"{name}/"
@@ -162,7 +164,7 @@ class Shared:
         return self._places[path]
 
     def put(self, path: str, kind: str | None) -> None:
-        """Note the new type of a path, or that it holds nothing any more."""
+        """Note the new type of a path, or None for a deleted attribute."""
         self._places.clear()
         change = (kind is not None) - (path in self.kinds)
         self._spaces.update({path[: slash.start()]: change for slash in re.finditer("/", path)})
@@ -171,59 +173,64 @@ class Shared:
             self.kinds[path] = kind
 
     def inside(self, path: str) -> list[str]:
-        """Return the removable contents at and below a path of the run."""
-        both, kept = (usual(path), f"{usual(path)}_"), ("sys/", f"{FORWARD}/")
+        """Return the removable attributes at and below a path of the run."""
+        both, kept = (default_path(path), f"{default_path(path)}_"), ("sys/", f"{FORWARD}/")
         removable = [each for each in self.kinds if not each.startswith(kept)]
         return [each for each in removable if any(is_inside(each, one) for one in both)]
 
 
-def usual(path: str) -> str:
+def default_path(path: str) -> str:
     """Return the server's path for a path without conflicts; paths below ``sys/`` are reserved."""
-    return _BELOW_SYS + path if path.startswith("sys/") and path not in _SETTABLE else path
+    return _SYS_PREFIX + path if path.startswith("sys/") and path not in _SETTABLE else path
 
 
 class Journal:
-    """A journal on its way to the server.
+    """Journal that is being sent to the server.
 
-    What the server has of it is read at once, for what follows may depend on it; so the run's
-    journals are made before `shared` sees what the server holds now.
+    Its part that was sent before is read at once, because later records may depend on it. Create
+    all journals of a run before `shared` gets the current state of the server.
 
     Attributes:
-        sent: The place up to which the server has it, unless `doubt` says that it may have more.
-        files: Files to be sent, by path and name, in the order in which they were named.
-        lacking: Counts of what the protocol cannot hold.
+        sent: Position up to which the server has it; with `doubt`, the server may have more.
+        files: Files to send, by path and name, in the order of their records.
+        unsupported: Counts of unsupported values, by kind.
         last_t: Time of the last frame that was read, ns since the Unix epoch.
         is_closed: Whether that frame ends the journal.
     """
 
     def __init__(
-        self, folder: RunFolder, name: str, seen: Mapping[str, Seen], shared: Shared
+        self, folder: RunFolder, name: str, seen: Mapping[str, RemoteAttribute], shared: SharedState
     ) -> None:
         self.name, self.path = name, folder.journal_dir / name
         self._folder, self._shared, self._names = folder, shared, Names()
-        self._below = f"{FORWARD}/{name.rpartition('.')[0]}/"
-        told = {
-            path.removeprefix(self._below): one.value
+        self._prefix = f"{FORWARD}/{name.rpartition('.')[0]}/"
+        stored = {
+            path.removeprefix(self._prefix): one.value
             for path, one in seen.items()
-            if path.startswith(self._below)
+            if path.startswith(self._prefix)
         }
-        self.sent, self._files_sent = _place(told.get("position")), _place(told.get("files"))
+        self.sent, self._files_sent = (
+            _parse_place(stored.get("position")),
+            _parse_place(stored.get("files")),
+        )
         self.doubt, self.last_t, self.is_closed = True, 0, False
         self.files: dict[tuple[str, str], Item] = {}
         self._tokens: dict[str, Any] = {}
         self._statistics: set[str] = set()
-        self.lacking = Counter[str]()
+        self.unsupported = Counter[str]()
         end = self.sent[0] + (self.sent[1] > 0)
         for item in self._read(FILE_HEADER_BYTES, end, frozenset()):
-            if item.place < self.sent and item.what not in _POINTS:
-                self._take(item)
+            if item.place < self.sent and item.what not in _POINT_KINDS:
+                self._apply(item)
         self._begin_request()
-        self.lacking = Counter({kind: count for kind, count in told.items() if type(count) is int})
+        self.unsupported = Counter(
+            {kind: count for kind, count in stored.items() if type(count) is int}
+        )
 
     def _begin_request(self) -> None:
         self._operations: list[dict[str, Any]] = []
         self._open: dict[str, list[dict[str, Any]]] = {}
-        self._weight = 0
+        self._request_points = 0
 
     def _read(self, start: int, end: int, wanted: frozenset[str] | None = None) -> Iterator[Item]:
         if start >= end:
@@ -234,47 +241,47 @@ class Journal:
                     return
                 _, kind, _, _, self.last_t, _ = block.frames.raw(-1)
                 self.is_closed = kind == Kind.CLOSE
-                yield from _items(block, self._names, wanted, end)
+                yield from _items_of_block(block, self._names, wanted, end)
 
     def requests(self, end: int) -> Iterator[list[dict[str, Any]]]:
-        """Yield the operations of each request up to an offset.
+        """Yield the operations of each request, up to an offset.
 
-        When the next one is asked for, the last one was accepted.
+        Get the next item only after the last request was accepted.
         """
         last = Item((end, 0), "", "", None, 0.0, 0)
         for item in itertools.chain(self._read(self.sent[0], end), [last]):
             if item.place < self.sent:
                 continue
-            if self._weight >= _MAX_POINTS or item is last:
+            if self._request_points >= _MAX_POINTS or item is last:
                 yield [*self._operations, *self._position("position", item.place)]
                 self._begin_request()
                 self.sent, self.doubt = item.place, False
-            self._take(item)
+            self._apply(item)
 
     def _position(self, name: str, place: Place) -> list[dict[str, Any]]:
-        # With it the counts of what is lost so far.
-        counts = [assigned(self._below + kind, "int", n) for kind, n in self.lacking.items()]
-        return [assigned(self._below + name, "string", f"{place[0]}+{place[1]}"), *counts]
+        # The current counts of unsupported values are sent with it.
+        counts = [assigned(self._prefix + kind, "int", n) for kind, n in self.unsupported.items()]
+        return [assigned(self._prefix + name, "string", f"{place[0]}+{place[1]}"), *counts]
 
     @property
     def done(self) -> int:
-        """Offset up to which the server has it and the files that it names, in bytes."""
+        """Offset up to which the server has the journal and its files, in bytes."""
         return min([self.sent[0], *(one.place[0] for one in self.files.values())])
 
     def is_replaced(self, task: Item) -> bool:
-        """Return whether something newer is at the place of a file, as of a later attempt."""
+        """Return whether a newer value replaces a file, as of a later attempt."""
         newest = self._shared.newest.get(_member(task.path, task.what), 0)
         return task.t < max(newest, self._shared.newest.get(task.path, 0))
 
     def begin_file(self, task: Item) -> tuple[str, list[dict[str, Any]]]:
-        """Return the server's path for a file, and the operations that make room for it."""
-        target = self._put(task.path, "fileSet" if task.what else "file")
+        """Return the server's path for a file, and the operations that prepare the path."""
+        target = self._prepare_path(task.path, "fileSet" if task.what else "file")
         operations = self._operations
         self._begin_request()
         return target, operations
 
     def end_file(self, task: Item) -> list[dict[str, Any]]:
-        """Return the operations that store that a file needs no more thought."""
+        """Return the operations that mark a file as done."""
         if self.files.get(key := (task.path, task.what)) is task:
             del self.files[key]
         return self._position(
@@ -283,53 +290,55 @@ class Journal:
 
     # ---------------------------------------------------------------- operations
 
-    def _take(self, item: Item) -> None:
+    def _apply(self, item: Item) -> None:
         newest, key = self._shared.newest, item.path or item.what
         try:
             if is_inside(item.path, FORWARD):
                 return
-            if item.what in _LAST:
+            if item.what in _LATEST_ONLY:
                 if item.t < newest.get(key, 0):
                     return
                 newest[key] = item.t
-            if (act := self._ACTS.get(item.what)) is not None:
+            if (act := self._HANDLERS.get(item.what)) is not None:
                 act(self, item)
         except FileMissingError:
-            self.lacking["files_gone"] += 1
-        except _DAMAGED:
-            self.lacking["damaged"] += 1
+            self.unsupported["files_gone"] += 1
+        except _DECODE_ERRORS:
+            self.unsupported["damaged"] += 1
 
-    def _put(self, path: str, kind: str) -> str:
-        # Another value in its place is removed.
+    def _prepare_path(self, path: str, kind: str) -> str:
+        # An attribute of another type at this path is removed.
         target = self._shared.place(path)
         there = self._shared.kinds.get(target)
-        if there is None and target != usual(path):
-            self.lacking["renamed"] += 1
+        if there is None and target != default_path(path):
+            self.unsupported["renamed"] += 1
         if there not in (None, kind):
-            self._add(target, "deleteAttribute")
+            self._add_operation(target, "deleteAttribute")
         if there != kind:
             self._shared.put(target, kind)
         return target
 
-    def _add(self, path: str, verb: str, **given: Any) -> None:
+    def _add_operation(self, path: str, verb: str, **given: Any) -> None:
         if verb.startswith(("clear", "delete")):
-            self._open = {}  # later points are behind it
+            self._open = {}  # later points must follow this operation
         self._operations.append({"path": path, verb: given})
-        self._weight += 5
+        self._request_points += 5
 
     def _assign(self, path: str, kind: str, value: Any) -> None:
-        self._operations.append(assigned(self._put(path, kind), kind, value))
-        self._weight += 5 + (len(value) // _CHARACTERS_PER_POINT if isinstance(value, str) else 0)
+        self._operations.append(assigned(self._prepare_path(path, kind), kind, value))
+        self._request_points += 5 + (
+            len(value) // _CHARACTERS_PER_POINT if isinstance(value, str) else 0
+        )
 
     def _point(self, item: Item, kind: str, verb: str, value: Any, size: int = 0) -> None:
-        path = self._put(item.path, kind)
+        path = self._prepare_path(item.path, kind)
         if path not in self._open:
             self._open[path] = []
             self._operations.append({"path": path, verb: {"entries": self._open[path]}})
         is_whole = item.step.is_integer() and math.fabs(item.step) < 1 << 53
         entry = {"value": value, "step": int(item.step) if is_whole else item.step}
         self._open[path].append({**entry, "timestampMilliseconds": item.t // 1_000_000})
-        self._weight += 1 + size // _CHARACTERS_PER_POINT
+        self._request_points += 1 + size // _CHARACTERS_PER_POINT
 
     # ---------------------------------------------------------------- series
 
@@ -337,20 +346,20 @@ class Journal:
         if math.isfinite(item.value):
             self._point(item, "floatSeries", "logFloats", item.value)
         else:
-            self.lacking["not_finite"] += 1
+            self.unsupported["not_finite"] += 1
 
     def _text(self, item: Item) -> None:
         if isinstance(item.value, str):
             self._point(item, "stringSeries", "logStrings", item.value, len(item.value))
         else:
-            self.lacking["long_texts"] += 1
+            self.unsupported["long_texts"] += 1
 
     def _image(self, item: Item) -> None:
         file = item.value["file"]
-        is_image = str(file.get("ext", "")).lower() in _IMAGES
-        if not is_image or file.get("size", 0) > _MOST_IMAGE:
-            self.lacking["other_file_series"] += 1
-        elif (file := self._stored(file)) is not None:
+        is_image = str(file.get("ext", "")).lower() in _IMAGE_EXTENSIONS
+        if not is_image or file.get("size", 0) > _MAX_IMAGE_BYTES:
+            self.unsupported["other_file_series"] += 1
+        elif (file := self._stored_file(file)) is not None:
             with open_blob(self._folder, file["sha256"], file.get("size")) as source:
                 data = base64.b64encode(source.read()).decode()
             names = ("name", "description")
@@ -360,27 +369,29 @@ class Journal:
     def _clear(self, item: Item) -> None:
         kind = self._kind_of(item.path)
         if kind.endswith(("Series", "Set")):
-            self._add(self._shared.place(item.path), f"clear{kind[0].upper()}{kind[1:]}")
+            self._add_operation(self._shared.place(item.path), f"clear{kind[0].upper()}{kind[1:]}")
 
     def _kind_of(self, path: str) -> str:
         return self._shared.kinds.get(self._shared.place(path), "")
 
     def _configure(self, item: Item) -> None:
-        told = {name: item.value[name] for name in ("min", "max", "unit") if name in item.value}
-        self._add(self._put(item.path, "floatSeries"), "configFloatSeries", **told)
+        options = {name: item.value[name] for name in ("min", "max", "unit") if name in item.value}
+        self._add_operation(
+            self._prepare_path(item.path, "floatSeries"), "configFloatSeries", **options
+        )
 
     def _statistic(self, item: Item) -> None:
-        if item.path not in self._statistics:  # it comes again and again
+        if item.path not in self._statistics:  # count each path once
             self._statistics.add(item.path)
-            self.lacking["statistics"] += 1
+            self.unsupported["statistics"] += 1
 
     # ---------------------------------------------------------------- single values
 
     def _atom(self, item: Item) -> None:
         kind, value = item.value
-        lacks = ""
+        loss = ""
         if kind == "text":
-            self.lacking["long_texts"] += 1
+            self.unsupported["long_texts"] += 1
             return
         if kind == "datetime":
             moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
@@ -388,22 +399,22 @@ class Journal:
         elif kind in ("int", "float"):
             value = atom_of(kind, value) if isinstance(value, str) else value
             if isinstance(value, float) and not math.isfinite(value):
-                kind, value, lacks = "string", str(value), "not_finite_values"
+                kind, value, loss = "string", str(value), "not_finite_values"
             elif kind == "int" and not -_INT32 <= value < _INT32:
                 is_large = abs(value) >= 1 << 1023
                 kind, value = ("string", hex(value)) if is_large else ("float", float(value))
-                lacks = "large_integers"
+                loss = "large_integers"
             elif kind == "float" or self._kind_of(item.path) == "float":
                 kind, value = "float", float(value)
         elif kind != "bool":
             if not is_background(item.path):
-                lacks = {"null": "nulls", "json": "lists"}.get(kind, "")
+                loss = {"null": "nulls", "json": "lists"}.get(kind, "")
             kind, value = "string", "None" if value is None else str(value)
-        self.lacking.update([lacks] if lacks else [])
+        self.unsupported.update([loss] if loss else [])
         self._assign(item.path, kind, value)
 
     def _header(self, item: Item) -> None:
-        for key, name in _ABOUT.items() if item.value.get("owner") is True else ():
+        for key, name in _HEADER_FIELDS.items() if item.value.get("owner") is True else ():
             if isinstance(value := item.value.get(key), str):
                 self._assign(f"sys/{name}", "string", value)
 
@@ -421,64 +432,64 @@ class Journal:
         kept = kept.difference(values) if item.what == "remove" else kept.union(values)
         self._shared.sets[item.path] = kept
         if item.path not in _SETS:
-            self.lacking.update([] if is_background(item.path) else ["sets"])
+            self.unsupported.update([] if is_background(item.path) else ["sets"])
             self._assign(item.path, "string", ", ".join(sorted(kept)))
             return
         self._shared.put(item.path, "stringSet")
         if item.what == "assign_set":
-            self._add(item.path, "clearStringSet")
+            self._add_operation(item.path, "clearStringSet")
         if values:
             verb = "removeStrings" if item.what == "remove" else "insertStrings"
-            self._add(item.path, verb, values=values)
+            self._add_operation(item.path, verb, values=values)
 
     def _delete(self, item: Item) -> None:
         left = [one for one in self.files.items() if not is_inside(one[0][0], item.path)]
         self.files = dict(left)
         for target in self._shared.inside(item.path):
             if item.t >= self._shared.newest.get(target, 0):
-                self._add(target, "deleteAttribute")
+                self._add_operation(target, "deleteAttribute")
                 self._shared.put(target, None)
 
     # ---------------------------------------------------------------- files
 
-    def _file(self, item: Item) -> None:
+    def _queue_known_file(self, item: Item) -> None:
         token = item.value.get("token")
-        if item.what != "digest" or self._tokens.get(item.path) == token:  # else it was replaced
+        if item.what != "digest" or self._tokens.get(item.path) == token:  # else replaced
             self._tokens[item.path] = token
-            self._send_later(item, "", item.value.get("file"))
+            self._queue_file(item, "", item.value.get("file"))
 
-    def _members(self, item: Item) -> None:
+    def _queue_members(self, item: Item) -> None:
         for name, file in item.value.get("members", {}).items():
-            self._send_later(item, name, file)
+            self._queue_file(item, name, file)
 
-    def _send_later(self, item: Item, name: str, given: Any) -> None:
+    def _queue_file(self, item: Item, name: str, given: Any) -> None:
         with quietly(only=(ValueError, TypeError)):
             name = "/".join(parts_of(str(name), "member")) if name else ""
-            file = self._stored(given)
+            file = self._stored_file(given)
             if file is not None and item.place >= self._files_sent:
-                self.files.pop((item.path, name), None)  # it need not be sent any more
+                self.files.pop((item.path, name), None)  # it is superseded
                 newest, member = self._shared.newest, _member(item.path, name)
                 newest[member] = max(item.t, newest.get(member, 0))
                 self.files[item.path, name] = item._replace(what=name, value=file)
 
-    def _stored(self, given: Any) -> dict[str, Any] | None:
+    def _stored_file(self, given: Any) -> dict[str, Any] | None:
         file = file_of(given)
-        lacks = ["folders"] if file.get("dir") else ["references"] if "ref" in file else []
-        self.lacking.update(lacks)
-        return file if "sha256" in file and not lacks else None  # else it follows
+        loss = ["folders"] if file.get("dir") else ["references"] if "ref" in file else []
+        self.unsupported.update(loss)
+        return file if "sha256" in file and not loss else None  # else the digest follows
 
     def _remove_members(self, item: Item) -> None:
         names = [str(one) for one in item.value["names"]]
         for name in names:
             self.files.pop((item.path, name), None)
-        self._add(self._shared.place(item.path), "deleteFiles", filePaths=names)
+        self._add_operation(self._shared.place(item.path), "deleteFiles", filePaths=names)
 
-    _ACTS: ClassVar[dict[str, Callable[[Journal, Item], object]]] = {
+    _HANDLERS: ClassVar[dict[str, Callable[[Journal, Item], object]]] = {
         "number": _number,
         "text": _text,
         "image": _image,
-        "histogram": lambda self, _: self.lacking.update(["histograms"]),
-        "artifact": lambda self, _: self.lacking.update(["artifacts"]),
+        "histogram": lambda self, _: self.unsupported.update(["histograms"]),
+        "artifact": lambda self, _: self.unsupported.update(["artifacts"]),
         "statistic": _statistic,
         "atom": _atom,
         "header": _header,
@@ -487,8 +498,8 @@ class Journal:
         "clear": _clear,
         "delete": _delete,
         **dict.fromkeys(("add", "remove", "assign_set"), _change_set),
-        **dict.fromkeys(("file", "own", "digest"), _file),
-        "files": _members,
+        **dict.fromkeys(("file", "own", "digest"), _queue_known_file),
+        "files": _queue_members,
         "unfiles": _remove_members,
     }
 
@@ -497,6 +508,6 @@ def _member(path: str, name: str) -> str:
     return f"{path}\0{name}"
 
 
-def _place(told: Any) -> Place:
-    found = re.fullmatch(r"([0-9]+)\+([0-9]+)", str(told or ""))
+def _parse_place(text: Any) -> Place:
+    found = re.fullmatch(r"([0-9]+)\+([0-9]+)", str(text or ""))
     return START if found is None else (int(found[1]), int(found[2]))

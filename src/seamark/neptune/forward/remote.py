@@ -24,11 +24,11 @@ __all__ = ["NeptuneRemote", "open_remote"]
 
 log = logging.getLogger("seamark")
 
-_WAIT_S: Final = 1.0
+_BATCH_INTERVAL_S: Final = 1.0
 
 
 class NeptuneRemote:
-    """Sends to a project of a server; see `seamark.remote.protocol.KeepsByName`."""
+    """Project of a server as a remote; see `seamark.remote.protocol.KeepsByName`."""
 
     def __init__(self, uri: str, token: str) -> None:
         self.uri = uri
@@ -38,15 +38,15 @@ class NeptuneRemote:
     def meet(self, run: RunKey, folder: RunFolder) -> None:
         """See `seamark.remote.protocol.KeepsByName.meet`."""
         if (known := self._runs.get(run)) is None or known.folder != folder:
-            self._let_go(run)
+            self._drop_run(run)
             self._runs[run] = ForwardedRun(self._client, self.uri, folder, _locks_of(self.uri))
 
     def close(self) -> None:
         """See `seamark.remote.protocol.Remote.close`."""
         for run in list(self._runs):
-            self._let_go(run)
+            self._drop_run(run)
 
-    def _let_go(self, run: RunKey) -> None:
+    def _drop_run(self, run: RunKey) -> None:
         if (one := self._runs.pop(run, None)) is not None:
             one.note(last=True)
             one.release()
@@ -81,15 +81,15 @@ class NeptuneRemote:
         return self._send(run, journal, offset + length)
 
     def _send(self, run: RunKey, journal: str, end: int) -> Sent:
-        # The run reads the journal itself.
+        # `ForwardedRun` reads the journal from disk.
         if not _is_run(run):
-            self._warn(run, "what projects and models hold is not sent there")
-            return Sent(end, end, _WAIT_S)
+            self._warn(run, "data of projects and models is not sent there")
+            return Sent(end, end, _BATCH_INTERVAL_S)
         offset = self._ask(run, "send", journal, end)
         self._warn_unsupported(run, *self._runs[run].unsupported())
         if why := self._runs[run].held:
             self._warn(run, f"a file was refused there ({why}); `seamark sync` sends it later")
-        return Sent(offset, offset, _WAIT_S)
+        return Sent(offset, offset, _BATCH_INTERVAL_S)
 
     def _warn_unsupported(self, run: RunKey, kinds: Collection[str], why: str) -> None:
         new = [kind for kind in kinds if (self.uri, run, kind) not in _reported]
@@ -97,13 +97,13 @@ class NeptuneRemote:
         if new:
             words = "; ".join(WORDS.get(kind, kind) for kind in new)
             words += f": {why}" if "refused" in new else ""
-            line = f"not all of it has a form there ({words}); `seamark show` counts them"
+            line = f"some values are not supported there ({words}); `seamark show` counts them"
             self._warn(run, line)
 
     def _warn(self, run: RunKey, line: str) -> None:
         if (self.uri, run, line) not in _reported:
             _reported.add((self.uri, run, line))
-            log.warning("seamark: run %s on its way to %s: %s", run.run, self.uri, line)
+            log.warning("seamark: sending run %s to %s: %s", run.run, self.uri, line)
 
     # ---------------------------------------------------------------- files
 
@@ -116,7 +116,7 @@ class NeptuneRemote:
 
 
 _reported: set[tuple[str, RunKey, str]] = set()
-"""Kinds and lines already reported to the user."""
+"""Kinds and messages already reported to the user."""
 _locks_of: Final = functools.cache(Locks)
 
 
@@ -129,5 +129,5 @@ def _is_run(run: RunKey) -> bool:
     return kind_of(run.project, run.run) == "run"
 
 
-_begin_child: Final = _locks_of.cache_clear  # a child has none of its parent's locks
+_begin_child: Final = _locks_of.cache_clear  # a child does not hold the locks of its parent
 fork.register(_begin_child)

@@ -1,13 +1,13 @@
 """Neptune's ``management``: projects, roles in them, and the trash.
 
-With a server, which ``SEAMARK_REMOTE`` or the ``api_token`` names, that is asked; without either
-``NEPTUNE_API_TOKEN`` is looked at, as Neptune's client does. Else it is about the folder of all
+The functions use the server in ``api_token`` or ``SEAMARK_REMOTE``; without either,
+``NEPTUNE_API_TOKEN`` is read as in Neptune's client. Without a server, they use the folder of all
 runs, which has projects and a trash but no accounts.
 
-A ``project`` is a path, or its last part beside ``workspace``, the first part. An ``api_token`` is
-that of the server; one of ``seamark token create --neptune`` names it as well. All calls raise
-`RemoteError` if the server cannot be asked, and those about a project of a server
-`ProjectNotFound` if there is no such project that the user may see.
+A ``project`` is a path, or its last part if ``workspace`` is the first part. An ``api_token`` is a
+token of the server; tokens of ``seamark token create --neptune`` include its address. All functions
+raise `RemoteError` if the request fails. Functions about a project on a server raise
+`ProjectNotFound` if it does not exist or the user may not see it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from seamark.neptune.management.roles import MemberRole, ProjectVisibility, Work
 from seamark.paths import check_project
 
 if TYPE_CHECKING:
-    from seamark.neptune.management.folder import Folder
-    from seamark.neptune.management.served import Served
+    from seamark.neptune.management.folder import FolderBackend
+    from seamark.neptune.management.served import ServerBackend
 
 __all__ = [
     "MemberRole",
@@ -59,9 +59,9 @@ __all__ = [
 ]
 
 _FORMER_SERVICE = "neptune.ai"
-"""Address of Neptune's former service, whose tokens are useless."""
-_OURS = ("SEAMARK_REMOTE", "SEAMARK_API_TOKEN")
-"""Environment variables that take precedence over the variable of Neptune's client."""
+"""Domain of Neptune's former service; its tokens cannot be used."""
+_OWN_VARIABLES = ("SEAMARK_REMOTE", "SEAMARK_API_TOKEN")
+"""Environment variables that take precedence over NEPTUNE_API_TOKEN."""
 _ROLES = (MemberRole.VIEWER, MemberRole.CONTRIBUTOR, MemberRole.OWNER)
 _VISIBLE = (ProjectVisibility.PRIVATE, ProjectVisibility.PUBLIC, ProjectVisibility.WORKSPACE)
 
@@ -72,7 +72,7 @@ log = logging.getLogger("seamark")
 
 
 def get_project_list(*, api_token: str | None = None) -> list[str]:
-    """Return the paths of all projects that may be read."""
+    """Return the paths of all readable projects."""
     with _open_target(api_token) as place:
         return place.projects()
 
@@ -86,43 +86,43 @@ def create_project(
     description: str | None = None,
     api_token: str | None = None,
 ) -> str:
-    """Make a project, and return its path. Elsewhere a project begins with its first run.
+    """Create a project and return its path; without this call, its first run creates it.
 
     Args:
         name: Path, or its last part.
-        key: What the ids of runs begin with that Neptune's client makes; one of a server's choice.
-        workspace: The first part of the path.
-        visibility: ``"priv"``, ``"pub"`` or ``"workspace"``; of no meaning in a folder.
-        description: What it is about.
-        api_token: Of the server.
+        key: Prefix of the ids of runs created by Neptune's client; by default chosen by the server.
+        workspace: First part of the path.
+        visibility: ``"priv"``, ``"pub"`` or ``"workspace"``; ignored for a folder.
+        description: Description of the project.
+        api_token: Token of the server.
 
     Raises:
-        ProjectAlreadyExists: If it does.
-        WorkspaceNotFound: If there is no such workspace that the user may see.
-        ProjectKeyInvalid: If the key can be none.
-        UnsupportedValue: If there is no such visibility.
-        ProjectPrivacyRestrictedException: If the user may not make it public.
+        ProjectAlreadyExists: If the project exists.
+        WorkspaceNotFound: If the workspace does not exist or the user may not see it.
+        ProjectKeyInvalid: If the key is invalid.
+        UnsupportedValue: If the visibility is invalid.
+        ProjectPrivacyRestrictedException: If the user may not create public projects.
         ManagementOperationFailure: If the user may not do this.
-        InvalidProjectName: If the path breaks the grammar.
+        InvalidProjectName: If the path is invalid.
     """
-    _texts(name=name, visibility=visibility)
-    _texts_or_none(key=key, workspace=workspace, description=description)
-    _expect("visibility", visibility, _VISIBLE)
+    _verify_texts(name=name, visibility=visibility)
+    _verify_optional_texts(key=key, workspace=workspace, description=description)
+    _verify_choice("visibility", visibility, _VISIBLE)
     with _open_target(api_token) as place:
-        project = _project(place, name, workspace)
+        project = _project_path(place, name, workspace)
         return place.create(project, key, visibility, description)
 
 
 def delete_project(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> None:
-    """Refuse to delete a project; the message says what to do instead.
+    """Delete a project without runs from a server; other projects are refused.
 
     Raises:
-        ManagementOperationFailure: Always.
+        ManagementOperationFailure: If the project has runs or is in a folder.
     """
     with _open_target(api_token) as place:
-        place.delete(_project(place, project, workspace))
+        place.delete(_project_path(place, project, workspace))
 
 
 # ---------------------------------------------------------------------- members
@@ -137,7 +137,7 @@ def get_project_member_list(
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     with _open_target(api_token) as place:
-        return place.members(_project(place, project, workspace), service=False)
+        return place.members(_project_path(place, project, workspace), service=False)
 
 
 def add_project_member(
@@ -148,18 +148,18 @@ def add_project_member(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Give a user a role in a project: ``"viewer"``, ``"contributor"`` or ``"owner"``.
+    """Add a user to a project with a role: ``"viewer"``, ``"contributor"`` or ``"owner"``.
 
     Raises:
-        UserAlreadyHasAccess: If they have a role there.
-        UserNotExistsOrWithoutAccess: If there is no such user.
-        UnsupportedValue: If there is no such role.
+        UserAlreadyHasAccess: If the user has a role in the project.
+        UserNotExistsOrWithoutAccess: If the user does not exist.
+        UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _texts(username=username)
-    _expect("role", role, _ROLES)
+    _verify_texts(username=username)
+    _verify_choice("role", role, _ROLES)
     with _open_target(api_token) as place:
-        place.add(_project(place, project, workspace), username, role, service=False)
+        place.add(_project_path(place, project, workspace), username, role, service=False)
 
 
 def remove_project_member(
@@ -172,25 +172,25 @@ def remove_project_member(
     """Remove the role of a user in a project.
 
     Raises:
-        UserNotExistsOrWithoutAccess: If they have no role there.
+        UserNotExistsOrWithoutAccess: If the user has no role in the project.
         AccessRevokedOnMemberRemoval: If the user may not do this.
-        ManagementOperationFailure: If it is about a folder.
+        ManagementOperationFailure: If the project is in a folder.
     """
-    _texts(username=username)
+    _verify_texts(username=username)
     with _open_target(api_token) as place:
-        place.remove(_project(place, project, workspace), username, service=False)
+        place.remove(_project_path(place, project, workspace), username, service=False)
 
 
 def get_project_service_account_list(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> dict[str, str]:
-    """Return the role of each service account that has one in a project.
+    """Return the roles in a project by service account.
 
     Raises:
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
     with _open_target(api_token) as place:
-        return place.members(_project(place, project, workspace), service=True)
+        return place.members(_project_path(place, project, workspace), service=True)
 
 
 def add_project_service_account(
@@ -201,18 +201,18 @@ def add_project_service_account(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Give a service account of the workspace a role in a project; see `add_project_member`.
+    """Add a service account of the workspace to a project; see `add_project_member`.
 
     Raises:
-        ServiceAccountNotFound: If the workspace has no such account.
-        ServiceAccountAlreadyHasAccess: If it has a role there.
-        UnsupportedValue: If there is no such role.
+        ServiceAccountNotFound: If the account does not exist in the workspace.
+        ServiceAccountAlreadyHasAccess: If the account has a role in the project.
+        UnsupportedValue: If the role is invalid.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _texts(service_account_name=service_account_name)
-    _expect("role", role, _ROLES)
+    _verify_texts(service_account_name=service_account_name)
+    _verify_choice("role", role, _ROLES)
     with _open_target(api_token) as place:
-        path = _project(place, project, workspace)
+        path = _project_path(place, project, workspace)
         place.expect_service(path, service_account_name)
         place.add(path, service_account_name, role, service=True)
 
@@ -224,17 +224,17 @@ def remove_project_service_account(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Take the role of a service account in a project away.
+    """Remove the role of a service account in a project.
 
     Raises:
-        ServiceAccountNotFound: If the workspace has no such account.
-        ServiceAccountNotExistsOrWithoutAccess: If it has no role there.
+        ServiceAccountNotFound: If the account does not exist in the workspace.
+        ServiceAccountNotExistsOrWithoutAccess: If the account has no role in the project.
         AccessRevokedOnServiceAccountRemoval: If the user may not do this.
-        ManagementOperationFailure: If it is about a folder.
+        ManagementOperationFailure: If the project is in a folder.
     """
-    _texts(service_account_name=service_account_name)
+    _verify_texts(service_account_name=service_account_name)
     with _open_target(api_token) as place:
-        path = _project(place, project, workspace)
+        path = _project_path(place, project, workspace)
         place.expect_service(path, service_account_name)
         place.remove(path, service_account_name, service=True)
 
@@ -243,13 +243,13 @@ def remove_project_service_account(
 
 
 def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -> dict[str, str]:
-    """Return the role of each user of a workspace: ``"admin"`` or ``"member"``.
+    """Return the roles in a workspace by user: ``"admin"`` or ``"member"``.
 
     Raises:
-        WorkspaceNotFound: If there is no such workspace that the user may see.
+        WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _texts(workspace=workspace)
+    _verify_texts(workspace=workspace)
     with _open_target(api_token) as place:
         return place.workspace_members(workspace)
 
@@ -257,25 +257,25 @@ def get_workspace_member_list(workspace: str, *, api_token: str | None = None) -
 def get_workspace_service_account_list(
     workspace: str, *, api_token: str | None = None
 ) -> dict[str, str]:
-    """Return the service accounts of a workspace; the role of each is ``"member"``.
+    """Return the service accounts of a workspace, each with the role ``"member"``.
 
     Raises:
-        WorkspaceNotFound: If there is no such workspace that the user may see.
+        WorkspaceNotFound: If the workspace does not exist or the user may not see it.
         ManagementOperationFailure: If the user may not do this, or the project is in a folder.
     """
-    _texts(workspace=workspace)
+    _verify_texts(workspace=workspace)
     with _open_target(api_token) as place:
         return place.service_accounts(workspace)
 
 
 def get_workspace_status(workspace: str, *, api_token: str | None = None) -> dict[str, int]:
-    """Return how many members a workspace has: ``membersCount``.
+    """Return the number of members of a workspace as ``membersCount``.
 
     Raises:
-        WorkspaceNotFound: If there is no such workspace that the user may see.
-        ManagementOperationFailure: If it is about a folder.
+        WorkspaceNotFound: If the workspace does not exist or the user may not see it.
+        ManagementOperationFailure: If the project is in a folder.
     """
-    _texts(workspace=workspace)
+    _verify_texts(workspace=workspace)
     with _open_target(api_token) as place:
         return place.status(workspace)
 
@@ -289,28 +289,30 @@ def invite_to_workspace(
     role: WorkspaceMemberRole | str = WorkspaceMemberRole.MEMBER,
     add_to_all_projects: bool = False,
 ) -> None:
-    """Refuse an invitation, as a server sends no mail; the message says what to do instead.
+    """Add an existing user of the server to a workspace; invitations by mail are refused.
 
     Args:
-        username: Who is to be invited.
-        email: The same, by an address.
-        workspace: The first part of the paths of its projects.
-        api_token: Of the server.
+        username: Name of the user.
+        email: Mail address, which is refused because servers send no mail.
+        workspace: First part of the paths of its projects.
+        api_token: Token of the server.
         role: ``"member"`` or ``"admin"``.
-        add_to_all_projects: Whether they are to have a role in all projects.
+        add_to_all_projects: Whether the user gets a role in all projects.
 
     Raises:
-        ArgumentError: If neither or both say who it is.
-        UnsupportedValue: If there is no such role.
-        ManagementOperationFailure: Else.
+        ArgumentError: If not exactly one of ``username`` and ``email`` is given.
+        UnsupportedValue: If the role is invalid.
+        ManagementOperationFailure: If the user cannot be added; the message says why.
     """
-    _texts(workspace=workspace)
-    _texts_or_none(username=username, email=email)
+    _verify_texts(workspace=workspace)
+    _verify_optional_texts(username=username, email=email)
     verify_type("add_to_all_projects", add_to_all_projects, bool)
     if bool(username) == bool(email):
         msg = f"expected either username or email, got {'both' if email else 'neither'}"
         raise ArgumentError(msg)
-    _expect("role", role, (*WorkspaceMemberRole, *(one.value for one in WorkspaceMemberRole)))
+    _verify_choice(
+        "role", role, (*WorkspaceMemberRole, *(one.value for one in WorkspaceMemberRole))
+    )
     invitation = {
         "invitee": username or email,
         "invitationType": "user" if username else "emailRecipient",
@@ -331,20 +333,19 @@ def trash_objects(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Put runs, models and versions into the trash; a model takes its versions along.
+    """Move runs, models and versions to the trash; the versions of a model move with it.
 
-    What cannot be is told by a warning, and the rest is done.
+    Objects that cannot be moved cause a warning, and the others are moved.
 
     Args:
         project: Path, or its last part.
-        ids: One id or several: of runs, keys of models (``CLS-RESNET``), versions
-            (``CLS-RESNET-3``).
-        workspace: The first part of the path.
-        api_token: Of the server.
+        ids: One or several ids of runs, models (``CLS-RESNET``) and versions (``CLS-RESNET-3``).
+        workspace: First part of the path.
+        api_token: Token of the server.
     """
-    found = _ids(ids)
+    found = _id_list(ids)
     with _open_target(api_token) as place:
-        place.trash(_project(place, project, workspace), found)
+        place.trash(_project_path(place, project, workspace), found)
 
 
 def delete_objects_from_trash(
@@ -354,72 +355,79 @@ def delete_objects_from_trash(
     workspace: str | None = None,
     api_token: str | None = None,
 ) -> None:
-    """Delete runs, models and versions for good that are in the trash; see `trash_objects`.
+    """Permanently delete runs, models and versions in the trash; see `trash_objects`.
 
-    What cannot be, or is not in the trash, is told by a warning, and the rest is done.
+    Objects that cannot be deleted cause a warning, and the others are deleted.
     """
-    found = _ids(ids)
+    found = _id_list(ids)
     with _open_target(api_token) as place:
-        place.delete_trashed(_project(place, project, workspace), found)
+        place.delete_trashed(_project_path(place, project, workspace), found)
 
 
 def clear_trash(
     project: str, *, workspace: str | None = None, api_token: str | None = None
 ) -> None:
-    """Delete all for good that is in the trash of a project.
+    """Permanently delete everything in the trash of a project.
 
     Raises:
         ManagementOperationFailure: If the user may not do this.
     """
     with _open_target(api_token) as place:
-        place.clear(_project(place, project, workspace))
+        place.clear(_project_path(place, project, workspace))
 
 
 # ---------------------------------------------------------------------- inside
 
 
 @contextlib.contextmanager
-def _open_target(api_token: str | None) -> Iterator[Served | Folder]:
+def _open_target(api_token: str | None) -> Iterator[ServerBackend | FolderBackend]:
     from seamark.journal.folder import root_dir
-    from seamark.neptune.management.folder import Folder
-    from seamark.neptune.management.served import Served
+    from seamark.neptune.management.folder import FolderBackend
+    from seamark.neptune.management.served import ServerBackend
     from seamark.opening.place import place_to_read
 
-    _texts_or_none(api_token=api_token)
-    if api_token is None and not any(map(os.environ.get, _OURS)):
+    _verify_optional_texts(api_token=api_token)
+    if api_token is None and not any(map(os.environ.get, _OWN_VARIABLES)):
         api_token = os.environ.get("NEPTUNE_API_TOKEN") or None
     address, token = _parse_token(api_token)
     place = address or place_to_read(None, None)
-    opened = Served(place, token) if isinstance(place, str) else Folder(place or root_dir(None))
+    opened = (
+        ServerBackend(place, token)
+        if isinstance(place, str)
+        else FolderBackend(place or root_dir(None))
+    )
     with contextlib.closing(opened):
         yield opened
 
 
 def _parse_token(api_token: str | None) -> tuple[str | None, str | None]:
     try:
-        told = json.loads(base64.b64decode(api_token or "", validate=True))
-        address, token = str(told.get("api_url") or told["api_address"]), str(told["api_key"])
+        content = json.loads(base64.b64decode(api_token or "", validate=True))
+        address, token = (
+            str(content.get("api_url") or content["api_address"]),
+            str(content["api_key"]),
+        )
     except (ValueError, KeyError, AttributeError):
         return None, api_token
     host = urlsplit(address).hostname or ""
     if host == _FORMER_SERVICE or host.endswith(f".{_FORMER_SERVICE}"):
-        log.warning("seamark: api_token: it is for %s, and is not used", host)
+        log.warning("seamark: api_token: it belongs to %s and is not used", host)
         return None, None
     return address, token
 
 
-def _project(place: Served | Folder, name: str, workspace: str | None) -> str:
-    from seamark.neptune.management.folder import Folder
+def _project_path(place: ServerBackend | FolderBackend, name: str, workspace: str | None) -> str:
+    from seamark.neptune.management.folder import FolderBackend
 
-    _texts(project=name)
-    _texts_or_none(workspace=workspace)
+    _verify_texts(project=name)
+    _verify_optional_texts(workspace=workspace)
     own = name.partition("/")[0] if "/" in name else ""
     if workspace and own and own != workspace:
         msg = f"project {name!r:.200} is not in workspace {workspace!r:.200}"
         raise ConflictingWorkspaceName(msg)
     path = f"{workspace}/{name}" if workspace and not own else name
-    if "/" not in path and not isinstance(place, Folder):
-        msg = f"project {name!r:.200}: expected 'workspace/project', or workspace='...' beside it"
+    if "/" not in path and not isinstance(place, FolderBackend):
+        msg = f"project {name!r:.200}: expected 'workspace/project', or also workspace='...'"
         raise MissingWorkspaceName(msg)
     try:
         return check_project(path)
@@ -427,24 +435,24 @@ def _project(place: Served | Folder, name: str, workspace: str | None) -> str:
         raise InvalidProjectName(str(error)) from error
 
 
-def _ids(ids: str | Iterable[str]) -> list[str]:
+def _id_list(ids: str | Iterable[str]) -> list[str]:
     found = [ids] if isinstance(ids, str) else list(ids)
     for each in found:
         verify_type("ids", each, str)
     return found
 
 
-def _texts(**given: object) -> None:
+def _verify_texts(**given: object) -> None:
     for name, value in given.items():
         verify_type(name, value, str)
 
 
-def _texts_or_none(**given: object) -> None:
+def _verify_optional_texts(**given: object) -> None:
     for name, value in given.items():
         verify_type(name, value, (str, type(None)))
 
 
-def _expect(name: str, value: object, known: Iterable[object]) -> None:
+def _verify_choice(name: str, value: object, known: Iterable[object]) -> None:
     if value not in (some := list(known)):
         words = ", ".join(repr(one) for one in some if isinstance(one, str))
         msg = f"{name}: expected one of {words}, got {value!r:.80}"

@@ -1,6 +1,6 @@
-"""Neptune's names of exceptions of ``management``.
+"""Exceptions of ``management``, with Neptune's names.
 
-Exceptions that are never raised exist so that scripts that mention them can be imported.
+Exceptions that are never raised exist for scripts that import them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 class ManagementOperationFailure(SeamarkError):  # noqa: N818 - as all names here, Neptune's
-    """An operation on a project, its members or its trash is not possible; the message says why."""
+    """An operation on a project, its members or its trash failed; the message says why."""
 
 
 class AccessRevokedOnDeletion(ManagementOperationFailure):
@@ -56,11 +56,11 @@ class AccessRevokedOnServiceAccountRemoval(ManagementOperationFailure):
 
 
 class ActiveProjectsLimitReachedException(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Exception of Neptune's client that Seamark never raises."""
 
 
 class BadRequestException(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Exception of Neptune's client that Seamark never raises."""
 
 
 class ConflictingWorkspaceName(ManagementOperationFailure):
@@ -68,51 +68,51 @@ class ConflictingWorkspaceName(ManagementOperationFailure):
 
 
 class IncorrectIdentifierException(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Exception of Neptune's client that Seamark never raises."""
 
 
 class InvalidProjectName(ManagementOperationFailure):
-    """A project's path breaks the grammar."""
+    """A project path is invalid."""
 
 
 class MissingWorkspaceName(ManagementOperationFailure):
-    """A project's path has no workspace, which paths on a server need."""
+    """A project path has no workspace, which is required on a server."""
 
 
 class ObjectNotFound(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Exception of Neptune's client that Seamark never raises."""
 
 
 class ProjectAlreadyExists(ManagementOperationFailure):
-    """There is a project of this name."""
+    """A project of this name exists."""
 
 
 class ProjectKeyCollision(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Exception of Neptune's client that Seamark never raises."""
 
 
 class ProjectKeyInvalid(ManagementOperationFailure):
-    """Invalid key of a project, which is the prefix of the ids of its runs."""
+    """The key of a project, the prefix of its run ids, is invalid."""
 
 
 class ProjectNameCollision(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Exception of Neptune's client that Seamark never raises."""
 
 
 class ProjectNameInvalid(ManagementOperationFailure):
-    """A server does not accept a project of this name."""
+    """The server does not accept this project name."""
 
 
 class ProjectNotFound(ManagementOperationFailure):
-    """There is no such project, or the user may not see it."""
+    """The project does not exist, or the user may not see it."""
 
 
 class ProjectPrivacyRestrictedException(ManagementOperationFailure):
-    """The caller may not make a project with this visibility."""
+    """The user may not create a project with this visibility."""
 
 
 class ProjectsLimitReached(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Exception of Neptune's client that Seamark never raises."""
 
 
 class ServiceAccountAlreadyHasAccess(ManagementOperationFailure):
@@ -128,7 +128,7 @@ class ServiceAccountNotFound(ManagementOperationFailure):
 
 
 class UnsupportedValue(ManagementOperationFailure):
-    """An argument is not one of its possible values."""
+    """The value of an argument is not one of the allowed values."""
 
 
 class UserAlreadyHasAccess(ManagementOperationFailure):
@@ -136,16 +136,16 @@ class UserAlreadyHasAccess(ManagementOperationFailure):
 
 
 class UserAlreadyInvited(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Exception of Neptune's client that Seamark never raises."""
 
 
 class UserNotExistsOrWithoutAccess(ManagementOperationFailure):
-    """There is no such user, or they have no role in the project."""
+    """The user does not exist or has no role in the project."""
 
 
 class WorkspaceNotFound(ManagementOperationFailure):
-    """There is no such workspace, or the user may not see it."""
+    """The workspace does not exist, or the user may not see it."""
 
 
 class WorkspaceOrUserNotFound(ManagementOperationFailure):
-    """A name of Neptune's that nothing here raises."""
+    """Exception of Neptune's client that Seamark never raises."""

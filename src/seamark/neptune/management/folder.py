@@ -1,4 +1,4 @@
-"""Projects and the trash of a folder; there are no accounts in one."""
+"""Projects and the trash of a folder, which has no accounts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from seamark.values import encode_atom
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
 
-__all__ = ["Folder"]
+__all__ = ["FolderBackend"]
 
-_PLACES = {
+_SUFFIXES = {
     "run": "",
     "model": f"/{MODELS}",
     "model_version": f"/{MODELS}",
@@ -31,19 +31,19 @@ _PLACES = {
 log = logging.getLogger("seamark")
 
 
-class Folder:
-    """The runs of one root."""
+class FolderBackend:
+    """Management of the runs of one root folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def close(self) -> None:
-        """Do nothing: nothing is open between two calls."""
+        """Do nothing: no resource is held between calls."""
 
     # ------------------------------------------------------------------ projects
 
     def projects(self) -> list[str]:
-        """Return the projects in which something was recorded."""
+        """Return the projects with records."""
         walked: list[str] = []
         found = {
             home_of(each.project) for each in iter_runs(self._root, None, (), walked, models=True)
@@ -56,12 +56,12 @@ class Folder:
     def create(
         self, project: str, key: str | None, visibility: str, description: str | None
     ) -> str:
-        """Make a project, which is to say: record its name. Keys and visibility are a server's."""
+        """Create a project by recording its name; keys and visibility exist only on servers."""
         from seamark.registry.project import init_project
 
         del key, visibility
         if project in self.projects():
-            msg = f"{self._root} has a project {project!r} already"
+            msg = f"project {project!r} exists already in {self._root}"
             raise ProjectAlreadyExists(msg)
         with init_project(project, root=self._root, mode="offline") as made:
             made["sys/name"] = project.rpartition("/")[2]
@@ -70,9 +70,9 @@ class Folder:
         return project
 
     def delete(self, project: str) -> NoReturn:
-        """Say how a project is deleted."""
+        """Raise an error that describes how to delete a project."""
         msg = (
-            f"{self._root}: projects are not deleted as such: delete their runs with "
+            f"{self._root}: a project cannot be deleted as a whole: delete its runs with "
             f"`seamark purge --force --project {project} --query ...`"
         )
         raise ManagementOperationFailure(msg)
@@ -81,8 +81,8 @@ class Folder:
 
     def _no_accounts(self, *_: object, **__: object) -> NoReturn:
         msg = (
-            f"{self._root} is a folder, which has no members and no workspaces: name a server with "
-            "SEAMARK_REMOTE, or with api_token as `seamark token create --neptune` prints it"
+            f"{self._root} is a folder, which has no members and no workspaces: set SEAMARK_REMOTE "
+            "to a server, or pass an api_token of `seamark token create --neptune`"
         )
         raise ManagementOperationFailure(msg)
 
@@ -92,7 +92,7 @@ class Folder:
     # ------------------------------------------------------------------ the trash
 
     def trash(self, project: str, ids: Sequence[str]) -> None:
-        """Put something into the trash; a model takes its versions along."""
+        """Move objects to the trash, and models with their versions."""
         done = 0
         with self._catalog(project) as catalog:
             for word in ids:
@@ -100,7 +100,7 @@ class Folder:
                     for ref in self._with_versions(catalog, _resolve_id(catalog, project, word)):
                         self._put(ref)
                     done += 1
-        log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
+        log.info("seamark: moved %d of %d objects to the trash of %s", done, len(ids), project)
 
     def _put(self, ref: Ref) -> None:
         from seamark.run.contents import assign_ops
@@ -112,7 +112,7 @@ class Folder:
             raise ManagementOperationFailure(msg)
 
     def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
-        """Delete something for good that is in the trash."""
+        """Permanently delete objects in the trash."""
         with self._catalog(project) as catalog:
             trashed = _trashed(catalog, project)
             for word in ids:
@@ -124,7 +124,7 @@ class Folder:
                     self._delete(catalog, ref, trashed)
 
     def clear(self, project: str) -> None:
-        """Delete all for good that is in the trash."""
+        """Permanently delete everything in the trash."""
         with self._catalog(project) as catalog:
             trashed = _trashed(catalog, project)
             for ref in trashed:
@@ -163,7 +163,7 @@ class Folder:
 
 @contextlib.contextmanager
 def _warn_and_continue() -> Iterator[None]:
-    # One object must not keep others from theirs, as with Neptune.
+    # An error of one object does not affect the others, as with Neptune.
     try:
         yield
     except (SeamarkError, OSError) as error:
@@ -184,7 +184,7 @@ def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = Fa
         except RunNotFoundError:
             raise error from None
     if home_of(found[0]) != project:
-        msg = f"{word!r:.200} is in project {home_of(found[0])}, and not in {project}"
+        msg = f"{word!r:.200} is in project {home_of(found[0])}, not in {project}"
         raise RunNotFoundError(msg)
     return found
 
@@ -194,7 +194,7 @@ def _trashed(catalog: Catalog, project: str) -> list[Ref]:
     from seamark.store.query.selection import Selection
 
     found: list[Ref] = []
-    for kind, below in reversed(_PLACES.items()):
+    for kind, below in reversed(_SUFFIXES.items()):
         selected = catalog.select(Selection(project=project + below, trashed=True, kind=kind))
         found += [ref for ref in selected if home_of(ref[0]) == project]
     return found

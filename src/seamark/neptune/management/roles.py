@@ -19,7 +19,7 @@ class MemberRole:
 
 
 class ProjectVisibility:
-    """Visibility of a project to users who have no role in it."""
+    """Visibility of a project to users without a role in it."""
 
     PRIVATE: Final = "priv"
     PUBLIC: Final = "pub"
@@ -33,5 +33,5 @@ class WorkspaceMemberRole(Enum):
     ADMIN = "admin"
 
     def to_api(self) -> str:
-        """Return the server's name for it."""
+        """Return the server's name of the role."""
         return "owner" if self is WorkspaceMemberRole.ADMIN else self.value

@@ -27,19 +27,19 @@ from seamark.neptune.management.roles import MemberRole
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 
-__all__ = ["Served"]
+__all__ = ["ServerBackend"]
 
 _API: Final = "/api/"
-"""API version requested in the terms of Neptune's client."""
-_WORDS: Final = {
+"""Address of the API of Neptune's client."""
+_API_ROLES: Final = {
     MemberRole.VIEWER: "viewer",
     MemberRole.CONTRIBUTOR: "member",
     MemberRole.OWNER: "manager",
 }
-_ROLES: Final = {word: role for role, word in _WORDS.items()}
+_ROLES: Final = {word: role for role, word in _API_ROLES.items()}
 _WORKSPACE_ROLES: Final = {"owner": "admin", "member": "member"}
-_AT_ONCE: Final = 100
-_KINDS: Final[Mapping[str, type[ManagementOperationFailure]]] = {
+_MAX_IDS: Final = 100
+_ERRORS_BY_TYPE: Final[Mapping[str, type[ManagementOperationFailure]]] = {
     "PROJECT_KEY_INVALID": ProjectKeyInvalid,
     "VISIBILITY_RESTRICTED": ProjectPrivacyRestrictedException,
     "ERR_NOT_UNIQUE": ProjectAlreadyExists,
@@ -56,18 +56,23 @@ _NO_WORKSPACE: Final[ErrorsByStatus] = {404: WorkspaceNotFound}
 log = logging.getLogger("seamark")
 
 
-class Served:
-    """A server that is asked."""
+class ServerBackend:
+    """Management of projects on a server."""
 
     def __init__(self, uri: str, token: str | None) -> None:
         self._connection = Connection(uri, token, api=_API)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connection.close()
 
     def _ask(
-        self, method: str, path: str, meant: ErrorsByStatus, body: Any = None, **query: str | int
+        self,
+        method: str,
+        path: str,
+        errors_by_status: ErrorsByStatus,
+        body: Any = None,
+        **query: str | int,
     ) -> Any:
         ask = self._connection
         try:
@@ -76,7 +81,9 @@ class Served:
             else:
                 answer = ask.send_json(method, path, body, query=query)
         except RemoteError as error:
-            kind = _KINDS.get(str(error.said.get("errorType"))) or meant.get(error.status)
+            kind = _ERRORS_BY_TYPE.get(str(error.said.get("errorType"))) or errors_by_status.get(
+                error.status
+            )
             if kind is None:
                 if error.status not in (400, 403, 404, 409, 422):
                     raise
@@ -88,14 +95,14 @@ class Served:
     # ------------------------------------------------------------------ projects
 
     def projects(self) -> list[str]:
-        """Return the projects that may be read."""
+        """Return the readable projects."""
         found = self._ask("GET", "backend/v1/projects/list", {}, userRelation="viewerOrHigher")
         return [f"{one['organizationName']}/{one['name']}" for one in found["entries"]]
 
     def create(
         self, project: str, key: str | None, visibility: str, description: str | None
     ) -> str:
-        """Make a project; return its path."""
+        """Create a project and return its path."""
         workspace, _, name = project.rpartition("/")
         new = {"name": name, "organizationId": workspace, "visibility": visibility}
         if key is not None:
@@ -106,9 +113,11 @@ class Served:
         return f"{made['organizationName']}/{made['name']}"
 
     def delete(self, project: str) -> None:
-        """Request the deletion of a project; a server refuses it and says what to do instead."""
-        meant = {**_NO_PROJECT, 403: AccessRevokedOnDeletion}
-        self._ask("DELETE", "backend/v1/projects/delete", meant, projectIdentifier=project)
+        """Delete a project; the server refuses it if the project has runs."""
+        errors_by_status = {**_NO_PROJECT, 403: AccessRevokedOnDeletion}
+        self._ask(
+            "DELETE", "backend/v1/projects/delete", errors_by_status, projectIdentifier=project
+        )
 
     # ------------------------------------------------------------------ members
 
@@ -121,27 +130,30 @@ class Served:
         return {one["registeredMemberInfo"]["username"]: _ROLES[one["role"]] for one in found}
 
     def add(self, project: str, user: str, role: str, *, service: bool) -> None:
-        """Give a user a role in a project."""
-        body = {"role": _WORDS[role], "serviceAccountId" if service else "userId": user}
+        """Add a user or service account to a project with a role."""
+        body = {"role": _API_ROLES[role], "serviceAccountId" if service else "userId": user}
         path = "backend/v1/accounts" if service else "backend/v1/members"
         taken = ServiceAccountAlreadyHasAccess if service else UserAlreadyHasAccess
-        meant = {**_NO_PROJECT, 409: taken}
-        self._ask("POST", path, meant, body, projectIdentifier=project)
+        errors_by_status = {**_NO_PROJECT, 409: taken}
+        self._ask("POST", path, errors_by_status, body, projectIdentifier=project)
 
     def remove(self, project: str, user: str, *, service: bool) -> None:
-        """Remove a user's role in a project."""
-        meant: ErrorsByStatus
+        """Remove the role of a user or service account in a project."""
+        errors_by_status: ErrorsByStatus
         if service:
             path, who = "backend/v1/accounts", {"serviceAccountId": user}
-            meant = {
+            errors_by_status = {
                 422: ServiceAccountNotExistsOrWithoutAccess,
                 403: AccessRevokedOnServiceAccountRemoval,
             }
         else:
             path, who = "backend/v1/members", {"userId": user}
-            meant = {422: UserNotExistsOrWithoutAccess, 403: AccessRevokedOnMemberRemoval}
-        meant = {404: ProjectNotFound, **meant}
-        self._ask("DELETE", path, meant, projectIdentifier=project, **who)
+            errors_by_status = {
+                422: UserNotExistsOrWithoutAccess,
+                403: AccessRevokedOnMemberRemoval,
+            }
+        errors_by_status = {404: ProjectNotFound, **errors_by_status}
+        self._ask("DELETE", path, errors_by_status, projectIdentifier=project, **who)
 
     def expect_service(self, project: str, user: str) -> None:
         """Raise `ServiceAccountNotFound` unless the workspace has the service account."""
@@ -153,7 +165,7 @@ class Served:
     # ------------------------------------------------------------------ workspaces
 
     def workspace_members(self, workspace: str) -> dict[str, str]:
-        """Return the roles of people in a workspace."""
+        """Return the roles in a workspace by user."""
         found = self._ask(
             "GET",
             "backend/v1/organizations/members",
@@ -175,7 +187,7 @@ class Served:
         return {one["displayName"]: "member" for one in found}
 
     def status(self, workspace: str) -> dict[str, int]:
-        """Return the facts about a workspace."""
+        """Return the status of a workspace."""
         found = self._ask(
             "GET",
             "backend/v1/organizations/status",
@@ -185,7 +197,7 @@ class Served:
         return dict(found)
 
     def invite(self, workspace: str, invitation: Mapping[str, Any]) -> None:
-        """Request an invitation; a server refuses it and says what to do instead."""
+        """Add a user to a workspace; the server refuses invitations by mail."""
         self._ask(
             "POST",
             "backend/v1/organizations/invitations",
@@ -196,29 +208,29 @@ class Served:
     # ------------------------------------------------------------------ the trash
 
     def trash(self, project: str, ids: Sequence[str]) -> None:
-        """Put something into the trash."""
-        done = self._each("leaderboard/v1/trash", project, ids)
-        log.info("seamark: put %d of %d into the trash of %s", done, len(ids), project)
+        """Move objects to the trash."""
+        done = self._send_ids("leaderboard/v1/trash", project, ids)
+        log.info("seamark: moved %d of %d objects to the trash of %s", done, len(ids), project)
 
     def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
-        """Delete something for good that is in the trash."""
-        self._each("leaderboard/v1/delete", project, ids)
+        """Permanently delete objects in the trash."""
+        self._send_ids("leaderboard/v1/delete", project, ids)
 
-    def _each(self, path: str, project: str, ids: Sequence[str]) -> int:
+    def _send_ids(self, path: str, project: str, ids: Sequence[str]) -> int:
         done = 0
-        for start in range(0, len(ids), _AT_ONCE):
-            some = [f"{project}/{one}" for one in ids[start : start + _AT_ONCE]]
-            told = self._ask("POST", path, _NO_PROJECT, some, projectIdentifier=project)
-            done += len(told["updatedExperimentIdentifiers"])
-            _warn(told["errors"])
+        for start in range(0, len(ids), _MAX_IDS):
+            some = [f"{project}/{one}" for one in ids[start : start + _MAX_IDS]]
+            reply = self._ask("POST", path, _NO_PROJECT, some, projectIdentifier=project)
+            done += len(reply["updatedExperimentIdentifiers"])
+            _log_errors(reply["errors"])
         return done
 
     def clear(self, project: str) -> None:
-        """Delete all for good that is in the trash."""
-        told = self._ask("DELETE", "leaderboard/v1/trash", _NO_PROJECT, projectIdentifier=project)
-        _warn(told["errors"])
+        """Permanently delete everything in the trash."""
+        reply = self._ask("DELETE", "leaderboard/v1/trash", _NO_PROJECT, projectIdentifier=project)
+        _log_errors(reply["errors"])
 
 
-def _warn(errors: Iterable[Mapping[str, Any]]) -> None:
+def _log_errors(errors: Iterable[Mapping[str, Any]]) -> None:
     for error in errors:
         log.warning("seamark: %s", error["errorDescription"])

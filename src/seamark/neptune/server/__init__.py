@@ -1,7 +1,7 @@
 """Routes of a team server for the unmodified PyPI package ``neptune``.
 
-What arrives becomes records in a journal of the run (`seamark.neptune.server.log`), and what is
-read comes from the folded store. `mount` is called by the server; nothing here is imported before.
+Received data becomes records in a journal of the run (`seamark.neptune.server.log`). Reads use the
+folded store. The server calls `mount`; nothing here is imported before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def mount(app: FastAPI) -> None:
     """Add the routes to the application of a server.
 
     Args:
-        app: What `seamark.server.app.make_app` made.
+        app: Application made by `seamark.server.app.make_app`.
     """
     from seamark.neptune.server.signing_in import add_routes
 

@@ -1,10 +1,10 @@
-"""Requests of Neptune's client: access checks and bodies, and answers and errors in its form.
+"""Requests of Neptune's client: authentication, bodies, and answers and errors in its format.
 
-Bodies declare only the fields that are used; all others are accepted. A field that may be null may
-also be left out, because versions of the client differ in that.
+Bodies declare only the used fields; all others are accepted. A field that may be null may also be
+left out, because versions of the client differ in this.
 
-The client knows operations by name and reads their addresses from Swagger 2.0 documents, so the
-addresses are Seamark's own. `Routes` mounts each operation at the address in these documents.
+The client reads the addresses of operations from Swagger 2.0 documents, so that Seamark can choose
+them. `Routes` mounts each operation at its address in these documents.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ __all__ = [
     "Invitations",
     "NewProject",
     "Routes",
-    "Wanted",
+    "TableRequest",
     "answer",
     "asker",
     "document",
     "identify",
-    "short",
+    "shorten",
 ]
 
 
 Word = Annotated[str, Field(max_length=8192)]
-_MOST: Final = 10_000
+_MAX_ITEMS: Final = 10_000
 
 
 class NewProject(BaseModel):
-    """A project to be made: ``priv``, ``pub`` or ``workspace``."""
+    """Project to create; its visibility is ``priv``, ``pub`` or ``workspace``."""
 
     organization: Word | None = Field(None, alias="organizationId")
     name: Word | None = None
@@ -60,7 +60,7 @@ class NewProject(BaseModel):
 
 
 class Grant(BaseModel):
-    """A role that a person or a service account gets: ``viewer``, ``member`` or ``manager``."""
+    """Role for a user or a service account: ``viewer``, ``member`` or ``manager``."""
 
     user: Word | None = Field(None, alias="userId")
     account: Word | None = Field(None, alias="serviceAccountId")
@@ -78,19 +78,21 @@ class Invitation(BaseModel):
 
 class _Invitations(BaseModel):
     organization: Word | None = Field(None, alias="organizationIdentifier")
-    entries: list[Invitation] | None = Field(None, alias="invitationsEntries", max_length=_MOST)
+    entries: list[Invitation] | None = Field(
+        None, alias="invitationsEntries", max_length=_MAX_ITEMS
+    )
 
 
 class Invitations(_Invitations):
-    """Some of them; the client wraps them once more, its document does not say so."""
+    """List of invitations; the client nests it once more than its document describes."""
 
     inner: _Invitations | None = Field(None, alias="newOrganizationInvitations")
 
 
 class Creation(BaseModel):
-    """A ``run``, ``model`` or ``modelVersion`` to be made.
+    """A ``run``, ``model`` or ``modelVersion`` to create.
 
-    `custom` is the id that its maker has for a run, `parent` that of the model of a version.
+    `custom` is the id that the client chose for a run, `parent` the id of a version's model.
     """
 
     project: Word | None = Field(None, alias="projectIdentifier")
@@ -123,24 +125,24 @@ class _Path(BaseModel):
     path: Word
 
 
-class Wanted(BaseModel):
-    """Selection of rows, in the client's language, and columns of a table; None for all."""
+class TableRequest(BaseModel):
+    """Query in the client's language, and columns of a table; None for all columns."""
 
     query: _Query | None = None
     page: _Page | None = Field(None, alias="pagination")
     sorting: _Sorting | None = None
-    columns: list[_Path] | None = Field(None, alias="attributeFilters", max_length=_MOST)
+    columns: list[_Path] | None = Field(None, alias="attributeFilters", max_length=_MAX_ITEMS)
 
 
 DOCUMENTS: Final = ("backend", "leaderboard", "artifacts")
 
 
 class Operation(NamedTuple):
-    """Operation that the client can request, described in one of `DOCUMENTS`.
+    """Operation of the client, described in one of `DOCUMENTS`.
 
-    `parameters` are names: ``name[]`` for several values, ``@name`` for the body, ``^name`` for a
-    header, all others in the query. `result` is the definition of its response; empty if the client
-    reads none.
+    `parameters` has names: ``name[]`` for several values, ``@name`` for the body, ``^name`` for a
+    header, all others in the query. `result` is the definition of the response; empty if the client
+    ignores it.
     """
 
     name: str
@@ -273,9 +275,9 @@ ArtifactFile filePath fileHash type size:integer metadata:ArtifactMetadata*
 ArtifactMetadata key value
 Refused code:integer errorType title
 """  # noqa: E501 - a table
-"""Models of answers. Every field that the client reads needs its own name and type."""
-_WHOLE: Final = frozenset({"limit", "offset", "index", "totalLength", "uploadPartIdx", "size"})
-_PLAIN: Final = frozenset({"string", "integer", "number", "boolean"})
+"""Models of answers, with the name and type of every field that the client reads."""
+_INTEGERS: Final = frozenset({"limit", "offset", "index", "totalLength", "uploadPartIdx", "size"})
+_SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 
 
 def _operations() -> dict[str, Operation]:
@@ -296,7 +298,7 @@ def document(name: str) -> bytes:
     paths: dict[str, Any] = {}
     for each in BY_NAME.values():
         if each.document == name:
-            paths.setdefault(each.path, {})[each.method.lower()] = _described(each)
+            paths.setdefault(each.path, {})[each.method.lower()] = _describe_operation(each)
     made = {
         "swagger": "2.0",
         "info": {"title": f"Seamark, {name}", "version": "1"},
@@ -308,27 +310,27 @@ def document(name: str) -> bytes:
     return json.dumps(made, separators=(",", ":")).encode()
 
 
-def _described(operation: Operation) -> dict[str, Any]:
+def _describe_operation(operation: Operation) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": "OK"}
     if operation.result:
         answer["schema"] = _schema(operation.result)
-    # Any operation may be refused, by the server, its gate or a proxy: no status is unexpected.
+    # The server, its access checks or a proxy may refuse any operation: allow all statuses.
     refused = {"description": "Refused", "schema": _schema("Refused")}
     answers: dict[str, Any] = {"200": answer, "default": refused}
-    if operation.name == "createProject":  # the client looks into this refusal
+    if operation.name == "createProject":  # the client reads the body of this refusal
         answers["400"] = {"description": "Refused", "schema": _schema("NotMade")}
     return {
         "operationId": operation.name,
         "tags": ["api"],
-        "parameters": [_parameter(each) for each in operation.parameters.split()],
+        "parameters": [_describe_parameter(each) for each in operation.parameters.split()],
         "responses": answers,
     }
 
 
-def _parameter(text: str) -> dict[str, Any]:
+def _describe_parameter(text: str) -> dict[str, Any]:
     if text.startswith("@"):
         schema: dict[str, Any] = {}
-        if text == "@experimentCreationParams":  # has a time that the client writes only so
+        if text == "@experimentCreationParams":  # the client serializes its time only by a schema
             schema = {"$ref": "#/definitions/CreationParams"}
         return {"name": text[1:], "in": "body", "required": False, "schema": schema}
     if text.startswith("^"):
@@ -337,7 +339,7 @@ def _parameter(text: str) -> dict[str, Any]:
     if text.endswith("[]"):
         items = {"type": "array", "items": {"type": "string"}, "collectionFormat": "multi"}
         return found | {"name": text[:-2]} | items
-    if text in _WHOLE:
+    if text in _INTEGERS:
         found["type"] = "integer"
     return found
 
@@ -347,7 +349,7 @@ def _schema(kind: str) -> dict[str, Any]:
         return {"type": "array", "items": _schema(kind[:-1]), "x-nullable": True}
     if kind == "date-time":
         return {"type": "string", "format": "date-time", "x-nullable": True}
-    if kind in _PLAIN:
+    if kind in _SCALARS:
         return {"type": kind, "x-nullable": True}
     return {"$ref": f"#/definitions/{kind}"}
 
@@ -359,22 +361,22 @@ def _definitions() -> dict[str, Any]:
         parts = (member.partition(":") for member in members)
         shown = {key: _schema(kind or "string") for key, _, kind in parts}
         found[name] = {"type": "object", "x-nullable": True, "properties": shown}
-    for name, given in _GIVEN.items():
+    for name, given in _NESTED_FIELDS.items():
         found[name] = {"type": "object", "x-nullable": True, "properties": given}
     return found
 
 
-_GIVEN: Final[dict[str, dict[str, Any]]] = {
+_NESTED_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "CreationParams": {"gitInfo": {"$ref": "#/definitions/GitInfo"}},
     "GitInfo": {"commit": {"$ref": "#/definitions/GitCommit"}},
     "NotMade": {"validationErrors": {"type": "array", "items": {}}},
 }
 """Nested fields of requests; all other fields are accepted as they are."""
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
-_SECRET: Final = "key"  # noqa: S105 - a name
-_MOST_SAID: Final = 2000
+_SECRET_CLAIM: Final = "key"  # noqa: S105 - a name
+_MAX_MESSAGE: Final = 2000
 """Maximum number of characters of a client's message that are recorded."""
-_TYPES: Final = {
+_ERROR_TYPES: Final = {
     "no-run": "EXPERIMENT_NOT_FOUND",
     "quota": "PROJECT_LIMITS_EXCEEDED",
     "too-large": "PROJECT_LIMITS_EXCEEDED",
@@ -382,10 +384,12 @@ _TYPES: Final = {
 
 
 class ContainerNotFound(Refusal):
-    """A container that is not there, or may not be seen."""
+    """The container does not exist, or the user may not see it."""
 
     def __init__(self, identifier: str) -> None:
-        super().__init__(404, "no-run", f"{identifier[:200]!r} is not here, or may not be seen")
+        super().__init__(
+            404, "no-run", f"{identifier[:200]!r} does not exist, or you may not see it"
+        )
 
 
 class _Route(APIRoute):
@@ -398,22 +402,22 @@ class _Route(APIRoute):
             except ClientDisconnect:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the client gets one form
-                return refused(error)
+                return error_response(error)
 
         return handle
 
 
 class Routes(APIRouter):
-    """A router whose routes are operations of the documents."""
+    """Router for operations of the documents."""
 
     def __init__(self) -> None:
         super().__init__(route_class=_Route)
 
     def answers(self, name: str) -> Callable[[_Endpoint], _Endpoint]:
-        """Return a decorator that has a function answer an operation.
+        """Return a decorator that registers a function for an operation.
 
         Args:
-            name: Of the operation, as in `seamark.neptune.server.answers`.
+            name: Name of the operation, as in `seamark.neptune.server.answers`.
         """
         operation = BY_NAME[name]
 
@@ -432,14 +436,14 @@ def answer(value: Any = None) -> Response:
     return Response(body, media_type="application/json")
 
 
-def refused(error: Exception) -> Response:
-    """Return an error in the client's form.
+def error_response(error: Exception) -> Response:
+    """Return an error response in the client's format.
 
-    It asks again for a minute after a 500, and what is wrong here stays so: 400 says it at once.
-    It takes 422 as a limit that was exceeded.
+    The client retries for a minute after a 500. These errors are permanent, so the status is 400.
+    The client reads 422 as an exceeded limit.
     """
     refusal = refusal_of(error)
-    status, error_type = refusal.status_code, _TYPES.get(refusal.error, "")
+    status, error_type = refusal.status_code, _ERROR_TYPES.get(refusal.error, "")
     if error_type == "PROJECT_LIMITS_EXCEEDED":
         status = 422
     elif status in (405, 414, 422, 431, 500):
@@ -448,37 +452,37 @@ def refused(error: Exception) -> Response:
         status, error_type = 404, "EXPERIMENT_NOT_FOUND"
     error_type = refusal.more.get("errorType") or error_type
     body = {
-        **{name: short(more) for name, more in refusal.more.items()},
+        **{name: shorten(more) for name, more in refusal.more.items()},
         "code": status,
         "errorType": error_type or refusal.error.upper().replace("-", "_"),
-        "title": short(str(refusal.detail)),
+        "title": shorten(str(refusal.detail)),
     }
     headers = dict(refusal.headers or {})
     if status == 403:  # noqa: PLR2004 - the client drops the text of these, and logs the header
-        headers["X-Server-Error"] = ascii(body["title"])[1:-1][:_MOST_SAID]
+        headers["X-Server-Error"] = ascii(body["title"])[1:-1][:_MAX_MESSAGE]
     return JSONResponse(body, status, headers)
 
 
-def short(value: Any) -> Any:
-    """Return an error message, shortened: it may repeat arguments of any length."""
+def shorten(value: Any) -> Any:
+    """Return a shortened error message: it may contain arguments of any length."""
     if not isinstance(value, str):
         return value
-    return value[:_MOST_SAID].encode("utf-8", "replace").decode()
+    return value[:_MAX_MESSAGE].encode("utf-8", "replace").decode()
 
 
-# ---------------------------------------------------------------------- who asks
+# ---------------------------------------------------------------------- authentication
 
 
 def asker(request: Request) -> Identity:
-    """Return the requester; the client sends Seamark's token inside one of its own form."""
+    """Return the identity of the requester, by the Seamark token inside the client's token."""
     request.state.secret = secret = _secret_of(request)
     request.state.identity = found = identify(request, secret)
     return found
 
 
 def identify(request: Request, secret: str) -> Identity:
-    """Return the identity of a token, whatever the request itself carries."""
-    headers = dict(request.headers)  # of a header that is sent twice, the first one
+    """Return the identity of a token, ignoring the token of the request itself."""
+    headers = dict(request.headers)  # the first one of repeated headers
     headers.pop("authorization", None)
     if secret:
         headers["authorization"] = f"Bearer {secret}"
@@ -493,7 +497,7 @@ def _secret_of(request: Request) -> str:
 
 
 def secret_in_api_token(token: str) -> str:
-    """Return Seamark's token in the value of ``NEPTUNE_API_TOKEN``; other values unchanged."""
+    """Extract Seamark's token from a value of ``NEPTUNE_API_TOKEN``; return others unchanged."""
     try:
         found = json.loads(base64.b64decode(token + "=" * (-len(token) % 4)))
         return str(found["api_key"])
@@ -502,23 +506,31 @@ def secret_in_api_token(token: str) -> str:
 
 
 def access_token(secret: str, user: str, issuer: str, ends_s: int) -> str:
-    """Return Seamark's token in the form that the client expects (a JWT).
+    """Wrap Seamark's token in the format that the client expects (a JWT).
 
-    The client reads from it when to ask for the next one (`ends_s`, seconds since the Unix epoch),
-    and below which address (`issuer`). It is as secret as what is in it, and what counts here is
-    only that: it ends when the token of ours does.
+    The client reads from it when to request the next one (`ends_s`, seconds since the Unix epoch)
+    and from which address (`issuer`). It is as secret as Seamark's token inside, which alone is
+    checked and determines the real expiry.
     """
-    claims = {"exp": ends_s, "azp": "neptune-cli", "iss": issuer, "sub": user, _SECRET: secret}
+    claims = {
+        "exp": ends_s,
+        "azp": "neptune-cli",
+        "iss": issuer,
+        "sub": user,
+        _SECRET_CLAIM: secret,
+    }
     parts = ({"alg": "none", "typ": "JWT"}, claims)
     return ".".join([*(_base64(json.dumps(part).encode()) for part in parts), _base64(b"seamark")])
 
 
 def secret_in_access_token(token: str) -> str:
-    """Return Seamark's token in a token made by `access_token`; other values unchanged."""
+    """Extract Seamark's token from a token made by `access_token`; return others unchanged."""
     parts = token.split(".")
     try:
         return str(
-            json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))[_SECRET]
+            json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))[
+                _SECRET_CLAIM
+            ]
         )
     except (binascii.Error, ValueError, KeyError, TypeError, IndexError, RecursionError):
         return token

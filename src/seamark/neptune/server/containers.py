@@ -28,15 +28,15 @@ from seamark.neptune.server.projects import (
     find_run,
     key_of,
     last_number,
-    named,
     new_model,
     new_version,
     next_id,
+    parse_container_id,
     shown_id,
     split_project,
     wait_in,
 )
-from seamark.neptune.server.reading import Read, system_attributes
+from seamark.neptune.server.reading import ContainerReader, system_attributes
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import asker, expect, expect_somebody, received, server_of
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
 
 __all__ = [
-    "Asked",
+    "RunId",
     "digest_of",
     "find_container",
     "log_of",
@@ -59,38 +59,39 @@ __all__ = [
 
 router: Final = Routes()
 _SMALL_BODY: Final = 256 << 10
-_DIGITS: Final = len(str(_SMALL_BODY))
+_SMALL_BODY_DIGITS: Final = len(str(_SMALL_BODY))
 """Number of digits of `_SMALL_BODY`, the largest request read before the client's role is known."""
 _DIGEST_BYTES: Final = 16
-_NEW_RUN_S: Final = 10.0
-_MOST_PROJECTS: Final = 1000
+_NEW_RUN_TIMEOUT_S: Final = 10.0
+_MAX_PROJECTS: Final = 1000
 
 Text = Annotated[str, Query(max_length=8192)]
-Asked = Annotated[str, Query(alias="experimentId", max_length=8192)]
+RunId = Annotated[str, Query(alias="experimentId", max_length=8192)]
 
 
-# ---------------------------------------------------------------------- what is meant
+# ---------------------------------------------------------------------- lookup by id
 
 
 def find_container(request: Request, identifier: str, role: Role) -> Container:
-    """Return the container with an id; the requester needs at least a role in its project.
+    """Return the container with an id; the requester needs a minimum role in its project.
 
-    The id is as `container_id` gave it, or ``workspace/project/SAN-1``, with the id of a run of
-    Seamark too; ``SAN-KEY`` is a model, and ``SAN-KEY-1`` a version of it. It is refused with 404
-    where it is not there or may not be seen, with 403 for a role too small.
+    The id is made by `container_id`, or is ``workspace/project/SAN-1``. Instead of ``SAN-1``, the
+    latter may have Seamark's id of a run, ``SAN-KEY`` for a model, or ``SAN-KEY-1`` for a version
+    of it. The request is refused with 404 if the container does not exist or may not be seen, and
+    with 403 if the role is insufficient.
     """
-    found = named(identifier)
+    found = parse_container_id(identifier)
     if found is None:
         project, _, sys_id = identifier.rpartition("/")
         found = Container(project, sys_id)
     expect_in(request, found.project, role, identifier)
     if "/" in identifier:
-        return _by_sys_id(server_of(request), found, identifier)
+        return _find_by_sys_id(server_of(request), found, identifier)
     return found
 
 
 def expect_in(request: Request, project: str, role: Role, identifier: str = "") -> None:
-    """Require a role in a project; the error 404 has the client's form."""
+    """Require a role in a project; an error 404 has the client's format."""
     try:
         expect(request, project, role)
     except Refusal as error:
@@ -99,21 +100,21 @@ def expect_in(request: Request, project: str, role: Role, identifier: str = "") 
         raise
 
 
-def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
+def _find_by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
     if asked.run == key_of(server, asked.project):
         return Container(asked.project, PROJECT_LOG)
     if asked.run.startswith("."):
         raise ContainerNotFound(identifier)
     found = find_run(server, asked.project, asked.run)
     if found is None:
-        with contextlib.suppress(SeamarkError):  # it may be no name of ours
+        with contextlib.suppress(SeamarkError):  # not a valid run id
             if server.intake.known(*asked)[0]:
                 return asked
         key, _, digits = asked.run.rpartition("-")
         given, last = last_number(server, asked.project)
         if key == given and digits.isdecimal() and int(digits[:18]) <= last:
-            # A run that was made a moment ago may have to be waited for.
-            wait_in(server, asked.project, _NEW_RUN_S)
+            # Wait for a run that was created just now.
+            wait_in(server, asked.project, _NEW_RUN_TIMEOUT_S)
             found = find_run(server, asked.project, asked.run)
     found = found or find_model(server, asked.project, asked.run)
     if found is None:
@@ -123,7 +124,7 @@ def _by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
 
 def project_of(request: Request, identifier: str, role: Role) -> str:
     """Return the project with an id or a name; the requester needs a role in it."""
-    found = named(identifier)
+    found = parse_container_id(identifier)
     project = found.home if found is not None else identifier
     expect(request, project, role)
     return project
@@ -135,16 +136,16 @@ def log_of(request: Request, container: Container) -> Log:
     return found
 
 
-def read_of(request: Request, identifier: str) -> Read:
+def read_of(request: Request, identifier: str) -> ContainerReader:
     """Return the reader of the container with an id; the requester must be allowed to read it."""
-    return Read(server_of(request), find_container(request, identifier, Role.VIEWER))
+    return ContainerReader(server_of(request), find_container(request, identifier, Role.VIEWER))
 
 
 # ---------------------------------------------------------------------- projects
 
 
 def shown_project(server: Server, project: str) -> dict[str, Any]:
-    """Return a project as the client reads it."""
+    """Return a project in the client's format."""
     workspace, name = split_project(project)
     return {
         "id": container_id(Container(project, PROJECT_LOG)),
@@ -160,16 +161,16 @@ def shown_project(server: Server, project: str) -> dict[str, Any]:
 def get_project(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
     """Return a project.
 
-    There is one at every path below which somebody may record, as everywhere in Seamark: it begins
-    with its first run.
+    A user who may record at a path gets a project there even if it has no runs yet, because
+    projects begin with their first run.
     """
     project = project_of(request, projectIdentifier, Role.VIEWER)
     server = server_of(request)
     if project.count("/") != 1:
-        raise Refusal(404, "no-project", "the client knows projects as workspace/name only")
+        raise Refusal(404, "no-project", "the client supports only projects named workspace/name")
     role = server.accounts.role(asker(request), project)
     if (role is None or role < Role.CONTRIBUTOR) and project not in _projects(request):
-        raise Refusal(404, "no-project", f"no project {project[:200]!r} is here")
+        raise Refusal(404, "no-project", f"project {project[:200]!r} does not exist")
     return answer(shown_project(server, project))
 
 
@@ -179,10 +180,10 @@ def list_projects(
     organizationIdentifier: Text = "",  # noqa: N803 - theirs
     searchTerm: Text = "",  # noqa: N803 - theirs
     userRelation: Text = "",  # noqa: N803 - theirs
-    limit: Annotated[int, Query(ge=0)] = _MOST_PROJECTS,
+    limit: Annotated[int, Query(ge=0)] = _MAX_PROJECTS,
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
-    """Return the projects that the requester may read, or record in."""
+    """Return the projects that the requester may read or record in."""
     who, server = expect_somebody(request), server_of(request)
     found = []
     for project in _projects(request):
@@ -203,16 +204,16 @@ def list_projects(
 
 @router.answers("listOrganizations")
 def list_organizations(request: Request) -> Response:
-    """Return the workspaces that the requester may know of."""
+    """Return the workspaces that the requester may see."""
     return answer([{"id": name, "name": name} for name in sorted(workspaces_of(request))])
 
 
 def workspaces_of(request: Request) -> set[str]:
-    """Return the workspaces in which a user may read data, or make projects."""
+    """Return the workspaces in which a user may read data or create projects."""
     who = expect_somebody(request)
     found = {split_project(project)[0] for project in _projects(request)}
     found |= {project.partition("/")[0] for project in who.roles if project} | set(who.workspaces)
-    if who.admin:  # projects may be made where there is none yet
+    if who.admin:  # admins may create projects in empty workspaces
         found |= server_of(request).accounts.workspaces()
     return found
 
@@ -228,12 +229,14 @@ def _projects(request: Request) -> list[str]:
 
 @router.answers("createExperiment")
 def create(request: Request, given: Creation) -> Response:
-    """Make a run, a model or a version of one, or return the run that has the custom id."""
+    """Create a run, a model or a version, or return the existing run of the custom id."""
     kind = given.kind or "run"
     project = project_of(request, given.project or "", Role.CONTRIBUTOR)
-    if kind not in _MAKES:
-        raise Refusal(400, "not-here", f"this server takes no {kind!r:.60} from Neptune's client")
-    return _MAKES[kind](request, project, given)
+    if kind not in _MAKERS:
+        raise Refusal(
+            400, "not-here", f"Neptune's client cannot create {kind!r:.60} on this server"
+        )
+    return _MAKERS[kind](request, project, given)
 
 
 def _make_run(request: Request, project: str, given: Creation) -> Response:
@@ -242,25 +245,25 @@ def _make_run(request: Request, project: str, given: Creation) -> Response:
     run = hashed_run_id(project, custom) if custom else mint_run_id()
     container = Container(project, run)
     if custom and server.intake.known(*container)[0]:
-        return answer(_shown(server, container))
+        return answer(_describe(server, container))
     sys_id = next_id(server, project)
     who = asker(request)
 
     values: dict[str, Any] = {"sys/custom_run_id": custom} if custom else {}
     if given.git is not None and isinstance(given.git.get("commit"), dict):
         values["source_code/git"] = given.git
-    fill = _filling(values, {"op": "state", "state": "running"})
+    fill = _make_fill(values, {"op": "state", "state": "running"})
     facts = {"sys_id": sys_id, "silence": "ended", "user": who.name, "attempt": 0}
     made = log_of(request, container).create(facts, fill)
-    return answer(_shown(server, container, sys_id if made else ""))
+    return answer(_describe(server, container, sys_id if made else ""))
 
 
 def _make_model(request: Request, project: str, given: Creation) -> Response:
     server = server_of(request)
-    model, born = new_model(server, project, given.key)
-    if not _begin(request, model, born):
-        raise Refusal(409, "taken", f"the project has a model {model.run!r}")
-    return answer(_shown(server, model))
+    model, first_attributes = new_model(server, project, given.key)
+    if not _create_log(request, model, first_attributes):
+        raise Refusal(409, "taken", f"the project already has a model {model.run!r}")
+    return answer(_describe(server, model))
 
 
 def _make_version(request: Request, project: str, given: Creation) -> Response:
@@ -269,19 +272,23 @@ def _make_version(request: Request, project: str, given: Creation) -> Response:
     if model.kind != "model" or not server.intake.known(*model)[0]:
         raise ContainerNotFound(parent)
     if model.home != project:
-        raise Refusal(400, "invalid", "the model is one of another project")
-    version, born = new_version(server, model)
-    _begin(request, version, born)
-    return answer(_shown(server, version, shown_id(server, version, born["sys/version"])))
+        raise Refusal(400, "invalid", "the model belongs to another project")
+    version, first_attributes = new_version(server, model)
+    _create_log(request, version, first_attributes)
+    return answer(
+        _describe(server, version, shown_id(server, version, first_attributes["sys/version"]))
+    )
 
 
-def _begin(request: Request, container: Container, born: Mapping[str, Any]) -> bool:
+def _create_log(
+    request: Request, container: Container, first_attributes: Mapping[str, Any]
+) -> bool:
     facts = {"user": asker(request).name, "attempt": None, "owner": False}
-    return log_of(request, container).create(facts, _filling(born))
+    return log_of(request, container).create(facts, _make_fill(first_attributes))
 
 
-def _filling(values: Mapping[str, Any], *ops: Mapping[str, Any]) -> Callable[[Batch], None]:
-    """Return what writes operations and values to a new journal."""
+def _make_fill(values: Mapping[str, Any], *ops: Mapping[str, Any]) -> Callable[[Batch], None]:
+    """Return a function that writes operations and values to a new journal."""
     atoms = {path: encode_atom(value) for path, value in values.items()}
 
     def fill(batch: Batch) -> None:
@@ -293,20 +300,20 @@ def _filling(values: Mapping[str, Any], *ops: Mapping[str, Any]) -> Callable[[Ba
     return fill
 
 
-_MAKES: Final[dict[Any, Callable[[Request, str, Creation], Response]]] = {
+_MAKERS: Final[dict[Any, Callable[[Request, str, Creation], Response]]] = {
     "run": _make_run,
     "model": _make_model,
     "modelVersion": _make_version,
 }
 
 
-def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, Any]:
+def _describe(server: Server, container: Container, sys_id: str = "") -> dict[str, Any]:
     workspace, name = split_project(container.home)
     trashed = False
     if container.is_project:
         sys_id = key_of(server, container.project)
     elif not sys_id:
-        sys_id, trashed, _, _ = Read(server, container).row
+        sys_id, trashed, _, _ = ContainerReader(server, container).row
         if container.kind != "run":
             sys_id = shown_id(server, container)
     return {
@@ -321,18 +328,18 @@ def _shown(server: Server, container: Container, sys_id: str = "") -> dict[str, 
 
 
 @router.answers("getExperiment")
-def get(request: Request, identifier: Asked) -> Response:
-    """Return the facts about a run, a project, a model or a version."""
+def get(request: Request, identifier: RunId) -> Response:
+    """Return the description of a run, a project, a model or a version."""
     container = find_container(request, identifier, Role.VIEWER)
     server = server_of(request)
     if not container.is_project and not server.intake.known(*container)[0]:
         raise ContainerNotFound(identifier)
-    return answer(_shown(server, container))
+    return answer(_describe(server, container))
 
 
 @router.answers("ping")
-def ping(request: Request, identifier: Asked) -> Response:
-    """Write down that the client lives."""
+def ping(request: Request, identifier: RunId) -> Response:
+    """Record a heartbeat of the client."""
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     if container.kind == "run":
         log_of(request, container).beat()
@@ -342,13 +349,13 @@ def ping(request: Request, identifier: Asked) -> Response:
 
 
 @router.answers("executeOperations")
-async def execute(request: Request, identifier: Asked) -> Response:
-    """Apply operations of the client, which are durable once this is answered."""
+async def execute(request: Request, identifier: RunId) -> Response:
+    """Apply operations of the client; they are durable when this returns."""
     arrived_ns = server_of(request).now_ns()
     length = request.headers.get("content-length", "")
     with server_of(request).intake.counting_bytes() as arriving:
-        known = length.isdecimal() and len(length) <= _DIGITS
-        if not known or int(length) > _SMALL_BODY:  # else one thread does it all
+        known = length.isdecimal() and len(length) <= _SMALL_BODY_DIGITS
+        if not known or int(length) > _SMALL_BODY:  # otherwise one thread does everything
             await run_in_threadpool(find_container, request, identifier, Role.CONTRIBUTOR)
         body = await received(request, arriving)
         return await run_in_threadpool(_execute, request, identifier, body, arrived_ns)
@@ -359,7 +366,7 @@ def _execute(request: Request, identifier: str, body: bytes, arrived_ns: int) ->
     try:
         operations = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refusal(400, "invalid", f"the operations are no JSON: {error}") from error
+        raise Refusal(400, "invalid", f"the operations are not JSON: {error}") from error
     if not isinstance(operations, list):
         raise Refusal(400, "invalid", "expected a list of operations")
     digest = digest_of(body)
@@ -369,12 +376,12 @@ def _execute(request: Request, identifier: str, body: bytes, arrived_ns: int) ->
 
 
 def digest_of(body: bytes) -> str:
-    """Return the id of a request."""
+    """Return the digest that identifies a request."""
     return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 @router.answers("getExperimentAttributes")
-def attributes(request: Request, identifier: Asked) -> Response:
+def attributes(request: Request, identifier: RunId) -> Response:
     """Return all attributes of a run."""
     found = read_of(request, identifier).attributes()
     return answer({"attributes": found, "systemAttributes": system_attributes(found)})
@@ -382,6 +389,6 @@ def attributes(request: Request, identifier: Asked) -> Response:
 
 @router.answers("createEmptyCheckpoint")
 def checkpoint(request: Request) -> Response:
-    """Answer that there are no notebooks; the client continues without them."""
+    """Refuse a notebook checkpoint; the client continues without notebooks."""
     expect_somebody(request)
-    raise Refusal(404, "not-here", "notebooks are not kept here")
+    raise Refusal(404, "not-here", "notebooks are not supported")

@@ -1,4 +1,4 @@
-"""Routes for uploads and downloads of files, sets of files and pictures."""
+"""Routes for uploads and downloads of files, file sets and images."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from seamark.errors import ArgumentError, PathError
 from seamark.interchange.operations import RefusedError
 from seamark.journal.safe import parts_of
 from seamark.neptune.server.answers import Routes, answer
-from seamark.neptune.server.containers import Asked, find_container, log_of, read_of
-from seamark.neptune.server.operations import Requested, keep_content
+from seamark.neptune.server.containers import RunId, find_container, log_of, read_of
+from seamark.neptune.server.operations import BatchOperations, keep_content
 from seamark.neptune.server.projects import container_id
 from seamark.neptune.server.reading import as_time
 from seamark.neptune.server.series import At, begin_upload, find_upload, missing
@@ -35,7 +35,7 @@ from seamark.server.guard import expect_somebody, received, server_of
 if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch
     from seamark.neptune.server.projects import Container
-    from seamark.neptune.server.reading import Read
+    from seamark.neptune.server.reading import ContainerReader
     from seamark.server.blobs.blobs import Blob
     from seamark.server.state import Server
 
@@ -44,7 +44,7 @@ router: Final = Routes()
 _MAX_INFLATED: Final = 64 << 20
 """Maximum size after decompression, in bytes; the client packs at most 5 MiB."""
 _ZIP: Final = "/api/leaderboard/v1/download/zip"
-_PICTURES: Final = frozenset({"png", "jpeg", "gif", "bmp", "webp"})
+_IMAGE_EXTENSIONS: Final = frozenset({"png", "jpeg", "gif", "bmp", "webp"})
 _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -56,20 +56,20 @@ Id = Annotated[str, Query(alias="uploadId", max_length=100)]
 Total = Annotated[int, Query(alias="totalLength", ge=0, lt=1 << 62)]
 
 
-# ---------------------------------------------------------------------- taking
+# ---------------------------------------------------------------------- uploads
 
 
 def _sub_path(
     request: Request, given: Annotated[str, Query(alias="subPath", max_length=4096)] = ""
 ) -> str | None:
-    # Only operations on sets of files have one.
+    # Only operations on file sets have one.
     return given if "/upload/member" in request.url.path else None
 
 
 Sub = Annotated[str | None, Depends(_sub_path)]
 
 
-async def _take(
+async def _receive(
     request: Request,
     identifier: str,
     path: str,
@@ -90,24 +90,24 @@ async def _take(
 
 
 def _change(
-    request: Request, container: Container, path: str, change: Callable[[Requested], None]
+    request: Request, container: Container, path: str, change: Callable[[BatchOperations], None]
 ) -> None:
     check_writable(path)
 
     def fill(batch: Batch) -> None:
-        change(Requested(server_of(request), container, batch))
+        change(BatchOperations(server_of(request), container, batch))
 
     log_of(request, container).write(fill)
 
 
-def _record(path: str, ext: str, size: int, digest: str) -> dict[str, Any]:
+def _file_record(path: str, ext: str, size: int, digest: str) -> dict[str, Any]:
     name = path.rpartition("/")[2]
     shown = f"{name}.{ext}" if ext else name
     return {"name": shown, "ext": ext, "size": size, "sha256": digest}
 
 
-def _member(server: Server, name: str, size: int, digest: str) -> dict[str, Any]:
-    found = _record(name, "", size, digest)
+def _member_record(server: Server, name: str, size: int, digest: str) -> dict[str, Any]:
+    found = _file_record(name, "", size, digest)
     ext = found["name"].rpartition(".")[2] if "." in found["name"] else ""
     return found | {"ext": ext, "mtime_ns": server.now_ns()}
 
@@ -116,7 +116,7 @@ def _ext(given: str) -> str:
     return re.sub(r"[^\w+-]", "", given)[:40]
 
 
-def _below(sub: str) -> str:
+def _checked_path(sub: str) -> str:
     return "/".join(parts_of(sub, "subPath"))
 
 
@@ -130,29 +130,31 @@ def _put(
     digest: str,
 ) -> None:
     if sub is None:
-        record = {"op": "file", "file": _record(path, _ext(ext), size, digest)}
+        record = {"op": "file", "file": _file_record(path, _ext(ext), size, digest)}
         _change(request, container, path, lambda to: to.put(path, "file", record))
     else:
-        member = {_below(sub): _member(server_of(request), _below(sub), size, digest)}
+        member = {
+            _checked_path(sub): _member_record(server_of(request), _checked_path(sub), size, digest)
+        }
         _change(request, container, path, lambda to: to.put_members(path, member))
 
 
-def _what(path: str, sub: str | None) -> str:
-    return f"file {path}" if sub is None else f"member {path} {_below(sub)}"
+def _destination(path: str, sub: str | None) -> str:
+    return f"file {path}" if sub is None else f"member {path} {_checked_path(sub)}"
 
 
 @router.answers("fileAtomUpload")
 @router.answers("fileSetFileUpload")
 async def put(request: Request, identifier: Into, path: At, sub: Sub, ext: Ext = "") -> Response:
-    """Take a file, or a file of a set."""
+    """Store a file, or a file of a set."""
 
     def work(container: Container, body: bytes) -> None:
         if sub is not None:
-            _below(sub)  # an error before anything is stored
+            _checked_path(sub)  # raises before anything is stored
         digest = keep_content(server_of(request), container, body)
         _put(request, container, path, sub, ext, len(body), digest)
 
-    return await _take(request, identifier, path, work)
+    return await _receive(request, identifier, path, work)
 
 
 @router.answers("fileAtomMultipartUploadStart")
@@ -160,15 +162,15 @@ async def put(request: Request, identifier: Into, path: At, sub: Sub, ext: Ext =
 def begin(
     request: Request, identifier: Into, path: At, size: Total, sub: Sub, ext: Ext = ""
 ) -> Response:
-    """Begin the upload of a large file; only this request has the extension of its name."""
-    what = _what(path, sub)
+    """Begin the upload of a large file; only this request has the file extension."""
+    what = _destination(path, sub)
     container = find_container(request, identifier, Role.CONTRIBUTOR)
     server = server_of(request)
     if size > server.blobs.limits.blob_bytes:
         raise Refusal(
             413,
             "too-large",
-            f"this server takes files of up to {server.blobs.limits.blob_bytes:,} bytes",
+            f"this server accepts files of up to {server.blobs.limits.blob_bytes:,} bytes",
         )
     if server.quota is not None:
         server.quota.expect(container.project, size)
@@ -179,23 +181,23 @@ def begin(
 @router.answers("fileAtomMultipartUploadPart")
 @router.answers("fileSetFileMultipartUploadPart")
 async def put_part(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
-    """Take a part of a large file."""
-    name, what = given.partition(".")[0], _what(path, sub)
+    """Store a part of a large file."""
+    name, what = given.partition(".")[0], _destination(path, sub)
 
     def work(container: Container, body: bytes) -> None:
         upload = find_upload(server_of(request), container, what, name)
         if not upload.is_stored:
             upload.put(request.headers.get("x-range", ""), body)
 
-    return await _take(request, identifier, path, work)
+    return await _receive(request, identifier, path, work)
 
 
 @router.answers("fileAtomMultipartUploadFinish")
 @router.answers("fileSetFileMultipartUploadFinish")
 async def finish(request: Request, identifier: Into, path: At, given: Id, sub: Sub) -> Response:
-    """Keep a large file."""
+    """Finish the upload of a large file."""
     name, _, ext = given.partition(".")
-    what = _what(path, sub)
+    what = _destination(path, sub)
 
     def work(container: Container, _: bytes) -> None:
         server = server_of(request)
@@ -205,75 +207,75 @@ async def finish(request: Request, identifier: Into, path: At, given: Id, sub: S
         try:
             digest = upload.keep(server, container)
         except (ArgumentError, FileNotFoundError):
-            if upload.is_stored:  # meanwhile, by the same request that was sent before
+            if upload.is_stored:  # stored by an earlier copy of this request
                 return
             raise
         _put(request, container, path, sub, ext, upload.size, digest)
         upload.drop()
 
-    return await _take(request, identifier, path, work)
+    return await _receive(request, identifier, path, work)
 
 
 @router.answers("uploadFileSetAttributeTar")
 async def put_tar(
     request: Request,
-    identifier: Asked,
+    identifier: RunId,
     path: At,
     reset: Annotated[str, Query(max_length=10)] = "False",
 ) -> Response:
-    """Take several small files of a set at once."""
+    """Store several small files of a set at once."""
 
     def work(container: Container, body: bytes) -> None:
         server, members = server_of(request), {}
-        for name, data in _unpacked(body):
+        for name, data in _unpack(body):
             digest = keep_content(server, container, data)
-            members[name] = _member(server, name, len(data), digest)
+            members[name] = _member_record(server, name, len(data), digest)
         again = reset.lower() == "true"
         _change(request, container, path, lambda to: to.put_members(path, members, reset=again))
 
-    return await _take(request, identifier, path, work)
+    return await _receive(request, identifier, path, work)
 
 
-def _unpacked(body: bytes) -> Iterator[tuple[str, bytes]]:
+def _unpack(body: bytes) -> Iterator[tuple[str, bytes]]:
     if not body:
         return
     unpacking = zlib.decompressobj(31)
     try:
         plain = unpacking.decompress(body, _MAX_INFLATED)
         if unpacking.unconsumed_tail:
-            msg = f"a package may come to {_MAX_INFLATED:,} bytes"
+            msg = f"an archive may have up to {_MAX_INFLATED:,} bytes"
             raise ArgumentError(msg)
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as package:
             for each in package:
                 if each.isreg() and (file := package.extractfile(each)) is not None:
-                    yield _below(each.name), file.read()
+                    yield _checked_path(each.name), file.read()
     except (zlib.error, tarfile.TarError, EOFError) as error:
-        msg = f"expected a package of files (tar.gz): {error}"
+        msg = f"expected an archive of files (tar.gz): {error}"
         raise ArgumentError(msg) from error
 
 
-# ---------------------------------------------------------------------- giving
+# ---------------------------------------------------------------------- downloads
 
 
 @router.answers("downloadAttribute")
-def get_file(request: Request, identifier: Asked, path: At) -> Response:
+def get_file(request: Request, identifier: RunId, path: At) -> Response:
     """Return the content of a file."""
     read = read_of(request, identifier)
     found = read.attribute(path)
     blob = None if found is None or found.family != "file" else _blob(read, found.value)
     if found is None or blob is None:
         raise missing(path)
-    return _sent(blob.read(), download_name(found.value, path), blob.size)
+    return _file_response(blob.read(), download_name(found.value, path), blob.size)
 
 
-def _blob(read: Read, file: Any) -> Blob | None:
+def _blob(read: ContainerReader, file: Any) -> Blob | None:
     digest = (file or {}).get("sha256")
     if not digest or file.get("dir"):
         return None
     return read.server.blobs.find(read.container.project, digest)
 
 
-def _sent(
+def _file_response(
     parts: Iterator[bytes], name: str, size: int | None, kind: str = "application/octet-stream"
 ) -> Response:
     plain = re.sub(r"[^A-Za-z0-9._ +-]", "_", name)
@@ -285,9 +287,9 @@ def _sent(
 
 @router.answers("getImageSeriesValue")
 def get_image(
-    request: Request, identifier: Asked, path: At, index: Annotated[int, Query(ge=0)]
+    request: Request, identifier: RunId, path: At, index: Annotated[int, Query(ge=0)]
 ) -> Response:
-    """Return one picture of a series, by its place."""
+    """Return one image of a series, by its index."""
     read = read_of(request, identifier)
     found = read.attribute(path)
     if found is None or found.family != "file_series":
@@ -297,11 +299,11 @@ def get_image(
     if blob is None:
         raise missing(path)
     ext = str(points[index].file.get("ext") or "")
-    kind = f"image/{ext}" if ext in _PICTURES else "application/octet-stream"
-    return _sent(blob.read(), f"{index}.{ext}", blob.size, kind)
+    kind = f"image/{ext}" if ext in _IMAGE_EXTENSIONS else "application/octet-stream"
+    return _file_response(blob.read(), f"{index}.{ext}", blob.size, kind)
 
 
-def _members(read: Read, path: str) -> dict[str, Any]:
+def _members(read: ContainerReader, path: str) -> dict[str, Any]:
     found = read.attribute(path)
     if found is None or found.family != "file_set":
         raise missing(path)
@@ -311,11 +313,11 @@ def _members(read: Read, path: str) -> dict[str, Any]:
 @router.answers("lsFileSetAttribute")
 def list_files(
     request: Request,
-    identifier: Asked,
+    identifier: RunId,
     path: At,
     folder: Annotated[str, Query(alias="path", max_length=4096)] = "",
 ) -> Response:
-    """Return the direct entries of a folder in a set of files."""
+    """Return the direct entries of a folder in a file set."""
     members = _members(read_of(request, identifier), path)
     begin = folder.strip("/").removeprefix("./")
     begin = f"{begin}/" if begin not in ("", ".") else ""
@@ -344,8 +346,8 @@ def _entry(name: str, size: int, mtime_ns: int, kind: str) -> dict[str, Any]:
 
 
 @router.answers("prepareForDownloadFileSetAttributeZip")
-def prepare(request: Request, identifier: Asked, path: At) -> Response:
-    """Return a name for a set of files as one archive; nothing has to be prepared."""
+def prepare(request: Request, identifier: RunId, path: At) -> Response:
+    """Return the id of a file set's archive; no preparation is needed."""
     read = read_of(request, identifier)
     _members(read, path)
     return answer({"id": f"{container_id(read.container)}/{path}"})
@@ -353,19 +355,19 @@ def prepare(request: Request, identifier: Asked, path: At) -> Response:
 
 @router.answers("getDownloadPrepareRequest")
 def prepared(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Response:  # noqa: A002 - theirs
-    """Return where the archive is."""
+    """Return the address of the archive."""
     expect_somebody(request)
     return answer({"id": id, "downloadUrl": f"{base_of(request)}{_ZIP}?{urlencode({'id': id})}"})
 
 
 @router.get(_ZIP, include_in_schema=False)
 def get_zip(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Response:  # noqa: A002 - theirs
-    """Return a set of files as one archive."""
+    """Return a file set as one archive."""
     identifier, _, path = id.partition("/")
     read = read_of(request, identifier)
     members = _members(read, path)
     name = path.rpartition("/")[2] + ".zip"
-    return _sent(_zipped(read, members), name, None, "application/zip")
+    return _file_response(_zip(read, members), name, None, "application/zip")
 
 
 class _Sink(io.RawIOBase):
@@ -385,7 +387,7 @@ class _Sink(io.RawIOBase):
         return found
 
 
-def _zipped(read: Read, members: Mapping[str, Any]) -> Iterator[bytes]:
+def _zip(read: ContainerReader, members: Mapping[str, Any]) -> Iterator[bytes]:
     sink = _Sink()
     folders = {"/"}
     for name in members:

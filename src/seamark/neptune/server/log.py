@@ -1,8 +1,8 @@
-"""Journal of a run for requests of the client, which are stored before they are answered.
+"""Journal for the requests of a client to one run, stored before they are answered.
 
-All processes of a server append to the same journal of a run: a batch is accepted only at the
-offset where it ends (`seamark.server.kept.intake`). What is remembered of a run between two
-requests is valid exactly as long as that offset is.
+All processes of a server append to the same journal of a run: a batch is accepted only at its
+current end (`seamark.server.kept.intake`). State that is remembered between two requests is valid
+exactly while this offset does not change.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from seamark.journal.reader import Frame
     from seamark.server.state import Server
 
-__all__ = ["Batch", "Log", "Logs", "Opened"]
+__all__ = ["Batch", "Log", "Logs", "RunState"]
 
-_FRAME_POINTS: Final = 100_000
-_TRIES: Final = 20
+_MAX_FRAME_POINTS: Final = 100_000
+_MAX_TRIES: Final = 20
 _MAX_RUNS: Final = 1000
 """Maximum number of remembered runs."""
 _MAX_PATHS: Final = 200_000
@@ -47,29 +47,29 @@ _COUNT_EVERY: Final = 100
 _MAX_DELETED: Final = 1000
 """Maximum number of deleted paths of one run that keep their numbers."""
 _BEAT_NS: Final = 25 * 10**9
-"""Interval after which a sign of life is written, in nanoseconds."""
+"""Minimum interval between heartbeats, in nanoseconds."""
 _REPEAT_NS: Final = 10**9 // 2
-"""An equal request within this time is a new one: a client without an answer waits for a second,
-and the clock in the request may stand still for milliseconds."""
+"""Time within which an equal request counts as new, in nanoseconds: a client retries only after a
+second, and the times in two requests may be equal for milliseconds."""
 _PATIENCE_S: Final = 20.0
-_WITH_KIND: Final = ("model", "model_version")
+_KINDS_IN_HEADER: Final = ("model", "model_version")
 _REQUEST: Final = "request"
 _NUMBER: Final = struct.Struct("<I")
 _COLUMN: Final = struct.Struct("<II")
 
 
 @dataclass
-class Opened:
-    """Known state of a run that is written to.
+class RunState:
+    """Remembered state of a run, for writing to it.
 
     Attributes:
         kinds: Kind of each path: ``"atom:float"`` and the like, or the family.
         steps: The last step of each series.
-        floor: All frames from now on are later than this, nanoseconds since the Unix epoch.
-        position: How many bytes of all journals of the run were kept when this was known.
-        numbers: Of paths in the journal.
-        request: Digest of the request that was kept last, as long as nothing but signs of life
-            was written since; empty if it is not known.
+        floor: Time after which all further frames must be, nanoseconds since the Unix epoch.
+        position: Number of stored bytes of all journals of the run when this state was valid.
+        numbers: Number of each path in the journal.
+        request: Digest of the last stored request if only heartbeats were written since; empty if
+            unknown.
     """
 
     kinds: dict[str, str] = field(default_factory=dict)
@@ -87,23 +87,23 @@ class Opened:
 class Batch(Frames, State):
     """Frames of a request, and the state of the run after they are stored."""
 
-    def __init__(self, opened: Opened, now_ns: int) -> None:
+    def __init__(self, opened: RunState, now_ns: int) -> None:
         State.__init__(self)
         Frames.__init__(self, opened.uid, opened.last_t, opened.floor, now_ns)
         self._opened = opened
         self._numbers: dict[str, int] = {}
         self._request = ""
 
-    # ------------------------------------------------------------------ what is there
+    # ------------------------------------------------------------------ state
 
     def kind(self, path: str) -> str | None:
         """See `State.kind`."""
         return self.kinds[path] if path in self.kinds else self._opened.kinds.get(path)
 
     def may_write(self, path: Any) -> bool:
-        """Return whether something is at a path that may be written to, so that it is a legal one.
+        """Return whether a path exists and is writable, so that it needs no check.
 
-        False means only that it has to be looked at: derived paths are all below ``sys/``.
+        False means only that it must be checked. All derived paths are below ``sys/``.
         """
         return isinstance(path, str) and self.kind(path) is not None and path[:4] != "sys/"
 
@@ -122,15 +122,15 @@ class Batch(Frames, State):
     ) -> None:
         """See `Records.column`."""
         number = self._number(path)
-        for at in range(0, len(values), _FRAME_POINTS):
-            count = len(values[at : at + _FRAME_POINTS])
+        for at in range(0, len(values), _MAX_FRAME_POINTS):
+            count = len(values[at : at + _MAX_FRAME_POINTS])
             payload = _COLUMN.pack(number, count)
             for code, column in (("d", steps), ("d", values), ("q", times_ns or ())):
                 payload += struct.pack(f"<{count}{code}", *column[at : at + count])
             self.frame(Kind.COLUMN, payload, USER_TIME)
 
     def beat(self, request: str = "") -> None:
-        """Add a sign of life that tells which request was kept last: this one, or the one before.
+        """Add a heartbeat with the digest of the last stored request: this one or the previous one.
 
         See `Log.write`.
         """
@@ -142,7 +142,7 @@ class Batch(Frames, State):
         found = self._numbers.get(path)
         if found is None:
             found = self._opened.numbers.get(path)
-        if found is None:  # numbers may be given again: each counts from its frame on
+        if found is None:  # numbers may be reused: each applies from its frame on
             found = len(self._opened.numbers) + len(self._numbers)
             self._numbers[path] = found
             self.frame(Kind.PATH, _NUMBER.pack(found) + path.encode())
@@ -152,16 +152,16 @@ class Batch(Frames, State):
         """Adopt the new state after the frames are stored."""
         one = self._opened
         if len(one.numbers) > len(one.kinds) + _MAX_DELETED:
-            one.numbers.clear()  # they may be given again
+            one.numbers.clear()  # they may be reused
         else:
             one.numbers.update(self._numbers)
-        _adopt(one.kinds, self.kinds)
-        _adopt(one.steps, self.steps)
+        _merge(one.kinds, self.kinds)
+        _merge(one.steps, self.steps)
         one.size, one.last_t, one.position = size, self._t - 1, position
         one.request = self._request
 
 
-def _adopt(known: dict[str, Any], new: Mapping[str, Any]) -> None:
+def _merge(known: dict[str, Any], new: Mapping[str, Any]) -> None:
     for path, value in new.items():
         if value is None:
             known.pop(path, None)
@@ -170,52 +170,52 @@ def _adopt(known: dict[str, Any], new: Mapping[str, Any]) -> None:
 
 
 class Log:
-    """Writer of a run, for the requests that one process handles."""
+    """Writer of a run for the requests handled by one process."""
 
     def __init__(self, server: Server, container: Container) -> None:
         self._server, self.container = server, container
         self._lock = threading.Lock()
-        self._opened: Opened | None = None
+        self._opened: RunState | None = None
 
     @property
     def remembered(self) -> int:
-        """Number of paths that are remembered of the run."""
+        """Number of remembered paths of the run."""
         return 0 if self._opened is None else len(self._opened.kinds)
 
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
-        """Begin a run that is not there; return whether this call began it."""
+        """Create a run; return False if it exists already."""
         with self._lock:
             if self._server.intake.known(*self.container)[0]:
                 return False
             uid, writer = own_journal(self._server.instance, *self.container, 0, NEPTUNE)
-            opened = Opened(uid=uid, writer=writer)
+            opened = RunState(uid=uid, writer=writer)
             batch = Batch(opened, self._server.now_ns())
             batch.begin(self._header(opened, header, owner=True))
             fill(batch)
             try:
-                self._take(opened, batch)
-            except (DivergedError, GapError):  # somebody else began it in this moment
+                self._store(opened, batch)
+            except (DivergedError, GapError):  # another process created it just now
                 return False
             self._opened = opened
             return True
 
     def write(self, fill: Callable[[Batch], None], request: str = "", arrived_ns: int = 0) -> None:
-        """Add to the run; returns once it is kept for good.
+        """Append records to the run; they are durable when this returns.
 
-        A client that got no answer sends the same request again. The journal ends with the digest
-        of the last one, and what has the digest `request` is not added a second time. Points have
-        times, so two requests that are meant differ, except at once: one that came (`arrived_ns`)
-        a moment after the last one was taken is new. Without `request`, doing it twice does no
-        harm. `fill` is called again if another process was quicker.
+        A client that got no answer repeats its request. The journal ends with the digest of the
+        last request, and records of an equal digest `request` are not added again. Points have
+        times, so different requests have different digests, unless one follows at once: a request
+        that arrived (`arrived_ns`) immediately after the last one counts as new. Leave out
+        `request` if repetition is harmless. `fill` is called again if another process was faster.
 
         Raises:
-            ContainerNotFound: If there is no such run.
-            Rejected: If nothing can be kept now, or no more of this workspace.
+            ContainerNotFound: If the run does not exist.
+            Rejected: If no data can be stored now, or the quota of the workspace is exceeded.
         """
         with self._lock:
-            for last in range(_TRIES, 0, -1):
+            for last in range(_MAX_TRIES, 0, -1):
                 opened = self._opened
-                if opened is None or not self._is_true(opened):
+                if opened is None or not self._is_current(opened):
                     opened = self._open()
                 self._opened = opened
                 batch = Batch(opened, self._server.now_ns())
@@ -227,45 +227,47 @@ class Log:
                 fill(batch)
                 if again or not batch.data:
                     return
-                self._opened = None  # until it is kept: whatever happens, nothing wrong is believed
+                self._opened = (
+                    None  # until it is stored, so that no invalid state remains after an error
+                )
                 try:
-                    alone = self._take(opened, batch)
+                    is_alone = self._store(opened, batch)
                 except (DivergedError, GapError):
                     if last == 1:
                         raise
                     continue
-                if alone:
+                if is_alone:
                     self._opened = opened
                 return
 
-    def _is_true(self, opened: Opened) -> bool:
+    def _is_current(self, opened: RunState) -> bool:
         # Another process may have written since.
         return self._server.intake.known(*self.container)[1] == opened.position
 
     def beat(self) -> None:
-        """Write down that the client lives, if nothing else said so for a while."""
+        """Record a heartbeat, if nothing was recorded for a while."""
         opened = self._opened
         if opened is not None and opened.last_t > self._server.now_ns() - _BEAT_NS:
             return
         self.write(Batch.beat)
 
-    def _take(self, opened: Opened, batch: Batch) -> bool:
+    def _store(self, opened: RunState, batch: Batch) -> bool:
         data, name = batch.data, journal_name(opened.writer, opened.uid)
         kept = self._server.intake.take(*self.container, name, opened.size, data)
-        alone = kept.position == opened.position + len(data)
+        is_alone = kept.position == opened.position + len(data)
         batch.keep(opened.size + len(data), kept.position)
-        return alone
+        return is_alone
 
     # ------------------------------------------------------------------ opening
 
-    def _open(self) -> Opened:
+    def _open(self) -> RunState:
         server, container = self._server, self.container
         journals, position = server.intake.known(*container)
         if not journals and not container.is_project:
             raise ContainerNotFound(container_id(container))
         limit = server.now_ns() + AHEAD_NS
         at = next_journal(server.kept, server.instance, container, journals, limit, NEPTUNE)
-        opened = Opened(uid=at.uid, writer=at.writer, size=at.size, position=position)
+        opened = RunState(uid=at.uid, writer=at.writer, size=at.size, position=position)
         if at.last is not None:
             opened.last_t, opened.request = at.last.t, _request_of(at.last)
         if not journals:
@@ -273,7 +275,7 @@ class Log:
         if server.positions.wait_for(container, position, _PATIENCE_S):
             raise later(
                 error="busy",
-                hint="what was sent before is still being worked on; send it again",
+                hint="earlier data is still being processed; try again",
                 seconds=2,
             )
         reader = server.reader(*container)
@@ -281,24 +283,24 @@ class Log:
         for each in reader.attributes():
             opened.kinds[each.path] = _kind_of(each.family, each.type)
             step = getattr(each.value, "last_step", None)
-            if step is not None and math.isfinite(step):  # NaN where there are no points
+            if step is not None and math.isfinite(step):  # NaN if there are no points
                 opened.steps[each.path] = float(step)
         return opened
 
-    def _header(self, opened: Opened, facts: Mapping[str, Any], *, owner: bool) -> dict[str, Any]:
+    def _header(self, opened: RunState, facts: Mapping[str, Any], *, owner: bool) -> dict[str, Any]:
         header = header_of(*self.container, opened.writer, opened.floor, NEPTUNE, owner=owner)
         kind = self.container.kind
-        return header | ({"kind": kind} if kind in _WITH_KIND else {}) | dict(facts)
+        return header | ({"kind": kind} if kind in _KINDS_IN_HEADER else {}) | dict(facts)
 
 
 class Logs:
-    """The runs that a process writes to; those of long ago are let go of."""
+    """Writers of runs in one process; the least recently used ones are dropped."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._lock = threading.Lock()
         self._known: OrderedDict[Container, Log] = OrderedDict()
-        self._asked = 0
+        self._lookups = 0
 
     def of(self, container: Container) -> Log:
         """Return the log of a run."""
@@ -307,16 +309,16 @@ class Logs:
             if found is None:
                 found = self._known[container] = Log(self._server, container)
             self._known.move_to_end(container)
-            self._asked += 1
-            if len(self._known) > _MAX_RUNS or self._asked % _COUNT_EVERY == 0:
-                self._let_go()
+            self._lookups += 1
+            if len(self._known) > _MAX_RUNS or self._lookups % _COUNT_EVERY == 0:
+                self._drop_oldest()
             return found
 
-    def _let_go(self) -> None:
+    def _drop_oldest(self) -> None:
         left = sum(log.remembered for log in self._known.values())
         while len(self._known) > 1 and (len(self._known) > _MAX_RUNS or left > _MAX_PATHS):
-            _, gone = self._known.popitem(last=False)
-            left -= gone.remembered
+            _, oldest = self._known.popitem(last=False)
+            left -= oldest.remembered
 
 
 def _request_of(last: Frame) -> str:

@@ -1,7 +1,7 @@
-"""Routes for the client's ``management``: projects, the roles in them, and the trash.
+"""Routes for the client's ``management``: projects, roles and the trash.
 
-Roles have other names there: ``viewer``, ``member`` (contributor) and ``manager`` (owner). A
-workspace is the first part of the path of a project.
+The client's names of roles are ``viewer``, ``member`` (contributor) and ``manager`` (owner). A
+workspace is the first part of a project path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seamark.neptune.server.answers import (
     NewProject,
     Routes,
     answer,
-    short,
+    shorten,
 )
 from seamark.neptune.server.containers import (
     Text,
@@ -42,7 +42,7 @@ from seamark.neptune.server.projects import (
     versions_of,
     wait_in,
 )
-from seamark.neptune.server.reading import Read
+from seamark.neptune.server.reading import ContainerReader
 from seamark.paths import check_project
 from seamark.server.access import Identity, Role
 from seamark.server.accounts.accounts import NoSuch
@@ -53,10 +53,10 @@ from seamark.values import encode_atom, escape
 
 router: Final = Routes()
 _ROLES: Final = {"viewer": Role.VIEWER, "member": Role.CONTRIBUTOR, "manager": Role.OWNER}
-_WORDS: Final = {role: word for word, role in _ROLES.items()}
-_VISIBLE: Final = {"priv": "private", "pub": "public", "workspace": "workspace"}
-_NOT_PUBLIC: Final = _VISIBLE.keys() - {"pub"}
-_MOST_KEY: Final = 10
+_ROLE_NAMES: Final = {role: word for word, role in _ROLES.items()}
+_VISIBILITIES: Final = {"priv": "private", "pub": "public", "workspace": "workspace"}
+_NON_PUBLIC: Final = _VISIBILITIES.keys() - {"pub"}
+_MAX_KEY_CHARACTERS: Final = 10
 Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
 Workspace = Annotated[str, Query(alias="organizationIdentifier", max_length=1024)]
 User = Annotated[str, Query(alias="userId", max_length=100)]
@@ -65,30 +65,39 @@ Service = Annotated[str, Query(alias="serviceAccountId", max_length=100)]
 
 @router.answers("createProject")
 def create(request: Request, given: NewProject) -> Response:
-    """Make a project, which is to say: give it a key, a visibility and an owner."""
+    """Create a project: set its key, visibility and owner."""
     workspace, name = given.organization or "", given.name or ""
     who = _expect_maker(request, workspace)
     project, server = f"{workspace}/{name}", server_of(request)
     try:
         check_project(project)
     except PathError as error:
-        return _not_valid("ERR_INVALID_NAME", str(error))
+        return _invalid("ERR_INVALID_NAME", str(error))
     if project.count("/") != 1:
-        return _not_valid("ERR_INVALID_NAME", "the client knows projects as workspace/name only")
+        return _invalid(
+            "ERR_INVALID_NAME", "the client supports only projects named workspace/name"
+        )
     visibility = given.visibility or "priv"
-    allowed = sorted(_VISIBLE if server.accounts.may_publish(who, project) else _NOT_PUBLIC)
+    allowed = sorted(_VISIBILITIES if server.accounts.may_publish(who, project) else _NON_PUBLIC)
     if visibility not in allowed:
         reason = f"expected one of {', '.join(allowed)}, got {visibility!r:.60}"
-        reason += "; only owners of a workspace make a project public"
+        reason += "; only owners of a workspace may make a project public"
         more = {"requestedValue": visibility, "allowedValues": allowed}
         return _refusal(422, "VISIBILITY_RESTRICTED", reason, **more)
     if is_project(server, project):
-        return _not_valid("ERR_NOT_UNIQUE", "the project exists")
+        return _invalid("ERR_NOT_UNIQUE", "the project exists")
     key = given.key or key_of_project(project)
-    if not (key.isascii() and key.isalnum() and key == key.upper() and len(key) <= _MOST_KEY):
-        return _refusal(422, "PROJECT_KEY_INVALID", "a key is letters A-Z and digits", key=key)
+    if not (
+        key.isascii() and key.isalnum() and key == key.upper() and len(key) <= _MAX_KEY_CHARACTERS
+    ):
+        return _refusal(
+            422,
+            "PROJECT_KEY_INVALID",
+            f"expected up to {_MAX_KEY_CHARACTERS} letters A-Z and digits",
+            key=key,
+        )
     choose_key(server, project, key)
-    server.accounts.set_visibility(project, _VISIBLE[visibility], by=who.name)
+    server.accounts.set_visibility(project, _VISIBILITIES[visibility], by=who.name)
     if server.accounts.has_user(who.name):
         server.accounts.set_member(who.name, project, Role.OWNER)
     note(request, asker(request), "project.create", project, visibility=visibility)
@@ -97,13 +106,13 @@ def create(request: Request, given: NewProject) -> Response:
 
 @router.answers("deleteProject")
 def delete(request: Request, project_id: Of) -> Response:
-    """Remove a project without records; a project with runs has to be purged run by run."""
+    """Delete a project without runs; the runs of other projects must be purged first."""
     project, server = project_of(request, project_id, Role.OWNER), server_of(request)
     if project.count("/") != 1 or server.has_runs(project):
         raise Refusal(
             400,
             "not-empty",
-            "only projects without runs are deleted here: remove their runs with seamark purge",
+            "only projects without runs can be deleted: remove the runs with seamark purge",
         )
     server.accounts.forget_project(project)
     forget_key(server, project)
@@ -114,18 +123,18 @@ def delete(request: Request, project_id: Of) -> Response:
 # ---------------------------------------------------------------------- members
 
 
-def _people(request: Request, given: Mapping[str, Role | None]) -> dict[str, Role]:
-    # Who has no role reads what is visible to them.
-    services = _services(request)
+def _without_services(request: Request, given: Mapping[str, Role | None]) -> dict[str, Role]:
+    # Users without a role can read because of the visibility of the project.
+    services = _service_names(request)
     return {user: role or Role.VIEWER for user, role in given.items() if user not in services}
 
 
-def _services(request: Request) -> set[str]:
+def _service_names(request: Request) -> set[str]:
     return {user["name"] for user in server_of(request).accounts.users() if user["service"]}
 
 
-def _shown(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
-    word = _WORDS[role or Role.VIEWER]
+def _describe_member(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
+    word = _ROLE_NAMES[role or Role.VIEWER]
     if service:
         return {"role": word, "serviceAccountInfo": {"displayName": user}}
     return {"role": word, "registeredMemberInfo": {"username": user}}
@@ -133,31 +142,35 @@ def _shown(user: str, role: Role | None, *, service: bool) -> dict[str, Any]:
 
 @router.answers("listProjectMembers")
 def members(request: Request, project_id: Of) -> Response:
-    """Return the users with a role in a project, and those of a workspace that may see it.
+    """Return the users with a role in a project, and workspace members who can see it.
 
-    Service accounts are not among them, as they were not with Neptune.
+    Service accounts are not included, as with Neptune.
     """
     project = project_of(request, project_id, Role.CONTRIBUTOR)
     accounts = server_of(request).accounts
-    found = _people(request, accounts.members(project))
+    found = _without_services(request, accounts.members(project))
     if accounts.visibility().of(project) == "workspace":
-        for user, role in _people(request, accounts.belonging(project.partition("/")[0])).items():
+        for user, role in _without_services(
+            request, accounts.belonging(project.partition("/")[0])
+        ).items():
             found[user] = max(role, found.get(user, role))
-    return answer([_shown(*each, service=False) for each in sorted(found.items())])
+    return answer([_describe_member(*each, service=False) for each in sorted(found.items())])
 
 
 @router.answers("listProjectServiceAccounts")
 def accounts_of(request: Request, project_id: Of) -> Response:
     """Return the service accounts with a role in a project."""
     project = project_of(request, project_id, Role.CONTRIBUTOR)
-    services, found = _services(request), server_of(request).accounts.members(project)
-    return answer([_shown(*each, service=True) for each in found.items() if each[0] in services])
+    services, found = _service_names(request), server_of(request).accounts.members(project)
+    return answer(
+        [_describe_member(*each, service=True) for each in found.items() if each[0] in services]
+    )
 
 
 @router.answers("addProjectMember")
 @router.answers("addProjectServiceAccount")
 def add(request: Request, project_id: Of, given: Grant) -> Response:
-    """Give a user or a service account a role in a project."""
+    """Add a user or a service account to a project with a role."""
     user, word = given.account or given.user or "", given.role
     project = project_of(request, project_id, Role.OWNER)
     role = _ROLES.get(word or "")
@@ -171,7 +184,7 @@ def add(request: Request, project_id: Of, given: Grant) -> Response:
     except NoSuch as error:
         raise Refusal(404, "no-user", str(error)) from error
     note(request, asker(request), "member.set", project, user=user, role=role.name.lower())
-    return answer(_shown(user, role, service=bool(given.account)))
+    return answer(_describe_member(user, role, service=bool(given.account)))
 
 
 @router.answers("deleteProjectMember")
@@ -186,7 +199,7 @@ def remove(request: Request, project_id: Of, person: User = "", account: Service
         return _refusal(422, "NO_ACCESS", f"{user[:80]!r} has no role in {project}")
     server.accounts.set_member(user, project, None)
     note(request, asker(request), "member.set", project, user=user, role=None)
-    return answer(_shown(user, found[user], service=bool(account)))
+    return answer(_describe_member(user, found[user], service=bool(account)))
 
 
 # ---------------------------------------------------------------------- workspaces
@@ -194,9 +207,9 @@ def remove(request: Request, project_id: Of, person: User = "", account: Service
 
 @router.answers("listOrganizationMembers")
 def workspace_members(request: Request, workspace: Workspace) -> Response:
-    """Return the users of a workspace; owners of it own all of its projects."""
+    """Return the users of a workspace; its owners own all its projects."""
     _expect_member(request, workspace)
-    found = _people(request, server_of(request).accounts.belonging(workspace))
+    found = _without_services(request, server_of(request).accounts.belonging(workspace))
     return answer(
         [
             {
@@ -210,7 +223,7 @@ def workspace_members(request: Request, workspace: Workspace) -> Response:
 
 @router.answers("listServiceAccounts")
 def service_accounts(request: Request, workspace: Workspace, deactivated: Text = "") -> Response:
-    """Return the service accounts that have a role in a workspace or a project of it."""
+    """Return the service accounts with a role in a workspace or in one of its projects."""
     _expect_member(request, workspace)
     if deactivated.lower() == "true":
         return answer([])
@@ -220,24 +233,24 @@ def service_accounts(request: Request, workspace: Workspace, deactivated: Text =
 
 @router.answers("createOrganizationInvitations")
 def invite(request: Request, given: Invitations) -> Response:
-    """Add existing users to a workspace; others are refused, as a server sends no mail."""
+    """Add existing users to a workspace; refuse others, because servers send no mail."""
     whole = given.inner or given
     workspace, server = whole.organization or "", server_of(request)
     expect(request, workspace, Role.OWNER)
     if workspace not in _known_workspaces(request):
-        raise Refusal(404, "no-workspace", f"there is no workspace {workspace[:80]!r}")
+        raise Refusal(404, "no-workspace", f"workspace {workspace[:80]!r} does not exist")
     for each in whole.entries or []:
         user = each.invitee or ""
         if each.kind != "user":
             raise Refusal(
                 400,
                 "not-here",
-                "nobody is invited by mail here: make a token with seamark token create",
+                "invitations by mail are not supported: use seamark token create",
             )
         if user in server.accounts.members(workspace):
-            raise Refusal(409, "taken", f"{user[:80]!r} belongs to {workspace} already")
+            raise Refusal(409, "taken", f"{user[:80]!r} already belongs to {workspace}")
         if not server.accounts.has_user(user):
-            raise Refusal(404, "no-user", f"nobody has the name {user[:80]!r}")
+            raise Refusal(404, "no-user", f"user {user[:80]!r} does not exist")
         role = Role.OWNER if each.role == "owner" else None
         role = role or (Role.CONTRIBUTOR if each.to_all else None)
         if role is None:
@@ -257,9 +270,9 @@ def invite(request: Request, given: Invitations) -> Response:
 
 @router.answers("workspaceStatus")
 def status(request: Request, workspace: Workspace) -> Response:
-    """Return the number of users of a workspace, and its quota or else the size of the disk.
+    """Return the number of users of a workspace, and its quota or else the disk space.
 
-    The client subtracts one number from the other and cannot do without.
+    The client subtracts one number from the other, so both are required.
     """
     _expect_member(request, workspace)
     server = server_of(request)
@@ -289,8 +302,8 @@ def _expect_member(request: Request, workspace: str) -> None:
 
 
 def _expect_maker(request: Request, workspace: str) -> Identity:
-    # A token that is for less than its user may do there makes no project, since the project would
-    # be theirs. Who knows of the workspace is told why they may not.
+    # A token with fewer rights than its user cannot create a project, because the user would own
+    # it. The reason is given only to users who can see the workspace.
     who = expect_somebody(request)
     token = server_of(request).accounts.token(who.token) if who.token else None
     if token is not None and workspace in who.workspaces and token.role in (None, Role.OWNER):
@@ -300,32 +313,32 @@ def _expect_maker(request: Request, workspace: str) -> Identity:
     except Refusal as error:
         if workspace not in workspaces_of(request):
             raise
-        hint = f"projects in {workspace[:200]} are made by its owners, and by who belongs to it"
+        hint = f"only owners and members of {workspace[:200]} may create projects in it"
         if token is not None and token.project not in (None, workspace):
-            hint += f"; this token is for {token.project} alone"
+            hint += f"; this token is limited to {token.project}"
         elif token is not None and token.role not in (None, Role.OWNER):
             hint += f"; this token has the role {token.role.name.lower()}"
         raise Refusal(403, "role-too-small", hint) from error
 
 
-def _not_valid(code: str, reason: str) -> Response:
-    # The client cannot show the text of its own kinds of this.
+def _invalid(code: str, reason: str) -> Response:
+    # The client does not show the texts of its own error types.
     errors = [{"errorCode": {"name": code}, "context": {"reason": reason}}]
     return _refusal(400, code, reason, validationErrors=[{"errors": errors}])
 
 
 def _refusal(status_code: int, error_type: str, title: str, **more: Any) -> Response:
-    more = {name: short(value) for name, value in more.items()}
+    more = {name: shorten(value) for name, value in more.items()}
     found = answer({"code": status_code, "errorType": error_type, "title": title, **more})
     found.status_code = status_code
     return found
 
 
 def _existing_project(request: Request, identifier: str) -> str:
-    # An admin may read all others, too.
+    # Admins pass the role check for any path, so check that the project exists.
     project = project_of(request, identifier, Role.VIEWER)
     if not is_project(server_of(request), project):
-        raise Refusal(404, "no-project", f"there is no project {project[:200]!r}")
+        raise Refusal(404, "no-project", f"project {project[:200]!r} does not exist")
     return project
 
 
@@ -335,7 +348,7 @@ def trash(
     projectIdentifier: Text,  # noqa: N803 - theirs
     identifiers: Annotated[list[str], Body(max_length=10_000)],
 ) -> Response:
-    """Put runs into the trash; a model takes its versions along. What could not be is told."""
+    """Move runs to the trash, and models with their versions; the answer has the errors."""
     project, server = _existing_project(request, projectIdentifier), server_of(request)
 
     def put(container: Container) -> None:
@@ -346,9 +359,9 @@ def trash(
         atoms = {"sys/trashed": list(encode_atom(True))}  # noqa: FBT003 - a value
         server.writer.record(*container, [{"op": "assign", "atoms": atoms}])
 
-    told = _each(request, identifiers, Role.CONTRIBUTOR, put)
-    wait_in(server, project)  # so that no table shows them from here on, whoever asks
-    return told
+    result = _apply_to_each(request, identifiers, Role.CONTRIBUTOR, put)
+    wait_in(server, project)  # so that later requests do not show them
+    return result
 
 
 @router.answers("deleteExperiments")
@@ -357,26 +370,30 @@ def delete_runs(
     projectIdentifier: Text,  # noqa: N803 - theirs
     identifiers: Annotated[list[str], Body(max_length=10_000)],
 ) -> Response:
-    """Remove runs for good that are in the trash; a model takes its versions along."""
+    """Permanently delete runs in the trash, and models with their versions."""
     _existing_project(request, projectIdentifier)
 
     def delete_one(container: Container) -> None:
-        if not Read(server_of(request), container).row[1]:
+        if not ContainerReader(server_of(request), container).row[1]:
             raise Refusal(409, "not-trashed", "it is not in the trash")
         _purge(request, container)
 
-    return _each(request, identifiers, Role.OWNER, delete_one)
+    return _apply_to_each(request, identifiers, Role.OWNER, delete_one)
 
 
 @router.answers("deleteAllExperiments")
 def empty_trash(request: Request, projectIdentifier: Text) -> Response:  # noqa: N803 - theirs
-    """Remove all that is in the trash of a project for good, models and versions too."""
+    """Permanently delete the trash of a project, including models and versions."""
     project, server = project_of(request, projectIdentifier, Role.OWNER), server_of(request)
     found = trashed_runs(server, project)
     for model, trashed in models_of(server, project):
-        found += [version for version, gone in versions_of(server, model) if gone]
+        found += [
+            version for version, trashed_version in versions_of(server, model) if trashed_version
+        ]
         found += [model] if trashed else []
-    return _each(request, map(container_id, found), Role.OWNER, lambda each: _purge(request, each))
+    return _apply_to_each(
+        request, map(container_id, found), Role.OWNER, lambda each: _purge(request, each)
+    )
 
 
 def _purge(request: Request, container: Container) -> None:
@@ -386,14 +403,14 @@ def _purge(request: Request, container: Container) -> None:
             raise Refusal(
                 409,
                 "has-versions",
-                f"{left} of its versions are not in the trash, and would go with it",
+                f"{left} of its versions are not in the trash and would be deleted with it",
             )
         for version, _ in versions:
             purge_run(request, *version)
     purge_run(request, *container)
 
 
-def _each(
+def _apply_to_each(
     request: Request, identifiers: Iterable[str], role: Role, act: Callable[[Container], None]
 ) -> Response:
     errors, done = [], []

@@ -1,4 +1,4 @@
-"""Operations in requests of Neptune's client, and the contents of files."""
+"""Operations in requests of Neptune's client, and storage of file contents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, PathError
-from seamark.interchange.operations import TOLD, Operations, RefusedError
+from seamark.interchange.operations import OPERATION_ERRORS, Operations, RefusedError
 from seamark.paths import STAGES, check_writable
 from seamark.values import encode_atom
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seamark.neptune.server.projects import Container
     from seamark.server.state import Server
 
-__all__ = ["PART_BYTES", "Changes", "Requested", "keep_content"]
+__all__ = ["PART_BYTES", "BatchOperations", "Changes", "keep_content"]
 
 
 PART_BYTES: Final = 8 << 20
@@ -31,7 +31,7 @@ _MAX_ERRORS: Final = 1000
 
 
 def keep_content(server: Server, container: Container, data: bytes) -> str:
-    """Store bytes durably, and return their SHA-256 (hex)."""
+    """Store bytes durably and return their SHA-256 (hex)."""
     digest = hashlib.sha256(data).hexdigest()
     project, run = container
     for start in range(0, len(data), PART_BYTES) or (0,):
@@ -40,17 +40,17 @@ def keep_content(server: Server, container: Container, data: bytes) -> str:
     return digest
 
 
-class Requested(Operations):
-    """Applies operations to a batch for the journal of a run."""
+class BatchOperations(Operations):
+    """Translator of operations into a batch for the journal of a run."""
 
     def __init__(self, server: Server, container: Container, batch: Batch) -> None:
         super().__init__(batch, partial(keep_content, server, container))
         self._server, self._container = server, container
 
     def _members(self, path: str) -> Collection[str]:
-        from seamark.neptune.server.reading import Read
+        from seamark.neptune.server.reading import ContainerReader
 
-        found = Read(self._server, self._container).attribute(path)
+        found = ContainerReader(self._server, self._container).attribute(path)
         return list(found.value) if found is not None and found.family == "file_set" else []
 
     def _tracked(self, digest: str) -> Mapping[str, Any]:
@@ -60,11 +60,11 @@ class Requested(Operations):
 
 
 class Changes:
-    """A batch of operations on paths, as the client sends them.
+    """Batch of operations on paths, as sent by the client.
 
-    `request` is the digest of the request that they came in; it is noted where doing them again
-    would do something else, as points are kept however many have the same step. `errors` has what
-    was wrong, in order.
+    `request` is the digest of their request. It is recorded if repeating the operations would have
+    another result: points are kept even if their steps are equal. `errors` has the error messages,
+    in order.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Changes:
         self.errors: list[str] = []
 
     def fill(self, batch: Batch) -> None:
-        """Add the operations to a batch; impossible ones are among the `errors`."""
-        to = Requested(self._server, self._container, batch)
+        """Add the operations to a batch; add failures to `errors`."""
+        to = BatchOperations(self._server, self._container, batch)
         self.errors, wrong = [], 0
         for each in self._operations:
             path = each.get("path") if isinstance(each, dict) else None
             try:
                 self._add(to, batch, path, each)
-            except TOLD as error:
+            except OPERATION_ERRORS as error:
                 if wrong < _MAX_ERRORS:
                     self.errors.append(_describe_error(path, error))
                 wrong += 1
@@ -96,7 +96,7 @@ class Changes:
         if self._request and to.has_logged:
             batch.beat(self._request)
 
-    def _add(self, to: Requested, batch: Batch, path: Any, each: Any) -> None:
+    def _add(self, to: BatchOperations, batch: Batch, path: Any, each: Any) -> None:
         if not isinstance(each, dict):
             msg = "expected an object"
             raise RefusedError(msg)
@@ -109,7 +109,7 @@ class Changes:
         checked = path if batch.may_write(path) else check_writable(path)
         for name, what in each.items():
             if name in _SET_VERBS and path not in _SETS:
-                msg = f"sets of strings are at {' and '.join(_SETS)} only"
+                msg = f"sets of strings are supported at {' and '.join(_SETS)} only"
                 raise RefusedError(msg)
             if name != "path":
                 to.apply(checked, name, what)
@@ -120,7 +120,7 @@ def _describe_error(path: Any, error: Exception) -> str:
         return f"{_text(path)}: {error!s:.1000}"
     if isinstance(error, ArgumentError | PathError):
         return f"{error!s:.1000}"
-    return f"{_text(path)}: not as expected: {error!s:.1000}"
+    return f"{_text(path)}: invalid operation: {error!s:.1000}"
 
 
 def _text(path: Any) -> str:

@@ -1,4 +1,4 @@
-"""Projects and models by the keys, ids and numbers that Neptune's client shows.
+"""Projects and models by the keys, ids and numbers of Neptune's client.
 
 The id of a run, model or version consists of the key of its project and numbers. Keys and numbers
 are assigned in the database of accounts; they are not recorded in journals.
@@ -38,17 +38,17 @@ __all__ = [
     "find_model",
     "find_run",
     "forget_key",
-    "in_our_words",
     "is_project",
     "key_of",
     "key_of_project",
     "last_number",
     "models_of",
-    "named",
     "new_model",
     "new_version",
     "next_id",
+    "parse_container_id",
     "place_of_models",
+    "replace_ids",
     "shown_id",
     "split_project",
     "trashed_runs",
@@ -57,14 +57,14 @@ __all__ = [
 ]
 
 
-_KEY_CHARS: Final = 3
+_KEY_LENGTH: Final = 3
 
 
 class Container(NamedTuple):
-    """A run, a project itself, a model or a version of one.
+    """A run, a project itself, a model or a model version.
 
-    `project` may be the place of models below one, see `seamark.paths.kind_of`; `run` is a run id,
-    ``.project``, the key of a model, or the id of a version.
+    `project` may be the path of models below a project, see `seamark.paths.kind_of`. `run` is a run
+    id, ``.project``, the key of a model, or the id of a version.
     """
 
     project: str
@@ -87,16 +87,16 @@ class Container(NamedTuple):
 
 
 def container_id(container: Container) -> str:
-    """Return the id for the client: both names, encoded for file names and URLs.
+    """Return the client's id: both names, encoded for file names and URLs.
 
-    Nothing has to be looked up to know what it means, and it says nothing that its owner did not.
+    The id can be decoded without a lookup and contains no other information.
     """
     text = f"{container.project}/{container.run}".encode()
     return base64.b32encode(text).decode().rstrip("=").lower()
 
 
-def named(identifier: str) -> Container | None:
-    """Return the container of an id made by `container_id`; None for any other text."""
+def parse_container_id(identifier: str) -> Container | None:
+    """Return the container of an id made by `container_id`; None for other texts."""
     padded = identifier.upper() + "=" * (-len(identifier) % 8)
     try:
         project, _, run = base64.b32decode(padded).decode().rpartition("/")
@@ -107,7 +107,7 @@ def named(identifier: str) -> Container | None:
 
 
 def split_project(project: str) -> tuple[str, str]:
-    """Return workspace and name of a project; the client accepts only paths of two parts."""
+    """Split a project path into workspace and name; the client accepts only two parts."""
     workspace, _, name = project.partition("/")
     return workspace, name
 
@@ -115,16 +115,16 @@ def split_project(project: str) -> tuple[str, str]:
 def key_of_project(project: str) -> str:
     """Return the default prefix of run ids in a project, such as ``"SAN"``."""
     letters = re.sub(r"[^A-Z0-9]", "", project.rpartition("/")[2].upper())
-    return letters[:_KEY_CHARS] or "RUN"
+    return letters[:_KEY_LENGTH] or "RUN"
 
 
 _PATIENCE_S: Final = 5.0
-_MOST_WAITING: Final = 1000
+_MAX_WAITING: Final = 1000
 
 
 def wait_in(server: Server, project: str, seconds: float = _PATIENCE_S) -> None:
-    """Wait some seconds until everything in a project, or a place of models, is indexed."""
-    waiting = server.kept.unfolded(_MOST_WAITING)
+    """Wait until a project, or a path of models, is indexed, at most for some seconds."""
+    waiting = server.kept.unfolded(_MAX_WAITING)
     wanted = {
         (one.project, one.run): one.position for one in waiting if is_inside(one.project, project)
     }
@@ -133,10 +133,12 @@ def wait_in(server: Server, project: str, seconds: float = _PATIENCE_S) -> None:
 
 
 _project = tables.neptune_project.c
-_TRIES: Final = 50
+_MAX_TRIES: Final = 50
 _KEY: Final = sa.select(_project.key).where(_project.path == sa.bindparam("at"))
-_LAST: Final = sa.select(_project.key, _project.last).where(_project.path == sa.bindparam("at"))
-_NEW: Final = Upsert(tables.neptune_project, ("path", "key", "last"), ("path",))
+_KEY_AND_LAST: Final = sa.select(_project.key, _project.last).where(
+    _project.path == sa.bindparam("at")
+)
+_INSERT: Final = Upsert(tables.neptune_project, ("path", "key", "last"), ("path",))
 _NEXT_NUMBER: Final = (
     sa.update(tables.neptune_project)
     .values(
@@ -148,25 +150,25 @@ _NEXT_NUMBER: Final = (
     .where(_project.path == sa.bindparam("at"))
 )
 _run = schema.run.c
-_FIND: Final = sa.select(_run.name).where(
+_RUN_BY_SYS_ID: Final = sa.select(_run.name).where(
     _run.project == sa.bindparam("project"), _run.sys_id == sa.bindparam("sys_id")
 )
-_NUMBERED: Final = sa.select(_run.sys_id).where(
+_SYS_IDS: Final = sa.select(_run.sys_id).where(
     _run.project == sa.bindparam("project"), _run.sys_id != ""
 )
 
 
 def key_of(server: Server, project: str) -> str:
-    """Return the key of a project, which is the prefix of the ids of its runs."""
+    """Return the key of a project: the prefix of its run ids."""
     rows = server.databases.account.fetch(_KEY, at=project)
     return str(rows[0][0]) if rows else key_of_project(project)
 
 
 def choose_key(server: Server, project: str, key: str) -> None:
-    """Set the key of a new project; a project that has a key keeps it."""
+    """Set the key of a new project; an existing key is not changed."""
     database = server.databases.account
     with database.writing() as connection:
-        database.run(connection, _NEW, path=project, key=key, last=0)
+        database.run(connection, _INSERT, path=project, key=key, last=0)
 
 
 def forget_key(server: Server, project: str) -> None:
@@ -177,25 +179,25 @@ def forget_key(server: Server, project: str) -> None:
 
 
 def is_project(server: Server, project: str) -> bool:
-    """Return whether a project has runs, or settings of its own."""
+    """Return whether a project has runs or its own settings."""
     return server.has_project(project) or project in all_projects(server, Identity(admin=True))
 
 
 def next_id(server: Server, project: str) -> str:
-    """Return the id of the next run of a project; no other run gets it.
+    """Reserve and return the id of the next run of a project.
 
-    The counter may be older than the runs, as after a backup was restored: ids that runs have are
-    passed over. One that is new goes on behind the runs, of which the first may be purged.
+    The counter may be older than the runs, for example after a backup was restored; used ids are
+    skipped. A new counter starts after the largest existing id, because earlier runs may be purged.
     """
     known = 0
-    for _ in range(_TRIES):
+    for _ in range(_MAX_TRIES):
         with contextlib.suppress(Conflict):
             key, last = _next_number(server, project, key_of_project(project), known)
             found = f"{key}-{last}"
             is_free = find_run(server, project, found) is None
             if is_free and last > 1:
                 return found
-            known = _greatest(server, project)
+            known = _largest_number(server, project)
             if is_free and known < last:
                 return found
     msg = "other clients create runs in this project at the same time; try again"
@@ -203,17 +205,17 @@ def next_id(server: Server, project: str) -> str:
 
 
 def _next_number(server: Server, at: str, key: str, known: int) -> tuple[str, int]:
-    """Return the key of a counter, made if it is new, and its next number, above a known one."""
+    """Increment a counter, created if needed, above a known number; return its key and number."""
     database = server.databases.account
     with database.writing() as connection:
-        database.run(connection, _NEW, path=at, key=key, last=0)
+        database.run(connection, _INSERT, path=at, key=key, last=0)
         database.run(connection, _NEXT_NUMBER, at=at, known=known)
-        ((key, last),) = database.rows(connection, _LAST, at=at)
+        ((key, last),) = database.rows(connection, _KEY_AND_LAST, at=at)
     return str(key), int(last)
 
 
-def _greatest(server: Server, project: str) -> int:
-    rows = server.store().database.fetch(_NUMBERED, project=project)
+def _largest_number(server: Server, project: str) -> int:
+    rows = server.store().database.fetch(_SYS_IDS, project=project)
     numbers = (sys_id.rpartition("-")[2] for (sys_id,) in rows)
     return max((int(one) for one in numbers if one.isdecimal() and len(one) < 16), default=0)  # noqa: PLR2004
 
@@ -222,23 +224,23 @@ def find_run(server: Server, project: str, sys_id: str) -> Container | None:
     """Return the run with an id such as ``SAN-1`` in a project; None if there is none."""
     if not sys_id or not can_hold(sys_id):
         return None
-    rows = server.store().database.fetch(_FIND, project=project, sys_id=sys_id)
+    rows = server.store().database.fetch(_RUN_BY_SYS_ID, project=project, sys_id=sys_id)
     return Container(project, str(rows[0][0])) if rows else None
 
 
 def last_number(server: Server, project: str) -> tuple[str, int]:
-    """Return the prefix of ids in a project, and the number of its last run."""
-    rows = server.databases.account.fetch(_LAST, at=project)
+    """Return the prefix of run ids in a project, and the number of its last run."""
+    rows = server.databases.account.fetch(_KEY_AND_LAST, at=project)
     return (str(rows[0][0]), int(rows[0][1])) if rows else (key_of_project(project), 0)
 
 
 def all_projects(server: Server, who: Identity) -> list[str]:
-    """Return the projects that a user may read and the client can name, sorted."""
+    """Return the readable projects with paths that the client can use, sorted."""
     account, store = server.databases.account, server.store().database
     with account.reading() as connection:
-        found = {row[0] for row in account.rows(connection, _KEYED)}
-        found |= {row[0] for row in account.rows(connection, _SAID)}
-    found |= {home_of(row[0]) for row in store.fetch(_HOLDING)}
+        found = {row[0] for row in account.rows(connection, _WITH_KEY)}
+        found |= {row[0] for row in account.rows(connection, _CONFIGURED)}
+    found |= {home_of(row[0]) for row in store.fetch(_WITH_RUNS)}
     readable = server.accounts.readable(who)
     return sorted(each for each in found if each.count("/") == 1 and may_read(readable, each))
 
@@ -250,9 +252,9 @@ def trashed_runs(server: Server, project: str) -> list[Container]:
     return [Container(project, str(name)) for (name,) in rows]
 
 
-_KEYED: Final = sa.select(_project.path)
-_SAID: Final = sa.select(tables.project.c.path)
-_HOLDING: Final = sa.select(_run.project).distinct()
+_WITH_KEY: Final = sa.select(_project.path)
+_CONFIGURED: Final = sa.select(tables.project.c.path)
+_WITH_RUNS: Final = sa.select(_run.project).distinct()
 _TRASHED: Final = sa.select(_run.name).where(
     _run.project == sa.bindparam("project"), _run.trashed == 1
 )
@@ -262,13 +264,13 @@ API_KINDS: Final = {
     "model": "model",
     "model_version": "modelVersion",
 }
-"""The client's name of each kind."""
-_IN: Final = sa.select(_run.name, _run.trashed).where(_run.project == sa.bindparam("project"))
-_NAMED: Final = sa.select(_run.project).where(
+"""Name of each kind in the client's API."""
+_IN_PLACE: Final = sa.select(_run.name, _run.trashed).where(_run.project == sa.bindparam("project"))
+_VERSION_BY_NAME: Final = sa.select(_run.project).where(
     _run.kind == "model_version", _run.name == sa.bindparam("name")
 )
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
-_IDS: Final = re.compile(
+_ID_CONDITIONS: Final = re.compile(
     r"(`sys/(?:model_)?id`|sys/(?:model_)?id)(\s*:\s*string)?(\s*!?=\s*)"
     r"(?:\"([^\"\\]*)\"|'([^'\\]*)'|([\w.-]+))",
     re.IGNORECASE,
@@ -276,12 +278,12 @@ _IDS: Final = re.compile(
 
 
 def place_of_models(project: str) -> str:
-    """Return the place of a project's models; versions are below it, by the key of their model."""
+    """Return the path of a project's models; their versions are below it, by model key."""
     return f"{project}/{MODELS}"
 
 
 def shown_id(server: Server, container: Container, number: object = None) -> str:
-    """Return the client's id of a project, a model or a version; its number is used if known."""
+    """Return the client's id of a project, model or version; uses a version's number if known."""
     key = key_of(server, container.home)
     if container.is_project:
         return key
@@ -296,35 +298,35 @@ def shown_id(server: Server, container: Container, number: object = None) -> str
 
 
 def find_model(server: Server, project: str, word: str) -> Container | None:
-    """Return a model or version of a project by its id; None if there is none.
+    """Return a model or version of a project by its id, or None.
 
-    The word is ``CLS-RESNET``, ``CLS-RESNET-3``, the same without the key of the project, or the id
-    that a version has of its own.
+    The id is ``CLS-RESNET``, ``CLS-RESNET-3``, the same without the project key, or Seamark's id of
+    a version.
     """
     place, parts = place_of_models(project), word.split("-")
     if len(parts) > 1 and parts[0] == key_of(server, project):
         del parts[0]
     if len(parts) == 1:
-        return _alone(server, place, parts[0])
+        return _find_single(server, place, parts[0])
     key, *rest = parts
     if len(rest) != 1 or not _NUMBER.fullmatch(rest[0]) or not can_hold(key):
         return None
-    return _numbered(server, f"{place}/{key}").get(int(rest[0]))
+    return _versions_by_number(server, f"{place}/{key}").get(int(rest[0]))
 
 
-def _alone(server: Server, place: str, word: str) -> Container | None:
+def _find_single(server: Server, place: str, word: str) -> Container | None:
     try:
         model = Container(place, check_key(word))
     except ValueError:
         return None
     if server.intake.known(*model)[0]:
         return model
-    rows = server.store().database.fetch(_NAMED, name=word)
+    rows = server.store().database.fetch(_VERSION_BY_NAME, name=word)
     found = [Container(str(at), word) for (at,) in rows if at.startswith(f"{place}/")]
     return found[0] if len(found) == 1 else None
 
 
-def _numbered(server: Server, place: str) -> dict[int, Container]:
+def _versions_by_number(server: Server, place: str) -> dict[int, Container]:
     wait_in(server, place)
     store = server.store()
     with store.database.reading() as connection:
@@ -336,50 +338,50 @@ def _numbered(server: Server, place: str) -> dict[int, Container]:
 
 
 def models_of(server: Server, project: str) -> list[tuple[Container, bool]]:
-    """Return the models of a project, and whether each is in the trash."""
-    return _in(server, place_of_models(project))
+    """Return the models of a project, each with whether it is in the trash."""
+    return _list_place(server, place_of_models(project))
 
 
 def versions_of(server: Server, model: Container) -> list[tuple[Container, bool]]:
-    """Return the versions of a model, and whether each is in the trash."""
-    return _in(server, f"{model.project}/{model.run}")
+    """Return the versions of a model, each with whether it is in the trash."""
+    return _list_place(server, f"{model.project}/{model.run}")
 
 
-def _in(server: Server, place: str) -> list[tuple[Container, bool]]:
+def _list_place(server: Server, place: str) -> list[tuple[Container, bool]]:
     wait_in(server, place)
-    rows = server.store().database.fetch(_IN, project=place)
+    rows = server.store().database.fetch(_IN_PLACE, project=place)
     return [(Container(place, str(name)), bool(trashed)) for name, trashed in rows]
 
 
-# ---------------------------------------------------------------------- new ones
+# ---------------------------------------------------------------------- creation
 
 
 def new_model(server: Server, project: str, key: object) -> tuple[Container, dict[str, Any]]:
-    """Reserve a key, or refuse (409); return the new model and its first attributes."""
+    """Reserve a key, or refuse it (409); return the new model and its first attributes."""
     model = Container(place_of_models(project), check_key(key))
     for other, _ in models_of(server, project):
         if other.run.casefold() == model.run.casefold():
-            raise _clash(model, f"there is a model {other.run!r}")
+            raise _taken(model, f"there is a model {other.run!r}")
     if is_purged(server.databases.account, *model):
-        raise _clash(model, "a model of this key was purged")
-    database, at = server.databases.account, _counter(model)
+        raise _taken(model, "a model of this key was purged")
+    database, at = server.databases.account, _counter_name(model)
     with database.writing() as connection:
-        database.run(connection, _NEW, path=at, key=model.run, last=0)
-        ((key, _),) = database.rows(connection, _LAST, at=at)
+        database.run(connection, _INSERT, path=at, key=model.run, last=0)
+        ((key, _),) = database.rows(connection, _KEY_AND_LAST, at=at)
     if key != model.run:
-        raise _clash(model, f"somebody took {key!r}")
+        raise _taken(model, f"the key {key!r} is in use")
     return model, {"sys/model_id": model.run}
 
 
-def _clash(model: Container, why: str) -> Refusal:
+def _taken(model: Container, why: str) -> Refusal:
     return Refusal(409, "taken", f"{why} in project {model.home[:200]!r}: use another key")
 
 
 def new_version(server: Server, model: Container) -> tuple[Container, dict[str, Any]]:
     """Reserve the next number of a model; return the new version and its first attributes."""
     place = f"{model.project}/{model.run}"
-    known = max(_numbered(server, place), default=0)
-    _, number = _next_number(server, _counter(model), model.run, known)
+    known = max(_versions_by_number(server, place), default=0)
+    _, number = _next_number(server, _counter_name(model), model.run, known)
     return Container(place, mint_run_id()), {
         "sys/model_id": model.run,
         "sys/version": number,
@@ -387,16 +389,16 @@ def new_version(server: Server, model: Container) -> tuple[Container, dict[str, 
     }
 
 
-def _counter(model: Container) -> str:
-    # However the key is written: folders of it lie on any disk.
+def _counter_name(model: Container) -> str:
+    # Case-insensitive, because file systems may be.
     return f"{model.project}/{model.run.casefold()}"
 
 
 # ---------------------------------------------------------------------- queries
 
 
-def in_our_words(server: Server, project: str, kind: str, query: str) -> str:
-    """Return a query of the client with its ids of models and versions replaced by Seamark's."""
+def replace_ids(server: Server, project: str, kind: str, query: str) -> str:
+    """Replace the client's ids of models and versions in a query by Seamark's."""
 
     def replaced(found: re.Match[str]) -> str:
         word = next(one for one in found.groups()[3:] if one is not None)
@@ -407,4 +409,4 @@ def in_our_words(server: Server, project: str, kind: str, query: str) -> str:
             ours = word if meant is None or meant.kind != kind else meant.run
         return f'{found[1]}{found[2] or ""}{found[3]}"{ours}"'
 
-    return query if kind == "run" else _IDS.sub(replaced, query)
+    return query if kind == "run" else _ID_CONDITIONS.sub(replaced, query)

@@ -1,4 +1,4 @@
-"""Attributes of runs and file lists of artifacts, as Neptune's client reads them."""
+"""Attributes of runs and file lists of artifacts, in the format of Neptune's client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PLACE",
-    "Read",
+    "ContainerReader",
     "as_time",
     "files_of",
     "hash_of",
@@ -38,15 +38,15 @@ __all__ = [
 
 
 PLACE: Final = "monitoring/neptune/artifacts"
-"""Path of the lists in the log of a project."""
+"""Path of the file lists in the log of a project."""
 _LENGTH: Final = struct.Struct(">I")
 _SIZE: Final = struct.Struct(">Q")
 _DIGEST_CHARS: Final = 64
 
 
 def files_of(server: Server, log: Container, given: str) -> list[dict[str, Any]] | None:
-    """Return the facts about the files of an artifact; None for an unknown artifact."""
-    found = Read(server, log).attribute(PLACE)
+    """Return the file metadata of an artifact; None for an unknown artifact."""
+    found = ContainerReader(server, log).attribute(PLACE)
     if found is None or found.family != "file_set" or given not in found.value:
         return None
     blob = server.blobs.find(log.project, found.value[given]["sha256"])
@@ -76,31 +76,33 @@ def record_of(server: Server, container: Container, given: str) -> dict[str, Any
 
 
 def hash_of(files: Iterable[Mapping[str, Any]], *, metadata: bool = False) -> str:
-    """Return the hash of an artifact, as the client computes it, by its files in order of path.
+    """Compute the hash of an artifact like the client, from its files in order of path.
 
-    Lengths of texts are those in characters. `metadata` counts too, as for the first clients.
+    Lengths of texts are in characters. Early clients also hash the metadata, as `metadata` does.
     """
     found = hashlib.sha256()
     for file in sorted(files, key=lambda one: one["filePath"]):
-        found.update(b"#" + _counted(file["filePath"]) + b"#" + file["fileHash"].encode() + b"#")
+        found.update(
+            b"#" + _with_length(file["filePath"]) + b"#" + file["fileHash"].encode() + b"#"
+        )
         if file["size"] is not None:
             found.update(_SIZE.pack(file["size"]))
-        found.update(b"#" + _counted(file["type"]))
+        found.update(b"#" + _with_length(file["type"]))
         if metadata:
             found.update(b"#")
             for pair in file["metadata"]:
-                found.update(b"|" + _counted(pair["key"]) + b"|" + _counted(pair["value"]))
+                found.update(b"|" + _with_length(pair["key"]) + b"|" + _with_length(pair["value"]))
     return found.hexdigest()
 
 
-def _counted(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     return _LENGTH.pack(len(text)) + text.encode()
 
 
 _PATIENCE_S: Final = 10.0
 _GIT: Final = "source_code/git"
-_LONGEST_TEXT: Final = 16 << 20
-_FACTS_BEFORE: Final = {
+_MAX_TEXT_BYTES: Final = 16 << 20
+_LEGACY_NAMES: Final = {
     "shortId": "sys/id",
     "creationTime": "sys/creation_time",
     "runningTime": "sys/running_time",
@@ -113,8 +115,8 @@ _ROW: Final = sa.select(_run.sys_id, _run.trashed, _run.beat, _run.state).where(
 )
 
 
-class Read:
-    """A run or project; with `wait`, after waiting until acknowledged data can be read."""
+class ContainerReader:
+    """Reader of a run or project; with `wait`, it first waits for acknowledged data."""
 
     def __init__(self, server: Server, container: Container, *, wait: bool = True) -> None:
         self.server, self.container = server, container
@@ -130,7 +132,7 @@ class Read:
 
     @functools.cached_property
     def row(self) -> tuple[str, bool, int, str]:
-        """Its second id, whether it is in the trash, when it was last heard of, and its state."""
+        """Client's id, whether it is in the trash, time of the last record, and state."""
         rows = self.server.store().database.fetch(
             _ROW, project=self.container.project, name=self.container.run
         )
@@ -140,19 +142,19 @@ class Read:
         return sys_id, bool(trashed), beat, state_of_row(state, beat, self.server.now_ns())
 
     def attributes(self, wanted: list[str] | None = None) -> list[dict[str, Any]]:
-        """Return attributes, of some paths or all, with those that the client expects."""
+        """Return attributes of some or all paths, including those that the client expects."""
         if wanted is None:
             found = {each.path: each for each in self._all()}
         else:
             found = {each.path: each for each in self.reader.some(wanted)}
             found |= {each.path: each for each in self._all("sys")}
-        told = [
+        entries = [
             one
             for each in found.values()
             if not each.path.startswith("sys/") and (one := shown(each, self.text)) is not None
         ]
-        told += self._facts(found)
-        return told if wanted is None else [one for one in told if one["name"] in set(wanted)]
+        entries += self._sys_attributes(found)
+        return entries if wanted is None else [one for one in entries if one["name"] in set(wanted)]
 
     def attribute(self, path: str) -> Attribute | None:
         """Return the attribute at a path."""
@@ -162,17 +164,17 @@ class Read:
             return None
 
     def as_attribute(self, path: str) -> dict[str, Any] | None:
-        """Return the attribute at a path in the client's form; None if there is none."""
+        """Return the attribute at a path in the client's format, or None."""
         if path.startswith("sys/"):
             found = {each.path: each for each in self._all("sys")}
-            return next((one for one in self._facts(found) if one["name"] == path), None)
+            return next((one for one in self._sys_attributes(found) if one["name"] == path), None)
         found_one = self.attribute(path)
         return None if found_one is None else shown(found_one, self.text)
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Return a text that is kept as files are."""
+        """Return a text that is stored like a file."""
         blob = self.server.blobs.find(self.container.project, str(record["sha256"]))
-        if blob is None or blob.size > _LONGEST_TEXT:
+        if blob is None or blob.size > _MAX_TEXT_BYTES:
             return f"<text of {record['size']} bytes>"
         return b"".join(blob.read()).decode("utf-8", "replace")
 
@@ -183,7 +185,7 @@ class Read:
             return []
         return found
 
-    def _facts(self, found: Mapping[str, Attribute]) -> list[dict[str, Any]]:
+    def _sys_attributes(self, found: Mapping[str, Attribute]) -> list[dict[str, Any]]:
         from seamark.neptune.server.projects import shown_id
 
         values = {path: each.value for path, each in found.items()}
@@ -192,7 +194,7 @@ class Read:
         if container.kind != "run":
             sys_id = shown_id(self.server, container, values.get("sys/version"))
         name = container.project.rpartition("/")[2] if container.is_project else ""
-        created = values.get("sys/creation_time") or _moment(0)
+        created = values.get("sys/creation_time") or _as_datetime(0)
         running = float(values.get("sys/running_time") or 0.0)
         facts: dict[str, tuple[str, Any]] = {
             "creation_time": ("datetime", created),
@@ -200,7 +202,7 @@ class Read:
             "modification_time": ("datetime", values.get("sys/modification_time") or created),
             "monitoring_time": ("int", round(running)),
             "name": ("string", values.get("sys/name") or name or sys_id or container.run),
-            "ping_time": ("datetime", _moment(beat) if beat else created),
+            "ping_time": ("datetime", _as_datetime(beat) if beat else created),
             "running_time": ("float", running),
             "size": ("float", float(self.position)),
             "state": ("experimentState", "running" if state == "running" else "idle"),
@@ -226,27 +228,29 @@ class Read:
                 shown_id(self.server, Container(*container.project.rsplit("/", 1))),
             )
             facts["stage"] = ("string", str(values.get("sys/stage") or "none"))
-        told = [_as_attribute(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()]
+        entries = [
+            _as_attribute(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()
+        ]
         for path, each in found.items():
             if path.startswith("sys/") and path.removeprefix("sys/") not in facts:
                 if container.is_project:
                     continue
                 if (one := shown(each, self.text)) is not None:
-                    told.append(one)
-        return told
+                    entries.append(one)
+        return entries
 
 
 def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dict[str, Any] | None:
-    """Return an attribute in the client's form; None if the client has no type for it."""
-    show = _SHOWN.get(attribute.family)
+    """Return an attribute in the client's format; None if it has no type for it."""
+    show = _CONVERTERS.get(attribute.family)
     if show is not None:
         kind, more = show(attribute.value)
-        return _named(attribute.path, kind, more)
+        return _properties(attribute.path, kind, more)
     if attribute.family != "atom":
         return None
     kind, value = attribute.type, attribute.value
     if kind == "json" and attribute.path == _GIT and isinstance(value, dict):
-        return _named(attribute.path, "gitRef", value)
+        return _properties(attribute.path, "gitRef", value)
     if kind == "text":
         return _as_attribute(attribute.path, "string", text(value))
     if kind in ("null", "json"):
@@ -254,10 +258,10 @@ def shown(attribute: Attribute, text: Callable[[Mapping[str, Any]], str]) -> dic
     return _as_attribute(attribute.path, kind, value)
 
 
-def system_attributes(told: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the facts among attributes that the client before 0.9 reads, by its names."""
-    found = {each["name"]: each[f"{each['type']}Properties"] for each in told}
-    return {name: found[path] for name, path in _FACTS_BEFORE.items() if path in found}
+def system_attributes(entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the system attributes for clients before 0.9, by their names."""
+    found = {each["name"]: each[f"{each['type']}Properties"] for each in entries}
+    return {name: found[path] for name, path in _LEGACY_NAMES.items() if path in found}
 
 
 def _json(value: Any) -> str:
@@ -266,13 +270,13 @@ def _json(value: Any) -> str:
 
 def _as_attribute(path: str, kind: str, value: Any) -> dict[str, Any]:
     if kind == "stringSet":
-        return _named(path, kind, {"values": sorted(value)})
+        return _properties(path, kind, {"values": sorted(value)})
     if kind == "datetime" and isinstance(value, datetime):
         value = as_time(value)
-    return _named(path, kind, {"value": value})
+    return _properties(path, kind, {"value": value})
 
 
-def _named(path: str, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
+def _properties(path: str, kind: str, more: Mapping[str, Any]) -> dict[str, Any]:
     properties = {"attributeName": path, "attributeType": kind, **more}
     return {"name": path, "type": kind, f"{kind}Properties": properties}
 
@@ -293,7 +297,7 @@ def _file(value: Any) -> tuple[str, dict[str, Any]]:
     return "file", names | {"size": known.get("size") or 0}
 
 
-_SHOWN: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
+_CONVERTERS: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
     "float_series": _floats,
     "string_series": _strings,
     "file_series": lambda value: (
@@ -311,21 +315,21 @@ _SHOWN: Final[dict[str, Callable[[Any], tuple[str, dict[str, Any]]]]] = {
 
 
 def shown_step(step: float | None) -> float | int | None:
-    """Return a step as JSON: an integer if it is whole, None for NaN."""
+    """Return a step for JSON: an integer if it is whole, None for NaN."""
     if step is None or not math.isfinite(step):
         return None
     return number(step)
 
 
 def number(value: float) -> float | int:
-    """Return a number, as an integer if it is whole."""
+    """Return a number; as an integer if it is whole."""
     return int(value) if float(value).is_integer() else float(value)
 
 
 def as_time(moment: datetime) -> str:
-    """Return a time in the client's form."""
+    """Return a time in the client's format."""
     return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
-def _moment(ns: int) -> datetime:
+def _as_datetime(ns: int) -> datetime:
     return datetime.fromtimestamp(ns / 1e9, timezone.utc)

@@ -1,4 +1,4 @@
-"""Series for Neptune's client, and temporary files for uploads in parts."""
+"""Series for Neptune's client, and temporary files of uploads in parts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fastapi import Query, Request, Response
 
 from seamark.errors import ArgumentError
 from seamark.neptune.server.answers import Routes, answer
-from seamark.neptune.server.containers import Asked, read_of
-from seamark.neptune.server.reading import Read, number, shown_step
+from seamark.neptune.server.containers import RunId, read_of
+from seamark.neptune.server.reading import ContainerReader, number, shown_step
 from seamark.server.failures import Refusal
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ __all__ = ["At", "begin_upload", "find_upload"]
 
 
 router: Final = Routes()
-_MOST: Final = 10_000
+_MAX_POINTS: Final = 10_000
 _KINDS: Final = {
     "Float": ("float", "int"),
     "Int": ("int",),
@@ -48,12 +48,12 @@ Limit = Annotated[int, Query(ge=0)]
 
 
 def missing(path: str) -> Refusal:
-    """Return the answer for a path without a value of the requested kind."""
-    return Refusal(404, "no-attribute", f"nothing of that kind is at {path[:200]!r}")
+    """Return the refusal for a path without a value of the requested kind."""
+    return Refusal(404, "no-attribute", f"{path[:200]!r} has no value of this type")
 
 
-def _single(name: str, kinds: tuple[str, ...]) -> None:
-    def get(request: Request, identifier: Asked, path: At) -> Response:
+def _add_single_route(name: str, kinds: tuple[str, ...]) -> None:
+    def get(request: Request, identifier: RunId, path: At) -> Response:
         found = read_of(request, identifier).as_attribute(path)
         if found is None or found["type"] not in kinds:
             raise missing(path)
@@ -63,10 +63,10 @@ def _single(name: str, kinds: tuple[str, ...]) -> None:
 
 
 for _name, _kinds in _KINDS.items():
-    _single(_name, _kinds)
+    _add_single_route(_name, _kinds)
 
 
-def _family(read: Read, path: str, family: str) -> int:
+def _count_points(read: ContainerReader, path: str, family: str) -> int:
     found = read.attribute(path)
     if found is None or found.family != family:
         raise missing(path)
@@ -75,13 +75,13 @@ def _family(read: Read, path: str, family: str) -> int:
 
 @router.answers("getFloatSeriesValues")
 def floats(
-    request: Request, identifier: Asked, path: At, limit: Limit = 1000, offset: Offset = 0
+    request: Request, identifier: RunId, path: At, limit: Limit = 1000, offset: Offset = 0
 ) -> Response:
-    """Return points of a series of numbers, by step."""
+    """Return points of a float series, by step."""
     read = read_of(request, identifier)
-    _family(read, path, "float_series")
+    _count_points(read, path, "float_series")
     points: Points = read.reader.points(path)
-    part = points[offset : offset + min(limit, _MOST)]
+    part = points[offset : offset + min(limit, _MAX_POINTS)]
     steps, values, times = (column.tolist() for column in (part.step, part.value, part.time_ns))
     found = [
         {"timestampMillis": time // 1_000_000, "step": number(step), "value": value}
@@ -92,11 +92,11 @@ def floats(
 
 @router.answers("getStringSeriesValues")
 def strings(
-    request: Request, identifier: Asked, path: At, limit: Limit = 1000, offset: Offset = 0
+    request: Request, identifier: RunId, path: At, limit: Limit = 1000, offset: Offset = 0
 ) -> Response:
-    """Return texts of a series, by step."""
+    """Return points of a text series, by step."""
     read = read_of(request, identifier)
-    _family(read, path, "string_series")
+    _count_points(read, path, "string_series")
     points = read.reader.texts(path)
     found = [
         {
@@ -104,23 +104,23 @@ def strings(
             "step": shown_step(point.step),
             "value": point.text if isinstance(point.text, str) else read.text(point.text),
         }
-        for point in points[offset : offset + min(limit, _MOST)]
+        for point in points[offset : offset + min(limit, _MAX_POINTS)]
     ]
     return answer({"totalItemCount": len(points), "values": found})
 
 
 @router.answers("getImageSeriesValues")
-def images(request: Request, identifier: Asked, path: At) -> Response:
-    """Return the number of pictures in a series."""
+def images(request: Request, identifier: RunId, path: At) -> Response:
+    """Return the number of images in a series."""
     read = read_of(request, identifier)
-    return answer({"totalItemCount": _family(read, path, "file_series"), "values": []})
+    return answer({"totalItemCount": _count_points(read, path, "file_series"), "values": []})
 
 
 @router.answers("getFloatSeriesValuesCSV")
-def csv(request: Request, identifier: Asked, path: At) -> Response:
-    """Return all points of a series of numbers: step, time in milliseconds, value."""
+def csv(request: Request, identifier: RunId, path: At) -> Response:
+    """Return all points of a float series as CSV: step, time in milliseconds, value."""
     read = read_of(request, identifier)
-    _family(read, path, "float_series")
+    _count_points(read, path, "float_series")
     points: Points = read.reader.points(path)
     columns = (points.step, points.time_ns, points.value)
     lines = [
@@ -131,34 +131,34 @@ def csv(request: Request, identifier: Asked, path: At) -> Response:
 
 
 _FOLDER: Final = "neptune-uploads"
-_LEFT_S: Final = 24 * 3600
-"""Age at which an unfinished import is removed, in seconds."""
+_MAX_UPLOAD_AGE_S: Final = 24 * 3600
+"""Age at which an unfinished upload is removed, in seconds."""
 _NAME: Final = re.compile(r"[0-9a-f]{32}-([0-9a-f]{16})-(\d{1,18})")
 _OFFSET_CHARS: Final = 20
 _WRONG_RANGE: Final = "Length of stream does not match given range"
-"""Status on which the client starts over."""
+"""Message on which the client restarts the upload."""
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class Upload:
-    """File of `size` bytes that one client uploads in parts, each to any process of a server.
+    """File of `size` bytes, uploaded in parts, each to any process of a server.
 
-    Its parts are files named by their offsets in a folder of the upload.
+    Its parts are files named by their offsets in the folder of the upload.
     """
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size, self.name = path, size, path.name
-        self._done = path / "done"
+        self._done_mark = path / "done"
 
     @property
     def is_stored(self) -> bool:
-        """Whether it was kept; the answer to the client may have been lost."""
-        return self._done.is_file()
+        """Whether the file is stored; the answer to the client may have been lost."""
+        return self._done_mark.is_file()
 
     def put(self, given: str, data: bytes) -> None:
-        """Take a part; the same again changes nothing.
+        """Store a part; storing the same part again changes nothing.
 
-        `given` says which bytes they are, ``bytes=0-9/100``; `ArgumentError` if they are not.
+        `given` is its byte range, as ``bytes=0-9/100``; `ArgumentError` if it does not fit.
         """
         found = _RANGE.fullmatch(given.strip())
         start, last, whole = map(int, found.groups()) if found else (0, -2, -1)
@@ -169,7 +169,7 @@ class Upload:
         new.replace(self.path / f"{start:0{_OFFSET_CHARS}}")
 
     def keep(self, server: Server, container: Container) -> str:
-        """Keep the whole for good, and return its SHA-256 (hex)."""
+        """Store the whole file durably and return its SHA-256 (hex)."""
         digest, end = hashlib.sha256(), 0
         for part in self._parts():
             if int(part.name) != end:
@@ -187,8 +187,8 @@ class Upload:
         return name
 
     def drop(self) -> None:
-        """Remove the received bytes; the fact that they were stored is remembered for a day."""
-        self._done.touch()
+        """Remove the received parts; `is_stored` remains true for a day."""
+        self._done_mark.touch()
         for part in self._parts():
             part.unlink(missing_ok=True)
 
@@ -197,30 +197,30 @@ class Upload:
 
 
 def begin_upload(server: Server, container: Container, what: str, size: int) -> Upload:
-    """Begin an upload of a number of bytes; `what` has its destination in the run."""
+    """Begin an upload of `size` bytes; `what` identifies its destination in the run."""
     folder = server.settings.folder / _FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _remove_old(folder)
-    path = folder / f"{secrets.token_hex(16)}-{_mark(container, what)}-{size}"
+    _remove_old_uploads(folder)
+    path = folder / f"{secrets.token_hex(16)}-{_target_digest(container, what)}-{size}"
     path.mkdir()
     return Upload(path, size)
 
 
 def find_upload(server: Server, container: Container, what: str, name: str) -> Upload:
-    """Return the upload that `begin_upload` began for this place; it may be stored already."""
+    """Return the upload begun by `begin_upload`; it may be stored already."""
     found = _NAME.fullmatch(name)
     path = server.settings.folder / _FOLDER / name
-    if found is None or found[1] != _mark(container, what) or not path.is_dir():
-        raise Refusal(404, "no-upload", "this upload is not known here; begin it again")
+    if found is None or found[1] != _target_digest(container, what) or not path.is_dir():
+        raise Refusal(404, "no-upload", "unknown upload; start it again")
     return Upload(path, int(found[2]))
 
 
-def _mark(container: Container, what: str) -> str:
+def _target_digest(container: Container, what: str) -> str:
     return hashlib.sha256("\0".join([*container, what]).encode()).hexdigest()[:16]
 
 
-def _remove_old(folder: Path) -> None:
-    before = time.time() - _LEFT_S
+def _remove_old_uploads(folder: Path) -> None:
+    before = time.time() - _MAX_UPLOAD_AGE_S
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < before:

@@ -32,8 +32,8 @@ __all__ = ["add_routes"]
 
 router: Final = Routes()
 open_router: Final = APIRouter(include_in_schema=False)
-_LASTS_S: Final = 24 * 3600
-"""Lifetime of the answer in the client, in seconds."""
+_TOKEN_LIFETIME_S: Final = 24 * 3600
+"""Time after which the client requests a new token, in seconds."""
 _REALM: Final = "/api/auth"
 _CHUNK: Final = 5 << 20
 
@@ -48,7 +48,7 @@ def describe(request: Request, name: str) -> Response:
     """Return one of the Swagger documents, which are public."""
     request.state.guarded = True
     if name not in DOCUMENTS:
-        raise Refusal(404, "no-address", "there is no such description")
+        raise Refusal(404, "no-address", "there is no such document")
     return Response(document(name), media_type="application/json")
 
 
@@ -67,12 +67,12 @@ async def refresh(request: Request) -> Response:
         who = None
     if who is None or not who.name:
         return _json({"error": "invalid_grant"}, 400)
-    token = _token(request, secret, who.name)
+    token = _make_token(request, secret, who.name)
     return _json(
         {
             "access_token": token,
             "refresh_token": token,
-            "expires_in": _LASTS_S,
+            "expires_in": _TOKEN_LIFETIME_S,
             "token_type": "Bearer",
         }
     )
@@ -86,7 +86,7 @@ def _json(value: Any, status: int = 200) -> Response:
 
 @router.answers("getClientConfig")
 def config(request: Request) -> Response:
-    """Return the settings for the client."""
+    """Return the configuration of the client."""
     open_to_all(request)
     base = base_of(request)
     return answer(
@@ -94,7 +94,7 @@ def config(request: Request) -> Response:
             "apiUrl": base,
             "applicationUrl": base,
             "pyLibVersions": {"minCompatibleVersion": "0.9.0"},
-            "sysNameSetByBackend": True,  # else it overwrites the name of every run it opens
+            "sysNameSetByBackend": True,  # otherwise the client renames each opened run
             "multiPartUpload": {
                 "enabled": True,
                 "minChunkSize": _CHUNK,
@@ -109,14 +109,16 @@ def config(request: Request) -> Response:
 
 @router.answers("exchangeApiToken")
 def exchange(request: Request) -> Response:
-    """Return the access token that the client sends from now on."""
+    """Return the access token for the client's further requests."""
     who = expect_somebody(request)
-    token = _token(request, request.state.secret, who.name)
+    token = _make_token(request, request.state.secret, who.name)
     return answer({"accessToken": token, "refreshToken": token, "username": who.name})
 
 
-def _token(request: Request, secret: str, user: str) -> str:
-    return access_token(secret, user, base_of(request) + _REALM, int(time.time()) + _LASTS_S)
+def _make_token(request: Request, secret: str, user: str) -> str:
+    return access_token(
+        secret, user, base_of(request) + _REALM, int(time.time()) + _TOKEN_LIFETIME_S
+    )
 
 
 _MODULES: Final = (

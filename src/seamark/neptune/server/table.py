@@ -1,4 +1,4 @@
-"""Tables of runs, models and versions, and their possible columns."""
+"""Tables of runs, models and versions, and their available columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi import Query, Request, Response
 from seamark.errors import QueryError, RunNotFoundError
 from seamark.neptune.server.answers import (
     Routes,
-    Wanted,
+    TableRequest,
     answer,
 )
 from seamark.neptune.server.containers import Text, project_of
@@ -21,12 +21,12 @@ from seamark.neptune.server.projects import (
     API_KINDS,
     Container,
     container_id,
-    in_our_words,
     place_of_models,
+    replace_ids,
     split_project,
     wait_in,
 )
-from seamark.neptune.server.reading import Read, system_attributes
+from seamark.neptune.server.reading import ContainerReader, system_attributes
 from seamark.server.access import Role
 from seamark.server.failures import Refusal
 from seamark.server.guard import server_of
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
     from seamark.store.query.choosing import Chosen
 
-__all__ = ["translated"]
+__all__ = ["translate_query"]
 
 router: Final = Routes()
-_MOST_PAGE: Final = 1000
+_MAX_PAGE_ROWS: Final = 1000
 _NUMBER: Final = "sys/version"
-_MOST_COLUMNS: Final = 10_000
+_MAX_COLUMNS: Final = 10_000
 _STATE: Final = re.compile(
     r"(`sys/state`|sys/state)(\s*:\s*\w+)?\s*(!=|=)\s*(?:\"(\w+)\"|'(\w+)'|(\w+))", re.IGNORECASE
 )
@@ -79,8 +79,8 @@ _TYPES: Final = {
     "file_set": "fileSet",
     "artifact": "artifact",
 }
-"""Store types that the client knows."""
-_OF_VERSIONS: Final = {"sys/model_id": "string", "sys/stage": "string", _NUMBER: "int"}
+"""Types of the store in the client's format."""
+_VERSION_COLUMNS: Final = {"sys/model_id": "string", "sys/stage": "string", _NUMBER: "int"}
 _attribute, _run, _path = schema.attribute.c, schema.run.c, schema.path.c
 _COLUMNS: Final = (
     sa.select(_path.path, _attribute.type)
@@ -91,10 +91,10 @@ _COLUMNS: Final = (
 )
 
 
-def translated(query: str) -> str:
-    """Return a query of the client in our language, which has nearly all of theirs.
+def translate_query(query: str) -> str:
+    """Translate a query of the client to Seamark's similar query language.
 
-    States are ``running`` and ``idle`` there, and ``=`` asks whether a set has a member.
+    The client's states are ``running`` and ``idle``, and its ``=`` tests the members of sets.
     """
 
     def state(found: re.Match[str]) -> str:
@@ -114,20 +114,20 @@ def translated(query: str) -> str:
 def entries(
     request: Request,
     project_id: Annotated[str, Query(alias="projectIdentifier", max_length=8192)],
-    given: Wanted,
+    given: TableRequest,
     kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
 ) -> Response:
-    """Return a page of runs, models or versions with the columns that are asked for."""
+    """Return a page of runs, models or versions with the requested columns."""
     project = project_of(request, project_id, Role.VIEWER)
     server, kind = server_of(request), _kind(kinds)
     if kind is None:
         return answer({"matchingItemCount": 0, "totalItemCount": 0, "entries": []})
     wait_in(server, project)
-    limit, offset = _MOST_PAGE, 0
+    limit, offset = _MAX_PAGE_ROWS, 0
     if given.page is not None:
         limit = max(0, min(limit, given.page.limit if given.page.limit is not None else limit))
         offset = max(0, given.page.offset or 0)
-    chosen = _chosen(server, project, kind, given, offset, max(1, limit))
+    chosen = _select_rows(server, project, kind, given, offset, max(1, limit))
     wanted = None if given.columns is None else [each.path for each in given.columns]
     found = [_entry(server, Container(*ref), wanted) for ref in chosen.refs[:limit]]
     rows = [each for each in found if each is not None]
@@ -148,7 +148,7 @@ def legacy(
     limit: Annotated[int, Query(ge=1)] = 100,
     offset: Annotated[int, Query(ge=0)] = 0,
 ) -> Response:
-    """Return a page of runs for the client before 0.9, the first that were made first."""
+    """Return a page of runs for clients before 0.9, oldest first."""
     project = project_of(request, project_id, Role.VIEWER)
     server = server_of(request)
     wait_in(server, project)
@@ -160,7 +160,7 @@ def legacy(
         state=[words.get(one, one) for one in states],
         owner=owners,
         tag=tags,
-        limit=min(limit, _MOST_PAGE),
+        limit=min(limit, _MAX_PAGE_ROWS),
         offset=offset,
         ascending=True,
         readable=lambda one: one == project,
@@ -177,7 +177,7 @@ def legacy(
             "attributes": found["attributes"],
             "systemAttributes": system_attributes(found["attributes"]),
         }
-        for ref in chosen.refs[: min(limit, _MOST_PAGE)]
+        for ref in chosen.refs[: min(limit, _MAX_PAGE_ROWS)]
         if (found := _entry(server, Container(*ref), None)) is not None
     ]
     total = {"matchingItemCount": chosen.total, "totalItemCount": chosen.total}
@@ -197,27 +197,27 @@ def _place(project: str, kind: str) -> tuple[str, Callable[[str], bool]]:
     return place, lambda one: one == place
 
 
-def _chosen(
-    server: Server, project: str, kind: str, given: Wanted, offset: int, limit: int
+def _select_rows(
+    server: Server, project: str, kind: str, given: TableRequest, offset: int, limit: int
 ) -> Chosen:
     sorting = given.sorting
     by = sorting.by.name if sorting is not None and sorting.by is not None else None
     by = by or "sys/creation_time"
     if (by, kind) == ("sys/id", "model_version"):
         by = _NUMBER
-    query = translated((given.query.query if given.query is not None else None) or "")
-    place, is_meant = _place(project, kind)
+    query = translate_query((given.query.query if given.query is not None else None) or "")
+    place, is_selected = _place(project, kind)
     try:
         selection = Selection(
             project=place,
             kind=kind,
-            query=in_our_words(server, project, kind, query),
+            query=replace_ids(server, project, kind, query),
             trashed=None,
             limit=limit,
             offset=offset,
             sort_by=by,
             ascending=sorting is not None and sorting.order == "ascending",
-            readable=is_meant,
+            readable=is_selected,
         )
         store = server.store()
         with store.database.reading() as connection:
@@ -228,7 +228,7 @@ def _chosen(
 
 def _entry(server: Server, container: Container, wanted: list[str] | None) -> dict[str, Any] | None:
     try:
-        found = Read(server, container, wait=False).attributes(wanted)
+        found = ContainerReader(server, container, wait=False).attributes(wanted)
     except RunNotFoundError:
         return None
     return {"experimentId": container_id(container), "attributes": found}
@@ -241,7 +241,7 @@ def columns(
     search: Text = "",
     kinds: Annotated[list[str] | None, Query(alias="type", max_length=10)] = None,
 ) -> Response:
-    """Return which columns a table may have, by a part of their name or an expression for it."""
+    """Return the available columns of a table, filtered by a substring or regular expression."""
     project = project_of(request, project_id, Role.VIEWER)
     server, kind = server_of(request), _kind(kinds) or "run"
     wait_in(server, project)
@@ -251,18 +251,18 @@ def columns(
         assert within is not None  # noqa: S101 - a condition was given
         statement = _COLUMNS.where(_run.kind == kind, within)
         rows = store.database.query(connection, statement)
-    system = _SYSTEM if kind == "run" else _SYSTEM | _OF_VERSIONS
+    system = _SYSTEM if kind == "run" else _SYSTEM | _VERSION_COLUMNS
     found = set(system.items())
     for path, type_ in rows:
         shown = _TYPES.get(type_)
         if shown is not None and path not in system:
             found.add((path, shown))
-    is_meant = _path_filter(search)
-    meant = sorted(pair for pair in found if is_meant(pair[0]))
-    return answer({"entries": _shown(meant[:_MOST_COLUMNS])})
+    is_selected = _path_filter(search)
+    selected = sorted(pair for pair in found if is_selected(pair[0]))
+    return answer({"entries": _describe_columns(selected[:_MAX_COLUMNS])})
 
 
-def _shown(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+def _describe_columns(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"name": name, "type": kind} for name, kind in pairs]
 
 

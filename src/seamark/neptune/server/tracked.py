@@ -1,7 +1,7 @@
-"""Artifacts: lists of files in other places, identified by their hash.
+"""Artifacts: lists of files stored outside of the server, identified by their hash.
 
-Only what is known of the files travels, never their bytes. A list is a file in the log of its
-project, so that it is in the journals as everything is.
+Only the metadata of the files is sent, never their content. A list is stored as a file in the log
+of its project, and so is part of its journals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from seamark.errors import ArgumentError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import log_of, project_of
-from seamark.neptune.server.operations import Requested, keep_content
+from seamark.neptune.server.operations import BatchOperations, keep_content
 from seamark.neptune.server.projects import Container
 from seamark.neptune.server.reading import PLACE, files_of, hash_of
 from seamark.server.access import Role
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 router: Final = Routes()
-_MOST_FILES: Final = 100_000
-_MOST_SIZE: Final = 1 << 63
+_MAX_FILES: Final = 100_000
+_MAX_SIZE: Final = 1 << 63
 
 Of = Annotated[str, Query(alias="projectIdentifier", max_length=8192)]
 Hash = Annotated[str, Query(alias="hash", pattern="^([0-9a-f]{8,128})?$")]
@@ -38,57 +38,57 @@ Files = Annotated[dict[str, Any], Body()]
 
 @router.answers("createNewArtifact")
 def create(request: Request, project_id: Of, given: Hash, size: int = 0) -> Response:
-    """Say whether the files of an artifact are known already."""
-    server, log = _log(request, project_id, Role.CONTRIBUTOR)
+    """Return whether the files of an artifact are known already."""
+    server, log = _project_log(request, project_id, Role.CONTRIBUTOR)
     known = files_of(server, log, given) is not None
     return answer({"artifactHash": given, "receivedMetadata": known, "size": size})
 
 
 @router.answers("uploadArtifactFilesMetadata")
 def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
-    """Store the facts about the files of an artifact."""
-    _server, log = _log(request, project_id, Role.CONTRIBUTOR)
-    files = _checked(body.get("files"))
+    """Store the file metadata of an artifact."""
+    _server, log = _project_log(request, project_id, Role.CONTRIBUTOR)
+    files = _parse_files(body.get("files"))
     if given not in (hash_of(files), hash_of(files, metadata=True)):
-        raise Refusal(400, "invalid", "these files have another hash")
-    _keep(request, log, given, files)
+        raise Refusal(400, "invalid", "the hash does not match the files")
+    _store_list(request, log, given, files)
     size = sum(file["size"] or 0 for file in files)
     return answer({"artifactHash": given, "receivedMetadata": True, "size": size})
 
 
 @router.answers("createArtifactVersion")
 def extend(request: Request, project_id: Of, given: Hash, body: Files) -> Response:
-    """Make an artifact of another one's files and some more; those win that are given now."""
-    server, log = _log(request, project_id, Role.CONTRIBUTOR)
+    """Create an artifact from the files of another one and new files, which take precedence."""
+    server, log = _project_log(request, project_id, Role.CONTRIBUTOR)
     known = files_of(server, log, given)
     if known is None:
         raise Refusal(404, "no-artifact", "no artifact of this project has that hash")
-    by_path = {file["filePath"]: file for file in [*known, *_checked(body.get("files"))]}
+    by_path = {file["filePath"]: file for file in [*known, *_parse_files(body.get("files"))]}
     files = list(by_path.values())
     made = hash_of(files, metadata=hash_of(known, metadata=True) == given)
-    _keep(request, log, made, files)
+    _store_list(request, log, made, files)
     size = sum(file["size"] or 0 for file in files)
     return answer({"artifactHash": made, "receivedMetadata": True, "size": size})
 
 
 @router.answers("listArtifactFiles")
 def list_files(request: Request, project_id: Of, given: Hash) -> Response:
-    """Return the facts about the files of an artifact."""
-    server, log = _log(request, project_id, Role.VIEWER)
+    """Return the file metadata of an artifact."""
+    server, log = _project_log(request, project_id, Role.VIEWER)
     files = [] if given == hash_of([]) else files_of(server, log, given)
     if files is None:
         raise Refusal(404, "no-artifact", "no artifact of this project has that hash")
     return answer({"files": files})
 
 
-def _log(request: Request, project_id: str, role: Role) -> tuple[Server, Container]:
+def _project_log(request: Request, project_id: str, role: Role) -> tuple[Server, Container]:
     project = project_of(request, project_id, role)
     return server_of(request), Container(project, PROJECT_LOG)
 
 
-def _checked(files: Any) -> list[dict[str, Any]]:
-    if not isinstance(files, list) or len(files) > _MOST_FILES:
-        msg = f"files: expected a list of at most {_MOST_FILES:,}"
+def _parse_files(files: Any) -> list[dict[str, Any]]:
+    if not isinstance(files, list) or len(files) > _MAX_FILES:
+        msg = f"files: expected a list of at most {_MAX_FILES:,}"
         raise ArgumentError(msg)
     try:
         found: list[dict[str, Any]] = [
@@ -105,20 +105,20 @@ def _checked(files: Any) -> list[dict[str, Any]]:
             for file in files
         ]
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"files: not as expected: {error}"
+        msg = f"files: invalid entry: {error}"
         raise ArgumentError(msg) from error
-    if any(file["size"] is not None and not 0 <= file["size"] < _MOST_SIZE for file in found):
-        msg = "files: a size is a number of bytes, and not negative"
+    if any(file["size"] is not None and not 0 <= file["size"] < _MAX_SIZE for file in found):
+        msg = "files: expected sizes in bytes that are not negative"
         raise ArgumentError(msg)
     return found
 
 
-def _keep(request: Request, log: Container, given: str, files: list[dict[str, Any]]) -> None:
+def _store_list(request: Request, log: Container, given: str, files: list[dict[str, Any]]) -> None:
     data, server = json.dumps(files, ensure_ascii=False).encode(), server_of(request)
     digest = keep_content(server, log, data)
     file = {"name": f"{given}.json", "ext": "json", "size": len(data), "sha256": digest}
 
     def fill(batch: Batch) -> None:
-        Requested(server, log, batch).put_members(PLACE, {given: file})
+        BatchOperations(server, log, batch).put_members(PLACE, {given: file})
 
     log_of(request, log).write(fill)

@@ -1,1 +1,1 @@
-"""A Seamark server as a remote: sending runs to it, and reading from it."""
+"""A Seamark server as a remote: sending runs to it and reading from it."""

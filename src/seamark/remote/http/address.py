@@ -1,7 +1,7 @@
-"""Address of a server, and the tokens for servers that this machine keeps.
+"""Address of a server, and the tokens for servers stored on this machine.
 
-Tokens are in ``$XDG_CONFIG_HOME/seamark/credentials.json`` (``~/.config`` if that is not set),
-which only its owner can read::
+Tokens are stored in ``$XDG_CONFIG_HOME/seamark/credentials.json`` (``~/.config`` if that is not
+set), which only its owner can read::
 
     {"servers": {"https://seamark.lab": {"token": "..."}}}
 """
@@ -43,7 +43,7 @@ API: Final = "/api/v1/"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a server; `prefix` is the path before the API, without a trailing slash."""
+    """Address of a server; `prefix` is the path before `API`, without a trailing slash."""
 
     scheme: str
     host: str
@@ -52,12 +52,12 @@ class Address:
 
     @classmethod
     def of(cls, uri: str, *, insecure: bool = False) -> Address:
-        """Return the address that a URI names; where the API is below it may stand behind it.
+        """Parse the address of a server; the path of the API may follow it.
 
         `insecure` allows ``http`` to other machines.
 
         Raises:
-            ArgumentError: If it is not one of ``https``, or of ``http`` on this machine.
+            ArgumentError: If it is neither ``https`` nor an ``http`` address of this machine.
         """
         try:
             parts = urlsplit(uri.strip())
@@ -79,8 +79,8 @@ class Address:
             raise ArgumentError(msg)
         if scheme == "http" and not insecure and not is_loopback(host):
             msg = (
-                f"remote: expected https, got {shown(uri)!r}: over http anybody on the way reads "
-                "the token and what is recorded; only a server on this machine may use http"
+                f"remote: expected https, got {shown(uri)!r}: http sends the token and all data "
+                "unencrypted; only a server on this machine may use http"
             )
             raise ArgumentError(msg)
         return cls(
@@ -102,7 +102,7 @@ def shown(uri: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or number of a host is this machine, whatever a name server says."""
+    """Return whether a host name or IP address means this machine, without a DNS lookup."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -110,7 +110,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bind_words(host: str, port: int, error: OSError, taken: str) -> str:
-    """Return why nobody can listen at a port; ``taken`` says what to do if somebody else does."""
+    """Return the message for a port that cannot be bound; ``taken`` is used if it is in use."""
     if error.errno == errno.EADDRINUSE:
         return f"--port {port}: {taken}"
     if error.errno == errno.EACCES:
@@ -121,79 +121,79 @@ def bind_words(host: str, port: int, error: OSError, taken: str) -> str:
 
 
 def credentials_file() -> Path:
-    """Return where tokens are kept; the file may not be there."""
+    """Return the path of the file with the stored tokens; the file may not exist."""
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
     return Path(base) / "seamark" / "credentials.json"
 
 
 def token_of(address: str) -> str | None:
-    """Return the token that is shown to a server; None if there is none. Never raises.
+    """Return the token for a server; None if there is none. Never raises.
 
-    ``SEAMARK_API_TOKEN``, else what was kept for this very address, as `Address` writes it.
+    ``SEAMARK_API_TOKEN`` takes precedence over the token stored for this ``str(Address)``.
     """
-    if told := os.environ.get("SEAMARK_API_TOKEN", "").strip():
-        return told
+    if given := os.environ.get("SEAMARK_API_TOKEN", "").strip():
+        return given
     with quietly(only=OSError):
-        entry = _servers(_read()).get(address)
+        entry = _servers(_read_credentials()).get(address)
         token = entry.get("token") if isinstance(entry, dict) else None
         return token if isinstance(token, str) and token else None
     return None
 
 
 def stored_servers() -> list[str]:
-    """Return the addresses of the servers for which a token is kept, sorted."""
+    """Return the addresses of the servers with a stored token, sorted."""
     with quietly(only=OSError):
-        return sorted(_servers(_read()))
+        return sorted(_servers(_read_credentials()))
     return []
 
 
 def known_servers() -> list[str]:
-    """Return the addresses of servers that ``SEAMARK_REMOTE`` names, else those with a token."""
+    """Return the server addresses in ``SEAMARK_REMOTE``, else those with a stored token."""
     given = [each.strip() for each in os.environ.get("SEAMARK_REMOTE", "").split(",")]
     return [one for one in given if one.startswith(("https://", "http://"))] or stored_servers()
 
 
 def keep_token(address: str, token: str) -> None:
-    """Keep the token of a server, by its address as `Address` writes it."""
-    told = _read()
-    told["servers"] = {**_servers(told), address: {"token": token}}
-    _write(told)
+    """Store the token of a server under its address, in the form of ``str(Address)``."""
+    content = _read_credentials()
+    content["servers"] = {**_servers(content), address: {"token": token}}
+    _write_credentials(content)
 
 
 def forget_token(address: str) -> bool:
-    """Forget the token of a server; return whether there was one."""
-    told = _read()
-    servers = dict(_servers(told))
+    """Delete the stored token of a server; return whether there was one."""
+    content = _read_credentials()
+    servers = dict(_servers(content))
     found = servers.pop(address, None) is not None
     if found:
-        told["servers"] = servers
-        _write(told)
+        content["servers"] = servers
+        _write_credentials(content)
     return found
 
 
-def _servers(told: dict[str, Any]) -> dict[str, Any]:
-    servers = told.get("servers")
+def _servers(content: dict[str, Any]) -> dict[str, Any]:
+    servers = content.get("servers")
     return servers if isinstance(servers, dict) else {}
 
 
-def _read() -> dict[str, Any]:
+def _read_credentials() -> dict[str, Any]:
     with quietly(only=(FileNotFoundError, NotADirectoryError, ValueError)):
         file = credentials_file()
         if stat.S_ISREG(file.stat().st_mode):
-            told = json.loads(file.read_bytes())
-            return told if isinstance(told, dict) else {}
+            content = json.loads(file.read_bytes())
+            return content if isinstance(content, dict) else {}
     return {}
 
 
-def _write(told: dict[str, Any]) -> None:
+def _write_credentials(content: dict[str, Any]) -> None:
     file = credentials_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
         with os.fdopen(fd, "wb") as out:
-            os.fchmod(out.fileno(), 0o600)  # also of one that an earlier try has left
-            out.write(json.dumps(told, indent=1).encode())
+            os.fchmod(out.fileno(), 0o600)  # also of a file left by an earlier attempt
+            out.write(json.dumps(content, indent=1).encode())
             out.flush()
             os.fsync(out.fileno())
         draft.replace(file)

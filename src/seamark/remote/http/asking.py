@@ -1,4 +1,4 @@
-"""Questions to a server about folded runs, with its clock, its errors and its notices."""
+"""Read requests to a server, with caching and its clock, errors and notices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.reading.codec import WireError, unpack
-from seamark.reading.reader import Answer as Told
+from seamark.reading.reader import Answer as ReadAnswer
 from seamark.remote import shipper
 from seamark.remote.http.connection import OTHER_VERSION, Connection
 from seamark.remote.protocol import Busy, Missing, RemoteError, RunKey, TooLong
@@ -25,37 +25,37 @@ if TYPE_CHECKING:
 
     from seamark.remote.http.connection import Answer
 
-__all__ = ["Asking", "part"]
+__all__ = ["ServerClient", "expect_member"]
 
 T = TypeVar("T")
 
 _SEND_S: Final = 2.0
-"""Time limit of a read for sending the records of this process first, in seconds."""
+"""Time limit for sending the records of this process before a read, in seconds."""
 _BUSY_S: Final = 10.0
-"""Total time for which a read waits for a busy server, in seconds."""
-_KEPT: Final = 128
-_KEPT_BYTES: Final = 4 << 20
-"""Size up to which an answer is cached, so that the server may reply "unchanged"; bytes."""
-_MOST_POSITIONS: Final = 200
-_MOST_PARTS: Final = 10_000
-_NOW: Final = "Seamark-Now"
-_POSITION: Final = "Seamark-Position"
-_BEHIND: Final = "Seamark-Behind"
-_MESSAGE: Final = 4000
+"""Total time limit of a read for waiting for a busy server, in seconds."""
+_MAX_CACHED: Final = 128
+_MAX_CACHED_BYTES: Final = 4 << 20
+"""Maximum size of a cached answer, in bytes; the server may reply "unchanged" for these."""
+_MAX_POSITIONS: Final = 200
+_MAX_PARTS: Final = 10_000
+_NOW_HEADER: Final = "Seamark-Now"
+_POSITION_HEADER: Final = "Seamark-Position"
+_BEHIND_HEADER: Final = "Seamark-Behind"
+_MAX_MESSAGE: Final = 4000
 
 
-class Asking:
-    """Sends questions to one server; for any number of threads.
+class ServerClient:
+    """Client for requests to one server; usable by any number of threads.
 
-    `behind` tells whether the last answer lacked something that was named as sent before.
+    `behind` is whether the last answer lacked records that were sent before the request.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._lock = threading.Lock()
-        self._ahead_ns = 0
+        self._clock_offset_ns = 0
         self.behind = False
-        self._kept: OrderedDict[bytes, tuple[str, bytes]] = OrderedDict()
+        self._cache: OrderedDict[bytes, tuple[str, bytes]] = OrderedDict()
 
     @property
     def where(self) -> str:
@@ -63,44 +63,44 @@ class Asking:
         return str(self.connection.address)
 
     def now_ns(self) -> int:
-        """Return the time by the clock of the server, nanoseconds since the Unix epoch."""
-        return time.time_ns() + self._ahead_ns
+        """Return the current time of the server's clock, in nanoseconds since the Unix epoch."""
+        return time.time_ns() + self._clock_offset_ns
 
     def send_first(self, seconds: float = _SEND_S) -> bool:
-        """Wait a little until the server has the records of this process; return whether it has."""
+        """Wait until the server has the records of this process; return False on timeout."""
         return shipper.flush(self.where, seconds)
 
     def edited(self, run: RunKey, position: int) -> None:
-        """Make sure that later reads see an edit, by the position that the server returned."""
+        """Note the position of an edit, as returned by the server, so that later reads see it."""
         shipper.note_edit(self.where, run, position)
 
-    # ---------------------------------------------------------------- asking
+    # ---------------------------------------------------------------- requests
 
     def read(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Any:
-        """Return the answer to a question; see `parts`."""
+        """Return the answer to a read request; see `parts`."""
         return self.whole(verb, kind, question).answer
 
-    def whole(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Told[Any]:
-        """Return the whole answer to a question, with its further fields; see `parts`."""
+    def whole(self, verb: str, kind: Any, question: Mapping[str, Any]) -> ReadAnswer[Any]:
+        """Return the whole answer to a read request with its additional fields; see `parts`."""
         parts = self.parts(verb, kind, question)
         found = next(parts)
         if found.next is not None and not isinstance(found.answer, list):
-            msg = f"unexpected answer: {type(found.answer).__name__} was split into parts"
+            msg = f"unexpected answer: a {type(found.answer).__name__} in parts"
             raise WireError(msg)
         for part in parts:
             found.answer += part.answer
         return found
 
-    def parts(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Iterator[Told[Any]]:
-        """Yield the answer to a question in the parts in which it comes.
+    def parts(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Iterator[ReadAnswer[Any]]:
+        """Yield the answer to a read request in the parts that the server sends.
 
-        `verb` is one of `seamark.server.reads`, `kind` the type of the answer. `RemoteError` is
-        raised if the server cannot be asked; what it says of a question is a `QueryError`, an
-        `ArgumentError` or a `RunNotFoundError`.
+        `verb` is one of `seamark.server.reads`, `kind` the type of the answer. Raises `RemoteError`
+        if the request fails. Errors in the request itself raise `QueryError`, `ArgumentError` or
+        `RunNotFoundError`.
         """
         asked = question
-        for _ in range(_MOST_PARTS):
-            part = self._answer(verb, kind, asked)
+        for _ in range(_MAX_PARTS):
+            part = self._read_part(verb, kind, asked)
             if part.next is None:
                 yield part
                 return
@@ -108,55 +108,58 @@ class Asking:
                 break
             yield part
             asked = {**question, "next": part.next}
-        msg = "unexpected answer: its parts never end"
+        msg = "unexpected answer: an endless sequence of parts"
         raise WireError(msg)
 
-    def _answer(self, verb: str, kind: Any, question: Mapping[str, Any]) -> Told[Any]:
-        key = f"{verb} ".encode() + json.dumps(question, default=_plain).encode()
+    def _read_part(self, verb: str, kind: Any, question: Mapping[str, Any]) -> ReadAnswer[Any]:
+        key = f"{verb} ".encode() + json.dumps(question, default=_to_json).encode()
         with self._lock:
-            if known := self._kept.get(key):
-                self._kept.move_to_end(key)
+            if known := self._cache.get(key):
+                self._cache.move_to_end(key)
         asked = {**question, "seen": known[0]} if known else question
         answer = self._send("POST", f"read/{verb}", asked, {"Accept": "application/msgpack"})
-        found: Told[Any] = self._decoded(answer, kind)
-        if found.unchanged and known:  # decoded anew: whoever has the other may change it
-            before: Told[Any] = unpack(known[1], Told[kind])
+        found: ReadAnswer[Any] = self._decode(answer, kind)
+        if found.unchanged and known:  # decoded again, because callers may change the answer
+            before: ReadAnswer[Any] = unpack(known[1], ReadAnswer[kind])
             return before
         if found.answer is UNSET:
-            msg = "unexpected answer: no parts"
+            msg = "unexpected answer: it has no content"
             raise WireError(msg)
-        if found.seen and len(answer.body) < _KEPT_BYTES:
+        if found.seen and len(answer.body) < _MAX_CACHED_BYTES:
             with self._lock:
-                self._kept[key] = found.seen, answer.body
-                while len(self._kept) > _KEPT:
-                    self._kept.popitem(last=False)
+                self._cache[key] = found.seen, answer.body
+                while len(self._cache) > _MAX_CACHED:
+                    self._cache.popitem(last=False)
         return found
 
     def send(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a request for a change, and return the answer; see `read`."""
+        """Send a request for a change and return the answer; see `read`."""
         return self._send(method, path, body, {}).record()
 
     def _send(
         self, method: str, path: str, body: Mapping[str, Any], headers: Mapping[str, str]
     ) -> Answer:
-        data = json.dumps(body, default=_plain).encode()
+        data = json.dumps(body, default=_to_json).encode()
         headers = {"Content-Type": "application/json", **headers}
-        answer = self._patient(
-            lambda: self.connection.ask(method, path, body=data, headers=self._with(headers)), path
+        answer = self._retry_while_busy(
+            lambda: self.connection.ask(
+                method, path, body=data, headers=self._with_positions(headers)
+            ),
+            path,
         )
-        self._learn_time(answer)
+        self._note_time(answer)
         return answer
 
-    def _with(self, headers: Mapping[str, str]) -> dict[str, str]:
-        some = list(shipper.positions(self.where).items())[-_MOST_POSITIONS:]
+    def _with_positions(self, headers: Mapping[str, str]) -> dict[str, str]:
+        some = list(shipper.positions(self.where).items())[-_MAX_POSITIONS:]
         if not some:
             return dict(headers)
-        told = ", ".join(
+        value = ", ".join(
             f"{quote(f'{run.project}/{run.run}', safe='/')}={number}" for run, number in some
         )
-        return {**headers, _POSITION: told}
+        return {**headers, _POSITION_HEADER: value}
 
-    def _patient(self, ask: Callable[[], Answer], path: str) -> Answer:
+    def _retry_while_busy(self, ask: Callable[[], Answer], path: str) -> Answer:
         until = time.monotonic() + _BUSY_S
         while True:
             try:
@@ -167,31 +170,31 @@ class Asking:
                     raise
                 time.sleep(wait)
             except RemoteError as error:
-                _raise(error, path)
+                _raise_specific(error, path)
 
-    def _decoded(self, answer: Answer, kind: Any) -> Told[Any]:
+    def _decode(self, answer: Answer, kind: Any) -> ReadAnswer[Any]:
         from seamark import __version__
 
         try:
-            found: Told[Any] = unpack(answer.body, Told[kind])
+            found: ReadAnswer[Any] = unpack(answer.body, ReadAnswer[kind])
         except WireError as error:
-            if _NOW in answer.headers:
+            if _NOW_HEADER in answer.headers:
                 msg = f"{self.where}: {error}; is that server newer than Seamark {__version__}?"
             else:
                 msg = f"no Seamark server answers at {self.where}: is it the right address?"
             raise WireError(msg) from error
         return found
 
-    def _learn_time(self, answer: Answer) -> None:
-        self.behind = bool(answer.headers.get(_BEHIND))
-        told = answer.headers.get(_NOW, "")
-        if told.isascii() and told.isdigit() and len(told) < 20:  # noqa: PLR2004 - fits into 64 bits
-            self._ahead_ns = int(told) - time.time_ns()
+    def _note_time(self, answer: Answer) -> None:
+        self.behind = bool(answer.headers.get(_BEHIND_HEADER))
+        value = answer.headers.get(_NOW_HEADER, "")
+        if value.isascii() and value.isdigit() and len(value) < 20:  # noqa: PLR2004 - 64 bits
+            self._clock_offset_ns = int(value) - time.time_ns()
 
 
-def _raise(error: RemoteError, path: str) -> NoReturn:
+def _raise_specific(error: RemoteError, path: str) -> NoReturn:
     slug, hint = error.said.get("error"), error.said.get("hint")
-    words = _legible(hint) if isinstance(hint, str) else ""
+    words = _printable(hint) if isinstance(hint, str) else ""
     if slug == "query" and words:
         raise QueryError(words) from None
     if error.status == 422 and words and not isinstance(error, TooLong):  # noqa: PLR2004
@@ -202,12 +205,12 @@ def _raise(error: RemoteError, path: str) -> NoReturn:
     raise error
 
 
-def _legible(text: str) -> str:
-    return "".join(one if one.isprintable() or one == "\n" else " " for one in text)[:_MESSAGE]
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() or one == "\n" else " " for one in text)[:_MAX_MESSAGE]
 
 
-def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    """Return a member of an answer; raise `WireError` if it is missing or of another kind."""
+def expect_member(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """Return a member of an answer; raise `WireError` if it is missing or of another type."""
     value = found.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         msg = f"unexpected answer: expected {name} to be {kind.__name__}, got {value!r:.80}"
@@ -215,5 +218,5 @@ def part(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
     return value
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else list(value)

@@ -1,4 +1,4 @@
-"""The runs of a server: every verb of a catalog over HTTP."""
+"""Catalog of the runs on a server, over HTTP."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from seamark.reading.groups import Key, RunGroup, RunGroups, curves_of_runs
 from seamark.reading.names import RunName
 from seamark.reading.points import Attempt, check_attempt
 from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
-from seamark.remote.http.asking import Asking, part
+from seamark.remote.http.asking import ServerClient, expect_member
 from seamark.remote.http.connection import Connection, run_path
-from seamark.remote.http.run import RemoteRun, add_parts, joined, reader
+from seamark.remote.http.run import RemoteRun, add_parts, join_points, reader
 from seamark.remote.protocol import RemoteError, RunKey, TooLong
 
 if TYPE_CHECKING:
@@ -44,21 +44,21 @@ __all__ = ["RemoteCatalog"]
 
 T = TypeVar("T")
 
-_ROWS: Final = 10_000
-"""Rows per answer."""
-_REFS: Final = 10_000
+_MAX_ROWS: Final = 10_000
+"""Maximum number of rows per answer."""
+_MAX_REFS: Final = 10_000
 """Maximum number of runs named in one request."""
 _RELEASE_S: Final = 10.0
-"""Time limit for a server to receive all of a run before its claim is released, in seconds."""
-_SAMPLE: Final = 50
+"""Time limit for sending a run before its claim is released, in seconds."""
+_SAMPLE_ROWS: Final = 50
 _MAX_POINTS_EACH: Final = 8192
 """Maximum number of representative points per curve if an answer holds several."""
-_SERIES: Final = 400
-_SERIES_POINTS: Final = 1 << 20
+_MAX_SERIES: Final = 400
+_MAX_SERIES_POINTS: Final = 1 << 20
 """Maximum numbers of series and of their representative points in one answer."""
-_MOMENTS: Final = 1000
+_MAX_MOMENTS: Final = 1000
 """Maximum number of times named in one request."""
-_OF_SELECTION: Final = (
+_SELECTION_FIELDS: Final = (
     *("project", "kind", "query", "id", "state", "owner", "tag", "trashed"),
     *("offset", "sort_by", "ascending"),
 )
@@ -67,50 +67,50 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class RemoteCatalog:
-    """The runs that a server lets its asker read; see `seamark.reading.catalog.Catalog`."""
+    """Runs that the user may read on a server; see `seamark.reading.catalog.Catalog`."""
 
     def __init__(self, connection: Connection) -> None:
-        self._asking = Asking(connection)
+        self._client = ServerClient(connection)
         self._names: dict[str, list[RunName]] = {}
-        self._there: set[Ref] = set()
-        self._at_once = False
+        self._known_runs: set[Ref] = set()
+        self._read_facts = False
 
     @classmethod
     def open(cls, uri: str, token: str | None = None) -> Self:
-        """Return the runs of a server; nothing is asked yet."""
+        """Return the runs of a server; no request is sent yet."""
         return cls(Connection(uri, token))
 
     @property
     def where(self) -> str:
         """Address of the server."""
-        return self._asking.where
+        return self._client.where
 
     @property
     def now_ns(self) -> Callable[[], int]:
-        """Clock of the server, nanoseconds since the Unix epoch."""
-        return self._asking.now_ns
+        """Clock of the server, in nanoseconds since the Unix epoch."""
+        return self._client.now_ns
 
     @property
     def behind(self) -> bool:
-        """Whether the last answer lacked something that was sent before it was asked for."""
-        return self._asking.behind
+        """Whether the last answer lacked records that were sent before the request."""
+        return self._client.behind
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """Request all facts of a run but its points at once, for each run viewed in a block."""
-        before, self._at_once = self._at_once, True
+        """Make `view` request everything except points in one request, inside a block."""
+        before, self._read_facts = self._read_facts, True
         try:
             yield
         finally:
-            self._at_once = before
+            self._read_facts = before
 
     def nearby_root(self) -> str | None:
-        """Return None: no other place is known."""
+        """Return None: no other storage is known."""
         return None
 
     def close(self) -> None:
-        """Let go of the connections; harmless when called twice."""
-        self._asking.connection.close()
+        """Close the connections; calling it twice is harmless."""
+        self._client.connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -125,39 +125,39 @@ class RemoteCatalog:
         *,
         progress: Progress | None = None,
     ) -> None:
-        """Make later answers include everything that was recorded before this call.
+        """Make later answers include all records from before this call.
 
-        What this process recorded is sent first, for 2 s at most.
+        Records of this process are sent first, for at most 2 s.
         """
         self._names = {}
-        self._asking.send_first()
+        self._client.send_first()
 
     # ------------------------------------------------------------------ many runs
 
     def names(self, kind: str = "run") -> list[RunName]:
-        """Return every run, model or version with its names, the newest first."""
+        """Return all runs, models or versions with their names, newest first."""
         found = self._names.get(kind)
         if found is None:
-            found = self._asking.read("names", list[RunName], {"kind": kind})
+            found = self._client.read("names", list[RunName], {"kind": kind})
             self._names[kind] = found
-            self._there.update(one.ref for one in found)
+            self._known_runs.update(one.ref for one in found)
         return list(found)
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
-        """Return (project, run id) of every run, or of a project and its sub-projects; sorted."""
+        """Return (project, run id) of all runs, or of those at and below a project, sorted."""
         found = (one.ref for one in self.names(kind))
         return sorted(ref for ref in found if project is None or is_inside(ref[0], project))
 
     def _ask(
         self, verb: str, kind: type[T], question: Mapping[str, Any], unknown: Unknown
     ) -> Answer[T]:
-        found = self._asking.whole(verb, kind, question)
+        found = self._client.whole(verb, kind, question)
         for message in found.told:
             unknown(QueryError(message))
         return found
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
-        """Return (project, run id) of the runs that match, in order."""
+        """Return (project, run id) of the matching runs, in order."""
         more = {"limit": selection.limit, "counted": False}
         return self._ask("select", list[Ref], _question(selection, unknown) | more, unknown).answer
 
@@ -172,20 +172,20 @@ class RemoteCatalog:
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
-        """Return the runs that match with the columns that are asked for."""
+        """Return the matching runs with the requested columns."""
         question = _question(selection, unknown)
         if callable(columns):
-            more = {"limit": selection.limit, "sample": _SAMPLE}
+            more = {"limit": selection.limit, "sample": _SAMPLE_ROWS}
             shared = self._ask("shared", list[SharedPath], question | more, _ignore)
             columns = columns(shared.answer)
         if columns is not None:
             columns = [columns] if isinstance(columns, str) else list(columns)
-        return self._tables(question | {"columns": columns}, selection, unknown)
+        return self._read_pages(question | {"columns": columns}, selection, unknown)
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
-        """Return which paths the runs that match show, sorted."""
+        """Return the visible paths of the matching runs, sorted."""
         more = {"limit": selection.limit, "contains": contains}
         question = _question(selection, unknown) | more
         return self._ask("fields", list[RunField], question, unknown).answer
@@ -197,15 +197,17 @@ class RemoteCatalog:
         columns: Sequence[str] = (),
         unknown: Unknown = refuse,
     ) -> RunGroups:
-        """Return the runs that match in groups that show the same."""
+        """Return the matching runs, grouped by equal values."""
         more = {"limit": selection.limit, "by": list(by), "columns": list(columns)}
         question = _question(selection, unknown) | more
         found = self._ask("groups", list[RunGroup], question, unknown)
         return RunGroups(found.answer, found.total or 0)
 
-    def _tables(self, question: dict[str, Any], selection: Wanted, unknown: Unknown) -> RunsTable:
+    def _read_pages(
+        self, question: dict[str, Any], selection: Wanted, unknown: Unknown
+    ) -> RunsTable:
         found: RunsTable | None = None
-        most, begun, done = _ROWS, selection.offset, 0
+        most, begun, done = _MAX_ROWS, selection.offset, 0
         while True:
             left = most if selection.limit is None else min(most, selection.limit - done)
             try:
@@ -218,17 +220,17 @@ class RemoteCatalog:
                     raise
                 most = fewer
                 continue
-            found = some if found is None else _below(found, some, begun)
+            found = some if found is None else _concatenate(found, some, begun)
             done += left
             if len(some) < left or done == selection.limit:
                 found.count = partial(self.count, selection)
                 return found
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
-        """Return which runs changed since a cursor."""
+        """Return the runs that changed since a cursor."""
         found: dict[Ref, ChangedRun] = {}
         question = {"cursor": cursor, "project": project or ""}
-        for answer in self._asking.parts("changes", Changes, question):
+        for answer in self._client.parts("changes", Changes, question):
             news: Changes = answer.answer
             for one in news.runs:
                 found.pop((one.project, one.run), None)
@@ -236,18 +238,18 @@ class RemoteCatalog:
         return replace(news, runs=[] if news.reset else list(found.values()))
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return the lost records of runs, only for runs that have any."""
-        return self._of_runs("losses", dict[str, int], refs)
+        """Return the counts of lost records by run, for runs that lost any."""
+        return self._read_by_run("losses", dict[str, int], refs)
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed that did."""
-        return self._of_runs("crash_reasons", str, crashed)
+        """Return the crash reasons of runs, by run."""
+        return self._read_by_run("crash_reasons", str, crashed)
 
-    def _of_runs(self, verb: str, kind: Any, refs: Sequence[Ref]) -> dict[Ref, Any]:
+    def _read_by_run(self, verb: str, kind: Any, refs: Sequence[Ref]) -> dict[Ref, Any]:
         found: dict[Ref, Any] = {}
-        for begin in range(0, len(refs), _REFS):
-            question = {"refs": refs[begin : begin + _REFS]}
-            answer = self._asking.read(verb, list[tuple[str, str, kind]], question)
+        for begin in range(0, len(refs), _MAX_REFS):
+            question = {"refs": refs[begin : begin + _MAX_REFS]}
+            answer = self._client.read(verb, list[tuple[str, str, kind]], question)
             found |= {(project, run): one for project, run, one in answer}
         return found
 
@@ -260,15 +262,15 @@ class RemoteCatalog:
         points: int | None = None,
         unknown: Unknown | None = None,
     ) -> SeriesTable | CurveTable:
-        """Return the points of the float series that match, of these runs."""
+        """Return the points of the matching float series of these runs."""
         chosen = check_attempt(attempt)
         if points is not None:
             check_points(points)
         kind, parts = "points" if points is None else "curve", dict[Key, list[Any]]()
         place = {ref: number for number, ref in enumerate(refs, 1)}
-        told: dict[str, None] | None = None
-        for begin in range(0, len(refs), _REFS):
-            some = refs[begin : begin + _REFS]
+        notices: dict[str, None] | None = None
+        for begin in range(0, len(refs), _MAX_REFS):
+            some = refs[begin : begin + _MAX_REFS]
             question = {
                 "refs": some,
                 "paths": list(patterns),
@@ -276,17 +278,17 @@ class RemoteCatalog:
                 "points": points,
                 "unknown": None if unknown is None else "tell",
             }
-            for answer in self._asking.parts("series", list[SeriesPart], question):
+            for answer in self._client.parts("series", list[SeriesPart], question):
                 add_parts(parts, answer.answer, kind)
-                told = {one: None for one in answer.told if told is None or one in told}
+                notices = {one: None for one in answer.told if notices is None or one in notices}
                 if progress is not None:
                     last = some[-1] if answer.next is None else answer.answer[-1].key[:2]
                     progress(place.get(last, 0), len(refs))
         if unknown is not None:
-            for message in told or ():
+            for message in notices or ():
                 unknown(QueryError(message))
         found: list[Any] = [
-            (run, path, joined(own)) for (_, run, path), own in parts.items() if len(own[0])
+            (run, path, join_points(own)) for (_, run, path), own in parts.items() if len(own[0])
         ]
         return SeriesTable(found) if points is None else CurveTable(found)
 
@@ -298,17 +300,17 @@ class RemoteCatalog:
         attempt: Attempt = "latest",
         since: Mapping[Key, str] | None = None,
     ) -> list[RunCurve]:
-        """Return series of several runs as they are drawn; those without points are left out."""
+        """Return series of several runs, reduced for drawing, without empty ones."""
         wanted, found = look or Look(), list[RunCurve]()
         wanted.check()
         chosen, known = check_attempt(attempt), since or {}
-        if wanted.points > _MAX_POINTS_EACH:  # each by itself
-            reader_of = partial(reader, self._asking)
+        if wanted.points > _MAX_POINTS_EACH:  # each in a separate request
+            reader_of = partial(reader, self._client)
             return curves_of_runs(refs, reader_of, paths, wanted, attempt, since)
-        most = min(_SERIES, max(1, _SERIES_POINTS // wanted.points))
+        most = min(_MAX_SERIES, max(1, _MAX_SERIES_POINTS // wanted.points))
         asked = {name: one for name, one in asdict(wanted).items() if name != "points"}
         each = [(ref, path) for ref in dict.fromkeys(refs) for path in dict.fromkeys(paths)]
-        for some in _rectangles(each, len(dict.fromkeys(paths)), most):
+        for some in _split_rectangles(each, len(dict.fromkeys(paths)), most):
             own = list(dict.fromkeys(path for _, path in some))
             runs = list(dict.fromkeys(ref for ref, _ in some))
             cursors = [(*ref, path, known.get((*ref, path), "")) for ref, path in some]
@@ -320,98 +322,96 @@ class RemoteCatalog:
                 "attempt": chosen,
                 "since": [one for one in cursors if one[-1]],
             }
-            found += self._asking.read("curves", Curves, question).curves
+            found += self._client.read("curves", Curves, question).curves
         order = {(*ref, path): at for at, (ref, path) in enumerate(each)}
         return sorted((one for one in found if one.key in order), key=lambda one: order[one.key])
 
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> dict[Ref, set[str]]:
-        """Return which float series runs show, of those that are meant."""
-        found = self._of_runs("series_paths", list[str], refs)
+        """Return the paths of selected float series by run, without runs that have none."""
+        found = self._read_by_run("series_paths", list[str], refs)
         meant = {ref: set(filter(is_meant, paths)) for ref, paths in found.items()}
         return {ref: paths for ref, paths in meant.items() if paths}
 
     def paths(self) -> list[str]:
-        """Return every path that a run has or had, sorted."""
-        found: list[str] = self._asking.read("paths", list[str], {})
+        """Return all current and former paths of all runs, sorted."""
+        found: list[str] = self._client.read("paths", list[str], {})
         return found
 
     # ------------------------------------------------------------------ one run
 
     def view(self, project: str, run: str) -> Reader:
-        """Return one run; `RunNotFoundError` if there is none that the user may read."""
-        found = RemoteRun(self._asking, project, run)
-        if (project, run) in self._there and not self._at_once:
-            return cast(
-                "Reader", found
-            )  # the server has told it; if it is gone since, each verb says so
+        """Return one run; `RunNotFoundError` if it does not exist or the user may not read it."""
+        found = RemoteRun(self._client, project, run)
+        if (project, run) in self._known_runs and not self._read_facts:
+            return cast("Reader", found)  # if it was deleted since, its verbs raise
         try:
-            found.keep_facts() if self._at_once else found.overview()
+            found.keep_facts() if self._read_facts else found.overview()
         except RunNotFoundError as error:
             where = f"project {project!r} on {self.where}"
             msg = f"run {run!r} does not exist in {where}, or you may not see it"
             raise RunNotFoundError(msg) from error
-        self._there.add((project, run))
+        self._known_runs.add((project, run))
         return cast("Reader", found)
 
     def fresh_view(self, project: str, run: str) -> Reader:
-        """Return one run as it is now; see `view`."""
+        """Return the current state of one run; see `view`."""
         self.refresh(project, run)
         return self.view(project, run)
 
     def edit(self, ref: Ref, changes: Mapping[str, Any]) -> None:
         """Change editable fields of a run.
 
-        `changes` has ``name``, ``description`` (with ``description_was``), ``add_tags``,
-        ``remove_tags`` and ``trashed``, as far as they change.
+        `changes` may have ``name``, ``description`` (with ``description_was``), ``add_tags``,
+        ``remove_tags`` and ``trashed``.
         """
-        answer = self._asking.send("PATCH", "runs", {"refs": [ref], **changes})
-        for one in part(answer, "runs", list):
+        answer = self._client.send("PATCH", "runs", {"refs": [ref], **changes})
+        for one in expect_member(answer, "runs", list):
             if isinstance(one, dict) and isinstance(position := one.get("position"), int):
-                self._asking.edited(RunKey(*ref), position)
+                self._client.edited(RunKey(*ref), position)
 
     # ------------------------------------------------------------------ claims
 
     def take_claim(
         self, refs: Sequence[Ref], claimant: Mapping[str, Any], *, groups: bool
     ) -> tuple[Ref, int] | None:
-        """Claim the first of some runs, or groups, that nobody has; None if there is none.
+        """Claim the first unclaimed one of some runs or groups; return None if all are claimed.
 
-        What was sent of it by then is seen by the reads that follow.
+        Later reads see all records of it that were sent before.
         """
         kind = "group" if groups else "run"
         body = {"refs": [list(ref) for ref in refs], "kind": kind, "claimant": claimant}
-        answer = self._asking.send("POST", "runs/claims", body)
+        answer = self._client.send("POST", "runs/claims", body)
         if answer.get("ref") is None:
             return None
-        ref, log = _ref(answer["ref"]), PROJECT_LOG if groups else answer["ref"][1]
-        self._asking.edited(RunKey(ref[0], log), part(answer, "position", int))
-        return ref, part(answer, "number", int)
+        ref, log = _parse_ref(answer["ref"]), PROJECT_LOG if groups else answer["ref"][1]
+        self._client.edited(RunKey(ref[0], log), expect_member(answer, "position", int))
+        return ref, expect_member(answer, "number", int)
 
     def holds_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> bool:
-        """Return whether a claim is still the newest."""
+        """Return whether a claim is still the newest one."""
         body = _claim_body(ref, number, key, groups=groups)
-        return part(self._asking.send("POST", "runs/claims/held", body), "held", bool)
+        return expect_member(self._client.send("POST", "runs/claims/held", body), "held", bool)
 
     def release_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> None:
-        """Give a claim back, once the server has all that this process recorded."""
-        if not self._asking.send_first(_RELEASE_S):
+        """Release a claim, after all records of this process were sent to the server."""
+        if not self._client.send_first(_RELEASE_S):
             msg = f"{self.where} does not have all recorded data yet"
             raise RemoteError(msg)
-        self._asking.send(
+        self._client.send(
             "POST", "runs/claims/release", _claim_body(ref, number, key, groups=groups)
         )
 
     def purge(self, ref: Ref) -> None:
-        """Delete a run for good; see `edit`."""
-        self._asking.send("DELETE", run_path(RunKey(*ref)), {})
+        """Delete a run permanently."""
+        self._client.send("DELETE", run_path(RunKey(*ref)), {})
 
 
-def _rectangles(
+def _split_rectangles(
     each: Sequence[tuple[Ref, str]], paths: int, most: int
 ) -> Iterator[Sequence[tuple[Ref, str]]]:
-    # The series of one question are some runs and some paths of each.
+    # One request has the same paths for each of its runs.
     if paths <= most:
         size = most // max(1, paths) * paths
         yield from (each[start : start + size] for start in range(0, len(each), max(1, size)))
@@ -429,20 +429,20 @@ def _claim_body(ref: Ref, number: int, key: str, *, groups: bool) -> dict[str, A
 def _question(selection: Wanted, unknown: Unknown) -> dict[str, Any]:
     selection.check()
     selection.expression()
-    found = {name: _plain(getattr(selection, name)) for name in _OF_SELECTION}
+    found = {name: _to_json(getattr(selection, name)) for name in _SELECTION_FIELDS}
     if selection.local and isinstance(found["query"], str):
         found["moments"] = _moments(found["query"])
     return found | {"unknown": "refuse" if unknown is refuse else "tell"}
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     is_some = isinstance(value, Iterable) and not isinstance(value, str)
     return list(value) if is_some else value
 
 
 def _moments(query: str) -> dict[str, int]:
-    # Times are in microseconds since the Unix epoch. Which of them is compared with a time, and
-    # which is just a text, the server knows.
+    # Times are in microseconds since the Unix epoch. The server decides which texts are compared
+    # with times.
     found = {}
     for one in _TOKEN.finditer(query):
         text = next((group for group in one.groups() if group), "")
@@ -450,20 +450,20 @@ def _moments(query: str) -> dict[str, int]:
             moment = datetime.fromisoformat(text)
             if moment.tzinfo is None:
                 found[text] = (moment.astimezone() - _EPOCH) // timedelta(microseconds=1)
-        except (ValueError, OverflowError, OSError):  # no time, or too early or too late for a zone
+        except (ValueError, OverflowError, OSError):  # not a time, or out of range for a time zone
             continue
-    return dict(list(found.items())[:_MOMENTS])
+    return dict(list(found.items())[:_MAX_MOMENTS])
 
 
-def _ref(one: Any) -> Ref:
+def _parse_ref(one: Any) -> Ref:
     if isinstance(one, list) and len(one) > 1 and all(isinstance(each, str) for each in one[:2]):
         return one[0], one[1]
     msg = f"unexpected answer: expected project and run, got {one!r:.80}"
     raise WireError(msg)
 
 
-def _below(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
-    # A column that one of the parts lacks is empty there.
+def _concatenate(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:
+    # A column that is missing in one part is empty there.
     columns = list(dict.fromkeys([*first.columns, *second.columns]))
     empty = [None] * len(first.refs), [None] * len(second.refs)
     cells = {

@@ -1,6 +1,6 @@
 """HTTP connection to a server: sockets, compression and errors.
 
-A connection does not retry: the caller knows whether a retry is useful.
+A connection does not retry; the caller decides whether a retry is useful.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STALLED_S: Final = 30.0
 class _Http(HTTPConnection):
     def connect(self) -> None:
         super().connect()
-        if self.sock is not None:  # else a limit of 5 s would count for each piece on a slow link
+        if self.sock is not None:  # otherwise each piece on a slow link would have a limit of 5 s
             self.sock.settimeout(STALLED_S)
 
 
@@ -70,21 +70,21 @@ CONNECT_S: Final = 5.0
 """Time limit for connecting to a server, in seconds."""
 ANSWER_S: Final = 30.0
 """Time limit for silence while an answer is expected, in seconds."""
-_MOST_WAIT_S: Final = 3600.0
+_MAX_WAIT_S: Final = 3600.0
 _MAX_JSON: Final = 256 << 20
 """Maximum size of an answer read into memory, unless a connection has another limit; bytes."""
 _MIN_BYTES_PER_S: Final = 1 << 16
 """Minimum speed of a long answer after an initial silence, in bytes per second."""
-_MOST_ERROR: Final = 1 << 16
-_GOOD: Final = frozenset({*range(200, 300), HTTPStatus.NOT_MODIFIED})
-_PIECE: Final = 1 << 16
-_HINT_CHARACTERS: Final = 600
-_AGAIN: Final = frozenset({408, 425, 500, 502, 504})
-_BUSY: Final = frozenset({429, 503})
-_PROXY: Final = frozenset({502, 504})
+_MAX_ERROR_BYTES: Final = 1 << 16
+_SUCCESS: Final = frozenset({*range(200, 300), HTTPStatus.NOT_MODIFIED})
+_PIECE_BYTES: Final = 1 << 16
+_MAX_HINT_CHARACTERS: Final = 600
+_TEMPORARY: Final = frozenset({408, 425, 500, 502, 504})
+_BUSY_STATUSES: Final = frozenset({429, 503})
+_PROXY_STATUSES: Final = frozenset({502, 504})
 OTHER_VERSION: Final = frozenset({"no-address", "method-not-allowed"})
-"""Error code of servers for unknown requests."""
-_OFFSETS: Final[Mapping[str, type[Gap | Diverged]]] = {"gap": Gap, "diverged": Diverged}
+"""Error codes of servers for unknown requests."""
+_OFFSET_ERRORS: Final[Mapping[str, type[Gap | Diverged]]] = {"gap": Gap, "diverged": Diverged}
 _REFUSALS: Final[Mapping[int, type[Refused]]] = {
     HTTPStatus.BAD_REQUEST: Unfit,
     HTTPStatus.NOT_FOUND: Missing,
@@ -95,17 +95,17 @@ _REFUSALS: Final[Mapping[int, type[Refused]]] = {
 
 
 def run_path(run: RunKey, *more: str) -> str:
-    """Return where a server has a run, or something of it, below `API`; quoted."""
+    """Return the quoted path of a run, or of a part of it, below `API` on a server."""
     parts = (quote(run.project, safe="/"), *(quote(each, safe="") for each in (run.run, *more)))
     return "/".join(("runs", *parts))
 
 
-# --------------------------------------------------------------------- what it answers
+# --------------------------------------------------------------------- answers
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Response of a server, whose header names may be in any case."""
+    """Response of a server; its header names are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
@@ -120,24 +120,24 @@ class Answer:
             raise RemoteError(msg) from None
 
     def record(self) -> dict[str, Any]:
-        """Return the object that the body is; `RemoteError` if it is none."""
+        """Return the body as a JSON object; `RemoteError` if it is not one."""
         found = self.json()
         if not isinstance(found, dict):
-            msg = f"the server answered with {type(found).__name__}, where an object was expected"
+            msg = f"unexpected answer: expected a JSON object, got {type(found).__name__}"
             raise RemoteError(msg)
         return found
 
 
 class Connection:
-    """Asks one server; for any number of threads, and again in a forked child.
+    """Connection to one server; usable by any number of threads and in forked children.
 
     Args:
         uri: ``https://host[:port][/prefix]``, or ``http://`` on this machine.
-        token: Shown with every question; None takes ``SEAMARK_API_TOKEN`` or what
-            `seamark login` has kept for this server. An empty one shows none.
-        answer_s: How long the server may be silent when it is to answer.
-        most: Bytes of the longest answer that `ask` takes, before and after it was inflated.
-        api: Address on the server below which everything is that is asked.
+        token: Token to send with each request. None uses ``SEAMARK_API_TOKEN`` or the token that
+            `seamark login` stored for this server; an empty text sends none.
+        answer_s: Time limit for silence while an answer is expected, in seconds.
+        most: Maximum size of an answer of `ask` in bytes, before and after decompression.
+        api: Path prefix of all requests on the server.
     """
 
     def __init__(
@@ -161,12 +161,12 @@ class Connection:
         return f"<seamark server {self.address}>"
 
     def close(self) -> None:
-        """Let go of the connections; harmless when called twice."""
+        """Close the connections; calling it twice is harmless."""
         pool, self._pool = self._pool, None
         if pool is not None and self._pid == os.getpid():
             pool.clear()
 
-    # ---------------------------------------------------------------- asking
+    # ---------------------------------------------------------------- requests
 
     def ask(
         self,
@@ -182,22 +182,22 @@ class Connection:
         """Send one request and return the answer.
 
         Args:
-            method: Of HTTP.
-            path: Below `API`, quoted; see `run_path`.
-            query: What follows the ``?``; None is left out.
-            body: What is sent.
-            headers: Beside the usual ones.
-            answer_s: In the place of the connection's own.
-            most: The same.
+            method: HTTP method.
+            path: Quoted path below `API`; see `run_path`.
+            query: Query parameters; those that are None are left out.
+            body: Body of the request.
+            headers: Additional headers.
+            answer_s: Time limit instead of the connection's, in seconds.
+            most: Maximum size of the answer instead of the connection's, in bytes.
 
         Raises:
-            Unreachable: If it could not be asked, or failed.
-            Busy: If it asks to be left alone for a while.
-            Refused: If it does not allow it, has no such thing (`Missing`) or purged the run
-                (`Purged`).
-            Gap: If bytes are missing there.
-            Diverged: If it keeps other bytes.
-            RemoteError: If it answers something that nobody asked for.
+            Unreachable: If the server cannot be reached or failed.
+            Busy: If the server requests a pause.
+            Refused: If the request is refused, the object does not exist (`Missing`) or the run was
+                purged (`Purged`).
+            Gap: If bytes are missing on the server.
+            Diverged: If the server stores other bytes.
+            RemoteError: If the answer is invalid.
         """
         with (
             self.open(
@@ -211,38 +211,38 @@ class Connection:
             self.translate_errors(),
         ):
             limit = self._most if most is None else most
-            data = self._body(response, limit)
+            data = self._read_body(response, limit)
             return Answer(response.status, response.headers, data)
 
-    def _body(self, response: Any, most: int) -> bytes:
-        # It is inflated here: some versions of urllib3 leave zstd as it came, and others inflate as
-        # much as comes, however long that gets.
+    def _read_body(self, response: Any, most: int) -> bytes:
+        # Decompress here: some versions of urllib3 do not decompress zstd, and others decompress
+        # without a size limit.
         until = time.monotonic() + self._answer_s + most / _MIN_BYTES_PER_S
         parts, size = [], 0
-        while part := response.read1(_PIECE, decode_content=False):
+        while part := response.read1(_PIECE_BYTES, decode_content=False):
             parts.append(part)
             size += len(part)
             if size > most:
-                raise self._too_long(most)
+                raise self._too_long_error(most)
             if time.monotonic() > until:
                 msg = f"{self.address} answers too slowly"
                 raise Unreachable(msg)
         packed = b"".join(parts)
         encoding = response.headers.get("Content-Encoding", "").strip().lower()
         try:
-            data = _inflated(packed, encoding, most + 1)
+            data = _decompress(packed, encoding, most + 1)
         except ValueError as error:
-            msg = f"the answer of {self.address} is damaged: {error}"
+            msg = f"the answer of {self.address} cannot be decoded: {error}"
             raise RemoteError(msg) from error
         if len(data) > most:
-            raise self._too_long(most)
+            raise self._too_long_error(most)
         return data
 
-    def _too_long(self, most: int) -> RemoteError:
+    def _too_long_error(self, most: int) -> RemoteError:
         return RemoteError(f"{self.address} answered with more than {most} bytes")
 
     def send_json(self, method: str, path: str, value: Any, **more: Any) -> Answer:
-        """Ask with a JSON body; see `ask`."""
+        """Send a request with a JSON body; see `ask`."""
         headers = {"Content-Type": "application/json", **more.pop("headers", {})}
         return self.ask(method, path, body=json.dumps(value).encode(), headers=headers, **more)
 
@@ -257,9 +257,9 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         answer_s: float | None = None,
     ) -> Iterator[Any]:
-        """Ask once and give the response, whose body is read by the caller; see `ask`.
+        """Send a request and yield the response with its unread body; see `ask`.
 
-        Wrap reads of its body in `translate_errors`.
+        Wrap reads of the body in `translate_errors`.
         """
         url = f"{self.address.prefix}{self._api}{path}"
         if query:
@@ -269,11 +269,11 @@ class Connection:
         if body is not None:
             sent["Content-Length"] = str(len(body))
         with self.translate_errors():
-            response = self._opened().request(
+            response = self._open_pool().request(
                 method,
                 self._url(url),
-                # In pieces: the time limit of a socket counts for each of them, and a slow link may
-                # take minutes for all.
+                # Send in pieces: the time limit of a socket applies to each of them, and a slow
+                # link may take minutes for all.
                 body=None if body is None else io.BytesIO(body),
                 headers=sent,
                 timeout=self._timeout(answer_s),
@@ -283,19 +283,19 @@ class Connection:
                 decode_content=False,
             )
         try:
-            if response.status not in _GOOD:
+            if response.status not in _SUCCESS:
                 with self.translate_errors(), contextlib.suppress(RemoteError):
                     said = b""
-                    said = self._body(response, _MOST_ERROR)
-                told = _record(said)
-                failure = self._failure(response.status, response.headers, told, path)
-                failure.status, failure.said = response.status, told
+                    said = self._read_body(response, _MAX_ERROR_BYTES)
+                details = _parse_object(said)
+                failure = self._to_error(response.status, response.headers, details, path)
+                failure.status, failure.said = response.status, details
                 raise failure
             yield response
         finally:
-            # One whose body was not read to its end cannot be used again.
+            # A connection with an unread rest of a body cannot be reused.
             if response.closed or response.length_remaining == 0:
-                response.drain_conn()  # raises nothing of a broken connection
+                response.drain_conn()  # does not raise if the connection is broken
                 response.release_conn()
             else:
                 response.close()
@@ -320,73 +320,73 @@ class Connection:
 
         return Timeout(connect=CONNECT_S, read=self._answer_s if answer_s is None else answer_s)
 
-    def _opened(self) -> Any:
-        # Connections of the process that this one was forked from are its own.
+    def _open_pool(self) -> Any:
+        # Connections of a parent process must not be used after a fork.
         if self._pool is None or self._pid != os.getpid():
-            self._pool, self._pid = _pool(self.address), os.getpid()
+            self._pool, self._pid = _make_pool(self.address), os.getpid()
         return self._pool
 
     @contextlib.contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Raise what urllib3 and sockets raise as `Unreachable`."""
+        """Translate errors of urllib3 and sockets to `Unreachable`."""
         try:
             yield
         except RemoteError:
             raise
         except (HTTPError, OSError) as error:
-            msg = f"{self.address} cannot be reached: {_why(error)}"
+            msg = f"{self.address} cannot be reached: {_describe_error(error)}"
             raise Unreachable(msg) from error
 
-    def _failure(
+    def _to_error(
         self, status: int, headers: Mapping[str, str], said: Mapping[str, Any], path: str
     ) -> RemoteError:
-        slug, hint, known = _words(said)
+        slug, hint, known = _parse_error(said)
         where = f"{self.address} answered {status}"
-        message = f"{where}: {hint or self._strange(status)}"
-        if status in _BUSY:
+        message = f"{where}: {hint or self._describe_status(status)}"
+        if status in _BUSY_STATUSES:
             return Busy(message, _retry_after(headers))
-        if status in _AGAIN or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if status in _TEMPORARY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return Unreachable(message)
-        if status == HTTPStatus.CONFLICT and known is not None and slug in _OFFSETS:
-            return _OFFSETS[slug](message, known)
+        if status == HTTPStatus.CONFLICT and known is not None and slug in _OFFSET_ERRORS:
+            return _OFFSET_ERRORS[slug](message, known)
         if status < HTTPStatus.BAD_REQUEST:
             to = shown(str(headers.get("Location", "another address")))
             msg = f"{self.address} has moved to {to}: use that address (no token was sent there)"
             return Refused(msg)
         if status == HTTPStatus.UNAUTHORIZED:
             message = message if hint else f"{where}: no valid token"
-            message += self._other_token()
+            message += self._token_hint()
         if slug in OTHER_VERSION:
             from seamark import __version__
 
             message = (
-                f"{where} to {self._api}{path}: this Seamark server is of another version than "
-                f"Seamark {__version__}, which asks; update the older of the two"
+                f"{where} to {self._api}{path}: this Seamark server has another version than "
+                f"Seamark {__version__} on this machine; update the older one"
             )
         return _REFUSALS.get(status, Refused)(message)
 
-    def _strange(self, status: int) -> str:
-        if status in _PROXY:
-            return "something in front of the server answers, but does not reach it"
-        if not self._api:  # it speaks another protocol
+    def _describe_status(self, status: int) -> str:
+        if status in _PROXY_STATUSES:
+            return "a proxy in front of the server cannot reach it"
+        if not self._api:  # server of another protocol
             return "no reason was given"
-        if status in _BUSY or status == HTTPStatus.INTERNAL_SERVER_ERROR:
-            return "not in the words of a Seamark server"
+        if status in _BUSY_STATUSES or status == HTTPStatus.INTERNAL_SERVER_ERROR:
+            return "the answer is not from a Seamark server"
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            return "something in front of the server takes less at a time"
+            return "a proxy in front of the server accepts only smaller requests"
         other = "http" if self.address.scheme == "https" else "https"
         scheme = f", or {other}:// in front of it" if status == HTTPStatus.BAD_REQUEST else ""
         return f"no Seamark server answers there; is it the right address{scheme}?"
 
-    def _other_token(self) -> str:
-        if self._token:  # it was given for this: what is kept or set was not shown
-            return "; who runs the server makes tokens with `seamark token create`"
+    def _token_hint(self) -> str:
+        if self._token:  # given explicitly: stored tokens and the variable were not used
+            return "; administrators of the server create tokens with `seamark token create`"
         if self._token is None and os.environ.get("SEAMARK_API_TOKEN", "").strip():
-            return "; SEAMARK_API_TOKEN is set, and is used before what `seamark login` keeps"
+            return "; SEAMARK_API_TOKEN is set and overrides the token of `seamark login`"
         return f"; use `seamark login {self.address}` or SEAMARK_API_TOKEN"
 
 
-def _inflated(packed: bytes, encoding: str, most: int) -> bytes:
+def _decompress(packed: bytes, encoding: str, most: int) -> bytes:
     if not packed or encoding in ("", "identity"):
         return packed
     if encoding == "zstd":
@@ -405,11 +405,11 @@ def _inflated(packed: bytes, encoding: str, most: int) -> bytes:
             return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, most)
         except zlib.error as error:
             raise ValueError(str(error)) from error
-    msg = f"the encoding {encoding:.40} was not asked for"
+    msg = f"unexpected encoding {encoding:.40}"
     raise ValueError(msg)
 
 
-def _record(body: bytes) -> dict[str, Any]:
+def _parse_object(body: bytes) -> dict[str, Any]:
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(body)
         if isinstance(found, dict):
@@ -417,50 +417,50 @@ def _record(body: bytes) -> dict[str, Any]:
     return {}
 
 
-def _words(told: Mapping[str, Any]) -> tuple[str, str, int | None]:
-    slug, hint, known = told.get("error"), told.get("hint"), told.get("known")
+def _parse_error(details: Mapping[str, Any]) -> tuple[str, str, int | None]:
+    slug, hint, known = details.get("error"), details.get("hint"), details.get("known")
     is_count = isinstance(known, int) and not isinstance(known, bool) and known >= 0
     words = hint if isinstance(hint, str) else slug if isinstance(slug, str) else ""
-    plain = "".join(each if each.isprintable() else " " for each in words)[:_HINT_CHARACTERS]
+    plain = "".join(each if each.isprintable() else " " for each in words)[:_MAX_HINT_CHARACTERS]
     return slug if isinstance(slug, str) else "", plain, known if is_count else None
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
     try:
-        told = Retry().parse_retry_after(headers.get("Retry-After", ""))
+        seconds = Retry().parse_retry_after(headers.get("Retry-After", ""))
     except (HTTPError, OverflowError, ValueError):
         return 0.0
-    return min(_MOST_WAIT_S, told)
+    return min(_MAX_WAIT_S, seconds)
 
 
-def _why(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     reason = getattr(error, "reason", None)
     if isinstance(reason, BaseException):
-        return _why(reason)
+        return _describe_error(reason)
     cause = error.__cause__ or (error.__context__ if not str(error) else None)
     if isinstance(cause, OSError) and cause.strerror:
-        return _tls_words(str(cause.strerror))
+        return _describe_tls_error(str(cause.strerror))
     if isinstance(error, OSError) and error.strerror:
-        return _tls_words(str(error.strerror))
+        return _describe_tls_error(str(error.strerror))
     found = next((one for one in error.args if isinstance(one, BaseException)), error)
     if isinstance(found, RemoteDisconnected):
         return "it closed the connection without an answer"
     if isinstance(found, BadStatusLine):
-        return "it does not speak HTTP there: is it the right port, or https://?"
+        return "no HTTP server answers there: is it the right port, or https://?"
     text = re.sub(r"^<?\w*Connection\w*\(.*?\)>?: ", "", str(error))
-    return _tls_words((text or type(error).__name__)[:200])
+    return _describe_tls_error((text or type(error).__name__)[:200])
 
 
-def _tls_words(told: str) -> str:
-    told = re.sub(r"^\[\w+: \w+\] | \(_ssl\.c:\d+\)$", "", told)
-    if "wrong version number" in told or "record layer failure" in told:
-        return "it does not speak TLS there: is it the right port, or http:// on this machine?"
-    if "certificate verify failed" in told:
-        return f"{told}; SSL_CERT_FILE names certificates that this machine is to trust"
-    return told
+def _describe_tls_error(text: str) -> str:
+    text = re.sub(r"^\[\w+: \w+\] | \(_ssl\.c:\d+\)$", "", text)
+    if "wrong version number" in text or "record layer failure" in text:
+        return "no TLS server answers there: is it the right port, or http:// on this machine?"
+    if "certificate verify failed" in text:
+        return f"{text}; set SSL_CERT_FILE to a file of certificates to trust"
+    return text
 
 
-def _pool(address: Address) -> Any:
+def _make_pool(address: Address) -> Any:
     import urllib.request
 
     import urllib3
@@ -469,7 +469,7 @@ def _pool(address: Address) -> Any:
     if not is_loopback(address.host) and not urllib.request.proxy_bypass(address.host):
         proxy = urllib.request.getproxies().get(address.scheme)
     made: Any = urllib3.ProxyManager(proxy) if proxy else urllib3.PoolManager()
-    made.connection_pool_kw.update(maxsize=4, blocksize=_PIECE)
+    made.connection_pool_kw.update(maxsize=4, blocksize=_PIECE_BYTES)
     if not proxy:
         made.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
     return made

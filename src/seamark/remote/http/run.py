@@ -1,4 +1,4 @@
-"""Reads of a run on a server, and the contents of its files."""
+"""Reader of a run on a server and of the contents of its files."""
 
 from __future__ import annotations
 
@@ -27,44 +27,44 @@ from seamark.remote.protocol import Missing, RemoteError, RunKey, Unreachable
 if TYPE_CHECKING:
     from seamark.process.liveness import Crash
     from seamark.reading.groups import Key
-    from seamark.remote.http.asking import Asking
+    from seamark.remote.http.asking import ServerClient
 
-__all__ = ["RemoteContents", "RemoteRun", "add_parts", "joined", "reader"]
+__all__ = ["RemoteContents", "RemoteRun", "add_parts", "join_points", "reader"]
 
 
-_TRIES: Final = 5
-"""Number of times an interrupted download is resumed without receiving a byte."""
-_PIECE: Final = 1 << 16
+_MAX_TRIES: Final = 5
+"""Maximum number of consecutive attempts at a download that receive no byte."""
+_PIECE_BYTES: Final = 1 << 16
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class RemoteContents:
-    """The files of a run on a server; see `seamark.reading.contents.Contents`."""
+    """Files of a run on a server; see `seamark.reading.contents.Contents`."""
 
     kind = "server"
 
-    def __init__(self, asking: Asking, run: RunKey) -> None:
-        self._asking = asking
+    def __init__(self, client: ServerClient, run: RunKey) -> None:
+        self._client = client
         self._run = run
-        self._there: dict[str, bool] = {}
+        self._existing: dict[str, bool] = {}
 
     @property
     def where(self) -> str:
         """Address of the server."""
-        return self._asking.where
+        return self._client.where
 
     def text(self, record: Mapping[str, Any]) -> str:
-        """Return a very long text."""
+        """Return a long text, which is stored as a file."""
         sha256, size = str(record.get("sha256")), record.get("size")
         if not isinstance(size, int) or not 0 <= size <= MAX_TEXT_BYTES:
             msg = f"the text {sha256} has {size!r:.40} bytes, too many to read at once"
             raise FileMissingError(msg)
-        return self._whole(sha256, size).decode("utf-8", "backslashreplace")
+        return self._fetch_all(sha256, size).decode("utf-8", "backslashreplace")
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
         """Return the bytes of a recorded file."""
         _refuse_reference(file, path)
-        return self._whole(*digest_of(file, path))
+        return self._fetch_all(*digest_of(file, path))
 
     def write(
         self,
@@ -87,20 +87,20 @@ class RemoteContents:
         return write_parts(opened, file, target, path, name=name, verify=verify)
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
-        """Return the first bytes of a content that the server keeps."""
+        """Return the first bytes of a content on the server, at most ``most``."""
         wanted = min(size, most)
         if not wanted:
             return b""
-        with self._opened(sha256, {"Range": f"bytes=0-{wanted - 1}"}) as response:
+        with self._open(sha256, {"Range": f"bytes=0-{wanted - 1}"}) as response:
             data: bytes = response.read(wanted, decode_content=False)
         return data
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Return False: unfinished files are only on the machine of their process."""
+        """Return False: unfinished files exist only on the machine of their process."""
         return False
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:
-        """Return the place of the content of a FILE record; ``pending`` if it is not sent yet."""
+        """Return ``reference``, ``kept`` or ``pending`` (not sent yet) for a FILE record."""
         if record.get("ref"):
             return "reference"
         digest = record.get("sha256")
@@ -109,7 +109,7 @@ class RemoteContents:
         return "kept" if self._exists(str(digest)) else "pending"
 
     def referred(self, record: Mapping[str, Any]) -> str:
-        """Return where a FILE record leads; empty if it is no reference."""
+        """Return the target of a FILE record that is a reference; otherwise an empty text."""
         return str(record.get("ref") or "")
 
     def stored_at(self, sha256: str) -> str:
@@ -117,26 +117,26 @@ class RemoteContents:
         return f"{self.where}/api/v1/{run_path(self._run, 'blobs', sha256)}"
 
     def shorter(self, name: str) -> str:
-        """Return the name of a file as it is."""
+        """Return the name of a file unchanged."""
         return name
 
     # ---------------------------------------------------------------- inside
 
     def _exists(self, sha256: str) -> bool:
-        if sha256 not in self._there:
+        if sha256 not in self._existing:
             try:
-                with self._opened(sha256, {"If-None-Match": f'"{sha256}"', "Range": "bytes=0-0"}):
-                    self._there[sha256] = True
+                with self._open(sha256, {"If-None-Match": f'"{sha256}"', "Range": "bytes=0-0"}):
+                    self._existing[sha256] = True
             except FileMissingError:
-                self._there[sha256] = False
-        return self._there[sha256]
+                self._existing[sha256] = False
+        return self._existing[sha256]
 
     @contextlib.contextmanager
-    def _opened(self, sha256: str, headers: Mapping[str, str]) -> Iterator[Any]:
+    def _open(self, sha256: str, headers: Mapping[str, str]) -> Iterator[Any]:
         if not _DIGEST.fullmatch(sha256):
-            msg = f"{sha256!r:.80} is no digest of a file"
+            msg = f"expected a SHA-256 digest of a file, got {sha256!r:.80}"
             raise FileMissingError(msg)
-        connection = self._asking.connection
+        connection = self._client.connection
         path = run_path(self._run, "blobs", sha256)
         plain = {"Accept-Encoding": "identity", **headers}
         try:
@@ -146,28 +146,28 @@ class RemoteContents:
             ):
                 yield response
         except Missing as error:
-            msg = f"the content {sha256} is not on {self.where}: it was not sent, or not yet"
+            msg = f"the content {sha256} is not on {self.where}: it has not been sent (yet)"
             raise FileMissingError(msg) from error
 
-    def _rest(self, sha256: str, done: int) -> Iterator[bytes]:
+    def _stream_from(self, sha256: str, done: int) -> Iterator[bytes]:
         more = {"Range": f"bytes={done}-", "If-Range": f'"{sha256}"'} if done else {}
-        with self._opened(sha256, more) as response:
-            if done and response.status != 206:  # noqa: PLR2004 - not the rest alone
+        with self._open(sha256, more) as response:
+            if done and response.status != 206:  # noqa: PLR2004 - partial content
                 msg = f"{self.where} cannot resume an interrupted download"
                 raise RemoteError(msg)
-            yield from response.stream(_PIECE, decode_content=False)
+            yield from response.stream(_PIECE_BYTES, decode_content=False)
 
-    def _whole(self, sha256: str, size: int | None) -> bytes:
+    def _fetch_all(self, sha256: str, size: int | None) -> bytes:
         out = io.BytesIO()
         self._fetch(sha256, size, out)
         return out.getvalue()
 
     def _fetch(self, sha256: str, size: int | None, out: BinaryIO) -> None:
-        digest, done, tries = hashlib.sha256(), 0, _TRIES
+        digest, done, tries = hashlib.sha256(), 0, _MAX_TRIES
         while tries > 0:
             begun = done
             try:
-                for block in self._rest(sha256, done):
+                for block in self._stream_from(sha256, done):
                     done += len(block)
                     digest.update(block)
                     out.write(block)
@@ -179,7 +179,7 @@ class RemoteContents:
             else:
                 if size is None or done >= size:
                     break
-            tries = _TRIES if done > begun else tries - 1
+            tries = _MAX_TRIES if done > begun else tries - 1
         if digest.hexdigest() != sha256 or (size is not None and done != size):
             msg = f"{self.where} returned other bytes for {sha256} than were recorded"
             raise FileMissingError(msg)
@@ -188,43 +188,43 @@ class RemoteContents:
 def _refuse_reference(file: Mapping[str, Any], path: str) -> None:
     if "ref" in file:
         msg = (
-            f"{path}: it refers to {file['ref']}, which only the machine has that recorded it; "
-            "copy it from there"
+            f"{path}: it refers to {file['ref']}, which exists only on the machine that "
+            "recorded it; copy it from there"
         )
         raise FileMissingError(msg)
 
 
-_FLOATS: Final = "float_series"
-_PATHS_AT_ONCE: Final = 500
+_FLOAT_SERIES: Final = "float_series"
+_MAX_PATHS: Final = 500
 _MAX_BYTES: Final = 1 << 19
 """Approximate maximum size of a request, in bytes."""
-_MOST_LAST: Final = 1 << 24
+_MAX_LIMIT: Final = 1 << 24
 _VERBS: Final = verbs_of(Reader)
-_OF_OVERVIEW: Final = frozenset({"state", "reason", "signal", "traceback"})
+_OVERVIEW_FIELDS: Final = frozenset({"state", "reason", "signal", "traceback"})
 """Properties of a reader that are fields of `Overview`."""
 
 
-def reader(asking: Asking, project: str, run: str) -> Reader:
-    """Return the reader of a run on a server; nothing is asked yet."""
-    return cast("Reader", RemoteRun(asking, project, run))
+def reader(client: ServerClient, project: str, run: str) -> Reader:
+    """Return the reader of a run on a server; no request is sent yet."""
+    return cast("Reader", RemoteRun(client, project, run))
 
 
 class RemoteRun:
-    """Run as a server has it; see `seamark.reading.reader.Reader`.
+    """Run on a server; see `seamark.reading.reader.Reader`.
 
-    What is not defined here asks the question of its name. Answers are cached: a view shows the run
-    at one moment, and a new one at a later moment. `name` is the run id.
+    Verbs that are not defined here send the read request of their name. Answers are cached: a
+    reader shows the run at one moment, a new reader at a later moment. `name` is the run id.
     """
 
-    def __init__(self, asking: Asking, project: str, run: str) -> None:
+    def __init__(self, client: ServerClient, project: str, run: str) -> None:
         self.project = project
         self.name = run
-        self._asking = asking
-        self._known: dict[str, Any] = {}
-        self.contents = RemoteContents(asking, RunKey(project, run))
+        self._client = client
+        self._answers: dict[str, Any] = {}
+        self.contents = RemoteContents(client, RunKey(project, run))
 
     def __getattr__(self, name: str) -> Any:
-        if name in _OF_OVERVIEW:
+        if name in _OVERVIEW_FIELDS:
             return getattr(self.overview(), name)
         if (verb := _VERBS.get(name)) is None:
             raise AttributeError(name)
@@ -237,88 +237,88 @@ class RemoteRun:
         return self._ask(verb.name, verb.answer, **given)
 
     def _ask(self, verb: str, kind: Any, **arguments: Any) -> Any:
-        return self._asking.read(verb, kind, self._question(**arguments))
+        return self._client.read(verb, kind, self._question(**arguments))
 
     def _question(self, **arguments: Any) -> dict[str, Any]:
         return {"project": self.project, "run": self.name, **arguments}
 
-    def _once(self, verb: str, kind: Any) -> Any:
-        if verb not in self._known:
-            self._known[verb] = self._ask(verb, kind)
-        return self._known[verb]
+    def _ask_once(self, verb: str, kind: Any) -> Any:
+        if verb not in self._answers:
+            self._answers[verb] = self._ask(verb, kind)
+        return self._answers[verb]
 
     @property
     def now_ns(self) -> int:
-        """Time by the clock of the server, nanoseconds since the Unix epoch."""
-        return self._asking.now_ns()
+        """Current time of the server's clock, in nanoseconds since the Unix epoch."""
+        return self._client.now_ns()
 
-    # ------------------------------------------------------------------ the whole
+    # ------------------------------------------------------------------ state of the run
 
     def overview(self) -> Overview:
-        """Return how the run is doing; `RunNotFoundError` if it is not there."""
-        found: Overview = self._once("overview", Overview)
+        """Return the state of the run; `RunNotFoundError` if it does not exist."""
+        found: Overview = self._ask_once("overview", Overview)
         return found
 
     def keep_facts(self) -> None:
-        """Request all facts but points at once, so that they are of one moment."""
+        """Request everything except points in one request, so that it is of one moment."""
         facts: Facts = self._ask("facts", Facts)
-        self._known.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
+        self._answers.update({one.name: getattr(facts, one.name) for one in fields(Facts)})
 
     def crash(self) -> Crash | None:
-        """Return how the process ended that trained the run; None unless the run crashed."""
+        """Return the end of the training process; None unless the run crashed."""
         return self.overview().crash
 
     def has_failed(self) -> bool:
-        """Return whether a process that spoke for the run noted that it failed."""
+        """Return whether an owning process recorded a failure of the run."""
         return self.overview().failed
 
     def problems(self) -> dict[str, Any]:
-        """Return the problems of the run, by name; only those that are not empty."""
+        """Return the non-empty problems of the run, by name."""
         return self.overview().troubles
 
     def ranks(self) -> list[Any]:
-        """Return how each rank that takes part in the run is doing, by rank."""
-        return list(self._once("ranks", _VERBS["ranks"].answer))
+        """Return the state of each rank of the run, by rank."""
+        return list(self._ask_once("ranks", _VERBS["ranks"].answer))
 
     def journals(self) -> list[Any]:
-        """Return the facts about every journal, sorted by writer."""
-        return list(self._once("journals", _VERBS["journals"].answer))
+        """Return a description of each journal, sorted by writer."""
+        return list(self._ask_once("journals", _VERBS["journals"].answer))
 
     # ------------------------------------------------------------------ attributes
 
     def attributes(self, namespace: str = "") -> list[Attribute]:
         """Return the visible attributes at and below a path, sorted by path."""
-        if namespace and "attributes" not in self._known:
+        if namespace and "attributes" not in self._answers:
             return list(self._ask("attributes", list[Attribute], namespace=namespace))
-        found = self._once("attributes", list[Attribute])
+        found = self._ask_once("attributes", list[Attribute])
         return [one for one in found if is_inside(one.path, namespace)]
 
     def attribute(self, path: str) -> Attribute | None:
         """Return the attribute at a path, or None."""
-        if "attributes" in self._known:
+        if "attributes" in self._answers:
             return next((one for one in self.attributes() if one.path == path), None)
         found: Attribute | None = self._ask("attribute", Attribute | None, path=path)
         return found
 
     def series_paths(self) -> list[str]:
-        """Return the paths that show a float series, sorted."""
-        return [path for path, family in self.families().items() if family == _FLOATS]
+        """Return the paths of the float series, sorted."""
+        return [path for path, family in self.families().items() if family == _FLOAT_SERIES]
 
     def families(self) -> dict[str, str]:
         """Return the family of each path, sorted by path, without reading values."""
-        if "attributes" in self._known:
+        if "attributes" in self._answers:
             return {one.path: one.family for one in self.attributes()}
-        found = self._once("families", dict[str, str])
+        found = self._ask_once("families", dict[str, str])
         return {path: found[path] for path in sorted(found)}
 
     def some(self, paths: Collection[str]) -> list[Attribute]:
         """Return the attributes at some paths, in their order."""
         wanted = list(paths)
-        if "attributes" in self._known:
+        if "attributes" in self._answers:
             known = {one.path: one for one in self.attributes()}
             return [known[path] for path in wanted if path in known]
         found: dict[str, Attribute] = {}
-        for part in _in_parts(wanted):
+        for part in _split_paths(wanted):
             answer = self._ask("some", list[Attribute], paths=part)
             found |= {one.path: one for one in answer}
         return [found[path] for path in wanted if path in found]
@@ -335,21 +335,21 @@ class RemoteRun:
         """Return the points of several float series."""
         check_attempt(attempt)
         wanted = list(dict.fromkeys(paths))
-        # A server finds the begin of the last few points; of very many, all are asked for.
-        last = limit if limit is not None and limit <= _MOST_LAST else None
+        # A server finds the last few points quickly; for a large limit, request all points.
+        last = limit if limit is not None and limit <= _MAX_LIMIT else None
         parts: dict[Key, list[Points]] = {}
-        for some in _in_parts(wanted):
+        for some in _split_paths(wanted):
             question = self._question(paths=some, attempt=attempt, limit=last)
-            for answer in self._asking.parts("points", list[SeriesPart], question):
+            for answer in self._client.parts("points", list[SeriesPart], question):
                 add_parts(parts, answer.answer, "points")
-        found = {path: joined(one) for (_, _, path), one in parts.items()}
+        found = {path: join_points(one) for (_, _, path), one in parts.items()}
         if not found.keys() >= set(wanted):
-            msg = "unexpected answer: points without a path"
+            msg = "unexpected answer: points of a path are missing"
             raise WireError(msg)
         return {path: found[path] if limit is None else found[path][-limit:] for path in wanted}
 
     def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
-        """Return a float series in parts, for drawing."""
+        """Return a float series, reduced to representative points for drawing."""
         asked = {"path": path, "points": check_points(points), "attempt": check_attempt(attempt)}
         found: Curve = self._ask("curve", Curve, **asked)
         return found
@@ -357,7 +357,7 @@ class RemoteRun:
     def drawing(
         self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
     ) -> Drawing:
-        """Return a float series along an axis of choice, for drawing."""
+        """Return a float series along a chosen axis, for drawing."""
         wanted = look or Look()
         wanted.check()
         asked = {"path": path, "look": wanted, "attempt": check_attempt(attempt), "since": since}
@@ -365,12 +365,12 @@ class RemoteRun:
         return found
 
 
-def _in_parts(paths: list[str]) -> list[list[str]]:
+def _split_paths(paths: list[str]) -> list[list[str]]:
     found: list[list[str]] = []
     size = _MAX_BYTES
     for path in paths:
         size += len(path)
-        if size >= _MAX_BYTES or len(found[-1]) >= _PATHS_AT_ONCE:
+        if size >= _MAX_BYTES or len(found[-1]) >= _MAX_PATHS:
             found.append([])
             size = len(path)
         found[-1].append(path)
@@ -378,10 +378,10 @@ def _in_parts(paths: list[str]) -> list[list[str]]:
 
 
 def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: str) -> None:
-    """Add parts of series to those that came before; one that begins again replaces them.
+    """Add parts of series to the earlier parts; a part that begins again replaces them.
 
-    `kind` is ``"points"`` or ``"curve"``. A part without any, or without those before, is a
-    `WireError`.
+    `kind` is ``"points"`` or ``"curve"``. Raises `WireError` for a part without content or without
+    the earlier parts.
     """
     for part in parts:
         some = getattr(part, kind)
@@ -393,8 +393,8 @@ def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: st
         found[part.key].append(some)
 
 
-def joined(some: list[Points]) -> Points:
-    """Return parts of a series as one."""
+def join_points(some: list[Points]) -> Points:
+    """Concatenate parts of a series."""
     import numpy as np
 
     if len(some) == 1:

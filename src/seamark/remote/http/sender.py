@@ -11,7 +11,7 @@ from urllib.parse import quote
 from seamark.journal.shipping import Batch
 from seamark.reading.codec import Opening, WireError, unpack
 from seamark.reading.names import Arrival
-from seamark.reading.reader import Answer as Told
+from seamark.reading.reader import Answer as ReadAnswer
 from seamark.remote.http.connection import Answer, Connection, run_path
 from seamark.remote.protocol import Missing, RemoteError, RemoteRun, Sent, Unreachable
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 __all__ = ["HttpRemote", "open_remote"]
 
 PART_BYTES: Final = 8 << 20
-"""Size of the parts in which a file is sent, in bytes."""
-_MOST_WAIT_S: Final = 60.0
+"""Size of the parts of a file upload, in bytes."""
+_MAX_WAIT_S: Final = 60.0
 _MAX_ANSWER: Final = 4 << 20
-"""Maximum size of an answer to sent data, in bytes: counts, names of journals and files. It is read
-by the training process, whose memory a server must not fill."""
+"""Maximum size of an answer to sent data, in bytes: counts, names of journals and files. It
+protects the memory of the training process."""
 _MAX_OPENING: Final = 64 << 20
-"""Maximum size of an answer about the state of a run, which names all of its paths; bytes."""
+"""Maximum size of an answer about the state of a run, which has all its paths; bytes."""
 _MAX_BATCH: Final = 24 << 20
 """Maximum size of an answer with journal frames, in bytes: 4 MiB, and a single frame of 16 MiB."""
 _READ_S: Final = 10.0
 """Time limit for silence while frames are read, in seconds: the start of a training waits for them.
 """
 _NO_CONTENT: Final = 204
-_DIGESTS: Final = 1000
+_MAX_DIGESTS: Final = 1000
 _MAX_VERSIONS: Final = 10_000
 """Maximum number of versions of an artifact reported to a server."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class HttpRemote:
-    """Sends to a Seamark server; see `seamark.remote.protocol.Remote`."""
+    """Remote on a Seamark server; see `seamark.remote.protocol.Remote`."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -54,11 +54,11 @@ class HttpRemote:
 
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """See `seamark.remote.protocol.Remote.journals`."""
-        told = self.connection.ask("GET", run_path(run, "journals")).record().get("journals")
-        if not isinstance(told, dict) or not all(map(_is_count, told.values())):
-            msg = f"{self.connection.address} answered with no journals: is it a Seamark server?"
+        record = self.connection.ask("GET", run_path(run, "journals")).record().get("journals")
+        if not isinstance(record, dict) or not all(map(_is_count, record.values())):
+            msg = f"{self.connection.address} answered without journals: is it a Seamark server?"
             raise RemoteError(msg)
-        return told
+        return record
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
         """See `seamark.remote.protocol.Remote.send`."""
@@ -69,7 +69,7 @@ class HttpRemote:
         headers = {"Content-Type": "application/octet-stream"}
         if not plain:
             headers["Content-Encoding"] = "zstd"
-        return self._sent(
+        return self._parse_sent(
             self.connection.ask(
                 "PUT",
                 run_path(run, "journals", journal),
@@ -82,7 +82,7 @@ class HttpRemote:
     def send_gap(self, run: RunKey, journal: str, offset: int, length: int) -> Sent:
         """See `seamark.remote.protocol.Remote.send_gap`."""
         path, query = run_path(run, "journals", journal), {"offset": offset, "gap": length}
-        return self._sent(self.connection.ask("PUT", path, query=query))
+        return self._parse_sent(self.connection.ask("PUT", path, query=query))
 
     def read(self, run: RunKey, journal: str, offset: int) -> Batch | None:
         """See `seamark.remote.protocol.KeepsJournals.read`."""
@@ -98,14 +98,14 @@ class HttpRemote:
             raise RemoteError(msg)
         return Batch(int(start), len(answer.body) or int(gap), answer.body)
 
-    def _sent(self, answer: Answer) -> Sent:
-        told = answer.record()
-        offset, position, wait_s = (told.get(key) for key in ("offset", "position", "wait_s"))
+    def _parse_sent(self, answer: Answer) -> Sent:
+        record = answer.record()
+        offset, position, wait_s = (record.get(key) for key in ("offset", "position", "wait_s"))
         if not (_is_count(offset) and _is_count(position)):
             msg = f"{self.connection.address} answered without an offset: is it a Seamark server?"
             raise RemoteError(msg)
         asked = isinstance(wait_s, (int, float)) and math.isfinite(wait_s)
-        wait = min(_MOST_WAIT_S, max(0.0, float(wait_s))) if asked and wait_s is not None else 0.0
+        wait = min(_MAX_WAIT_S, max(0.0, float(wait_s))) if asked and wait_s is not None else 0.0
         return Sent(int(offset or 0), int(position or 0), wait)
 
     # ---------------------------------------------------------------- files
@@ -114,11 +114,11 @@ class HttpRemote:
         """See `seamark.remote.protocol.Remote.missing_blobs`."""
         wanted = sorted(digests)
         missing: list[str] = []
-        for start in range(0, len(wanted), _DIGESTS):
-            asked = {"digests": wanted[start : start + _DIGESTS]}
+        for start in range(0, len(wanted), _MAX_DIGESTS):
+            asked = {"digests": wanted[start : start + _MAX_DIGESTS]}
             answer = self.connection.send_json("POST", run_path(run, "blobs"), asked)
-            told = answer.record().get("missing")
-            missing += told if isinstance(told, list) else asked["digests"]
+            record = answer.record().get("missing")
+            missing += record if isinstance(record, list) else asked["digests"]
         return set(missing) & set(wanted)
 
     def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
@@ -127,13 +127,13 @@ class HttpRemote:
             msg = f"digest: expected 64 hex digits, got {digest!r:.80}"
             raise ValueError(msg)
         path = run_path(run, "blobs", digest)
-        told = self.connection.ask("GET", f"{path}/upload").record().get("offset")
-        offset = told if isinstance(told, int) and 0 <= told <= size else 0
+        record = self.connection.ask("GET", f"{path}/upload").record().get("offset")
+        offset = record if isinstance(record, int) and 0 <= record <= size else 0
         while True:
             file.seek(offset)
             part = file.read(min(PART_BYTES, size - offset))
             if len(part) < min(PART_BYTES, size - offset):
-                msg = f"file {digest}: expected {size} bytes, it ends after {offset + len(part)}"
+                msg = f"file {digest}: expected {size} bytes, got {offset + len(part)}"
                 raise ValueError(msg)
             self.connection.ask("PUT", path, query={"offset": offset, "size": size}, body=part)
             offset += len(part)
@@ -142,7 +142,7 @@ class HttpRemote:
 
     def opening(self, run: RunKey, seconds: float) -> RemoteRun:
         """See `seamark.remote.protocol.KeepsJournals.opening`."""
-        # As much as is kept now has to be folded: a machine may have been replaced a second ago.
+        # Wait until all stored data is folded: another machine may have sent it a second ago.
         kept = self.connection.ask("GET", run_path(run, "journals"), answer_s=seconds).record()
         name, position = quote(f"{run.project}/{run.run}", safe=""), kept.get("position")
         headers = {"Seamark-Position": f"{name}={position}"} if _is_count(position) else {}
@@ -157,19 +157,21 @@ class HttpRemote:
             )
         except Missing:
             if position:
-                msg = f"{self.connection.address} keeps the run, but has not folded it yet"
+                msg = (
+                    f"{self.connection.address} has the run, but has not processed its records yet"
+                )
                 raise Unreachable(msg) from None
             raise
         try:
-            told = unpack(answer.body, Told[Opening]).answer
+            record = unpack(answer.body, ReadAnswer[Opening]).answer
         except WireError as error:
             raise RemoteError(str(error)) from error
-        if not isinstance(told, Opening):
-            msg = f"{self.connection.address} answered without what it knows of the run"
+        if not isinstance(record, Opening):
+            msg = f"{self.connection.address} answered without the state of the run"
             raise RemoteError(msg)
-        return RemoteRun(**{one.name: getattr(told, one.name) for one in fields(Opening)})
+        return RemoteRun(**{one.name: getattr(record, one.name) for one in fields(Opening)})
 
-    # ---------------------------------------------------------------- who goes on
+    # ---------------------------------------------------------------- new runs
 
     def arrive(
         self,
@@ -189,15 +191,15 @@ class HttpRemote:
             **({"versions": list(versions[:_MAX_VERSIONS])} if versions else {}),
         }
         try:
-            told = self.connection.send_json("POST", "arrivals", asked).record()
+            record = self.connection.send_json("POST", "arrivals", asked).record()
         except Missing as error:
             if error.said:
                 raise
-            return None  # a server of an earlier version
-        others, t_ns = told.get("others"), told.get("t_ns")
+            return None  # server of an earlier version
+        others, t_ns = record.get("others"), record.get("t_ns")
         return Arrival(
-            str(told.get("outcome")),
-            told["name"] if isinstance(told.get("name"), str) else None,
+            str(record.get("outcome")),
+            record["name"] if isinstance(record.get("name"), str) else None,
             tuple(map(str, others)) if isinstance(others, list) else (),
             t_ns if isinstance(t_ns, int) else None,
         )
@@ -208,8 +210,8 @@ class HttpRemote:
 
 
 def open_remote(uri: str, token: str | None) -> HttpRemote:
-    """Return a Seamark server as a remote; nothing is asked yet."""
-    # Now: a thread that opens a remote holds off forks meanwhile, as for every import.
+    """Return a Seamark server as a remote; no request is sent yet."""
+    # Import now: the thread that opens a remote blocks forks during this call.
     import zstandard  # noqa: F401
 
     import seamark.remote.http.connection  # noqa: F401

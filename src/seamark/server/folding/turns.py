@@ -106,9 +106,9 @@ def fold_turn(  # noqa: C901 - one transaction from its parts
     )
     anew = not all(_is_continued(one, journals) for one in folding.run.state.journals.values())
     if anew:
-        folding.begin_anew()
+        folding.discard_state()
     ends.update(_shares(folding.run.state.journals.values(), journals, most))
-    folding.take_up({uid: name for name in ends if (uid := split_journal_name(name)[1])})
+    folding.add_journals({uid: name for name in ends if (uid := split_journal_name(name)[1])})
     folding.fold(lambda one: ends.get(one.file, 0) > one.offset or one.stopped == UNREADABLE)
     if folding.failed:
         msg = f"{len(folding.failed)} journals of {project}/{run} cannot be read now"

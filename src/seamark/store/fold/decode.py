@@ -1,4 +1,4 @@
-"""Decoder from packed frames to columns of numbers, without an object for each point."""
+"""Decoder of packed frames to columns of numbers, without creating an object for each point."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["Decoded", "RowBatch", "decode", "is_progress", "merge"]
 
 
-_POINTS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
+_POINT_KINDS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
 
 
 class RowBatch(NamedTuple):
-    """Rows of one journal, and which series have a value in which of them.
+    """Rows of one journal, and the values of series in them.
 
     Attributes:
-        offset: Of the frame, bytes, int64 (N,).
-        t: Of the frame, nanoseconds since the Unix epoch, int64 (N,).
-        time: The caller's own time where one was given, else ``t``.
-        step: float64 (N,).
-        series: By path: the rows that have a value (None: all), and the values.
+        offset: Offset of the frame, bytes, int64 (N,).
+        t: Time of the frame, nanoseconds since the Unix epoch, int64 (N,).
+        time: Time given by the caller, otherwise ``t``.
+        step: Step, float64 (N,).
+        series: For each path, the indices of rows with a value (None: all rows), and the values.
     """
 
     offset: Ints
@@ -41,7 +41,7 @@ class RowBatch(NamedTuple):
     series: dict[str, tuple[Ints | None, Floats]]
 
     def part(self, start: int, end: int) -> RowBatch:
-        """Return some consecutive rows."""
+        """Return consecutive rows, from ``start`` to before ``end``."""
         rows = slice(start, end)
         series: dict[str, tuple[Ints | None, Floats]] = {}
         for path, (own, values) in self.series.items():
@@ -54,7 +54,7 @@ class RowBatch(NamedTuple):
         return RowBatch(self.offset[rows], self.t[rows], self.time[rows], self.step[rows], series)
 
     def points(self, path: str) -> tuple[Ints, Ints, Floats, Floats]:
-        """Return offset, t, step and value of the points of one series."""
+        """Return the offsets, times, steps and values of one series."""
         rows, values = self.series[path]
         if rows is None:
             return self.offset, self.t, self.step, values
@@ -67,9 +67,9 @@ class Decoded:
 
     Attributes:
         batches: Rows of numbers.
-        records: Frames that hold JSON, or that this version does not know.
-        points: Count, first and last time of readable frames with numbers of the training.
-        notes: (offset, message, count) of what could not be decoded.
+        records: Frames with JSON, or of an unknown kind.
+        points: (count, first time, last time) of readable frames with numbers of the training.
+        notes: (offset, message, count) of frames that could not be decoded.
     """
 
     batches: list[RowBatch] = field(default_factory=list)
@@ -77,8 +77,10 @@ class Decoded:
     points: list[tuple[int, int, int]] = field(default_factory=list)
     notes: list[tuple[int, str, int]] = field(default_factory=list)
 
-    def saw(self, paths: Iterable[str | None], count: int, first_t: int, last_t: int) -> None:
-        """Count frames with numbers, if one of the series is the training's."""
+    def count_progress(
+        self, paths: Iterable[str | None], count: int, first_t: int, last_t: int
+    ) -> None:
+        """Count frames with numbers if one of the series belongs to the training."""
         if any(map(is_progress, filter(None, paths))):
             self.points.append((count, first_t, last_t))
 
@@ -89,17 +91,17 @@ def decode(
     wanted: frozenset[str] | None = None,
     stop: int | None = None,
 ) -> Decoded:
-    """Return the contents of a block of whole valid frames, of the ``wanted`` series or of all.
+    """Decode a block of whole valid frames, for the ``wanted`` series or all series.
 
-    ``names``, as of the beginning of the block, learns what the block defines. Frames from the
-    offset ``stop`` on are left out.
+    ``names`` has the names defined before the block; those defined in the block are added. Frames
+    from the offset ``stop`` on are skipped.
     """
     frames = block.frames if stop is None else block.frames.before(stop - block.base)
     return _Decoder(block, names, wanted).run(frames)
 
 
 def is_progress(path: str) -> bool:
-    """Return whether a point shows progress of the training, unlike the load of the machine."""
+    """Return whether points of a path show progress of the training, unlike the machine's load."""
     return not path.startswith("monitoring/")
 
 
@@ -123,19 +125,19 @@ class _Decoder:
         }
         start = 0
         for index, frame in zip(special.tolist(), frames.raws(special), strict=True):
-            take = self._TAKERS.get(frame[1])
+            take = self._DECODERS.get(frame[1])
             if take is None:
                 self.found.records.append(frame)
                 continue
             try:
                 payload = payload_of(self.block.data, frame)
                 if int.from_bytes(payload[:4], "little") in known.get(frame[1], ()):
-                    self._rows(frames, is_row, start, index)  # they have the old meaning
+                    self._decode_rows(frames, is_row, start, index)  # with the old definition
                     start = index
                 take(self, frame, payload)
             except (ValueError, struct.error) as error:
                 self.note(frame[0], f"{type(error).__name__}: {error}")
-        self._rows(frames, is_row, start, None)
+        self._decode_rows(frames, is_row, start, None)
         self._flush_sparse()
         return self.found
 
@@ -144,8 +146,8 @@ class _Decoder:
 
     # ------------------------------------------------------------------ names
 
-    def _path(self, frame: RawFrame, payload: bytes) -> None:
-        # A number whose path is invalid stands for nothing.
+    def _decode_path(self, frame: RawFrame, payload: bytes) -> None:
+        # A number with an invalid path is kept with an empty path.
         number, path = int.from_bytes(payload[:4], "little"), legible(payload[4:].decode())
         size = len(path.encode())
         if not 0 < size <= PATH_BYTES:
@@ -153,15 +155,15 @@ class _Decoder:
             path = ""
         self.names.define_path(number, self.block.base + frame[0], path)
 
-    def _schema(self, frame: RawFrame, payload: bytes) -> None:
+    def _decode_schema(self, frame: RawFrame, payload: bytes) -> None:
         number, *paths = struct.unpack(f"<{len(payload) // 4}I", payload)
         self.names.define_schema(number, self.block.base + frame[0], tuple(paths))
         if None in (self.names.columns(number) or ()):
-            self.note(frame[0], f"schema {number} names a path that was lost")
+            self.note(frame[0], f"schema {number}: the definition of a path is missing")
 
     # ------------------------------------------------------------------ rows of a schema
 
-    def _rows(self, frames: Frames, is_row: Any, start: int, end: int | None) -> None:
+    def _decode_rows(self, frames: Frames, is_row: Any, start: int, end: int | None) -> None:
         picked = np.nonzero(is_row[start:end])[0]
         if not len(picked):
             return
@@ -169,25 +171,25 @@ class _Decoder:
         words = np.frombuffer(self.block.data, "<i8", count=len(self.block.data) // 8)
         places, heads = frames.place[picked], frames.shapes(picked)
         if (heads == heads[0]).all():
-            self._alike(words, places, frames.t[picked], frames.raw(int(picked[0])))
+            self._add_rows(words, places, frames.t[picked], frames.raw(int(picked[0])))
             return
         _, first, which = np.unique(heads, return_index=True, return_inverse=True)
         which = which.reshape(-1)
         for group, at in enumerate(first.tolist()):
-            mine = picked[which == group]
-            self._alike(words, frames.place[mine], frames.t[mine], frames.raw(int(picked[at])))
+            alike = picked[which == group]
+            self._add_rows(words, frames.place[alike], frames.t[alike], frames.raw(int(picked[at])))
 
-    def _alike(self, words: Ints, places: Ints, t: Ints, first: RawFrame) -> None:
+    def _add_rows(self, words: Ints, places: Ints, t: Ints, first: RawFrame) -> None:
         _, _, flags, schema, _, length = first
         columns = self.names.columns(schema)
         if columns is None:
-            message = f"row of schema {schema}, which is not in the journal"
+            message = f"row: the definition of schema {schema} is missing"
             self.note(int(places[0]), message, len(places))
             return
         skip = 2 if flags & USER_TIME else 1
         size = skip + len(columns)
         if flags & ZLIB:
-            body, starts, kept = self._inflated(places, flags, length, size)
+            body, starts, kept = self._inflate_rows(places, flags, length, size)
             places, t = places[kept], t[kept]
         elif length != 8 * size:
             message = f"row: expected {8 * size} bytes, got {length}"
@@ -200,30 +202,30 @@ class _Decoder:
         sound = np.isfinite(step)
         if not sound.all():
             bad = int((~sound).argmax())
-            message = f"row: step {float(step[bad])} is not finite"
+            message = f"row: expected a finite step, got {float(step[bad])}"
             self.note(int(places[bad]), message, int((~sound).sum()))
             places, t, starts, step = places[sound], t[sound], starts[sound], step[sound]
         if not len(step):
             return
-        self.found.saw(columns, len(step), int(t[0]), int(t[-1]))
+        self.found.count_progress(columns, len(step), int(t[0]), int(t[-1]))
         offset = places + self.block.base
         time = body[starts + 1] if flags & USER_TIME else t
         series: dict[str, tuple[Ints | None, Floats]] = {}
         for place, path in enumerate(columns):
-            if path is None or not self._wants(path):
+            if path is None or not self._is_wanted(path):
                 continue
             values = floats[starts + (skip + place)]
-            if path in series:  # a schema that names a path twice
-                everyone = np.arange(len(step))
+            if path in series:  # a schema with a repeated path
+                all_rows = np.arange(len(step))
                 self.found.batches.append(
-                    RowBatch(offset, t, time, step, {path: (everyone, values)})
+                    RowBatch(offset, t, time, step, {path: (all_rows, values)})
                 )
             else:
                 series[path] = (None, values)
         if series:
             self.found.batches.append(RowBatch(offset, t, time, step, series))
 
-    def _inflated(
+    def _inflate_rows(
         self, places: Ints, flags: int, length: int, size: int
     ) -> tuple[Ints, Ints, list[int]]:
         found: list[bytes] = []
@@ -242,33 +244,33 @@ class _Decoder:
         body = np.frombuffer(b"".join(found), "<i8")
         return body, np.arange(len(kept), dtype=np.int64) * size, kept
 
-    def _wants(self, path: str) -> bool:
+    def _is_wanted(self, path: str) -> bool:
         return self.wanted is None or path in self.wanted
 
     # ------------------------------------------------------------------ sparse rows and columns
 
-    def _sparse(self, frame: RawFrame, payload: bytes) -> None:
+    def _decode_sparse(self, frame: RawFrame, payload: bytes) -> None:
         pos, _, flags, _, t, _ = frame
         step, numbers, values = unpack_sparse(payload, flags)
         if not np.isfinite(step):
-            msg = f"step {step} is not finite"
+            msg = f"sparse row: expected a finite step, got {step}"
             raise ValueError(msg)
         time = struct.unpack_from("<q", payload, 8)[0] if flags & USER_TIME else t
         self.names.need(numbers, ())
-        self.found.saw(map(self.names.paths.get, numbers), 1, t, t)
+        self.found.count_progress(map(self.names.paths.get, numbers), 1, t, t)
         row = len(self.rows)
         self.rows.append((self.block.base + pos, t, time, step))
         paths = self.names.paths
         for number, value in zip(numbers, values, strict=True):
             path = paths.get(number)
             if not path:
-                self.note(pos, f"sparse row: path {number} was lost")
-            elif self._wants(path):
+                self.note(pos, f"sparse row: the definition of path {number} is missing")
+            elif self._is_wanted(path):
                 rows, found = self.values.setdefault(path, ([], []))
                 rows.append(row)
                 found.append(value)
 
-    def _column(self, frame: RawFrame, payload: bytes) -> None:
+    def _decode_column(self, frame: RawFrame, payload: bytes) -> None:
         pos, _, flags, _, t, _ = frame
         number, size = struct.unpack_from("<II", payload)
         wanted = 8 + size * (24 if flags & USER_TIME else 16)
@@ -278,7 +280,7 @@ class _Decoder:
         self.names.need([number], ())
         path = self.names.paths.get(number)
         if not path:
-            msg = f"column: path {number} was lost"
+            msg = f"column: the definition of path {number} is missing"
             raise ValueError(msg)
         words = np.frombuffer(payload, "<i8", offset=8)
         step, value = words[:size].view("<f8"), words[size : 2 * size].view("<f8")
@@ -286,12 +288,12 @@ class _Decoder:
         time = words[2 * size :] if flags & USER_TIME else times
         sound = np.isfinite(step)
         if not sound.all():
-            self.note(pos, f"column: {int((~sound).sum())} steps are not finite")
+            self.note(pos, f"column: expected finite steps, got {int((~sound).sum())} others")
             step, value, times, time = step[sound], value[sound], times[sound], time[sound]
         if not len(step):
             return
-        self.found.saw([path], 1, t, t)
-        if self._wants(path):
+        self.found.count_progress([path], 1, t, t)
+        if self._is_wanted(path):
             offset = np.full(len(step), self.block.base + pos, np.int64)
             self.found.batches.append(RowBatch(offset, times, time, step, {path: (None, value)}))
 
@@ -307,17 +309,17 @@ class _Decoder:
         batch = RowBatch(ints[0], ints[1], ints[2], np.array(step, np.float64), series)
         self.found.batches.append(batch)
 
-    _TAKERS: ClassVar[dict[int, Callable[[_Decoder, RawFrame, bytes], None]]] = {
-        Kind.PATH: _path,
-        Kind.SCHEMA: _schema,
-        Kind.SPARSE: _sparse,
-        Kind.COLUMN: _column,
+    _DECODERS: ClassVar[dict[int, Callable[[_Decoder, RawFrame, bytes], None]]] = {
+        Kind.PATH: _decode_path,
+        Kind.SCHEMA: _decode_schema,
+        Kind.SPARSE: _decode_sparse,
+        Kind.COLUMN: _decode_column,
     }
 
 
 def may_hold_points(block: Block, frame: RawFrame) -> bool:
-    """Return whether a frame may hold points of series that are not numbers."""
-    if frame[1] not in _POINTS:
+    """Return whether a frame may hold points of series other than numbers."""
+    if frame[1] not in _POINT_KINDS:
         return False
     if frame[1] != Kind.OP:
         return True
@@ -328,7 +330,7 @@ def may_hold_points(block: Block, frame: RawFrame) -> bool:
 
 
 def merge(batches: Sequence[RowBatch]) -> RowBatch:
-    """Merge batches of one journal, in the order of writing."""
+    """Merge batches of one journal into one, in the order of writing."""
     if len(batches) == 1:
         return batches[0]
     if not batches:
@@ -339,7 +341,7 @@ def merge(batches: Sequence[RowBatch]) -> RowBatch:
     ]
     starts = np.cumsum([0, *(len(batch.step) for batch in batches)])
     order = np.argsort(columns[0], kind="stable")
-    if not (order[1:] > order[:-1]).all():  # mostly in order: nothing is copied
+    if not (order[1:] > order[:-1]).all():  # usually in order: no copy
         columns = [column[order] for column in columns]
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

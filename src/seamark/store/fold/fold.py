@@ -1,14 +1,14 @@
-"""Folding: from frames to the state of a run, by table B of ``docs/explanation/journal.md``.
+"""Folding of frames into the state of a run, by table B of ``docs/explanation/journal.md``.
 
-`fold` takes the frames of one journal after the other, in any batches; the visible state does not
-depend on the order in which journals are read. Operations are kept in registers
-(`seamark.store.fold.registers`) that forget nothing a later operation may need; only summaries of
-series are accumulated. Where that cannot be exact any more (a delete arrives after points on both
-sides of it were counted, or an attempt hides counted points), the run gets ``needs_refold``:
-another pass, by a run that knows beforehand what hides points (`RunState.anew`), gives the exact
-result.
+`fold` applies the frames of one journal after the other, in batches of any size. The visible state
+does not depend on the order in which journals are read. Registers (`seamark.store.fold.registers`)
+keep everything that a later operation may need; only summaries of series are accumulated. If a
+summary can no longer be exact (a delete arrives after points on both sides of it were counted, or
+an attempt hides counted points), the run gets ``needs_refold``. A second pass, which starts with
+the facts that hide points (`RunState.restarted`), then gives the exact result.
 
-The content of a frame never raises: what cannot be applied is counted in ``errors``.
+The content of a frame never raises an error: frames that cannot be applied are counted in
+``errors``.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ if TYPE_CHECKING:
 __all__ = ["fold"]
 
 S = TypeVar("S", bound=FamilyState)
-_OF_FORKS: Final = frozenset({FORKED_AT, FORKED_FROM})
+_FORK_PATHS: Final = frozenset({FORKED_AT, FORKED_FROM})
 _STATES: Final = frozenset(
     {"created", "running", "completed", "failed", "interrupted", "suspended"}
 )
 
 
 def fold(run: RunState, writer: str, block: Block) -> Decoded:
-    """Apply the next block of a journal, of whole valid frames, to a run; return it decoded."""
+    """Decode the next block of a journal, of whole valid frames, and apply it to a run."""
     journal = run.journals[writer]
     journal.touched = True
     decoded = decode(block, journal.names)
@@ -75,7 +75,7 @@ def fold(run: RunState, writer: str, block: Block) -> Decoded:
 def _advance(journal: JournalState, block: Block) -> None:
     frames, pos = block.frames, int(block.frames.place[-1])
     if journal.first_t is None:
-        # Sums of times before the epoch may not fit.
+        # Sums of times before the epoch may overflow.
         journal.first_t = max(0, int(frames.t[0]))
     journal.last_t = max(0, int(frames.t[-1]))
     journal.closed = bool(frames.kind[-1] == Kind.CLOSE)
@@ -88,12 +88,12 @@ class _Record(NamedTuple):
     offset: int
     kind: int
     t: int
-    said: Any
+    content: Any
 
 
 @dataclass(slots=True)
 class _Folding:
-    # Records first, then rows of numbers in bulk: folding does not depend on order.
+    # Records are applied first, then rows of numbers in bulk; the order does not matter.
 
     run: RunState
     journal: JournalState
@@ -102,35 +102,35 @@ class _Folding:
     def apply(self, decoded: Decoded) -> None:
         for offset, message, count in decoded.notes:
             self.journal.note(offset, message, count)
-        for record in self._records(decoded):
+        for record in self._read_records(decoded):
             try:
                 self._READERS[record.kind](self, record)
             except Exception as error:  # noqa: BLE001 - one odd record never stops a reader
                 self.journal.note(record.offset, f"{type(error).__name__}: {error}")
-        if not _OF_FORKS.isdisjoint(self.run.dirty):
+        if not _FORK_PATHS.isdisjoint(self.run.dirty):
             self.run.note_fork()
         for count, first_t, last_t in decoded.points:
-            self.journal.saw_rows(count, first_t, last_t)
+            self.journal.count_rows(count, first_t, last_t)
         for batch in decoded.batches:
             for path in batch.series:
-                self._extend(path, *batch.points(path))
+                self._extend_series(path, *batch.points(path))
 
-    def _records(self, decoded: Decoded) -> list[_Record]:
-        """Return the records that can be read, and load what everything decoded concerns."""
-        paths, namespaces = {"sys/trashed"}, set[str]()  # that one stands in the row of the run
+    def _read_records(self, decoded: Decoded) -> list[_Record]:
+        """Return the readable records, and load the stored state of all decoded paths."""
+        paths, namespaces = {"sys/trashed"}, set[str]()  # a column of the run's row
         for batch in decoded.batches:
             paths.update(batch.series)
         records = []
         for frame in decoded.records:
-            if (record := self._read(frame)) is not None:
+            if (record := self._read_record(frame)) is not None:
                 records.append(record)
-                _touched(record, paths, namespaces)
-        if not _OF_FORKS.isdisjoint(paths):
-            paths |= _OF_FORKS  # neither says anything alone
+                _add_touched(record, paths, namespaces)
+        if not _FORK_PATHS.isdisjoint(paths):
+            paths |= _FORK_PATHS  # both are needed
         self.run.need(paths, namespaces)
         return records
 
-    def _read(self, frame: RawFrame) -> _Record | None:
+    def _read_record(self, frame: RawFrame) -> _Record | None:
         pos, kind, _, _, t, length = frame
         offset = self.block.base + pos
         if kind not in self._READERS:
@@ -141,41 +141,41 @@ class _Folding:
             return None
         try:
             payload = payload_of(self.block.data, frame)
-            said = decode_json(payload)
+            content = decode_json(payload)
             if b"\\u" in payload and kind in (Kind.OP, Kind.TEXT, Kind.HISTOGRAM):
-                said = legible(said)
+                content = legible(content)
         except (ValueError, RecursionError) as error:
             self.journal.note(offset, f"{type(error).__name__}: {error}")
             return None
-        return _Record(offset, kind, t, said)
+        return _Record(offset, kind, t, content)
 
     # ------------------------------------------------------------------ records
 
     def _heartbeat(self, record: _Record) -> None:
-        self.journal.dropped = counts_of(record.said)
+        self.journal.dropped = counts_of(record.content)
 
     def _header(self, record: _Record) -> None:
-        if not isinstance(record.said, dict):
-            msg = f"header: expected an object, got {type(record.said).__name__}"
+        if not isinstance(record.content, dict):
+            msg = f"header: expected an object, got {type(record.content).__name__}"
             raise TypeError(msg)
-        if not self.journal.header_text:  # else the first one counts
-            self.run.take_header(self.journal, sound_header(record.said))
+        if not self.journal.header_text:  # only the first one is valid
+            self.run.take_header(self.journal, sound_header(record.content))
 
     def _close(self, record: _Record) -> None:
-        self.journal.close_reason = str(record.said.get("reason"))
+        self.journal.close_reason = str(record.content.get("reason"))
         self._heartbeat(record)
 
     def _op(self, record: _Record) -> None:
-        apply = self._OPS.get(record.said["op"])
+        apply = self._OPS.get(record.content["op"])
         if apply is None:
-            msg = f"unknown op {record.said['op']!r:.60}"
+            msg = f"unknown op {record.content['op']!r:.60}"
             raise ValueError(msg)
-        apply(self, record.said, record.t, record.offset)
+        apply(self, record.content, record.t, record.offset)
 
-    def _each(
+    def _apply_each(
         self, items: Iterable[Any], t: int, offset: int, apply: Callable[[Any, Key], None]
     ) -> None:
-        # A bad item must not affect the others.
+        # An invalid item must not affect the others.
         uid = self.journal.uid
         for index, item in enumerate(items):
             try:
@@ -205,12 +205,12 @@ class _Folding:
                 state.key, state.type, state.value = key, kind, value
 
     def _op_delete(self, record: dict[str, Any], t: int, offset: int) -> None:
-        self._each(record["paths"], t, offset, self.run.delete)
+        self._apply_each(record["paths"], t, offset, self.run.delete)
 
     def _op_clear(self, record: dict[str, Any], t: int, offset: int) -> None:
         self.run.clear(record["path"], (t, self.journal.uid, 0))
 
-    def _register(self, record: dict[str, Any], family: str, kind: type[S]) -> S:
+    def _typed_state(self, record: dict[str, Any], family: str, kind: type[S]) -> S:
         state = self.run.family(record["path"], family)
         assert isinstance(state, kind)  # noqa: S101 - families and classes correspond
         return state
@@ -218,87 +218,87 @@ class _Folding:
     def _op_elements(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(value: Any, key: Key) -> None:
             there = record["op"] != "remove"
-            self._register(record, "string_set", SetState).put(key, text_of(value), there=there)
+            self._typed_state(record, "string_set", SetState).put(key, text_of(value), there=there)
 
         if record["op"] == "assign_set":
-            self._register(record, "string_set", SetState).assign((t, self.journal.uid, 0))
-        self._each(list_of(record["values"]), t, offset, put)
+            self._typed_state(record, "string_set", SetState).assign((t, self.journal.uid, 0))
+        self._apply_each(list_of(record["values"]), t, offset, put)
 
     def _op_file(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, token = file_of(record["file"]), record.get("token")
-        state = self._register(record, "file", FileState)
+        state = self._typed_state(record, "file", FileState)
         state.upload((t, self.journal.uid, 0), file, None if token is None else text_of(token))
 
     def _op_digest(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, token = file_of(record["file"]), text_of(record["token"])
-        self._register(record, "file", FileState).digest((t, self.journal.uid, 0), token, file)
+        self._typed_state(record, "file", FileState).digest((t, self.journal.uid, 0), token, file)
 
     def _op_files(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(member: tuple[str, Any], key: Key) -> None:
             file = file_of(member[1])
-            self._register(record, "file_set", FileSetState).put(key, member[0], file)
+            self._typed_state(record, "file_set", FileSetState).put(key, member[0], file)
 
-        self._each(record["members"].items(), t, offset, put)
+        self._apply_each(record["members"].items(), t, offset, put)
 
     def _op_unfiles(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(name: Any, key: Key) -> None:
-            self._register(record, "file_set", FileSetState).put(key, text_of(name), None)
+            self._typed_state(record, "file_set", FileSetState).put(key, text_of(name), None)
 
-        self._each(list_of(record["names"]), t, offset, put)
+        self._apply_each(list_of(record["names"]), t, offset, put)
 
     def _op_artifact(self, record: dict[str, Any], t: int, offset: int) -> None:
-        state = self._register(record, "artifact", RecordState)
+        state = self._typed_state(record, "artifact", RecordState)
         state.assign((t, self.journal.uid, 0), artifact_of(record))
 
     def _op_file_point(self, record: dict[str, Any], t: int, offset: int) -> None:
         file, step = file_of(record["file"]), step_of(record["step"])
-        self._progress(record["path"], t)
+        self._count_progress(record["path"], t)
         self._add_point(record["path"], "file_series", (t, self.journal.uid, 0), offset, step, file)
 
     def _op_statistic(self, record: dict[str, Any], t: int, offset: int) -> None:
-        part, kind, told = statistic_of(record)
+        part, kind, aggregate = statistic_of(record)
         key = (t, self.journal.uid, 0)
-        state = self._register(record, "statistic", StatisticState)
+        state = self._typed_state(record, "statistic", StatisticState)
         state.key = max(state.key, key)
-        # As with points, what a later attempt goes back behind is hidden.
+        # As for points, states after the position at which a later attempt resumed are hidden.
         self.journal.point_end = max(self.journal.point_end, offset)
-        self._progress(record["path"], t)
+        self._count_progress(record["path"], t)
         if offset < self.run.cut(self.journal):
-            state.put(key, part, kind, told)
+            state.put(key, part, kind, aggregate)
 
     def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
         if record["state"] not in _STATES:
             msg = f"unknown state {record['state']!r:.60}"
             raise ValueError(msg)
         key = (t, self.journal.uid, 0)
-        said = state_of(record)
-        self.journal.said = {**said, "t": t}
+        content = state_of(record)
+        self.journal.said = {**content, "t": t}
         if not self.journal.owner:
             return
         if key > self.run.state[0]:
-            self.run.state = (key, said)
+            self.run.state = (key, content)
         if record["state"] == "running":
             self.run.started = t if self.run.started is None else min(self.run.started, t)
 
     def _ignored_op(self, record: dict[str, Any], t: int, offset: int) -> None:
-        """Change nothing: it concerns checkpoints or the drawing of a series."""
+        """Ignore an op for checkpoints or the display of a series."""
 
     # ------------------------------------------------------------------ points
 
     def _points(self, record: _Record) -> None:
-        path, is_text = record.said["path"], record.kind == Kind.TEXT
+        path, is_text = record.content["path"], record.kind == Kind.TEXT
         family = "string_series" if is_text else "histogram_series"
         value: Callable[[list[Any]], Any] = text_of_point if is_text else histogram_of_point
 
         def put(point: list[Any], key: Key) -> None:
             self._add_point(path, family, key, record.offset, step_of(point[0]), value(point))
 
-        self._progress(path, record.t)
-        self._each(list_of(record.said["points"]), record.t, record.offset, put)
+        self._count_progress(path, record.t)
+        self._apply_each(list_of(record.content["points"]), record.t, record.offset, put)
 
-    def _progress(self, path: Any, t: int) -> None:
+    def _count_progress(self, path: Any, t: int) -> None:
         if is_progress(text_of(path)):
-            self.journal.saw_rows(1, t, t)
+            self.journal.count_rows(1, t, t)
 
     def _add_point(
         self, path: Any, family: str, key: Key, offset: int, step: float, value: Any
@@ -308,7 +308,7 @@ class _Folding:
         if offset < self.run.cut(self.journal) and key > self.run.emptied(path):
             state.put(key, step, value)
 
-    def _extend(self, path: str, offset: Ints, t: Ints, step: Floats, value: Floats) -> None:
+    def _extend_series(self, path: str, offset: Ints, t: Ints, step: Floats, value: Floats) -> None:
         run, journal = self.run, self.journal
         try:
             state = run.series(path, "float_series", (int(t[-1]), journal.uid, 0))
@@ -321,7 +321,7 @@ class _Folding:
         if cut <= offset[-1]:
             seen = offset < cut
         if after[0] >= t[0]:
-            # Within one journal times rise; only another writer's delete can share a frame's time.
+            # Times rise within a journal, so only another writer's delete can have a frame's time.
             newer = t > after[0] if journal.uid <= after[1] else t >= after[0]
             seen = newer if isinstance(seen, slice) else seen & newer
         t, step, value = t[seen], step[seen], value[seen]
@@ -359,14 +359,14 @@ class _Folding:
     }
 
 
-def _touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
-    said = record.said
-    if not isinstance(said, dict):
+def _add_touched(record: _Record, paths: set[str], namespaces: set[str]) -> None:
+    content = record.content
+    if not isinstance(content, dict):
         return
-    if isinstance(path := said.get("path"), str):
+    if isinstance(path := content.get("path"), str):
         paths.add(path)
     if record.kind == Kind.OP:
-        if isinstance(atoms := said.get("atoms"), dict):
+        if isinstance(atoms := content.get("atoms"), dict):
             paths.update(atoms)
-        if isinstance(gone := said.get("paths"), list):
-            namespaces.update(one for one in gone if isinstance(one, str))
+        if isinstance(deleted := content.get("paths"), list):
+            namespaces.update(one for one in deleted if isinstance(one, str))

@@ -1,4 +1,4 @@
-"""Contents of frames, which are checked, and the paths and schemas that they refer to by number."""
+"""Checks of the contents of frames, and their numbered paths and schemas."""
 
 from __future__ import annotations
 
@@ -35,19 +35,18 @@ __all__ = [
 
 
 PATH_BYTES: Final = 2048
-"""Maximum length of a path, twice that of writers; longer ones do not fit an index of PostgreSQL.
-"""
+"""Maximum bytes of a path, twice that of writers; PostgreSQL cannot index longer paths."""
 Load = Callable[[set[int], set[int]], tuple[dict[int, str], dict[int, tuple[int, ...]]]]
 """Function that returns the known paths and schemas with the given numbers."""
 
 
 @dataclass(slots=True, eq=False)
 class Names:
-    """Paths of a journal by number, and its schemas as numbers of paths.
+    """Paths and schemas of a journal by number; a schema is a tuple of path numbers.
 
-    ``load`` finds what was defined before the first decoded frame; None at the start of a journal.
-    An invalid path is empty. ``new_paths`` and ``new_schemas`` have (number, offset of the frame in
-    bytes, path or paths).
+    ``load`` returns definitions before the first decoded frame; None at the start of a journal. An
+    invalid path is empty. ``new_paths`` and ``new_schemas`` hold (number, offset of the frame in
+    bytes, path or path numbers).
     """
 
     load: Load | None = None
@@ -56,27 +55,27 @@ class Names:
     new_paths: list[tuple[int, int, str]] = field(default_factory=list)
     new_schemas: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     _columns: dict[int, tuple[str | None, ...]] = field(default_factory=dict)
-    _asked_paths: set[int] = field(default_factory=set)
-    _asked_schemas: set[int] = field(default_factory=set)
+    _requested_paths: set[int] = field(default_factory=set)
+    _requested_schemas: set[int] = field(default_factory=set)
 
     def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
-        """Load paths and schemas that were defined before."""
+        """Load paths and schemas that were defined earlier in the journal."""
         if self.load is None:
             return
-        missing = set(schemas).difference(self.schemas, self._asked_schemas)
+        missing = set(schemas).difference(self.schemas, self._requested_schemas)
         if missing:
-            self._asked_schemas |= missing
+            self._requested_schemas |= missing
             for number, numbers in self.load(set(), missing)[1].items():
                 self.schemas.setdefault(number, numbers)
         wanted = {one for number in missing for one in self.schemas.get(number, ())}
-        wanted = wanted.union(paths).difference(self.paths, self._asked_paths)
+        wanted = wanted.union(paths).difference(self.paths, self._requested_paths)
         if wanted:
-            self._asked_paths |= wanted
+            self._requested_paths |= wanted
             for number, path in self.load(wanted, set())[0].items():
                 self.paths.setdefault(number, path)
 
     def columns(self, schema: int) -> tuple[str | None, ...] | None:
-        """Return the paths of a schema, None for a path that was lost; None if it was lost."""
+        """Return the paths of a schema, None for each lost path; None if the schema was lost."""
         known = self._columns.get(schema)
         if known is None and (numbers := self.schemas.get(schema)) is not None:
             known = self._columns[schema] = tuple(
@@ -85,7 +84,7 @@ class Names:
         return known
 
     def define_path(self, number: int, place: int, path: str) -> None:
-        """Take a PATH frame."""
+        """Apply a PATH frame."""
         self.need([number], ())
         if self.paths.get(number) != path:
             self.paths[number] = path
@@ -93,7 +92,7 @@ class Names:
             self._columns.clear()
 
     def define_schema(self, number: int, place: int, paths: tuple[int, ...]) -> None:
-        """Take a SCHEMA frame."""
+        """Apply a SCHEMA frame."""
         self.need(paths, [number])
         if self.schemas.get(number) != paths:
             self.schemas[number] = paths
@@ -111,19 +110,19 @@ ATOM_TYPES: Final[dict[str, type | None]] = {
     "json": str,
     "text": None,
 }
-"""Class of the JSON value by type of atom; None if `atom_of` has to check further."""
-_TRACKED: Final = ("size", "sha256", "mtime_ns", "ref", "inode")
-_SOURCE: Final = ("project", "name", "id", "uri")
-_LONGEST_PART: Final = 64
+"""Class of the JSON value by type of atom; None if `atom_of` has to convert it."""
+_TRACKED_KEYS: Final = ("size", "sha256", "mtime_ns", "ref", "inode")
+_SOURCE_KEYS: Final = ("project", "name", "id", "uri")
+_MAX_PART_CHARS: Final = 64
 _UNSAFE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 def record_points(
     kind: int, payload: bytes, path: str
 ) -> Iterator[tuple[int, float, Any, int | None]]:
-    """Yield index, step, value and the caller's time (ns) of valid points in a record.
+    """Yield (index, step, value, caller's time in ns) of the valid points in a record.
 
-    The value of a file point is its file, name and description.
+    The value of a file point is a dict of its file, name and description.
     """
     try:
         record = decode_json(payload)
@@ -163,12 +162,12 @@ def _texts_of(record: dict[str, Any], *names: str) -> dict[str, str | None]:
 
 
 def text_of_point(point: list[Any]) -> str | dict[str, Any]:
-    """Return a text, or the record of the blob of a very long one; raises if it is neither."""
+    """Return the text of a point, or the blob record of a very long text; raise if invalid."""
     return digest_of_text(point[1]) if isinstance(point[1], dict) else text_of(point[1])
 
 
 def histogram_of_point(point: list[Any]) -> list[list[float]]:
-    """Return edges and counts of a point; raise ValueError if their numbers do not fit."""
+    """Return edges and counts of a point; raise ValueError unless there is one more edge."""
     edges, counts = [float(edge) for edge in point[1]], [float(count) for count in point[2]]
     if len(edges) != len(counts) + 1:
         msg = f"histogram: expected one more edge than counts, got {len(edges)} and {len(counts)}"
@@ -177,7 +176,7 @@ def histogram_of_point(point: list[Any]) -> list[list[float]]:
 
 
 def unpack_sparse(payload: bytes, flags: int) -> tuple[float, tuple[int, ...], tuple[float, ...]]:
-    """Return step, path numbers and values of a SPARSE payload; raise ValueError by length."""
+    """Return step, path numbers and values of a SPARSE payload; ValueError for a wrong length."""
     (step,) = struct.unpack_from("<d", payload)
     start = 16 if flags & USER_TIME else 8
     (size,) = struct.unpack_from("<I", payload, start)
@@ -193,7 +192,7 @@ def unpack_sparse(payload: bytes, flags: int) -> tuple[float, tuple[int, ...], t
 
 
 def legible(value: Any) -> Any:
-    """Return JSON with NUL and lone surrogates, which no database takes, as visible escapes."""
+    """Escape NUL and lone surrogates in JSON, which databases cannot store."""
     if isinstance(value, str):
         return _UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", value)
     if isinstance(value, list):
@@ -204,10 +203,10 @@ def legible(value: Any) -> Any:
 
 
 def atom_of(kind: str, value: Any) -> Any:
-    """Return the value of an atom that JSON could not write as it is."""
+    """Convert the JSON form of a value that JSON cannot represent; raise TypeError if invalid."""
     if kind == "float" and (value in ("nan", "inf", "-inf") or type(value) is int):
         return float(value)
-    if kind == "int" and isinstance(value, str):  # longer than JSON readers take
+    if kind == "int" and isinstance(value, str):  # too long for JSON parsers
         return int(value, 16)
     if kind == "text":
         return digest_of_text(value)
@@ -216,7 +215,7 @@ def atom_of(kind: str, value: Any) -> Any:
 
 
 def text_of(value: Any) -> str:
-    """Return a string; raise TypeError otherwise."""
+    """Return the value if it is a string; raise TypeError otherwise."""
     if not isinstance(value, str):
         msg = f"expected a string, got {value!r:.60}"
         raise TypeError(msg)
@@ -224,7 +223,7 @@ def text_of(value: Any) -> str:
 
 
 def list_of(value: Any) -> list[Any]:
-    """Return a list; raise TypeError otherwise."""
+    """Return the value if it is a list; raise TypeError otherwise."""
     if not isinstance(value, list):
         msg = f"expected a list, got {value!r:.60}"
         raise TypeError(msg)
@@ -233,7 +232,7 @@ def list_of(value: Any) -> list[Any]:
 
 def artifact_of(record: dict[str, Any]) -> dict[str, Any]:
     """Return the content of an artifact op; raise TypeError or ValueError if it is invalid."""
-    files = [_tracked(file) for file in list_of(record.get("files", []))]
+    files = [_tracked_file(file) for file in list_of(record.get("files", []))]
     references = [text_of(one) for one in list_of(record.get("references", []))]
     found: dict[str, Any] = {"kind": text_of(record.get("kind", "tracked")), "files": files}
     if record.get("of") is not None:
@@ -241,21 +240,21 @@ def artifact_of(record: dict[str, Any]) -> dict[str, Any]:
     return {**found, "references": references, "hash": text_of(record.get("hash", ""))}
 
 
-def _source_of(told: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": text_of(told["kind"])}
-    found |= {key: text_of(told[key]) for key in _SOURCE if told.get(key) is not None}
-    if whole(told.get("version")):
-        found["version"] = told["version"]
+def _source_of(source: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"kind": text_of(source["kind"])}
+    found |= {key: text_of(source[key]) for key in _SOURCE_KEYS if source.get(key) is not None}
+    if whole(source.get("version")):
+        found["version"] = source["version"]
     return found
 
 
-def _tracked(file: Any) -> dict[str, Any]:
+def _tracked_file(file: Any) -> dict[str, Any]:
     known = file_of({**file, "name": text_of(file["path"])})
-    return {"path": known["name"]} | {key: known[key] for key in _TRACKED if key in known}
+    return {"path": known["name"]} | {key: known[key] for key in _TRACKED_KEYS if key in known}
 
 
 def state_of(record: dict[str, Any]) -> dict[str, Any]:
-    """Return state, signal, detail and error of a state op; values that are no text are dropped."""
+    """Return state, signal, detail and error of a state op; omit values that are not strings."""
     error = record.get("error")
     found: dict[str, Any] = {"state": record["state"], **_texts_of(record, "signal", "detail")}
     found["error"] = _texts_of(error, "type", "message") if isinstance(error, dict) else None
@@ -263,23 +262,23 @@ def state_of(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def statistic_of(record: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Return part, kind and state of a statistic op; raise if one is invalid."""
+    """Return part, kind and state of a statistic op; raise an error if one is invalid."""
     part, kind = text_of(record["part"]), record.get("kind")
-    if not 0 < len(part) <= _LONGEST_PART:
-        msg = f"part: expected 1 to {_LONGEST_PART} characters, got {len(part)}"
+    if not 0 < len(part) <= _MAX_PART_CHARS:
+        msg = f"part: expected 1 to {_MAX_PART_CHARS} characters, got {len(part)}"
         raise ValueError(msg)
     found = load_aggregate(kind, record.get("state"))
     return part, found.kind, found.state_dict()
 
 
 def counts_of(record: Any) -> dict[str, int]:
-    """Return the counts of records that a writer lost, by reason; raises AttributeError."""
+    """Return the counts of records lost by a writer, by reason; AttributeError if not a dict."""
     dropped = record.get("dropped") or {}
     return {reason: count for reason, count in dropped.items() if whole(count) and count}
 
 
 def step_of(value: Any) -> float:
-    """Return a step; raise ValueError if it is not a finite number."""
+    """Return a step as float; raise ValueError if it is not a finite number."""
     try:
         step = float(value) if type(value) in (int, float) else math.nan
     except OverflowError:

@@ -1,7 +1,7 @@
 """State of one attribute during folding: one register for each family.
 
-An attribute is identified by run, path and family. A register takes operations in any order and any
-number of times (series: each point once) and reaches the same state; table B of
+An attribute is identified by run, path and family. A register reaches the same state for any order
+and repetition of operations, except that each point of a series is counted once. Table B of
 ``docs/explanation/journal.md`` has the rules.
 
 Sums are exact: every finite float64 is a multiple of 2 ** -1074, so a sum is an int in that unit.
@@ -43,60 +43,63 @@ __all__ = [
 ]
 
 
-_SMALL: Final = 512
-"""Number of values up to which `scaled_sum` is as quick."""
-_BLOCK: Final = 1 << 15
+_MIN_BINNED: Final = 512
+"""Number of values below which `scaled_sum` is at least as fast."""
+_BLOCK_VALUES: Final = 1 << 15
 """Number of values processed in one step, so that intermediate results stay in the core's cache."""
 _LOW_BITS: Final = 26
-_UPPER: Final = (1 << 64) - (1 << _LOW_BITS)
+_UPPER_MASK: Final = (1 << 64) - (1 << _LOW_BITS)
 """Mask of the upper half of a float64: the sign, the exponent and 27 of 53 bits of the mantissa."""
-_SAFE: Final = 1 << _LOW_BITS
-"""Mask of halves with one exponent that float64 adds without rounding: 27 and 26 of its 53 bits."""
+_MAX_EXACT_TERMS: Final = 1 << _LOW_BITS
+"""Number of halves (27 or 26 bits) with one exponent whose float64 sum is exact (53 bits)."""
 _BINS: Final = 1 << 12
 """Number of combinations of sign and exponent of float64."""
-_HUGE: Final = 2.0**972
-"""Limit below which sums cannot overflow."""
-_DOWN: Final = 1024
+_SUM_LIMIT: Final = 2.0**972
+"""Limit of values below which their sums cannot overflow."""
+_SHIFT: Final = 1024
 """Power of two by which larger numbers are scaled down."""
 
 
 def exact_sum(values: Floats) -> int:
     """Return the exact sum of finite float64 (N,), in units of 2 ** -1074."""
-    if len(values) < _SMALL:
+    if len(values) < _MIN_BINNED:
         return scaled_sum(values.tolist())
-    if max(values.max(), -values.min()) < _HUGE:
-        parts = (values[start : start + _SAFE] for start in range(0, len(values), _SAFE))
+    if max(values.max(), -values.min()) < _SUM_LIMIT:
+        parts = (
+            values[start : start + _MAX_EXACT_TERMS]
+            for start in range(0, len(values), _MAX_EXACT_TERMS)
+        )
         return sum(map(_binned_sum, parts))
     import numpy as np
 
-    huge = np.abs(values) >= _HUGE
-    return exact_sum(values[~huge]) + (exact_sum(np.ldexp(values[huge], -_DOWN)) << _DOWN)
+    huge = np.abs(values) >= _SUM_LIMIT
+    return exact_sum(values[~huge]) + (exact_sum(np.ldexp(values[huge], -_SHIFT)) << _SHIFT)
 
 
 def _binned_sum(values: Floats) -> int:
-    # Numbers of one sign and exponent go to one bin, upper and lower halves apart. Each half is a
-    # short multiple of one power of two, so nothing is rounded when they are added as floats.
+    # Numbers with the same sign and exponent are added in one bin, upper and lower halves
+    # separately. The halves are small multiples of one power of two, so their float sums are exact.
     import numpy as np
 
     bins = np.zeros((2, _BINS))
-    for start in range(0, len(values), _BLOCK):
-        block = values[start : start + _BLOCK]
+    for start in range(0, len(values), _BLOCK_VALUES):
+        block = values[start : start + _BLOCK_VALUES]
         bits = block.view(np.uint64)
         exponents = (bits >> 52).view(np.int64)
-        upper = (bits & _UPPER).view(np.float64)
+        upper = (bits & _UPPER_MASK).view(np.float64)
         bins[0] += np.bincount(exponents, upper, _BINS)
         bins[1] += np.bincount(exponents, block - upper, _BINS)
     return sum(map(scaled, bins[bins != 0].tolist()))
 
 
 Key = tuple[int, bytes, int]
-"""Order of all operations: time (ns since the Unix epoch), uid of the journal, index in frame."""
+"""Order of operations: time (ns since the Unix epoch), uid of the journal, index in the frame."""
 NEVER: Final[Key] = (-(1 << 64), b"", -1)
-"""Key that is smaller than that of every operation."""
-_FEW: Final = 32
-"""Number of points up to which they are counted one by one."""
+"""Key smaller than the key of any operation."""
+_MAX_LIST_POINTS: Final = 32
+"""Number of points up to which lists are faster than arrays."""
 Pack = Callable[[Key], list[int]]
-"""Function from a key to time, number of the journal and index, which can be stored."""
+"""Function that converts a key to time, number of the journal and index, for storage."""
 Unpack = Callable[[Sequence[int]], Key]
 """Inverse of `Pack`."""
 to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -105,13 +108,13 @@ to_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 @dataclass(slots=True, eq=False)
 class FamilyState:
-    """State of one family of one path; ``key`` is the greatest key of all its operations."""
+    """State of one family at one path; ``key`` is the greatest key of its operations."""
 
     family: str
     key: Key = NEVER
 
     def dump(self, pack: Pack) -> str | None:
-        """Return everything but ``key`` as text."""
+        """Return the state without ``key`` as text."""
         raise NotImplementedError
 
     def load(self, text: str, unpack: Unpack) -> None:
@@ -121,7 +124,7 @@ class FamilyState:
 
 @dataclass(slots=True, eq=False)
 class AtomState(FamilyState):
-    """A value with its type, of the operation with the greatest key; the fold assigns all three."""
+    """Value and type of the operation with the greatest key; `fold` assigns all three."""
 
     type: str = "null"
     value: Any = None
@@ -129,12 +132,12 @@ class AtomState(FamilyState):
 
 @dataclass(slots=True, eq=False)
 class RecordState(FamilyState):
-    """An artifact: one record, the greatest key wins."""
+    """Artifact: the record with the greatest key."""
 
     record: dict[str, Any] = field(default_factory=dict)
 
     def assign(self, key: Key, record: dict[str, Any]) -> None:
-        """Take an assignment."""
+        """Apply an assignment."""
         if key > self.key:
             self.key, self.record = key, record
 
@@ -149,17 +152,17 @@ class RecordState(FamilyState):
 
 @dataclass(slots=True, eq=False)
 class FileState(RecordState):
-    """A file, which the digest with the token of its record completes, whenever it arrives.
+    """File whose record is completed by the digest with the same token, whenever it arrives.
 
-    A digest has no rank of its own: the upload it belongs to decides, so that a slow old upload
-    does not win over a newer one, and a digest that follows a delete does not bring the file back.
+    The key of a digest is not compared with other uploads. A slow old upload therefore does not
+    replace a newer one, and a digest that follows a delete does not restore the file.
     """
 
     token: str | None = None
     digests: dict[str, tuple[Key, dict[str, Any]]] = field(default_factory=dict)
 
     def upload(self, key: Key, record: dict[str, Any], token: str | None) -> None:
-        """Take a file, complete or not."""
+        """Apply the record of a file, complete or not."""
         lost = token
         if key > self.key:
             lost, self.token = self.token, token
@@ -168,12 +171,12 @@ class FileState(RecordState):
             self.digests.pop(lost, None)
 
     def digest(self, key: Key, token: str, record: dict[str, Any]) -> None:
-        """Take the digest that completes the upload with this token."""
+        """Apply the digest that completes the upload with this token."""
         if key > self.digests.get(token, (NEVER,))[0]:
             self.digests[token] = (key, record)
 
     def visible(self) -> dict[str, Any]:
-        """Return the record, completed if its digest is known, else marked as pending."""
+        """Return the record, completed if its digest is known, otherwise marked as pending."""
         if self.token is not None and self.token in self.digests:
             done = {key: value for key, value in self.record.items() if key != "staged"}
             return {**done, **self.digests[self.token][1]}
@@ -194,7 +197,7 @@ class FileState(RecordState):
 
 @dataclass(slots=True, eq=False)
 class SetState(FamilyState):
-    """A set of strings: of add and remove the last wins, element by element; assigning clears."""
+    """Set of strings: the last add or remove of an element counts; an assignment clears the set."""
 
     base: Key = NEVER
     elements: dict[str, tuple[Key, bool]] = field(default_factory=dict)
@@ -206,7 +209,7 @@ class SetState(FamilyState):
         self.key = max(self.key, key)
 
     def assign(self, key: Key) -> None:
-        """Empty the set as of ``key``; elements added with this key or a greater one stay."""
+        """Clear the set as of ``key``; elements added with this key or a greater one stay."""
         self.base = max(self.base, key)
         self.key = max(self.key, key)
 
@@ -233,18 +236,18 @@ class SetState(FamilyState):
 
 @dataclass(slots=True, eq=False)
 class FileSetState(FamilyState):
-    """Files by name; the last operation on every name wins."""
+    """Files by name; the last operation on each name is valid."""
 
     members: dict[str, tuple[Key, dict[str, Any] | None]] = field(default_factory=dict)
 
     def put(self, key: Key, name: str, record: dict[str, Any] | None) -> None:
-        """Take a file, or with None its removal."""
+        """Apply the assignment of a file, or its removal if the record is None."""
         if key > self.members.get(name, (NEVER,))[0]:
             self.members[name] = (key, record)
         self.key = max(self.key, key)
 
     def visible(self, after: Key) -> dict[str, dict[str, Any]]:
-        """Return the files by name that are newer than ``after``."""
+        """Return the files that are newer than ``after``, by name."""
         found = {
             name: record
             for name, (key, record) in self.members.items()
@@ -265,11 +268,11 @@ class FileSetState(FamilyState):
 
 @dataclass(slots=True, eq=False)
 class SeriesState(FamilyState):
-    """Points in the order (step, key): their number, first and last step, and last value.
+    """Summary of a series in the order (step, key): count, first and last step, last value.
 
-    ``low`` and ``high`` are the smallest and greatest key of the counted points: a delete below
-    ``low`` changes nothing, one from ``high`` on empties the series, and one in between needs the
-    journals again.
+    ``low`` and ``high`` are the smallest and greatest key of the counted points. A delete below
+    ``low`` has no effect, one from ``high`` on empties the series, and one in between requires
+    reading the journals again.
     """
 
     low: Key | None = None
@@ -281,19 +284,19 @@ class SeriesState(FamilyState):
     last: Any = None
 
     def put(self, key: Key, step: float, value: Any) -> None:
-        """Count one point that is neither hidden nor counted already."""
-        self._widen(key, key)
-        self._place(key, step, value)
+        """Count one point that is visible and not counted yet."""
+        self._extend_keys(key, key)
+        self._update_last(key, step, value)
         if not self.count or step < self.first_step:
             self.first_step = step
         self.count += 1
 
-    def _widen(self, low: Key, high: Key) -> None:
+    def _extend_keys(self, low: Key, high: Key) -> None:
         if self.low is None or low < self.low:
             self.low = low
         self.high = max(self.high, high)
 
-    def _place(self, key: Key, step: float, value: Any) -> None:
+    def _update_last(self, key: Key, step: float, value: Any) -> None:
         if not self.count or (step, key) > (self.last_step, self.last_key):
             self.last_step, self.last_key, self.last = step, key, value
 
@@ -303,10 +306,10 @@ class SeriesState(FamilyState):
 
     def dump(self, pack: Pack) -> str | None:
         """See `FamilyState.dump`."""
-        return None if self.low is None else f"{self._numbers(pack)}\n{to_json(self.last)}"
+        return None if self.low is None else f"{self._dump_numbers(pack)}\n{to_json(self.last)}"
 
-    def _numbers(self, pack: Pack) -> str:
-        # Quicker than JSON, and there are many.
+    def _dump_numbers(self, pack: Pack) -> str:
+        # Faster than JSON, because there are many series.
         assert self.low is not None  # noqa: S101 - asked by the callers
         keys = (*pack(self.low), *pack(self.high), *pack(self.last_key))
         return f"{' '.join(map(str, keys))} {self.count} {self.first_step!r} {self.last_step!r}"
@@ -314,10 +317,10 @@ class SeriesState(FamilyState):
     def load(self, text: str, unpack: Unpack) -> None:
         """See `FamilyState.load`."""
         numbers, _, last = text.partition("\n")
-        self._take(numbers.split(), unpack)
+        self._load_numbers(numbers.split(), unpack)
         self.last = json.loads(last)
 
-    def _take(self, words: list[str], unpack: Unpack) -> None:
+    def _load_numbers(self, words: list[str], unpack: Unpack) -> None:
         keys = list(map(int, words[:9]))
         self.low, self.high, self.last_key = unpack(keys[:3]), unpack(keys[3:6]), unpack(keys[6:])
         self.count, self.first_step, self.last_step = (
@@ -329,7 +332,7 @@ class SeriesState(FamilyState):
 
 @dataclass(slots=True, eq=False)
 class FloatSeriesState(SeriesState):
-    """A series of numbers with its exact sum, so that no order of adding can change the mean."""
+    """Summary of a series of numbers. The sum is exact: the mean does not depend on the order."""
 
     family: str = "float_series"
     min: float = math.inf
@@ -339,13 +342,13 @@ class FloatSeriesState(SeriesState):
     infinite: int = 0
 
     def extend(self, uid: bytes, t: Ints, step: Floats, value: Floats) -> None:
-        """Count points of one journal, of whole frames, in the order of writing.
+        """Count points of one journal in the order of writing; all points of a frame together.
 
         Steps are finite; ``t`` is in nanoseconds since the Unix epoch.
         """
         size = len(step)
         finite: Any
-        if few := size <= _FEW:  # for few points, arrays take longer
+        if few := size <= _MAX_LIST_POINTS:  # arrays are slower for few points
             times, steps, values = t.tolist(), step.tolist(), value.tolist()
             low, high, least = min(times), max(times), min(steps)
             newest = size - 1 - steps[::-1].index(max(steps))
@@ -361,8 +364,8 @@ class FloatSeriesState(SeriesState):
             all_sound = bool(sound.all())
             finite = value if all_sound else value[sound]
             nans = 0 if all_sound else int(np.isnan(value).sum())
-        self._widen((low, uid, 0), (high, uid, 0))
-        self._place((int(t[newest]), uid, 0), float(step[newest]), float(value[newest]))
+        self._extend_keys((low, uid, 0), (high, uid, 0))
+        self._update_last((int(t[newest]), uid, 0), float(step[newest]), float(value[newest]))
         if not self.count or least < self.first_step:
             self.first_step = least
         self.count += size
@@ -370,7 +373,7 @@ class FloatSeriesState(SeriesState):
         self.infinite += size - len(finite) - nans
         if len(finite):
             lowest, highest = (min(finite), max(finite)) if few else (finite.min(), finite.max())
-            # + 0.0: -0.0 and 0.0 are equal, and one of them must win
+            # + 0.0 turns -0.0 into 0.0, so that the order does not matter
             self.min = min(self.min, float(lowest) + 0.0)
             self.max = max(self.max, float(highest) + 0.0)
             self.total += scaled_sum(finite) if few else exact_sum(finite)
@@ -402,15 +405,15 @@ class FloatSeriesState(SeriesState):
             return None
         zeros = max(
             0, (self.total & -self.total).bit_length() - 1
-        )  # most of the bits of an exact sum
+        )  # most bits of an exact sum are zeros
         values = f"{self.last!r} {self.min!r} {self.max!r}"
         counts = f"{self.nans} {self.infinite}"
-        return f"{self._numbers(pack)} {values} {self.total >> zeros:x} {zeros} {counts}"
+        return f"{self._dump_numbers(pack)} {values} {self.total >> zeros:x} {zeros} {counts}"
 
     def load(self, text: str, unpack: Unpack) -> None:
         """See `FamilyState.load`."""
         words = text.split()
-        self._take(words, unpack)
+        self._load_numbers(words, unpack)
         self.last, self.min, self.max = float(words[12]), float(words[13]), float(words[14])
         self.total = int(words[15], 16) << int(words[16])
         self.nans, self.infinite = int(words[17]), int(words[18])
@@ -418,21 +421,21 @@ class FloatSeriesState(SeriesState):
 
 @dataclass(slots=True, eq=False)
 class StatisticState(FamilyState):
-    """State of a statistic of a fast series: the newest state of each part, merged when read.
+    """Statistic of a high-rate series: the newest state of each part, merged when read.
 
-    A part covers one process since it began or resumed from a checkpoint. Each state of a part
+    A part covers one process since it started or resumed from a checkpoint. Each state of a part
     includes the earlier ones.
     """
 
     parts: dict[str, tuple[Key, str, dict[str, Any]]] = field(default_factory=dict)
 
     def put(self, key: Key, part: str, kind: str, state: dict[str, Any]) -> None:
-        """Take a state, unless its attempt is hidden."""
+        """Apply a state of a visible attempt, unless the part has a newer one."""
         if key > self.parts.get(part, (NEVER,))[0]:
             self.parts[part] = (key, kind, state)
 
     def visible(self, after: Key) -> Keep:
-        """Return the merged parts newer than ``after`` and of the newest kind."""
+        """Return the merge of the parts that are newer than ``after`` and of the newest kind."""
         shown = sorted((one for one in self.parts.values() if one[0] > after), key=itemgetter(0))
         if not shown:
             return Statistics()
@@ -444,7 +447,12 @@ class StatisticState(FamilyState):
 
     def dump(self, pack: Pack) -> str | None:
         """See `FamilyState.dump`."""
-        return to_json({part: [pack(key), *told] for part, (key, *told) in self.parts.items()})
+        return to_json(
+            {
+                part: [pack(key), *kind_and_state]
+                for part, (key, *kind_and_state) in self.parts.items()
+            }
+        )
 
     def load(self, text: str, unpack: Unpack) -> None:
         """See `FamilyState.load`."""

@@ -1,4 +1,4 @@
-"""State of one run and of its journals while they are folded."""
+"""State of one run and its journals during folding."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ from seamark.values import decode_atom
 
 __all__ = ["Fork", "JournalState", "RunState"]
 
-_NOTES: Final = 20
-"""Number of fold errors of a journal stored as text; further ones are only counted."""
-_LONGEST_NAME: Final = 1000
+_MAX_NOTES: Final = 20
+"""Maximum number of fold errors of a journal stored as text; further ones are only counted."""
+_MAX_ID_CHARS: Final = 1000
 """Maximum length of a run id named by another run, in characters."""
 _MAX_CHANGES: Final = 20
 """Maximum number of earlier values kept for a parameter."""
-_LONGEST_CHANGE: Final = 200
+_MAX_CHANGE_CHARS: Final = 200
 """Maximum number of characters kept of an earlier value."""
 _I63: Final = (1 << 63) - 1
 
 Attributes = dict[str, dict[str, FamilyState]]
 Load = Callable[[Iterable["JournalState"], Collection[str] | None, Collection[str]], Attributes]
-"""Function that returns the stored values at paths and below namespaces, given the run's journals.
-"""
+"""Function that returns the stored values at paths and below namespaces, given the journals."""
 
 
 class Fork(NamedTuple):
-    """Run of the same project, by id or custom id, and the last step that a fork has from it."""
+    """Parent of a fork, by id or custom id in the same project, and the last inherited step."""
 
     parent: str
     step: float
@@ -51,32 +50,32 @@ class Fork(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class JournalState:
-    """State of one journal of a run: its folded position, and its facts about itself.
+    """State of one journal of a run: folded position, and facts from its records.
 
     Offsets are in bytes, times in nanoseconds since the Unix epoch.
 
     Attributes:
-        number: Small number of the journal within its run, in the store.
-        attempt: Number of the attempt that wrote it; None: of none, and never hidden.
-        owner: Whether this writer may set the run's state; true where the header is damaged.
-        header_text: HEADER record as JSON; empty where it is damaged or not read yet.
-        positions_text: Positions that its attempt resumes from, as JSON; None if it names none.
-        touched: Whether its row in the store is out of date.
+        number: Small number of the journal within its run, used in the store.
+        attempt: Number of the attempt that wrote the journal; None, and never hidden, without any.
+        owner: Whether the writer may set the state of the run; true if the header is damaged.
+        header_text: HEADER record as JSON; empty if it is damaged or not read yet.
+        positions_text: Positions from which its attempt resumes, as JSON; None without any.
+        touched: Whether its row in the store is outdated.
         last_offset: Offset of the last folded frame, whose CRC is ``last_crc``; 0 if there is none.
-        prefix_crc: CRC32 of all bytes before ``offset``, where folding continues.
+        prefix_crc: CRC32 of all bytes before ``offset``, at which folding continues.
         chunked: Points of frames before this offset are in chunks.
-        diverged: Files with this uid and other contents.
+        diverged: Files with the same uid and different contents.
         first_t: Time of the first frame; None if there is none.
-        heard: Time when its last bytes came from another machine, by the clock of this one; None
+        heard: Time at which its last bytes arrived from another machine, by the local clock; None
             for a local file of its writer.
-        said: Last state that this writer recorded, owner or not, with its time ``t``; else empty.
+        said: Last state that the writer recorded, owner or not, with its time ``t``; else empty.
         rows: Number of records with points of series, from ``first_row_t`` to ``last_row_t``.
-        gaps: Bytes that hold no valid frame: [offset, length].
-        tail: The same at the end, while more may come: [offset, length] or None.
-        dropped: Counts of what the writer lost, by reason.
+        gaps: Ranges without valid frames: [offset, length].
+        tail: Range without valid frames at the end, which may still grow: [offset, length] or None.
+        dropped: Counts of records that the writer lost, by reason.
         unknown: Number of skippable frames of each unknown kind.
         errors: Number of frames or parts of frames that could not be applied.
-        notes: Errors of the first of them: [offset, message].
+        notes: Messages of the first errors: [offset, message].
         point_end: Offset of the last frame with points of a series; -1 if there is none.
     """
 
@@ -117,22 +116,22 @@ class JournalState:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The HEADER record, decoded on first use; empty if its text is."""
+        """HEADER record, decoded on first use; empty if ``header_text`` is empty."""
         if self._header is None:
             self._header = json.loads(self.header_text or "{}")
         return self._header
 
     @property
     def seen(self) -> int:
-        """Last sign of life by the local clock, ns: clocks elsewhere may be wrong by hours."""
+        """Last sign of life by the local clock, in ns; other machines' clocks may be hours off."""
         return self.last_t if self.heard is None else self.heard
 
     def local_time(self, t: int) -> int:
-        """Return a time of the journal by the local clock, ns since the Unix epoch."""
+        """Convert a time in the journal to the local clock, in ns since the Unix epoch."""
         return t if self.heard is None else t + (self.heard - self.last_t)
 
     def take_header(self, header: dict[str, Any]) -> None:
-        """Set the writer of the journal; the first HEADER counts."""
+        """Set the facts from the HEADER of the journal."""
         self._header = header
         self.header_text = to_json(header)
         attempt, positions = header.get("attempt"), header.get("positions")
@@ -143,11 +142,11 @@ class JournalState:
         self.positions_text = to_json(positions) if isinstance(positions, dict) else None
 
     def positions(self) -> Mapping[str, Any] | None:
-        """Return the positions that this attempt resumes from, or None if it names none."""
-        return None if self.positions_text is None else _decoded(self.positions_text)
+        """Return the positions from which this attempt resumes, or None without any."""
+        return None if self.positions_text is None else _parse_positions(self.positions_text)
 
-    def saw_rows(self, count: int, first_t: int, last_t: int) -> None:
-        """Count records with points; times in nanoseconds since the Unix epoch."""
+    def count_rows(self, count: int, first_t: int, last_t: int) -> None:
+        """Count records with points. Times are nanoseconds since the Unix epoch."""
         if not self.rows or first_t < self.first_row_t:
             self.first_row_t = first_t
         self.last_row_t = max(self.last_row_t, last_t)
@@ -156,13 +155,13 @@ class JournalState:
     def note(self, offset: int, message: str, count: int = 1) -> None:
         """Count an operation that could not be applied."""
         self.errors += count
-        if len(self.notes) < _NOTES:
+        if len(self.notes) < _MAX_NOTES:
             self.notes.append([offset, message[:300]])
 
 
 @functools.lru_cache(maxsize=64)
-def _decoded(text: str) -> Mapping[str, Any]:
-    # Cached: the ranks of an attempt name the same positions.
+def _parse_positions(text: str) -> Mapping[str, Any]:
+    # Cached, because all ranks of an attempt record the same positions.
     found: Mapping[str, Any] = json.loads(text)
     return found
 
@@ -172,18 +171,18 @@ class RunState:
     """State of one run up to the folded positions of its journals.
 
     Attributes:
-        attributes: The families of every path that was asked for.
-        deletes: Greatest key of the deletes of every deleted path or namespace.
-        clears: The same for paths that were cleared.
-        changed: Earlier values of changed parameters, by path and key: type and value.
-        journals: By writer id.
-        state: Key and record of the newest state that an owner wrote.
-        fork: Point at which the run was forked from another; None if it records none.
-        started: Time when an owner first recorded that the run is running, nanoseconds since the
-            Unix epoch; None if none did.
-        dirty: Paths whose rows in the store are out of date.
-        needs_refold: Whether summaries have to be counted again from the journals.
-        load: Loads stored attributes on demand; None for a new run, and once everything is loaded.
+        attributes: Families of each loaded or new path.
+        deletes: Greatest key of the deletes, by deleted path or namespace.
+        clears: Greatest key of the clears, by cleared path.
+        changed: Earlier values (type, value) of changed parameters, by path and key.
+        journals: Journals by writer id.
+        state: Key and record of the newest state written by an owner.
+        fork: Point at which the run was forked from another run; None if it is not a fork.
+        started: Time at which an owner first recorded the state ``"running"``, nanoseconds since
+            the Unix epoch; None if never.
+        dirty: Paths whose rows in the store are outdated.
+        needs_refold: Whether summaries have to be computed again from the journals.
+        load: Loads stored attributes on demand; None for a new run, and once all are loaded.
     """
 
     attributes: Attributes = field(default_factory=dict)
@@ -197,29 +196,29 @@ class RunState:
     dirty: set[str] = field(default_factory=set)
     needs_refold: bool = False
     load: Load | None = None
-    _asked: set[str] = field(default_factory=set)
-    _asked_below: set[str] = field(default_factory=set)
+    _loaded: set[str] = field(default_factory=set)
+    _loaded_below: set[str] = field(default_factory=set)
     _cuts: dict[str, float] = field(default_factory=dict)
     _namespaces: set[str] | None = None
 
     def need(self, paths: Iterable[str], namespaces: Iterable[str] = ()) -> None:
-        """Load the stored state of paths, and of namespaces and everything below them."""
+        """Load the stored state of paths, and of all paths at and below namespaces."""
         if self.load is None:
             return
-        below = set(namespaces).difference(self._asked_below)
-        at = set(paths).difference(self._asked, below)
+        below = set(namespaces).difference(self._loaded_below)
+        at = set(paths).difference(self._loaded, below)
         if not at and not below:
             return
         found = self.load(self.journals.values(), at, below)
         self._namespaces = None
         for path, families in found.items():
-            if path not in self.attributes:  # else it was loaded, and may have changed since
+            if path not in self.attributes:  # a loaded path may have changed since
                 self.attributes[path] = families
-        self._asked |= at | found.keys()  # only now: loading may be interrupted
-        self._asked_below |= below
+        self._loaded |= at | found.keys()  # after loading, which may be interrupted
+        self._loaded_below |= below
 
     def need_all(self) -> None:
-        """Load everything that is stored."""
+        """Load the stored state of all paths."""
         if self.load is None:
             return
         for path, families in self.load(self.journals.values(), None, ()).items():
@@ -229,40 +228,46 @@ class RunState:
 
     # ------------------------------------------------------------------ journals and attempts
 
-    def take_observations(self, silence_ns: int) -> None:
-        """Take a journal for silent if its host has observed that its process is gone.
+    def apply_observations(self, silence_ns: int) -> None:
+        """Mark a journal as silent if its host has observed that its process ended.
 
-        Such an observation is a journal itself, of the same host since it booted. It is wrong if
-        the process has recorded more since. ``silence_ns`` is how long nothing is heard of a
-        process until it is taken for gone.
+        The observation is a journal of the same host and boot. It is ignored if the process has
+        recorded more since. ``silence_ns`` is the time without a sign of life after which a process
+        counts as ended.
         """
-        said = [one for one in self.journals.values() if '"ended":' in one.header_text]
-        files = {one.file: one for one in self.journals.values()} if said else {}
-        for told in sorted(said, key=attrgetter("file")):
-            about, how = files.get(str(told.header.get("ended"))), told.header.get("ended_how")
-            if about is None or told.heard is None or about.heard is None or how is None:
+        observations = [one for one in self.journals.values() if '"ended":' in one.header_text]
+        files = {one.file: one for one in self.journals.values()} if observations else {}
+        for observation in sorted(observations, key=attrgetter("file")):
+            journal, how = (
+                files.get(str(observation.header.get("ended"))),
+                observation.header.get("ended_how"),
+            )
+            if journal is None or observation.heard is None or journal.heard is None or how is None:
                 continue
-            place = about.header.get("host"), about.header.get("boot")
-            if None in place or place != (told.header.get("host"), told.header.get("boot")):
+            place = journal.header.get("host"), journal.header.get("boot")
+            if None in place or place != (
+                observation.header.get("host"),
+                observation.header.get("boot"),
+            ):
                 continue
-            del files[about.file]  # of several, the first counts
-            ended_at = told.header.get("ended_at")
-            if isinstance(ended_at, int) and about.last_offset > ended_at:
-                if "ended_how" in about.header:
-                    header = {key: one for key, one in about.header.items() if key != "ended_how"}
-                    about.take_header(header)
-                    about.touched = True
+            del files[journal.file]  # only the first observation is used
+            ended_at = observation.header.get("ended_at")
+            if isinstance(ended_at, int) and journal.last_offset > ended_at:
+                if "ended_how" in journal.header:
+                    header = {key: one for key, one in journal.header.items() if key != "ended_how"}
+                    journal.take_header(header)
+                    journal.touched = True
                 continue
-            heard = told.heard - silence_ns - 1
-            if about.heard > heard or about.header.get("ended_how") != how:
-                about.heard = min(about.heard, heard)
-                about.take_header({**about.header, "ended_how": how})
-                about.touched = True
+            heard = observation.heard - silence_ns - 1
+            if journal.heard > heard or journal.header.get("ended_how") != how:
+                journal.heard = min(journal.heard, heard)
+                journal.take_header({**journal.header, "ended_how": how})
+                journal.touched = True
 
     def add_journal(
         self, journal: JournalState, header: dict[str, Any] | None = None
     ) -> JournalState:
-        """Add a journal; given its header, the points that it hides are never counted."""
+        """Add a journal; if its header is given, the points that it hides are never counted."""
         self.journals[journal.writer] = journal
         self._cuts = {}
         if header:
@@ -270,29 +275,30 @@ class RunState:
         return journal
 
     def take_header(self, journal: JournalState, header: dict[str, Any]) -> None:
-        """Set the writer of a journal, and the points of other journals that it hides."""
+        """Set the header of a journal, and hide the points of other journals that it replaces."""
         journal.take_header(header)
         self._cuts = {}
-        # Only a header that names positions hides points of others; its own may come before it.
+        # Only a header with positions hides points of other journals. Points of the journal itself
+        # may precede its header.
         hiding = self.journals.values() if journal.positions_text is not None else [journal]
         for other in hiding:
             if other.point_end >= 0 and other.point_end >= self.cut(other):
                 self.needs_refold = True
 
     def cut(self, journal: JournalState, attempt: int | None = None) -> float:
-        """Return the offset from which on points of a journal are hidden, infinity if none are.
+        """Return the offset from which points of a journal are hidden, infinity if none are.
 
-        A journal is cut where later attempts (up to ``attempt``) that name positions resumed.
-        Points of later attempts than ``attempt`` are hidden.
+        A journal is cut at the positions from which later attempts (up to ``attempt``) resumed.
+        Points of attempts after ``attempt`` are hidden.
         """
         if attempt is None:
             found = self._cuts.get(journal.writer)
             if found is None:
-                found = self._cuts[journal.writer] = self._cut(journal, None)
+                found = self._cuts[journal.writer] = self._find_cut(journal, None)
             return found
-        return self._cut(journal, attempt)
+        return self._find_cut(journal, attempt)
 
-    def _cut(self, journal: JournalState, attempt: int | None) -> float:
+    def _find_cut(self, journal: JournalState, attempt: int | None) -> float:
         own = journal.attempt
         if own is None:
             return math.inf
@@ -309,8 +315,8 @@ class RunState:
                 cut = min(cut, position if isinstance(position, int | float) else 0)
         return cut
 
-    def anew(self) -> RunState:
-        """Return a run for folding all journals again, with the facts that hide points."""
+    def restarted(self) -> RunState:
+        """Return an empty run for folding all journals again, with the facts that hide points."""
         fresh = RunState()
         fresh.deletes, fresh.clears = dict(self.deletes), dict(self.clears)
         for journal in self.journals.values():
@@ -325,7 +331,7 @@ class RunState:
     # ------------------------------------------------------------------ what is visible
 
     def tombstone(self, path: str) -> Key:
-        """Return T(path): the greatest key among deletes of the path and of everything above it."""
+        """Return T(path): the greatest key among deletes of the path and its namespaces."""
         deletes = self.deletes
         if not deletes:
             return NEVER
@@ -337,13 +343,13 @@ class RunState:
         return best
 
     def emptied(self, path: str) -> Key:
-        """Return the key after which points and elements of a path count: of deletes and clears."""
+        """Return the greatest key of deletes and clears; only later points and elements count."""
         if not self.deletes and not self.clears:
             return NEVER
         return max(self.tombstone(path), self.clears.get(path, NEVER))
 
     def surviving(self, path: str) -> list[FamilyState]:
-        """Return the families that a path holds, the visible one first."""
+        """Return the families at a path that are not deleted, the visible one first."""
         after = self.tombstone(path) if self.deletes else NEVER
         found = [state for state in self.attributes.get(path, {}).values() if state.key > after]
         if len(found) > 1:
@@ -351,13 +357,13 @@ class RunState:
         return found
 
     def visible(self) -> Iterator[tuple[str, FamilyState]]:
-        """Yield every path that shows something, sorted, with the family that it shows."""
+        """Yield the paths with a visible value, sorted, with the visible family."""
         for path in sorted(self.attributes):
             if found := self.surviving(path):
                 yield path, found[0]
 
     def conflicts(self) -> dict[str, list[str]]:
-        """Return the families that lost, by path."""
+        """Return the hidden families of paths with several families, by path."""
         found = {
             path: self.surviving(path)
             for path, families in self.attributes.items()
@@ -372,7 +378,7 @@ class RunState:
     # ------------------------------------------------------------------ registers
 
     def family(self, path: Any, family: str) -> FamilyState:
-        """Return the state of a family of a path, new if need be; ValueError for a bad path."""
+        """Return or create the state of a family at a path; ValueError for an invalid path."""
         families = self.attributes.get(path)
         if families is None:
             is_path = isinstance(path, str) and path
@@ -388,72 +394,74 @@ class RunState:
         return state
 
     def series(self, path: Any, family: str, key: Key) -> SeriesState:
-        """Return the state of a series that gets a point, hidden or not, with this key."""
+        """Return the state of a series that receives a point, hidden or not, with this key."""
         state = self.family(path, family)
         assert isinstance(state, SeriesState)  # noqa: S101 - families and classes correspond
         state.key = max(state.key, key)
         return state
 
     def delete(self, path: Any, key: Key) -> None:
-        """Hide the values of a path and of everything below it up to ``key``."""
+        """Hide the values at and below a path up to ``key``."""
         if not isinstance(path, str) or not path:
             msg = f"expected a path or namespace, got {path!r:.120}"
             raise ValueError(msg)
         if key <= self.deletes.get(path, NEVER):
             return
         self.deletes[path] = key
-        for inner in self._inside(path):
-            self._cut_off(inner, key)
+        for inner in self._paths_inside(path):
+            self._hide_points(inner, key)
 
     def note_fork(self) -> None:
-        """Update the fork from its attributes, which must be loaded."""
-        parent, step = (self._atom(path) for path in (FORKED_FROM, FORKED_AT))
+        """Update ``fork`` from its attributes, which must be loaded."""
+        parent, step = (self._atom_value(path) for path in (FORKED_FROM, FORKED_AT))
         self.fork = None
         is_number = isinstance(step, int | float) and not isinstance(step, bool)
-        if is_number and isinstance(parent, str) and 0 < len(parent) <= _LONGEST_NAME:
-            with contextlib.suppress(OverflowError):  # of an int that is no float
+        if is_number and isinstance(parent, str) and 0 < len(parent) <= _MAX_ID_CHARS:
+            with contextlib.suppress(OverflowError):  # the int is too large for a float
                 self.fork = Fork(parent, float(step)) if math.isfinite(step) else None
 
-    def _atom(self, path: str) -> Any:
+    def _atom_value(self, path: str) -> Any:
         shown = next(iter(self.surviving(path)), None)
         with contextlib.suppress(ValueError, TypeError, OverflowError):
             return decode_atom(shown.type, shown.value) if isinstance(shown, AtomState) else None
         return None
 
     def note_change(self, path: str, key: Key, kind: str, value: Any) -> None:
-        """Store an earlier value of a parameter; only the newest of many are kept."""
+        """Store an earlier value of a parameter; only the newest ones are kept."""
         known = self.changed.setdefault(path, {})
-        if isinstance(value, str) and len(value) > _LONGEST_CHANGE:
-            kind, value = "string", f"{value[:_LONGEST_CHANGE]}..."
+        if isinstance(value, str) and len(value) > _MAX_CHANGE_CHARS:
+            kind, value = "string", f"{value[:_MAX_CHANGE_CHARS]}..."
         known[key] = (kind, value)
         if len(known) > _MAX_CHANGES:
             del known[min(known)]
 
     def changes(self) -> dict[str, list[tuple[Key, str, Any]]]:
-        """Return the values of loaded, changed parameters, the oldest first, by path."""
+        """Return the values of loaded, changed parameters by path, oldest first."""
         found: dict[str, list[tuple[Key, str, Any]]] = {}
         for path, known in sorted(self.changed.items()):
             shown, after = self.surviving(path), self.tombstone(path)
             if not shown or not isinstance(shown[0], AtomState):
                 continue
-            values = [(key, *told) for key, told in sorted(known.items()) if key > after]
+            values = [(key, *entry) for key, entry in sorted(known.items()) if key > after]
             values.append((shown[0].key, shown[0].type, shown[0].value))
-            told = [one for at, one in enumerate(values) if not at or one[1:] != values[at - 1][1:]]
-            if len(told) > 1:
-                found[path] = told
+            entries = [
+                one for at, one in enumerate(values) if not at or one[1:] != values[at - 1][1:]
+            ]
+            if len(entries) > 1:
+                found[path] = entries
         return found
 
     def clear(self, path: Any, key: Key) -> None:
-        """Empty the series or set at the path; it stays."""
+        """Empty the series or set at a path without deleting it."""
         if not isinstance(path, str) or not path:
             msg = f"expected a path, got {path!r:.120}"
             raise ValueError(msg)
         if key > self.clears.get(path, NEVER):
             self.clears[path] = key
             if path in self.attributes:
-                self._cut_off(path, key)
+                self._hide_points(path, key)
 
-    def _cut_off(self, path: str, key: Key) -> None:
+    def _hide_points(self, path: str, key: Key) -> None:
         self.dirty.add(path)
         families = self.attributes[path]
         for family, state in families.items():
@@ -464,7 +472,7 @@ class RunState:
             else:
                 self.needs_refold = True
 
-    def _inside(self, namespace: str) -> list[str]:
+    def _paths_inside(self, namespace: str) -> list[str]:
         if self._namespaces is None:
             self._namespaces = set()
             for path in self.attributes:

@@ -1,4 +1,4 @@
-"""The query language, and selection of the matching runs of a store."""
+"""Query language, and selection of the matching runs of a store."""
 
 from __future__ import annotations
 

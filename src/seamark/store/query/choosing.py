@@ -1,4 +1,4 @@
-"""Choice of the runs of a selection, by asking the database."""
+"""Database queries for the runs of a selection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from seamark.store.query.sql import (
     derived_column,
     reason_column,
 )
-from seamark.store.read.inherited import CHILDREN, has_parts, holder
+from seamark.store.read.inherited import CHILDREN, has_children, holder
 from seamark.store.read.names import moved_versions
 from seamark.store.schema import SILENT_FROM
 
@@ -39,12 +39,12 @@ __all__ = ["Chosen", "choose", "count_runs", "state_column"]
 _MAX_LOOKUPS: Final = 100
 """Maximum number of named runs that are looked up individually."""
 
-_NUMBER, _TEXT, _NAN, _NOTHING = range(4)
+_NUMBER, _TEXT, _NAN, _MISSING = range(4)
 """Classes of sort keys, in order."""
 
 
 _run: Final = schema.run.c
-# Of a run, behind its state; `Chosen.facts` has them in this order.
+# Columns that follow the state of a run in `Chosen.facts`.
 _FACTS: Final = (
     sa.func.coalesce(_run.sys_id, _run.name),
     _run.detail,
@@ -59,7 +59,7 @@ _FACTS: Final = (
 
 
 class Chosen:
-    """The runs of a selection, in order; ``total`` ignores limit and offset, None if uncounted."""
+    """Selected runs, in order. ``total`` ignores limit and offset; None if not counted."""
 
     def __init__(self, rows: list[tuple[Any, ...]], total: int | None) -> None:
         self.total = total
@@ -67,30 +67,30 @@ class Chosen:
 
     @functools.cached_property
     def numbers(self) -> list[int]:
-        """Their numbers in the store."""
+        """Numbers of the runs in the store."""
         return [row[0] for row in self._rows]
 
     @functools.cached_property
     def refs(self) -> list[tuple[str, str]]:
-        """Their projects and ids."""
+        """Projects and ids of the runs."""
         return [(row[1], row[2]) for row in self._rows]
 
     @functools.cached_property
     def states(self) -> dict[int, str]:
-        """Their states, by number."""
+        """States of the runs, by number."""
         return {row[0]: row[3] for row in self._rows}
 
     @property
     def facts(self) -> list[tuple[Any, ...]]:
-        """State, shown id, detail, owner, times (ns) and whether trashed of each, if asked for."""
+        """State, shown id, detail, owner, times (ns) and trash flag of each run, if requested."""
         return [row[3:] for row in self._rows]
 
 
 def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
-    """Return the state of a run as SQL, with ``"crashed"`` derived."""
+    """Return an SQL expression for the state of a run, including the derived ``"crashed"``."""
     run, dead = schema.run.c, []
     if store.here:
-        fresh = store.database.rows(connection, _FRESH, since=now_ns - SETTLE_NS)
+        fresh = store.database.rows(connection, _SELECT_FRESH, since=now_ns - SETTLE_NS)
         dead = [
             number
             for (number,) in fresh
@@ -110,7 +110,7 @@ def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.Col
     )
 
 
-_FRESH: Final = sa.select(schema.run.c.id).where(
+_SELECT_FRESH: Final = sa.select(schema.run.c.id).where(
     schema.run.c.state == "running", schema.run.c.beat >= sa.bindparam("since")
 )
 
@@ -125,12 +125,12 @@ def choose(
     counted: bool = True,
     facts: bool = False,
 ) -> Chosen:
-    """Return the runs that match, in order.
+    """Return the matching runs, in order.
 
-    ``unknown`` is called with an error for each requested path that no run has, and raises it by
-    default. With ``counted``, all matching runs are counted if the limit cuts them off; with
-    ``facts``, the facts of all of them are read. Raises `ArgumentError`, or `QueryError` if the
-    query breaks the grammar, or compares or sorts values that cannot be compared or sorted.
+    ``unknown`` is called with an error for each requested path that no run has; by default it
+    raises the error. With ``counted``, ``total`` is known even if the limit excludes runs. With
+    ``facts``, the facts of all returned runs are read. Raises `ArgumentError`, or `QueryError` if
+    the query has a syntax error, or compares or sorts values without an order.
     """
     search = _Search(store, connection, selection, now_ns, unknown)
     start, limit = selection.offset, selection.limit
@@ -138,7 +138,7 @@ def choose(
     if limit is None:
         rows = search.rows((*columns, *_FACTS) if facts else columns)
         return Chosen(rows[start:], len(rows))
-    # What else is read of a run takes no part in sorting all of them.
+    # Sort only the numbers of runs: further columns are read for the returned runs alone.
     numbers = [number for (number,) in search.rows((_run.id,))]
     total = None
     if len(numbers) < limit and (numbers or not start):
@@ -151,7 +151,7 @@ def choose(
 
 
 def count_runs(store: Store, connection: sa.Connection, selection: Selection, now_ns: int) -> int:
-    """Return how many runs match, regardless of limit and offset; see `choose`."""
+    """Return the number of matching runs, regardless of limit and offset; see `choose`."""
     return _Search(store, connection, selection, now_ns, lambda _: None).count()
 
 
@@ -170,7 +170,9 @@ class _Search:
         self._field = parse_field(selection.sort_by, "sort_by")
         seen = in_projects(store, connection, selection.readable)
         known = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
-        known.learn([*(leaf.field.path for leaf in comparisons_of(expression)), self._field.path])
+        known.prefetch(
+            [*(leaf.field.path for leaf in comparisons_of(expression)), self._field.path]
+        )
         if selection.query:
             known.check_query(selection.query)
         known.check_sort(selection.sort_by, self._field)
@@ -181,12 +183,12 @@ class _Search:
         project = selection.project
         inside = None if project is None else lambda one: is_inside(one, project)
         within = in_projects(store, connection, inside)
-        few = None if within is None else _named(store, connection, selection, within)
+        candidates = None if within is None else _find_named(store, connection, selection, within)
 
         parts = None
         if CHILDREN in (selection.query or ""):
             projects = matching_projects(store, connection, selection.reaches)
-            parts = functools.partial(has_parts, self._number, projects)
+            parts = functools.partial(has_children, self._number, projects)
 
         def moved() -> dict[str, int]:
             return moved_versions(store, connection) if selection.kind == "model_version" else {}
@@ -202,51 +204,51 @@ class _Search:
             moved=functools.cache(moved),
             local=selection.local,
             moments=selection.moments,
-            among=few,
+            among=candidates,
         )
         run = schema.run.c
         self._where = [compiler.condition(expression), run.kind == selection.kind]
         self._where += [one for one in (seen, within) if one is not None]
-        if few is not None:
-            self._where.append(run.id.in_(few))
+        if candidates is not None:
+            self._where.append(run.id.in_(candidates))
 
     def _number(self, path: str) -> int | None:
         return self._store.numbers.number(self._connection, path)
 
-    def _found(self, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
+    def _query(self, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
         database = self._store.database
         try:
             return database.query(self._connection, statement)
         except Exception as error:
             if not database.is_bad_pattern(error):
                 raise
-            msg = f"query: expected a regular expression that this database can read, but: {error}"
+            msg = f"query: the database rejects the regular expression: {error}"
             raise QueryError(msg) from None
 
     def count(self) -> int:
-        ((total,),) = self._found(sa.select(sa.func.count()).where(*self._where))
+        ((total,),) = self._query(sa.select(sa.func.count()).where(*self._where))
         return int(total)
 
     def rows(self, columns: Sequence[sa.ColumnElement[Any]]) -> list[tuple[Any, ...]]:
         selection, run, found = self._selection, schema.run.c, list[tuple[Any, ...]]()
         start, limit = selection.offset, selection.limit
         wanted = sa.select(*columns).where(*self._where)
-        for source, (kinds, values) in self._orders():
+        for source, (kinds, values) in self._sort_orders():
             given = [one.asc() if selection.ascending else one.desc() for one in values]
             last = run.created.desc(), run.project, run.name
             statement = wanted.select_from(source).order_by(*kinds, *given, *last)
             if limit is not None:
                 statement = statement.limit(limit).offset(start)
-            found = self._found(statement)
+            found = self._query(statement)
             if limit is not None and len(found) == limit:
                 break
         return found
 
-    def _orders(self) -> Iterator[tuple[sa.FromClause, _Keys]]:
+    def _sort_orders(self) -> Iterator[tuple[sa.FromClause, _Keys]]:
         run, field = schema.run, self._field
         derived = derived_column(field.path, self.state)
         if field.path == "sys/creation_time" and not self._selection.ascending:
-            yield run, ([], [])  # the order of runs that are alike; an unknown time is 0
+            yield run, ([], [])  # the default order; an unknown time is 0
         elif derived is not None:
             yield run, _keys_of(derived)
         elif field.path == CRASH_REASON:
@@ -255,7 +257,7 @@ class _Search:
             yield run, ([], [])
         else:
             by = holder(self._store, self._connection, field.path)
-            # SQLite sorts all the runs of a root in less time than it takes to look twice.
+            # In SQLite, sorting all runs of a root is faster than two queries.
             is_large = self._store.database.dialect != "sqlite" and by is run.c.id
             is_indexed = field.aggregate in (None, "last", "min", "max")
             if is_large and is_indexed and self._selection.limit is not None:
@@ -263,7 +265,7 @@ class _Search:
             yield _with_sort_keys(path, field, by)
 
 
-def _named(
+def _find_named(
     store: Store, connection: sa.Connection, selection: Selection, within: sa.ColumnElement[bool]
 ) -> list[int] | None:
     if not isinstance(selection.id, (str, Collection)):
@@ -279,7 +281,7 @@ def _named(
 
 
 _Keys = tuple[list[sa.ColumnElement[Any]], list[sa.ColumnElement[Any]]]
-"""Sort keys: the first always ascending, then in the requested direction."""
+"""Sort keys: those that always ascend, and those in the requested direction."""
 
 
 def _keys_of(value: sa.ColumnElement[Any]) -> _Keys:
@@ -287,7 +289,7 @@ def _keys_of(value: sa.ColumnElement[Any]) -> _Keys:
 
 
 def _in_order_of_numbers(path: int, field: Field) -> tuple[sa.FromClause, _Keys]:
-    # A database that walks along the index can stop at the end of a page.
+    # A database that scans the index in order can stop at the end of a page.
     row, series = schema.attribute.c, schema.series.c
     here = sa.and_(row.run == schema.run.c.id, row.path == path, row.visible == 1)
     if field.aggregate in (None, "last"):
@@ -302,25 +304,25 @@ def _in_order_of_numbers(path: int, field: Field) -> tuple[sa.FromClause, _Keys]
 def _with_sort_keys(
     path: int, field: Field, by: sa.ColumnElement[Any]
 ) -> tuple[sa.FromClause, _Keys]:
-    # Numbers come first, then texts, then NaN, then nothing, whatever the direction. "by" selects
-    # the row of each run.
+    # Order in both directions: numbers, texts, NaN, missing values. "by" selects the row of each
+    # run.
     row, series = schema.attribute.c, schema.series.c
     here = sa.and_(row.run == by, row.path == path, row.visible == 1)
     joined = schema.run.outerjoin(schema.attribute, here)
     if field.aggregate not in (None, "last"):
         same = sa.and_(series.run == row.run, series.path == row.path, series.family == row.family)
         number = series[AGGREGATE_COLUMNS[str(field.aggregate)]]
-        kind = sa.case((series.run.is_(None), _NOTHING), (number.is_(None), _NAN), else_=_NUMBER)
+        kind = sa.case((series.run.is_(None), _MISSING), (number.is_(None), _NAN), else_=_NUMBER)
         return joined.outerjoin(schema.series, same), ([kind], [number])
     klass = row["class"]
     kind = sa.case(
-        (sa.or_(row.path.is_(None), row.type == "null"), _NOTHING),
+        (sa.or_(row.path.is_(None), row.type == "null"), _MISSING),
         (klass == 2, _NAN),  # noqa: PLR2004 - see the table
-        (klass.is_(None), sa.case((row.text.is_(None), _NOTHING), else_=_TEXT)),
+        (klass.is_(None), sa.case((row.text.is_(None), _MISSING), else_=_TEXT)),
         else_=_NUMBER,
     )
-    # Of one kind and class each of these is null for all or for none: databases sort null at
-    # different ends.
+    # Databases sort null at different ends. Each of these keys is therefore null for all or for
+    # none of the rows of one kind and class.
     text = sa.case((klass.is_(None), row.text))
     whole = sa.case((klass.is_not(None), sa.func.coalesce(row.whole, 0)))
     return joined, ([kind], [klass, row.number, whole, text])

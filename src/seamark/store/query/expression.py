@@ -1,6 +1,6 @@
-"""Syntax tree of a query, its patterns, and errors that point at a place in the query.
+"""Syntax tree of a query, its patterns, and errors with a position in the query.
 
-The 0-based position of a node (``at``) is for error messages and ignored in comparisons.
+The 0-based position of a node (``at``) is used in error messages and ignored in comparisons.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ __all__ = [
     "Value",
     "comparisons_of",
     "matcher",
-    "misplaced",
+    "positioned_error",
 ]
 
 
-_WIDTH: Final = 76
-"""Characters shown of a line; of a longer one, those around the position."""
+_MAX_WIDTH: Final = 76
+"""Maximum number of characters shown of a line; a longer line is cut around the position."""
 
 
-def misplaced(
+def positioned_error(
     what: str, text: str, position: int, message: str, hint: str = "", *, named: bool = False
 ) -> QueryError:
-    """Return an error whose first line is the message; the line and a caret stand below it.
+    """Return an error with the message, followed by the line and a caret at the position.
 
-    ``what`` is ``"query"``, ``"column"`` or ``"sort_by"``; ``position`` is 0-based and may be the
-    end. ``hint`` is such as ``"; did you mean 'mean'?"``; ``named`` adds the column to the message.
+    ``what`` names the argument, such as ``"query"``. ``position`` is 0-based and may be the end.
+    ``hint`` is appended, such as ``"; did you mean 'mean'?"``. ``named`` adds the position in
+    words.
     """
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
@@ -52,29 +53,31 @@ def misplaced(
     where = f" at column {column + 1}"
     if "\n" in text:
         where = f" at line {text.count(chr(10), 0, position) + 1}, column {column + 1}"
-    first = max(0, min(column - _WIDTH // 2, len(line) - _WIDTH))
-    shown = "".join(char if char.isprintable() else " " for char in line[first : first + _WIDTH])
+    first = max(0, min(column - _MAX_WIDTH // 2, len(line) - _MAX_WIDTH))
+    shown = "".join(
+        char if char.isprintable() else " " for char in line[first : first + _MAX_WIDTH]
+    )
     before = "…" if first else ""
-    after = "…" if first + _WIDTH < len(line) else ""
-    indent = " " * (len(before) + sum(map(_cells, shown[: column - first])))
+    after = "…" if first + _MAX_WIDTH < len(line) else ""
+    indent = " " * (len(before) + sum(map(_display_width, shown[: column - first])))
     place = f"  {before}{shown}{after}\n  {indent}^"
     return QueryError(f"{what}: {message}{where if named else ''}{hint}\n{place}")
 
 
-def _cells(char: str) -> int:
+def _display_width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a predicate like `fnmatch.fnmatchcase`, but keep no untrusted patterns."""
+    """Return a predicate like `fnmatch.fnmatchcase` that does not cache untrusted patterns."""
     match = re.compile(translate(pattern)).match
     return lambda text: match(text) is not None
 
 
 AGGREGATES: Final = ("last", "min", "max", "mean", "count", "first_step", "last_step")
-"""Aggregates of a series: ``val/loss:min``. The default is the last value."""
+"""Aggregates of a series, as in ``val/loss:min``. The default is ``last``."""
 SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -88,7 +91,7 @@ SIGNS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Left side of a comparison: a path, perhaps with an aggregate and a type of atom or family."""
+    """Left side of a comparison: path, optional aggregate, optional type of atom or family."""
 
     path: str
     aggregate: str | None = None
@@ -98,7 +101,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Right side of a comparison: a literal, and its text without quotes."""
+    """Right side of a comparison: a literal value, and its text without quotes."""
 
     value: int | float | bool | str
     text: str
@@ -107,9 +110,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A field, an operator and a value.
+    """Comparison of a field with a value.
 
-    Operators are ``= != > >= < <= contains matches``, ``"not matches"``, or ``missing`` (without
+    Operators are ``= != > >= < <= contains matches``, ``"not matches"``, and ``missing`` (without
     value).
     """
 
@@ -120,13 +123,13 @@ class Comparison:
 
     @property
     def values(self) -> tuple[Value | None]:
-        """The right side as of `Among`."""
+        """Right side as a tuple, as in `Among`."""
         return (self.value,)
 
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """A field that equals one of several values, or a set of strings that has one of them."""
+    """Test whether a field equals one of several values, or a string set contains one of them."""
 
     operator: ClassVar[str] = "in"
     field: Field
@@ -136,21 +139,21 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Everything that ``term`` does not match."""
+    """Negation: true if ``term`` is false."""
 
     term: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """Conjunction: true where all terms match, and everywhere if there are none."""
+    """Conjunction: true if all terms are true, also without any terms."""
 
     terms: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Disjunction: true where at least one of the terms matches."""
+    """Disjunction: true if at least one term is true."""
 
     terms: tuple[Expression, ...]
 
@@ -159,7 +162,7 @@ Expression = Comparison | Among | Not | And | Or
 
 
 def comparisons_of(expression: Expression) -> Iterator[Comparison | Among]:
-    """Yield every comparison of an expression, in its order."""
+    """Yield the comparisons of an expression, in their order."""
     if isinstance(expression, Comparison | Among):
         yield expression
     elif isinstance(expression, Not):

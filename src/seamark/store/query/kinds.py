@@ -1,4 +1,4 @@
-"""Types of values that a comparison can match, and times in queries."""
+"""Types of values to which a comparison applies, and times in queries."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = [
     "SYSTEM",
     "fault",
     "field_fault",
-    "fitting",
+    "implied_types",
+    "matching_types",
     "moment",
     "near_state",
     "state_fault",
-    "stated",
     "suffix_fault",
     "system_types",
     "words_of",
@@ -35,38 +35,40 @@ __all__ = [
 
 
 MOMENTS: Final = (
-    "a time such as 2026-11-22 or 2026-11-22T10:30, or one before now: -30m, -2h, -1d, -2w, -1M "
+    "a time such as 2026-11-22 or 2026-11-22T10:30, or a time before now: -30m, -2h, -1d, -2w, -1M "
     "(minutes, hours, days, weeks, months)"
 )
 """Description of the accepted times."""
-_AGO: Final = re.compile(r"-(\d{1,9})([mhdwM])")
+_RELATIVE_TIME: Final = re.compile(r"-(\d{1,9})([mhdwM])")
 _UNITS_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _MONTHS: Final = 12
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_US: Final = ((1 << 63) - 1) // 1000
 _FIRST_US: Final = -_LAST_US
-"""Earliest time of a run in microseconds: times are 64-bit nanoseconds."""
+"""Earliest time of a run in microseconds, because times are 64-bit nanoseconds."""
 
 
 def is_moment(text: str) -> bool:
-    """Return whether a text is a time."""
-    return _AGO.fullmatch(text) is not None or instant(text) is not None
+    """Return whether a text is an accepted time."""
+    return _RELATIVE_TIME.fullmatch(text) is not None or instant(text) is not None
 
 
 def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
-    """Return microseconds since the Unix epoch of a time; None if the text is none.
+    """Return a time in microseconds since the Unix epoch; None if the text is not a time.
 
-    ISO 8601 (without offset in UTC, or in this computer's time zone with ``local``), or minutes,
+    The text is in ISO 8601 (without offset in UTC, or in local time with ``local``), or minutes,
     hours, days, weeks or calendar months before now, as in Neptune: ``"-2h"``, ``"-1M"``.
     """
-    ago = _AGO.fullmatch(text)
+    ago = _RELATIVE_TIME.fullmatch(text)
     when = (
-        instant(text, local=local) if ago is None else _before(now_ns // 1000, int(ago[1]), ago[2])
+        instant(text, local=local)
+        if ago is None
+        else _time_before(now_ns // 1000, int(ago[1]), ago[2])
     )
     return None if when is None else max(_FIRST_US, min(when, _LAST_US))
 
 
-def _before(now_us: int, count: int, unit: str) -> int:
+def _time_before(now_us: int, count: int, unit: str) -> int:
     if unit != "M":
         return now_us - count * _UNITS_S[unit] * 1_000_000
     now = _EPOCH + timedelta(microseconds=now_us)
@@ -85,9 +87,9 @@ GROUPS: Final = {
     "error": ("interrupted", "failed", CRASHED),
     "finished": ("suspended", "completed"),
 }
-"""Names of several states, allowed for the argument ``state`` but never a run's value.
+"""Names of groups of states, allowed in the argument ``state`` but never the state of a run.
 
-``"created"`` and ``"running"`` are groups of one state each.
+``"created"`` and ``"running"`` are states and need no group.
 """
 SYSTEM: Final = {
     "sys/id": "string",
@@ -114,21 +116,21 @@ SYSTEM: Final = {
     "sys/tags": "string_set",
     "sys/group_tags": "string_set",
 }
-"""Types of the paths that every run may have, even if none does."""
+"""Types of paths that are valid in queries even if no run has them."""
 CHILDREN: Final = "children/"
-"""Prefix of paths that refer to the parts of a run."""
-OF_PARTS: Final = ("min", "max", "mean", "count")
-"""Aggregates of the numbers of parts."""
+"""Prefix of paths of the child runs of a run."""
+CHILD_AGGREGATES: Final = ("min", "max", "mean", "count")
+"""Aggregates of the numbers of child runs."""
 NUMERIC: Final = frozenset({"int", "float", "float_series", "statistic"})
 TEXTS: Final = frozenset({"string", "string_series"})
 SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
 SORTABLE: Final = NUMERIC | TEXTS | {"bool", "datetime", "json", "file", "artifact", "null"}
-_SEARCHED: Final = TEXTS | {"json", "file", "artifact", "string_set"}
+_SEARCHABLE: Final = TEXTS | {"json", "file", "artifact", "string_set"}
 SEARCHES: Final = ("contains", "matches", "not matches")
-_ANY_SERIES: Final = ("last", "count", "first_step", "last_step")
-_COUNTED: Final = ("last", "count")
-_SUMMED: Final = frozenset({"float_series", "statistic"})
-_STATED: Final = {"float": NUMERIC, "string": TEXTS}
+_SERIES_AGGREGATES: Final = ("last", "count", "first_step", "last_step")
+_COUNT_AGGREGATES: Final = ("last", "count")
+_NUMBER_SERIES: Final = frozenset({"float_series", "statistic"})
+_TYPE_GROUPS: Final = {"float": NUMERIC, "string": TEXTS}
 _SIGNS: Final = {"contains": "CONTAINS", "matches": "=~", "not matches": "!~"}
 _WORDS: Final = {
     "int": "a number",
@@ -138,7 +140,7 @@ _WORDS: Final = {
     "text": "a long text",
     "datetime": "a time",
     "json": "JSON",
-    "null": "nothing",
+    "null": "a null value",
     "float_series": "a series of numbers",
     "string_series": "a series of texts",
     "file_series": "a series of files",
@@ -159,75 +161,75 @@ _STATE_ALIASES: Final = {
     "killed": CRASHED,
     "paused": "suspended",
 }
-"""States, by their names in other programs."""
+"""States by their names in other programs."""
 
 
 class Fault(NamedTuple):
-    """Error in a query: 0-based place, message, and a hint to stand behind them."""
+    """Error in a query: 0-based position, message, and a hint to append."""
 
     at: int
     message: str
     hint: str = ""
 
 
-def _near(word: str, words: Collection[str]) -> str:
+def _suggest(word: str, words: Collection[str]) -> str:
     found = difflib.get_close_matches(word.lower(), words, 1, 0.5)
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def near_state(word: str) -> str:
-    """Return ``"; did you mean ...?"`` if a state is meant, else nothing."""
-    meant = _STATE_ALIASES.get(word.lower())
-    return f"; did you mean {meant!r}?" if meant else _near(word, STATES)
+    """Return ``"; did you mean ...?"`` for a word similar to a state, otherwise an empty string."""
+    alias = _STATE_ALIASES.get(word.lower())
+    return f"; did you mean {alias!r}?" if alias else _suggest(word, STATES)
 
 
 def words_of(types: Collection[str]) -> str:
-    """Return types in words: ``"a number or a text"``."""
+    """Return a description of types, such as ``"a number or a text"``."""
     return " or ".join(dict.fromkeys(_WORDS.get(one, one) for one in sorted(types)))
 
 
 def system_types(path: str) -> frozenset[str] | None:
-    """Return the types of a path that every run may have; None for any other path."""
+    """Return the types of a path in `SYSTEM`; None for any other path."""
     kind = SYSTEM.get(path)
     if kind is None:
         return None
     return frozenset({"int", "float"} if kind == "float" else {kind})
 
 
-def stated(field: Field) -> frozenset[str] | None:
-    """Return the types that a field states itself; None for any."""
-    if field.aggregate in _COUNTED:
+def implied_types(field: Field) -> frozenset[str] | None:
+    """Return the types implied by a field's aggregate and type; None for any type."""
+    if field.aggregate in _COUNT_AGGREGATES:
         kinds = SERIES | {"statistic"}
-    elif field.aggregate in _ANY_SERIES:
+    elif field.aggregate in _SERIES_AGGREGATES:
         kinds = SERIES
     elif field.aggregate is not None:
-        kinds = _SUMMED
+        kinds = _NUMBER_SERIES
     elif field.type is None:
         return None
     else:
-        return _STATED.get(field.type, frozenset({field.type}))
-    # val/loss:float:min is how some write it: a series of floats
+        return _TYPE_GROUPS.get(field.type, frozenset({field.type}))
+    # also accept val/loss:float:min for a series of floats
     return kinds if field.type in (None, "int", "float", "string") else kinds & {str(field.type)}
 
 
-def fitting(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
-    """Return the types that a comparison with this value can match; None for any."""
-    said = stated(leaf.field)
+def matching_types(leaf: Comparison | Among, value: Value | None) -> frozenset[str] | None:
+    """Return the types that a comparison with this value can match; None for any type."""
+    permitted = implied_types(leaf.field)
     if value is None:
-        return said
+        return permitted
     if leaf.field.aggregate not in (None, "last"):
-        return said if _is_number(value) and leaf.operator not in SEARCHES else frozenset()
-    found = _comparable(leaf.operator, value)
-    return found if said is None else found & said
+        return permitted if _is_number(value) and leaf.operator not in SEARCHES else frozenset()
+    found = _comparable_types(leaf.operator, value)
+    return found if permitted is None else found & permitted
 
 
 def _is_number(value: Value) -> bool:
     return isinstance(value.value, int | float) and not isinstance(value.value, bool)
 
 
-def _comparable(sign: str, value: Value) -> frozenset[str]:
+def _comparable_types(sign: str, value: Value) -> frozenset[str]:
     if sign in SEARCHES:
-        return _SEARCHED
+        return _SEARCHABLE
     sets = frozenset({"string_set"} if sign == "in" else ())
     if isinstance(value.value, bool):
         return sets | {"bool"} if sign in ("=", "!=", "in") else sets
@@ -237,10 +239,10 @@ def _comparable(sign: str, value: Value) -> frozenset[str]:
 
 
 def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:
-    """Return the fault of comparing values of these types, none of which is in `fitting`."""
+    """Return the fault of a comparison at a path with these types, which cannot match."""
     path, sign = leaf.field.path, leaf.operator
-    said = stated(leaf.field)
-    if value is None or (said is not None and not said.intersection(types)):
+    permitted = implied_types(leaf.field)
+    if value is None or (permitted is not None and not permitted.intersection(types)):
         return field_fault(leaf.field, types)
     written, got = _SIGNS.get(sign, sign), value.text[:60]
     if leaf.field.aggregate not in (None, "last"):
@@ -252,11 +254,12 @@ def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str])
         return Fault(leaf.at, f"expected = or != before {value.text}, got {written!r}")
     if known == {"string_set"}:
         return Fault(leaf.at, f"expected CONTAINS or IN for a string set, got {written!r}")
-    if known <= _SEARCHED - TEXTS:
+    if known <= _SEARCHABLE - TEXTS:
         return Fault(leaf.at, f"expected CONTAINS or =~ for {words_of(known)}, got {written!r}")
     if not known & (NUMERIC | TEXTS | {"bool", "datetime"}):
         return Fault(
-            leaf.field.at, f"{path!r} is {words_of(known)}, which can only be MISSING or not"
+            leaf.field.at,
+            f"{path!r} is {words_of(known)}, which supports only IS MISSING and IS NOT MISSING",
         )
     wanted = [
         words
@@ -272,13 +275,13 @@ def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str])
 
 
 def field_fault(field: Field, types: Collection[str]) -> Fault:
-    """Return the fault of an aggregate or a type of values of these types."""
-    it = f"{field.path!r} is {words_of(types)}"
+    """Return the fault of a field whose aggregate or type does not fit these types."""
+    subject = f"{field.path!r} is {words_of(types)}"
     if field.aggregate is None:
-        return Fault(field.at, f"{it}, not {words_of([str(field.type)])}")
-    if field.aggregate in _ANY_SERIES or not SERIES.intersection(types):
-        return Fault(field.at, f"{it}, not a series: it has no {field.aggregate}")
-    return Fault(field.at, f"{it}, not of numbers: it has no {field.aggregate}")
+        return Fault(field.at, f"{subject}, not {words_of([str(field.type)])}")
+    if field.aggregate in _SERIES_AGGREGATES or not SERIES.intersection(types):
+        return Fault(field.at, f"{subject}, not a series: it has no {field.aggregate}")
+    return Fault(field.at, f"{subject}, not of numbers: it has no {field.aggregate}")
 
 
 def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
@@ -290,8 +293,8 @@ def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
         return Fault(leaf.at, f"expected =, != or IN for a state, got {sign!r}")
     if word in GROUPS:
         each = ", ".join(GROUPS[word])
-        message = f"expected a state, got the group {word!r}, good for the argument state alone"
-        return Fault(value.at, message, f"; IN ({each}) asks for all of it")
+        message = f"expected a state, got {word!r}, a group that only the argument state accepts"
+        return Fault(value.at, message, f"; use IN ({each})")
     if word not in STATES:
         message = f"expected one of {', '.join(STATES)}, got {value.text[:60]!r}"
         return Fault(value.at, message, near_state(word))
@@ -299,6 +302,6 @@ def state_fault(leaf: Comparison | Among, value: Value) -> Fault | None:
 
 
 def suffix_fault(word: str, at: int) -> Fault:
-    """Return the fault of a word behind a colon that is neither aggregate nor type."""
+    """Return the fault of a word after a colon that is neither an aggregate nor a type."""
     known = ", ".join((*AGGREGATES, "or a type such as float, string, stringSet"))
-    return Fault(at, f"expected one of {known}; got {word!r}", _near(word, AGGREGATES))
+    return Fault(at, f"expected one of {known}; got {word!r}", _suggest(word, AGGREGATES))

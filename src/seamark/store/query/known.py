@@ -1,7 +1,7 @@
-"""Checks of queries and columns against the paths and types that the runs of a store have.
+"""Checks of queries and columns against the paths and types in a store.
 
-A comparison that can match nothing is refused, because an empty result would be misleading. Usually
-the first run that has the path decides; only if its type does not fit are all others checked.
+A comparison that cannot match any run raises an error, because an empty result would be misleading.
+The types of all runs with a path are checked only if the type of the first one does not fit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
 from seamark.reading.words import near_paths
 from seamark.store import schema
-from seamark.store.database import written_out
+from seamark.store.database import as_literals
 from seamark.store.query.expression import (
     SIGNS,
     Among,
@@ -25,18 +25,18 @@ from seamark.store.query.expression import (
     Field,
     comparisons_of,
     matcher,
-    misplaced,
+    positioned_error,
 )
 from seamark.store.query.kinds import (
+    CHILD_AGGREGATES,
     CHILDREN,
     NUMERIC,
-    OF_PARTS,
     SORTABLE,
     SYSTEM,
     fault,
     field_fault,
-    fitting,
-    stated,
+    implied_types,
+    matching_types,
     suffix_fault,
     system_types,
     words_of,
@@ -65,20 +65,20 @@ def _types_at_path(path: Any, kind: Any) -> sa.Select[tuple[str]]:
 @functools.cache
 def _first_types(kind: str, dialect: str) -> sa.Select[tuple[str]]:
     first = _types_at_path(schema.path.c.id, kind).limit(1)
-    # Else PostgreSQL may read all rows there are until one of the path comes.
+    # Without an order, PostgreSQL may scan the whole table for a row of the path.
     return first if dialect == "sqlite" else first.order_by(_cells["class"])
 
 
-def _any_run(kind: Any) -> sa.Select[tuple[int]]:
+def _select_any_run(kind: Any) -> sa.Select[tuple[int]]:
     return sa.select(schema.run.c.id).where(schema.run.c.kind == kind).limit(1)
 
 
 _TYPES: Final = _types_at_path(sa.bindparam("path"), sa.bindparam("kind")).distinct()
-_ANY_RUN: Final = _any_run(sa.bindparam("kind"))
+_ANY_RUN: Final = _select_any_run(sa.bindparam("kind"))
 
 
-def _projects() -> sa.Select[tuple[str]]:
-    # It looks once for each project, not at each run.
+def _select_projects() -> sa.Select[tuple[str]]:
+    # One index lookup per project instead of one per run.
     project, first = schema.run.c.project, sa.func.min(schema.run.c.project)
     known = sa.select(first.label("project")).cte("known", recursive=True)
     following = sa.select(first).where(project > known.c.project).scalar_subquery()
@@ -86,38 +86,37 @@ def _projects() -> sa.Select[tuple[str]]:
     return sa.select(known.c.project).where(known.c.project.is_not(None))
 
 
-_PROJECTS: Final = _projects()
+_PROJECTS: Final = _select_projects()
 _MAX_TRIED: Final = 16
-"""Maximum number of similar paths checked; they may no longer belong to any run."""
+"""Maximum number of similar paths checked; runs may no longer have them."""
 
 
 def in_projects(
     store: Store, connection: sa.Connection, is_meant: Callable[[str], bool] | None
 ) -> sa.ColumnElement[bool] | None:
-    """Return the condition that a run is in one of the meant projects; None for all."""
+    """Return the condition that a run is in one of the projects accepted by ``is_meant``."""
     if is_meant is None:
         return None
-    return schema.run.c.project.in_(written_out(matching_projects(store, connection, is_meant)))
+    return schema.run.c.project.in_(as_literals(matching_projects(store, connection, is_meant)))
 
 
 def matching_projects(
     store: Store, connection: sa.Connection, is_meant: Callable[[str], bool]
 ) -> list[str]:
-    """Return those of the projects of a store that are meant."""
+    """Return the projects of a store that ``is_meant`` accepts."""
     return [name for (name,) in store.database.rows(connection, _PROJECTS) if is_meant(name)]
 
 
 class KnownPaths:
-    """The paths of a store and the types of their values, of containers of one kind.
+    """Paths of a store and the types of their values, for containers of one kind.
 
     Args:
-        store: Which has them.
-        connection: Of a transaction of the store.
-        unknown: Called with an error for each path asked for that no run has, unless there are no
-            runs.
-        seen: Condition that a run may be known of; None for all.
-        kind: See `seamark.paths.kind_of`.
-        readable: Tells in which projects runs' inherited tags may be known of; None for all.
+        store: Store with the paths.
+        connection: Connection with a transaction of the store.
+        unknown: Called with an error for each requested path that no run has, if there are runs.
+        seen: Condition that the caller may read a run; None for all.
+        kind: Kind of the containers; see `seamark.paths.kind_of`.
+        readable: Returns whether the caller may read a project's inherited tags; None for all.
     """
 
     def __init__(
@@ -135,14 +134,16 @@ class KnownPaths:
         self._store = store
         self._connection = connection
         self._unknown = unknown
-        self._first: dict[str, frozenset[str]] = {}
+        self._first_type: dict[str, frozenset[str]] = {}
 
-    def learn(self, paths: Collection[str]) -> None:
-        """Ask at once for the first types at some paths that will be checked."""
-        asked = [path for path in paths if system_types(path) is None]
-        numbers = self._store.numbers.known(self._connection, asked)
-        self._first |= dict.fromkeys(asked, frozenset())
-        self._first |= {path: self._ask(path) for path in numbers if path.startswith(TAGS)}
+    def prefetch(self, paths: Collection[str]) -> None:
+        """Load the first type of each path that will be checked, in one query."""
+        stored_paths = [path for path in paths if system_types(path) is None]
+        numbers = self._store.numbers.known(self._connection, stored_paths)
+        self._first_type |= dict.fromkeys(stored_paths, frozenset())
+        self._first_type |= {
+            path: self._load_types(path) for path in numbers if path.startswith(TAGS)
+        }
         others = {at: path for path, at in numbers.items() if not path.startswith(TAGS)}
         if not others:
             return
@@ -152,113 +153,116 @@ class KnownPaths:
             first = first.where(self._seen)
         statement = sa.select(id_, first.scalar_subquery()).where(database.among(id_, others))
         rows = database.query(self._connection, statement)
-        self._first |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
+        self._first_type |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
 
     def check_query(self, query: str) -> None:
-        """Check every comparison; raise `QueryError` if one can match no value."""
+        """Check every comparison; raise `QueryError` if one cannot match any value."""
         for leaf in comparisons_of(parse(query)):
             self._check_leaf(escape(query), leaf)
 
     def _check_leaf(self, query: str, leaf: Comparison | Among) -> None:
-        if leaf.field.path.startswith(CHILDREN) and self._types(leaf.field.path, None) is not None:
+        if (
+            leaf.field.path.startswith(CHILDREN)
+            and self._types_at(leaf.field.path, None) is not None
+        ):
             self._check_parts(query, leaf)
             return
         for value in leaf.values:
-            wanted = fitting(leaf, value)
-            types = self._types(leaf.field.path, wanted)
+            wanted = matching_types(leaf, value)
+            types = self._types_at(leaf.field.path, wanted)
             if types is None:
                 continue
             if not types:
                 self._report_unknown(_QUERY, query, leaf.field)
                 return
-            raise misplaced(_QUERY, query, *fault(leaf, value, types), named=True)
+            raise positioned_error(_QUERY, query, *fault(leaf, value, types), named=True)
 
     def _check_parts(self, query: str, leaf: Comparison | Among) -> None:
         path, sign = leaf.field.path, leaf.operator
-        if sign != "missing" and leaf.field.aggregate not in OF_PARTS:
-            known = ", ".join(f":{name}" for name in OF_PARTS)
-            message = f"expected one of {known} behind {path!r:.200}"
-            raise misplaced(_QUERY, query, leaf.field.at, message)
+        if sign != "missing" and leaf.field.aggregate not in CHILD_AGGREGATES:
+            known = ", ".join(f":{name}" for name in CHILD_AGGREGATES)
+            message = f"expected one of {known} after {path!r:.200}"
+            raise positioned_error(_QUERY, query, leaf.field.at, message)
         if sign not in (*SIGNS, "in", "missing"):
-            message = f"expected = or < for what parts come to, got {sign!r}"
-            raise misplaced(_QUERY, query, leaf.at, message)
+            message = f"expected = or < for an aggregate of child runs, got {sign!r}"
+            raise positioned_error(_QUERY, query, leaf.at, message)
         for value in leaf.values:
             if value is not None and isinstance(value.value, bool | str):
                 message = f"expected a number for {path!r:.200}, got {value.text[:60]!r}"
-                raise misplaced(_QUERY, query, value.at, message)
+                raise positioned_error(_QUERY, query, value.at, message)
         below = path.removeprefix(CHILDREN)
-        if self._types(below, NUMERIC) is not None:
+        if self._types_at(below, NUMERIC) is not None:
             self._report_unknown(_QUERY, query, Field(below, None, None, leaf.field.at))
 
     def check_column(self, text: str, field: Field) -> None:
-        """Check a column that is no pattern; raises `QueryError`, as for the minimum of a text."""
-        self._check_field("column", text, field, stated(field))
+        """Check a column without wildcards; raise `QueryError`, as for the minimum of a text."""
+        self._check_field("column", text, field, implied_types(field))
 
     def check_sort(self, text: str, field: Field) -> None:
-        """Check the path to sort by; raise `QueryError` if its values have no order."""
-        types = self._check_field("sort_by", text, field, stated(field) or SORTABLE)
+        """Check the path of the sort order; raise `QueryError` if its values cannot be sorted."""
+        types = self._check_field("sort_by", text, field, implied_types(field) or SORTABLE)
         if types:
-            message = f"{field.path!r} is {words_of(types)}, by which nothing can be sorted"
-            error = misplaced("sort_by", escape(text), 0, message)
+            message = f"{field.path!r} is {words_of(types)}, which cannot be sorted"
+            error = positioned_error("sort_by", escape(text), 0, message)
             raise error
 
     def check_pattern(self, text: str, found: Collection[str]) -> None:
-        """Report a pattern among the columns that matches no path."""
+        """Report a column pattern that does not match any path."""
         if self._seen is not None:
-            found = [one for one in found if self._types(one, None) is None]
-        if not found and self._is_any_run():
-            self._unknown(misplaced("column", text, 0, f"no path matches {text!r:.200}"))
+            found = [one for one in found if self._types_at(one, None) is None]
+        if not found and self._has_runs():
+            self._unknown(positioned_error("column", text, 0, f"no path matches {text!r:.200}"))
 
     def check_series(self, pattern: str) -> None:
-        """Report a path or pattern, of which nothing was found, if it is no float series."""
+        """Report a path or pattern without results if it does not match a float series."""
         wanted = frozenset({"float_series"})
         if any(char in pattern for char in "*?["):
             known = self._store.numbers.everything(self._connection)
             found = list(filter(matcher(pattern), known))
-            if any(self._types(one, wanted) is None for one in (pattern, *found[:_MAX_TRIED])):
+            if any(self._types_at(one, wanted) is None for one in (pattern, *found[:_MAX_TRIED])):
                 return
             message = f"no series of numbers matches {pattern!r:.200}"
-        elif (types := self._types(pattern, wanted)) is None:
+        elif (types := self._types_at(pattern, wanted)) is None:
             return
         elif types:
             message = f"{pattern!r:.200} is {words_of(types)}, not a series of numbers"
         else:
-            message = f"no run has {pattern!r:.200}{self._hint(pattern, wanted)}"
-        if self._is_any_run():
-            self._unknown(misplaced("paths", escape(pattern), 0, message))
+            message = f"no run has {pattern!r:.200}{self._suggest_path(pattern, wanted)}"
+        if self._has_runs():
+            self._unknown(positioned_error("paths", escape(pattern), 0, message))
 
     def _check_field(
         self, what: str, text: str, field: Field, wanted: frozenset[str] | None
     ) -> frozenset[str]:
-        types = self._types(field.path, wanted)
+        types = self._types_at(field.path, wanted)
         if types is None:
             return frozenset()
         text = escape(text)
         if not types:
             self._report_unknown(what, text, field)
-        said = stated(field)
-        if types and said is not None and not said & types:
-            raise misplaced(what, text, *field_fault(field, types))
+        implied = implied_types(field)
+        if types and implied is not None and not implied & types:
+            raise positioned_error(what, text, *field_fault(field, types))
         return types
 
-    def _types(self, path: str, wanted: frozenset[str] | None) -> frozenset[str] | None:
+    def _types_at(self, path: str, wanted: frozenset[str] | None) -> frozenset[str] | None:
         types = system_types(path)
         if types is not None:
             return None if wanted is None or types & wanted else types
-        if path not in self._first:
-            self.learn([path])
-        types = self._first[path]
+        if path not in self._first_type:
+            self.prefetch([path])
+        types = self._first_type[path]
         if types and wanted is not None and not types & wanted:
-            types = self._ask(path)
+            types = self._load_types(path)
         return None if types and (wanted is None or types & wanted) else types
 
-    def _ask(self, path: str) -> frozenset[str]:
+    def _load_types(self, path: str) -> frozenset[str]:
         number = self._store.numbers.number(self._connection, path)
         if number is None:
             return frozenset()
         database = self._store.database
         if path.startswith(TAGS):
-            rows = database.query(self._connection, self._tags(number))
+            rows = database.query(self._connection, self._select_tag_types(number))
         elif self._seen is None:
             rows = database.rows(self._connection, _TYPES, path=number, kind=self._kind)
         else:
@@ -266,7 +270,7 @@ class KnownPaths:
             rows = database.query(self._connection, narrow)
         return frozenset(kind for (kind,) in rows)
 
-    def _tags(self, number: int) -> sa.Select[tuple[str]]:
+    def _select_tag_types(self, number: int) -> sa.Select[tuple[str]]:
         own, of_project = schema.run.c.kind == self._kind, schema.run.c.kind == "project"
         if self._seen is not None:
             names = self._store.database.rows(self._connection, _PROJECTS)
@@ -274,7 +278,7 @@ class KnownPaths:
             readable = [name for (name,) in names if may_read(name)]
             above = sorted({one for name in readable for one in projects_above(name, "")})
             own = sa.and_(own, self._seen)
-            of_project = sa.and_(of_project, schema.run.c.project.in_(written_out(above)))
+            of_project = sa.and_(of_project, schema.run.c.project.in_(as_literals(above)))
         return (
             sa.select(_cells.type)
             .join(schema.run, schema.run.c.id == _cells.run)
@@ -282,24 +286,26 @@ class KnownPaths:
             .distinct()
         )
 
-    def _is_any_run(self) -> bool:
+    def _has_runs(self) -> bool:
         database = self._store.database
         if self._seen is None:
             return bool(database.rows(self._connection, _ANY_RUN, kind=self._kind))
-        return bool(database.query(self._connection, _any_run(self._kind).where(self._seen)))
+        return bool(database.query(self._connection, _select_any_run(self._kind).where(self._seen)))
 
     def _report_unknown(self, what: str, text: str, field: Field) -> None:
-        if not self._is_any_run():
+        if not self._has_runs():
             return
         path, colon, word = field.path.rpartition(":")
-        if what != _QUERY and colon and self._types(path, None) is None:
-            raise misplaced(what, text, *suffix_fault(word, text.rfind(colon)))
+        if what != _QUERY and colon and self._types_at(path, None) is None:
+            raise positioned_error(what, text, *suffix_fault(word, text.rfind(colon)))
         message = f"no run has {field.path!r:.200}"
-        self._unknown(misplaced(what, text, field.at, message, self._hint(field.path)))
+        self._unknown(
+            positioned_error(what, text, field.at, message, self._suggest_path(field.path))
+        )
 
-    def _hint(self, path: str, wanted: frozenset[str] | None = None) -> str:
+    def _suggest_path(self, path: str, wanted: frozenset[str] | None = None) -> str:
         known = sorted({*self._store.numbers.everything(self._connection), *SYSTEM})
         for one in islice(near_paths(path, known), _MAX_TRIED):
-            if self._types(one, wanted) is None:
+            if self._types_at(one, wanted) is None:
                 return f"; there is {one!r}"
         return ""

@@ -1,18 +1,18 @@
-"""Parser of the query language, in which users select runs.
+"""Parser of the query language that selects runs.
 
-A superset of Neptune's NQL. A comparison names a path, perhaps its type, an operator and a value;
-comparisons are joined by AND, OR, NOT and brackets::
+The language is a superset of Neptune's NQL. A comparison has a path, optionally a type, an operator
+and a value. Comparisons are combined with AND, OR, NOT and brackets::
 
     params/lr <= 0.01 AND (`sys/tags`:stringSet CONTAINS "best" OR NOT sys/state = running)
     val/loss:min < 0.3 and sys/name =~ "resnet.*" and `my metric` IS NOT MISSING
     params/optimizer NOT IN (adam, "sgd") and sys/creation_time >= -1d
 
-Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Words are the same
-in upper and lower case. A value is a number, ``true``, ``false``, a quoted string, or a bare word,
-which is a string.
+Paths with characters other than letters, digits and ``_ . / -`` need back-ticks. Keywords are
+case-insensitive. A value is a number, ``true``, ``false``, a quoted string, or a bare word, which
+is a string.
 
-Errors that do not depend on the runs are found here: an unknown state, ``=`` for tags, a text for a
-number. `seamark.store.query.known` finds the others.
+The parser reports errors that do not depend on the runs: an unknown state, ``=`` for tags, a text
+for a number. `seamark.store.query.known` reports all others.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from seamark.store.query.expression import (
     Not,
     Or,
     Value,
-    misplaced,
+    positioned_error,
 )
 from seamark.store.query.kinds import (
     NUMERIC,
     SEARCHES,
     fault,
-    fitting,
+    implied_types,
+    matching_types,
     state_fault,
-    stated,
     suffix_fault,
     system_types,
 )
@@ -87,8 +87,8 @@ _TYPES: Final = {
     "artifact": "artifact",
     "statistic": "statistic",
 }
-_WORDED: Final = frozenset({"string", "datetime", "string_series", "json"})
-"""Types whose operands are always taken literally."""
+_TEXT_TYPES: Final = frozenset({"string", "datetime", "string_series", "json"})
+"""Types whose operands are always strings."""
 _MAX_DEPTH: Final = 100
 
 _GRAMMAR: Final = r"""
@@ -131,7 +131,7 @@ ITEM: /[^\s()"'`=<>!~,]+/
 %ignore /\s+/
 """
 
-_SAID: Final = {
+_TOKEN_NAMES: Final = {
     "OPERATOR": "an operator such as = or <",
     "CONTAINS": "CONTAINS",
     "NOT_MATCHES": "NOT MATCHES",
@@ -159,10 +159,10 @@ _SPECIAL: Final = re.compile(r"[+-]?(inf|infinity|nan)", re.IGNORECASE)
 
 
 def parse(text: str) -> Expression:
-    """Return the expression of a query; an empty one matches every run.
+    """Parse a query; an empty query matches every run.
 
-    Raises `QueryError` with the place if it breaks the grammar or compares what can never be
-    compared.
+    Raises `QueryError` with the position if the query has a syntax error or compares values that
+    can never be compared.
     """
     if not isinstance(text, str):
         raise argument_error(
@@ -171,24 +171,24 @@ def parse(text: str) -> Expression:
             "a string, such as 'parameters/lr = 0.5 AND tags/workers = 8'",
             QueryError,
         )
-    return _parsed(escape(text))  # as texts are kept
+    return _parse_text(escape(text))  # stored texts are escaped, too
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(text: str) -> Expression:
+def _parse_text(text: str) -> Expression:
     from lark import UnexpectedInput
 
     try:
         tree = _parser().parse(text)
     except UnexpectedInput as error:
-        raise _unexpected(text, error) from None
+        raise _syntax_error(text, error) from None
     return _Builder(text).expression(tree.children[0]) if tree.children else And(())
 
 
 def parse_field(text: str, what: str = "column") -> Field:
-    """Return the path and aggregate of a column such as ``val/loss:min``; a type is kept.
+    """Parse a column such as ``val/loss:min`` into path, aggregate and type.
 
-    Only an aggregate or a type after the last colon counts. Raises `QueryError` for an empty text.
+    Any other word after the last colon belongs to the path. Raises `QueryError` for an empty text.
     """
     if not isinstance(text, str) or not text.strip("`"):
         raise argument_error(text, what, "a path such as 'val/loss' or 'val/loss:min'", QueryError)
@@ -209,11 +209,11 @@ def _parser() -> Lark:
     return Lark(_GRAMMAR, parser="lalr", lexer="contextual", propagate_positions=True)
 
 
-def _complaint(text: str, position: int, message: str, hint: str = "") -> QueryError:
-    return misplaced("query", text, position, message, hint, named=True)
+def _error_at(text: str, position: int, message: str, hint: str = "") -> QueryError:
+    return positioned_error("query", text, position, message, hint, named=True)
 
 
-def _unexpected(text: str, error: Any) -> QueryError:
+def _syntax_error(text: str, error: Any) -> QueryError:
     from lark import UnexpectedCharacters
 
     token = getattr(error, "token", None)
@@ -221,23 +221,28 @@ def _unexpected(text: str, error: Any) -> QueryError:
     position = len(text.rstrip()) if ended else int(error.pos_in_stream)
     wants = ("accepts", "expected", "allowed")
     expected = next((set(found) for name in wants if (found := getattr(error, name, None))), set())
-    said = sorted({_SAID[name] for name in expected if name in _SAID and name != "$END"})
-    said = next(([one] for one in ("a value", "a path", _SAID["OPERATOR"]) if one in said), said)
+    expectations = sorted(
+        {_TOKEN_NAMES[name] for name in expected if name in _TOKEN_NAMES and name != "$END"}
+    )
+    expectations = next(
+        ([one] for one in ("a value", "a path", _TOKEN_NAMES["OPERATOR"]) if one in expectations),
+        expectations,
+    )
     wanted = (
-        ", ".join(said[:-1]) + (" or " if len(said) > 1 else "") + said[-1]
-        if said
+        ", ".join(expectations[:-1]) + (" or " if len(expectations) > 1 else "") + expectations[-1]
+        if expectations
         else "AND, OR or the end"
     )
     if ended:
-        return _complaint(text, position, f"expected {wanted}, got the end")
+        return _error_at(text, position, f"expected {wanted}, got the end")
     if (
         isinstance(error, UnexpectedCharacters)
         and text[position] in "\"'`"
         and text.find(text[position], position + 1) < 0
     ):
-        return _complaint(text, position, f"expected a closing {text[position]} for the one opened")
+        return _error_at(text, position, f"expected a closing {text[position]} for the opening one")
     found = str(token) if token is not None else text[position]
-    return _complaint(text, position, f"expected {wanted}, got {found!r:.60}")
+    return _error_at(text, position, f"expected {wanted}, got {found!r:.60}")
 
 
 class _Builder:
@@ -247,7 +252,7 @@ class _Builder:
 
     def expression(self, tree: Any) -> Expression:
         if self.depth >= _MAX_DEPTH:
-            msg = f"query: expected brackets and NOTs nested at most {_MAX_DEPTH} deep, got more"
+            msg = f"query: expected at most {_MAX_DEPTH} nested brackets and NOTs, got more"
             raise QueryError(msg)
         build = getattr(self, f"_{tree.data}")
         self.depth += 1
@@ -309,22 +314,22 @@ class _Builder:
         try:
             re.compile(pattern)
         except re.error as error:
-            message = f"expected a regular expression, but {error.msg} in {pattern!r:.60}"
-            raise _complaint(self.text, token.start_pos, message) from None
+            message = f"expected a valid regular expression, got {pattern!r:.60}: {error.msg}"
+            raise _error_at(self.text, token.start_pos, message) from None
 
     def _convert(self, leaf: Comparison | Among, value: Value) -> Value:
         field = leaf.field
-        types = system_types(field.path) or stated(field)
+        types = system_types(field.path) or implied_types(field)
         searches = isinstance(leaf, Comparison) and leaf.operator in SEARCHES
         if types is not None and not searches:
-            value = _as_type(value, types)
-        fit = fitting(leaf, value)
+            value = _convert_to(value, types)
+        fit = matching_types(leaf, value)
         if fit is not None and not fit.intersection(types or fit):
-            raise _complaint(self.text, *fault(leaf, value, types or {"bool"}))
+            raise _error_at(self.text, *fault(leaf, value, types or {"bool"}))
         if field.path != "sys/state" or searches:
             return value
         if found := state_fault(leaf, value):
-            raise _complaint(self.text, *found)
+            raise _error_at(self.text, *found)
         return Value(value.text.lower(), value.text.lower(), value.at)
 
     def _field(self, tree: Any) -> Field:
@@ -341,7 +346,7 @@ class _Builder:
             elif word.replace("_", "") in _TYPES:
                 kind = _TYPES[word.replace("_", "")]
             else:
-                raise _complaint(self.text, *suffix_fault(word, suffix.start_pos))
+                raise _error_at(self.text, *suffix_fault(word, suffix.start_pos))
         return Field(str(token).strip("`"), aggregate, kind, token.start_pos)
 
     def _value(self, token: Any) -> Value:
@@ -357,8 +362,8 @@ class _Builder:
         return Value(text, text, at)
 
 
-def _as_type(value: Value, types: Collection[str]) -> Value:
-    if _WORDED.issuperset(types):
+def _convert_to(value: Value, types: Collection[str]) -> Value:
+    if _TEXT_TYPES.issuperset(types):
         return Value(value.text, value.text, value.at)
     if not isinstance(value.value, str):
         return value

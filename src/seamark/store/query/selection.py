@@ -1,9 +1,9 @@
 """Selection and order of runs, and search for models and artifacts by name.
 
-A model has a key, such as ``RESNET``; a version has an id, and the key with a number, such as
-``RESNET-3``. A prefix that ends in ``-`` is ignored, because Neptune put the key of the project
-there (``CLS-RESNET-3``). `seamark.reading.contents` describes the names of artifacts. Each name may
-be preceded by ``PROJECT/``.
+A model has a key, such as ``RESNET``. A version has an id, and a name that consists of the key and
+a number, such as ``RESNET-3``. A prefix that ends in ``-`` is ignored, because Neptune adds the key
+of the project (``CLS-RESNET-3``). `seamark.reading.contents` describes the names of artifacts. Each
+name may be preceded by ``PROJECT/``.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ __all__ = [
 ]
 
 
-def with_hash(text: str) -> str:
-    """Return the query for runs that started with this hash."""
+def start_hash_query(text: str) -> str:
+    """Return a query for runs that started with this content hash."""
     return f'sys/start_hash = "{text}"'
 
 
-def same_as(text: str) -> str:
-    """Return the query for runs that started with this hash, or have it now."""
-    return f'({with_hash(text)} OR sys/content_hash = "{text}")'
+def duplicate_query(text: str) -> str:
+    """Return a query for runs that started with this content hash, or have it now."""
+    return f'({start_hash_query(text)} OR sys/content_hash = "{text}")'
 
 
 def find_duplicate(
     catalog: Catalog, project: str, text: str, revision: int | None = None
 ) -> str | None:
-    """Return the id of the newest run of exactly this project with a hash, or None."""
-    query = same_as(text)
+    """Return the id of the newest run with a content hash, or None. Sub-projects are excluded."""
+    query = duplicate_query(text)
     if revision is not None:
         query += f" AND sys/revision = {revision}"
     refs = catalog.select(Selection(project=project, query=query), lambda _: None)
@@ -59,7 +59,7 @@ def find_duplicate(
 
 
 MODEL_KINDS: Final = ("model", "model_version")
-_LISTED: Final = 8
+_MAX_LISTED: Final = 8
 
 
 def find_registered(
@@ -68,16 +68,18 @@ def find_registered(
     project: str | None = None,
     kinds: Sequence[str] = (*MODEL_KINDS, "artifact"),
 ) -> RunName:
-    """Return the model, version or artifact with a name; the module docstring has the forms.
+    """Find a model, version or artifact by name; see the module docstring for the forms of names.
 
-    Of one project, or, where it has none, of those below it; None for all. Raises
-    `RunNotFoundError`, or `ArgumentError` if several may be meant.
+    ``project`` limits the search to a project, or to its sub-projects if it has no match; None
+    searches all. Raises `RunNotFoundError`, or `ArgumentError` if the name is ambiguous.
     """
     left, _, rest = word.rpartition("/")
     named = [one for kind in kinds for one in catalog.names(kind)]
-    for is_meant in (_is_exactly, _ends_with):
-        if found := _near([one for one in named if is_meant(one, rest)], left or project):
-            return _only(word, found)
+    for is_meant in (_matches_exactly, _matches_suffix):
+        if found := _limit_to_project(
+            [one for one in named if is_meant(one, rest)], left or project
+        ):
+            return _require_single(word, found)
     if "artifact" in kinds:
         versions = [one for one in named if kind_of(*one.ref) == "artifact"]
         return _find_version(catalog, word, left or project, versions)
@@ -89,53 +91,55 @@ def find_registered(
 def _find_version(
     catalog: Catalog, word: str, project: str | None, named: list[RunName]
 ) -> RunName:
-    meant = ArtifactName.of(word)
-    own = [one for one in named if meant is not None and model_key(*one.ref) == meant.name]
-    versions = _near(own, project)
-    if meant is None or not versions:
+    wanted_name = ArtifactName.of(word)
+    own = [
+        one for one in named if wanted_name is not None and model_key(*one.ref) == wanted_name.name
+    ]
+    versions = _limit_to_project(own, project)
+    if wanted_name is None or not versions:
         names = sorted({model_key(*one.ref) for one in named})
-        hint = f"; there are {', '.join(names[:_LISTED])}" if names else ""
-        raise _missing(catalog, word, hint)
-    if meant.digest is not None:
-        found = [one for one in versions if one.run.startswith(meant.digest)]
+        hint = f"; there are {', '.join(names[:_MAX_LISTED])}" if names else ""
+        raise _missing_artifact(catalog, word, hint)
+    if wanted_name.digest is not None:
+        found = [one for one in versions if one.run.startswith(wanted_name.digest)]
         if not found:
-            raise _missing(catalog, word)
-        return _only(word, found)
-    place = _only(word, list({one.project: one for one in versions}.values())).project
-    if meant.version in (None, LATEST):
+            raise _missing_artifact(catalog, word)
+        return _require_single(word, found)
+    place = _require_single(word, list({one.project: one for one in versions}.values())).project
+    if wanted_name.version in (None, LATEST):
         return max(versions, key=lambda one: (not one.trashed, number_of(one) or 0, one.run))
     aliases = aliases_of(catalog, place)
-    digest = aliases.get(str(meant.version))
+    digest = aliases.get(str(wanted_name.version))
     if digest is None:
         numbers = [str(number) for number in sorted(filter(None, map(number_of, versions)))]
-        listed = [*numbers[-_LISTED:], *sorted(aliases)[:_LISTED]]
-        raise _missing(catalog, word, f"; {meant.name} has {', '.join(listed)}")
+        listed = [*numbers[-_MAX_LISTED:], *sorted(aliases)[:_MAX_LISTED]]
+        raise _missing_artifact(catalog, word, f"; {wanted_name.name} has {', '.join(listed)}")
     return next(one for one in versions if one.run == digest)
 
 
-def _missing(catalog: Catalog, word: str, hint: str = "") -> RunNotFoundError:
+def _missing_artifact(catalog: Catalog, word: str, hint: str = "") -> RunNotFoundError:
     return RunNotFoundError(f"no artifact {word!r:.200} in {catalog.where}{hint}")
 
 
 def aliases_of(catalog: Catalog, place: str) -> dict[str, str]:
-    """Return the digest of each alias of an artifact, ``PROJECT/.artifacts/NAME``."""
+    """Return the digest of each alias of the artifact at a place ``PROJECT/.artifacts/NAME``."""
     wanted = Selection(project=place, kind="artifact", trashed=None)
     table = catalog.table(wanted, ["sys/aliases"], lambda _: None)
     rows = zip(table.refs, table.rows, strict=True)
     return {alias: ref[1] for ref, row in rows for alias in row.get("sys/aliases", ())}
 
 
-def _near(named: list[RunName], project: str | None) -> list[RunName]:
+def _limit_to_project(named: list[RunName], project: str | None) -> list[RunName]:
     if project is None:
         return named
     own = [one for one in named if project in (one.project, home_of(one.project))]
     return own or [one for one in named if is_inside(one.project, project)]
 
 
-def _only(word: str, found: list[RunName]) -> RunName:
+def _require_single(word: str, found: list[RunName]) -> RunName:
     if len(found) > 1:
-        listed = ", ".join(map(_label, found[:_LISTED]))
-        msg = f"{word!r:.200} may be any of {len(found)}: {listed} (name the project, too)"
+        listed = ", ".join(map(_label, found[:_MAX_LISTED]))
+        msg = f"{word!r:.200} is ambiguous, it matches {len(found)}: {listed} (add the project)"
         raise ArgumentError(msg)
     return found[0]
 
@@ -152,13 +156,13 @@ def number_of(one: RunName) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _is_exactly(one: RunName, word: str) -> bool:
+def _matches_exactly(one: RunName, word: str) -> bool:
     if word == one.run:
         return True
     return word == one.name and kind_of(*one.ref) != "model" and number_of(one) is not None
 
 
-def _ends_with(one: RunName, word: str) -> bool:
+def _matches_suffix(one: RunName, word: str) -> bool:
     parts, kind = word.split("-"), kind_of(*one.ref)
     if kind == "model_version":
         return len(parts) > 2 and "-".join(parts[-2:]) == one.name  # noqa: PLR2004 - key and number
@@ -167,35 +171,35 @@ def _ends_with(one: RunName, word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Selection(Wanted):
-    """Selection of runs that can be looked up in the tables.
+    """Selection of runs, to be evaluated on the tables of a store.
 
     Attributes:
-        moments: Some times of the query in the time zone of the caller, by their text: microseconds
-            since the Unix epoch.
-        readable: Tells which projects the caller may read; None for all. Runs of others are neither
-            counted nor named anywhere.
+        moments: Times of the query by their text, converted in the time zone of the caller to
+            microseconds since the Unix epoch.
+        readable: Returns whether the caller may read a project; None for all projects. Runs of
+            other projects are neither counted nor named.
     """
 
     moments: Mapping[str, int] | None = None
     readable: Callable[[str], bool] | None = None
 
     def expression(self) -> Expression:
-        """Return all conditions as one expression; raises `ArgumentError`, `QueryError`."""
+        """Return all conditions as one expression; raise `ArgumentError` or `QueryError`."""
         terms: list[Expression] = []
         if self.query is not None:
             terms.append(parse(self.query))
         for name, path in (("id", "sys/id"), ("state", "sys/state"), ("owner", "sys/owner")):
-            given = _strings(name, getattr(self, name))
+            given = _list_strings(name, getattr(self, name))
             if given is not None:
                 values = [
                     one
                     for value in given
-                    for one in (_states(value) if name == "state" else (value,))
+                    for one in (_expand_state(value) if name == "state" else (value,))
                 ]
-                terms.append(Among(Field(path), tuple(map(_text, values))))
+                terms.append(Among(Field(path), tuple(map(_make_value, values))))
         terms += [
-            Comparison(Field("sys/tags", None, "string_set"), "contains", _text(tag))
-            for tag in _strings("tag", self.tag) or []
+            Comparison(Field("sys/tags", None, "string_set"), "contains", _make_value(tag))
+            for tag in _list_strings("tag", self.tag) or []
         ]
         if self.trashed is not None:
             if not isinstance(self.trashed, bool):
@@ -205,12 +209,12 @@ class Selection(Wanted):
         return And(tuple(terms))
 
     def reaches(self, project: str) -> bool:
-        """Return whether runs of a project may be selected."""
+        """Return whether the selection may include runs of a project."""
         inside = self.project is None or is_inside(project, self.project)
         return inside and (self.readable is None or self.readable(project))
 
     def check(self) -> None:
-        """Check the parts that `expression` does not check; raises `ArgumentError`."""
+        """Check the arguments that `expression` does not check; raise `ArgumentError`."""
         if self.kind not in KINDS:
             raise argument_error(self.kind, "kind", f"one of {', '.join(KINDS)}")
         if self.limit is not None and (
@@ -218,14 +222,14 @@ class Selection(Wanted):
         ):
             raise argument_error(self.limit, "limit", "a positive number of runs or None")
         if not isinstance(self.offset, int) or isinstance(self.offset, bool) or self.offset < 0:
-            raise argument_error(self.offset, "offset", "a number of runs to leave out")
+            raise argument_error(self.offset, "offset", "the number of runs to skip")
         if not isinstance(self.ascending, bool):
             raise argument_error(self.ascending, "ascending", "True or False")
         if not isinstance(self.sort_by, str):
             raise argument_error(self.sort_by, "sort_by", "a path such as 'val/loss:min'")
 
 
-def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
+def _list_strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
     if given is None:
         return None
     values = (
@@ -237,11 +241,11 @@ def _strings(name: str, given: str | Iterable[str] | None) -> list[str] | None:
     )
     for value in values:
         if not isinstance(value, str):
-            raise argument_error(value, name, "a string or several")
+            raise argument_error(value, name, "a string or several strings")
     return values or None
 
 
-def _states(state: str) -> tuple[str, ...]:
+def _expand_state(state: str) -> tuple[str, ...]:
     wanted = state.lower()
     if wanted in GROUPS:
         return GROUPS[wanted]
@@ -252,6 +256,6 @@ def _states(state: str) -> tuple[str, ...]:
     return (wanted,)
 
 
-def _text(value: str) -> Value:
+def _make_value(value: str) -> Value:
     kept = escape(value)
     return Value(kept, kept)

@@ -1,4 +1,4 @@
-"""Translation of queries to SQL, by SQLAlchemy Core for SQLite and PostgreSQL alike."""
+"""Translation of queries to SQLAlchemy Core, for both SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sqlalchemy.sql.functions import FunctionElement
 from seamark.process.liveness import Evidence
 from seamark.reading.attributes import DETAIL
 from seamark.store import schema
-from seamark.store.cells import FAMILY_NUMBERS, GOES_ON, UNKNOWN_NS
-from seamark.store.database import written_out
+from seamark.store.cells import FAMILY_NUMBERS, UNENDED_STATES, UNKNOWN_NS
+from seamark.store.database import as_literals
 from seamark.store.journals import load_owners
 from seamark.store.query.expression import (
     SIGNS,
@@ -52,7 +52,7 @@ _NUMERIC: Final = ("int", "float", "float_series", "statistic")
 _EXACT: Final = 1 << 53
 _I64: Final = 1 << 63
 _NAN: Final = 2
-_CHAIN: Final = 100
+_MAX_CHAIN: Final = 100
 AGGREGATE_COLUMNS: Final = {
     "min": "low",
     "max": "high",
@@ -70,13 +70,13 @@ _TIMES: Final = {
 _row: Final = schema.attribute.alias().c
 _summary: Final = schema.series.alias().c
 _element: Final = schema.element.alias().c
-"""Tables used by conditions, besides those that runs are joined to."""
+"""Aliases of tables for subqueries, distinct from the tables joined to the runs."""
 _ID: Final = "sys/id"
 _OWNER: Final = "sys/owner"
 
 
 class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
-    """Position of one string in another, from 1; 0 if absent. Case-sensitive, unlike LIKE."""
+    """Position of one string in another, 1-based; 0 if absent. Case-sensitive, unlike LIKE."""
 
     type = sa.Integer()
     inherit_cache = True
@@ -95,7 +95,7 @@ def _strpos(element: Any, compiler: Any, **options: Any) -> str:
 
 
 class bracketed(FunctionElement[bool]):  # noqa: N801 - named like an SQL function
-    """A condition in brackets that stay: SQLAlchemy takes its own away around AND and OR."""
+    """Condition in permanent brackets; SQLAlchemy removes its own around AND and OR."""
 
     type = sa.Boolean()
     inherit_cache = True
@@ -108,21 +108,21 @@ def _in_brackets(element: Any, compiler: Any, **options: Any) -> str:
 
 
 class Compiler:
-    """Turns expressions into conditions on the table of runs.
+    """Compiler of expressions to conditions on the table of runs.
 
     Args:
         number: Returns the number of a path, or None if no run has it.
-        state: The state of a run as SQL, with ``"crashed"`` derived.
-        crash_reason: Returns why a run crashed as SQL, NULL for those that did not.
-        pattern: Returns a regular expression in the syntax of the database.
+        state: SQL expression for the state of a run, including the derived ``"crashed"``.
+        crash_reason: Returns an SQL expression for the crash reason; NULL for other runs.
+        pattern: Translates a regular expression to the syntax of the database.
         now_ns: Nanoseconds since the Unix epoch.
-        parts: Returns the condition on the parts of a run, see `has_parts`; None where nobody may
-            ask.
-        holder: Returns the row that has the value of a path for each run, as SQL.
-        moved: Returns the numbers of versions of models that go by another than they recorded.
-        local: Times that name no offset are in this computer's time zone, else in UTC.
-        moments: Some times by their text, in microseconds since the Unix epoch.
-        among: Numbers of the few runs that are looked at; None for all.
+        parts: Returns the condition on the child runs of a run, see `has_children`; None if the
+            query has no such condition.
+        holder: Returns an SQL expression for the row that holds the value of a path, for each run.
+        moved: Returns the current numbers of model versions that differ from the recorded ones.
+        local: Whether times without offset are in the time zone of this computer instead of UTC.
+        moments: Known times by their text, in microseconds since the Unix epoch.
+        among: Numbers of the only runs that can match, if they are few; None for all.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Compiler:
         moments: Mapping[str, int] | None = None,
         among: Collection[int] | None = None,
     ) -> None:
-        self._holder, self._moved, self._few = holder, moved, among
+        self._holder, self._moved, self._candidates = holder, moved, among
         self._number = number
         self._state = state
         self._crash_reason = crash_reason
@@ -155,21 +155,25 @@ class Compiler:
         return found if found is None else self._moments.get(text, found)
 
     def condition(self, expression: Expression) -> Clause:
-        """Return the condition that a run matches; ``!=`` needs a value at the path, too."""
+        """Return the condition for runs that match; ``!=`` also requires a value at the path."""
         if isinstance(expression, And):
-            return _joined(sa.and_, [sa.true(), *map(self.condition, expression.terms)])
+            return _join(sa.and_, [sa.true(), *map(self.condition, expression.terms)])
         if isinstance(expression, Or):
-            return _joined(sa.or_, [sa.false(), *map(self.condition, expression.terms)])
+            return _join(sa.or_, [sa.false(), *map(self.condition, expression.terms)])
         if isinstance(expression, Not):
             return sa.not_(self.condition(expression.term))
         if isinstance(expression, Among):
             found = self._among(expression)
         else:
             found = self._comparison(expression)
-        return self._numbered(found, expression) if expression.field.path == VERSION else found
+        return (
+            self._on_current_numbers(found, expression)
+            if expression.field.path == VERSION
+            else found
+        )
 
-    def _numbered(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
-        """Return a condition on current numbers of versions, not on recorded ones."""
+    def _on_current_numbers(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
+        """Return a condition on the current numbers of versions instead of the recorded ones."""
         if not (moved := self._moved()):
             return recorded
         if isinstance(leaf, Among):
@@ -185,49 +189,49 @@ class Compiler:
         return sa.or_(own, schema.run.c.name.in_(names))
 
     def _among(self, leaf: Among) -> Clause:
-        column = self._text_column(leaf.field.path)
+        column = self._stored_text_column(leaf.field.path)
         texts = list(dict.fromkeys(value.text for value in leaf.values))
         if leaf.field.path == DETAIL:
             return sa.func.coalesce(schema.run.c.detail.in_(texts), sa.false())
         if leaf.field.path == _ID:
-            named = schema.run.c.sys_id  # null is neither in the list nor, behind NOT, outside it
+            named = schema.run.c.sys_id  # null is neither in a list nor, with NOT, outside it
             other = sa.and_(named.is_not(None), named.in_(texts))
             return sa.or_(schema.run.c.name.in_(texts), other)
-        if column is not None:  # one list, however long: a chain of ORs takes seconds to compile
+        if column is not None:  # one list: a long chain of ORs takes seconds to compile
             return column.in_(texts)
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
-        derived = [clause for one in each if (clause := self._derived(one)) is not None]
+        derived = [clause for one in each if (clause := self._on_derived(one)) is not None]
         if derived:
-            return _joined(sa.or_, derived)
+            return _join(sa.or_, derived)
         number = self._number(leaf.field.path)
         if number is None:
-            return _joined(sa.or_, [sa.false(), *map(self._of_parts, each)])
+            return _join(sa.or_, [sa.false(), *map(self._on_parts, each)])
         clauses = [self._on_row(leaf.field, "=", value) for value in leaf.values]
         if leaf.field.aggregate in (None, "last"):
             clauses.append(self._in_set([value.text for value in leaf.values]))
-        return self._where(number, _joined(sa.or_, clauses), leaf.field)
+        return self._runs_where(number, _join(sa.or_, clauses), leaf.field)
 
     def _comparison(self, leaf: Comparison) -> Clause:
         if leaf.value is not None and leaf.operator in ("matches", "not matches"):
             written = self._pattern(leaf.value.text)
             leaf = Comparison(leaf.field, leaf.operator, Value(written, written))
-        derived = self._derived(leaf)
+        derived = self._on_derived(leaf)
         if derived is not None:
             return derived
         asked = None if leaf.value is None else (leaf.operator, leaf.value.value)
         if leaf.field.path == "sys/failed" and asked in (("=", False), ("!=", True)):
-            # Recorded of a run that failed; all others did not.
+            # Only failed runs record it; all others did not fail.
             failed = Comparison(leaf.field, "=", Value(True, "true"))  # noqa: FBT003 - a value
             return sa.not_(self._comparison(failed))
         number = self._number(leaf.field.path)
         if number is None:
-            return self._of_parts(leaf)
+            return self._on_parts(leaf)
         if leaf.value is None:
-            return sa.not_(self._where(number, sa.true(), Field(leaf.field.path)))
+            return sa.not_(self._runs_where(number, sa.true(), Field(leaf.field.path)))
         condition = self._on_row(leaf.field, leaf.operator, leaf.value)
-        return self._where(number, condition, leaf.field)
+        return self._runs_where(number, condition, leaf.field)
 
-    def _of_parts(self, leaf: Comparison) -> Clause:
+    def _on_parts(self, leaf: Comparison) -> Clause:
         field, value = leaf.field, leaf.value
         if self._parts is None or not field.path.startswith(CHILDREN):
             return sa.true() if value is None else sa.false()
@@ -238,30 +242,30 @@ class Compiler:
         if not math.isfinite(number):
             return sa.false()
         return self._parts(
-            field.path, aggregate, lambda found: _signed(found, leaf.operator, number)
+            field.path, aggregate, lambda found: _compare(found, leaf.operator, number)
         )
 
-    def _where(self, number: int, condition: Clause, field: Field) -> Clause:
-        # One walk along the index of this path, where EXISTS would look once for each run.
+    def _runs_where(self, number: int, condition: Clause, field: Field) -> Clause:
+        # IN scans the index of this path once; EXISTS would search it for each run.
         there = sa.select(_row.run).where(_row.path == number, _row.visible == 1)
         holder = self._holder(field.path)
-        if self._few is not None and holder is schema.run.c.id:
-            there = there.where(_row.run.in_(self._few))
+        if self._candidates is not None and holder is schema.run.c.id:
+            there = there.where(_row.run.in_(self._candidates))
         return holder.in_(there.where(condition, _stated_type(field)))
 
     # ---------------------------------------------------------------- what the run's row holds
 
-    def _text_column(self, path: str) -> sa.ColumnElement[str] | None:
-        return self._state if path == "sys/state" else _word(path)
+    def _stored_text_column(self, path: str) -> sa.ColumnElement[str] | None:
+        return self._state if path == "sys/state" else _run_text_column(path)
 
-    def _derived(self, leaf: Comparison) -> Clause | None:
+    def _on_derived(self, leaf: Comparison) -> Clause | None:
         path, value, run = leaf.field.path, leaf.value, schema.run.c
         if path in (CRASH_REASON, DETAIL):
             text = self._crash_reason() if path == CRASH_REASON else run.detail
-            return _on_some(text, leaf.operator, value)
+            return _on_optional_text(text, leaf.operator, value)
         if path == _ID and value is not None:
             return _on_id(leaf.operator, value.text)
-        column = self._text_column(path)
+        column = self._stored_text_column(path)
         if column is not None:
             return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
         if path not in _TIMES and path not in ("sys/running_time", "sys/trashed"):
@@ -270,16 +274,16 @@ class Compiler:
             found = derived_column(path, self._state)
             return sa.false() if found is None else found.is_(None)
         if path == "sys/trashed":
-            return _signed(run.trashed, leaf.operator, int(value.value))
+            return _compare(run.trashed, leaf.operator, int(value.value))
         if path == "sys/running_time":
             number = _as_float(value.value)
             is_finite = math.isfinite(number)
-            return _signed(run.running / 1e9, leaf.operator, number) if is_finite else sa.false()
+            return _compare(run.running / 1e9, leaf.operator, number) if is_finite else sa.false()
         when = self._moment(value.text)
         if when is None:
             return sa.false()
         time = derived_column(path, self._state)
-        return sa.func.coalesce(_signed(time, leaf.operator, when * 1000), sa.false())
+        return sa.func.coalesce(_compare(time, leaf.operator, when * 1000), sa.false())
 
     # ------------------------------------------------------------------ attributes
 
@@ -294,17 +298,17 @@ class Compiler:
         if operator in ("contains", "matches", "not matches"):
             return self._on_strings(operator, value.text)
         if isinstance(value.value, bool):
-            return sa.and_(_row.type == "bool", _signed(_row.whole, operator, int(value.value)))
+            return sa.and_(_row.type == "bool", _compare(_row.whole, operator, int(value.value)))
         if isinstance(value.value, int | float):
             return _on_number(operator, value.value)
-        texts = sa.and_(_row.type.in_(_STRINGS), _signed(_row.text, operator, value.text))
-        if operator == "=":  # as an index of PostgreSQL has them
+        texts = sa.and_(_row.type.in_(_STRINGS), _compare(_row.text, operator, value.text))
+        if operator == "=":  # match the index expression of PostgreSQL
             beginning = sa.func.substr(_row.text, 1, schema.INDEXED_CHARACTERS)
             texts = sa.and_(texts, beginning == value.text[: schema.INDEXED_CHARACTERS])
         when = self._moment(value.text)
         if when is None:
             return texts
-        return sa.or_(texts, sa.and_(_row.type == "datetime", _signed(_row.whole, operator, when)))
+        return sa.or_(texts, sa.and_(_row.type == "datetime", _compare(_row.whole, operator, when)))
 
     def _on_strings(self, operator: str, text: str) -> Clause:
         strings = sa.and_(
@@ -327,7 +331,7 @@ class Compiler:
 
 
 def _on_id(operator: str, text: str) -> Clause:
-    """Compare ids: a run has its own and a second one, such as ``SAN-1``."""
+    """Compare ids. A run may have a second id, such as ``SAN-1``."""
     both = (_on_text(schema.run.c.name, operator, text), _on_text(_shown_id(), operator, text))
     if operator in ("=", "contains", "matches"):
         return sa.or_(*both)
@@ -338,16 +342,16 @@ def _shown_id() -> sa.ColumnElement[Any]:
     return sa.func.coalesce(schema.run.c.sys_id, schema.run.c.name)
 
 
-def _word(path: str) -> sa.ColumnElement[Any] | None:
+def _run_text_column(path: str) -> sa.ColumnElement[Any] | None:
     if path == _ID:
         return _shown_id()
     return schema.run.c.owner if path == _OWNER else None
 
 
-def _joined(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
-    # SQLite takes no chain of over 1,000.
-    while len(terms) > _CHAIN:
-        groups = (terms[start : start + _CHAIN] for start in range(0, len(terms), _CHAIN))
+def _join(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
+    # SQLite limits the depth of expressions to 1,000.
+    while len(terms) > _MAX_CHAIN:
+        groups = (terms[start : start + _MAX_CHAIN] for start in range(0, len(terms), _MAX_CHAIN))
         terms = [bracketed(join(*group)) for group in groups]
     return join(*terms)
 
@@ -360,14 +364,14 @@ def _stated_type(field: Field) -> Clause:
     return found
 
 
-def _on_some(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
+def _on_optional_text(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
     if value is None:
         return column.is_(None)
-    # Of a run without one it is false, and not NULL, which NOT would not turn around.
+    # False instead of NULL for a missing value, because NOT NULL is NULL.
     return sa.func.coalesce(_on_text(column, operator, value.text), sa.false())
 
 
-def _signed(left: Any, operator: str, right: Any) -> Clause:
+def _compare(left: Any, operator: str, right: Any) -> Clause:
     compare: Any = SIGNS.get(operator)
     found: Clause = sa.false() if compare is None else compare(left, right)
     return found
@@ -379,13 +383,13 @@ def _on_text(column: Any, operator: str, text: str) -> Clause:
     if operator in ("matches", "not matches"):
         match = column.regexp_match(text)
         return match if operator == "matches" else sa.not_(match)  # type: ignore[no-any-return]
-    return _signed(column, operator, text)
+    return _compare(column, operator, text)
 
 
 def _on_aggregate(field: Field, operator: str, value: Value) -> Clause:
     number = _as_float(value.value)
     column = _summary[AGGREGATE_COLUMNS[str(field.aggregate)]]
-    return sa.false() if math.isnan(number) else _signed(column, operator, number)
+    return sa.false() if math.isnan(number) else _compare(column, operator, number)
 
 
 def _as_float(number: float | str) -> float:
@@ -396,7 +400,7 @@ def _as_float(number: float | str) -> float:
 
 
 def _on_number(operator: str, number: float) -> Clause:
-    """Compare numbers as Python does, except that NaN equals the word nan; ints are exact."""
+    """Compare numbers as Python does, except that NaN equals ``nan``; ints are exact."""
     numeric = sa.and_(_row["class"].is_not(None), _row.type.in_(_NUMERIC))
     klass, column = _row["class"], _row.number
     if isinstance(number, float) and math.isnan(number):
@@ -414,7 +418,7 @@ def _on_number(operator: str, number: float) -> Clause:
         same = sa.and_(finite, column == rough)
         more = sa.or_(klass == 1, sa.and_(finite, column > rough))
     if isinstance(number, int) and abs(number) >= _EXACT:
-        less, same, more = _exactly(number, (less, same, more))
+        less, same, more = _compare_exactly(number, (less, same, more))
     chosen = {
         "=": same,
         "!=": sa.not_(same),
@@ -426,11 +430,11 @@ def _on_number(operator: str, number: float) -> Clause:
     return sa.and_(numeric, chosen[operator])
 
 
-def _exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
-    """Compare ints that float64 cannot tell apart; beyond 64 bit only equality is exact."""
+def _compare_exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    """Compare ints that float64 cannot distinguish; beyond 64 bits, only equality is exact."""
     less, same, more = rough
     if abs(number) >= _I64:
-        # Most numbers have NULL for their text; without coalesce, "!=" would be NULL as well.
+        # Most numbers have a NULL text; without coalesce, "!=" would be NULL, too.
         text = sa.func.coalesce(_row.text, "")
         digits = sa.and_(_row.type == "int", text.in_((str(number), hex(number))))
         other = sa.and_(same, _row.type != "int")
@@ -444,7 +448,7 @@ def _exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
 
 
 def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[Any] | None:
-    """Return the column of the run's row that holds a path, or None for an attribute."""
+    """Return the SQL expression for a path held by the run's row; None for an attribute."""
     run = schema.run.c
     if path == "sys/state":
         return state
@@ -455,8 +459,8 @@ def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[
     if path == DETAIL:
         return run.detail
     if path == "sys/end_time":
-        return sa.case((state.in_(GOES_ON), sa.null()), else_=run.ended)
-    if (word := _word(path)) is not None:
+        return sa.case((state.in_(UNENDED_STATES), sa.null()), else_=run.ended)
+    if (word := _run_text_column(path)) is not None:
         return word
     if path in ("sys/creation_time", "sys/modification_time"):
         return sa.func.nullif(run[_TIMES[path]], UNKNOWN_NS)
@@ -470,7 +474,7 @@ _NO_TEXT: Final = sa.cast(sa.null(), sa.Text)
 def reasons_of(
     store: Store, connection: sa.Connection, crashed: Collection[int], now_ns: int
 ) -> dict[int, str]:
-    """Return crash reasons by run; see `seamark.process.liveness.CRASH_REASONS`."""
+    """Return the crash reasons by run number; see `seamark.process.liveness.CRASH_REASONS`."""
     newest: dict[int, tuple[bool, int, str]] = {}
     for run, seen, header, closed in load_owners(store, connection, list(crashed)):
         if run not in newest or (not closed, seen) > newest[run][:2]:
@@ -485,7 +489,7 @@ def reasons_of(
 def reason_column(
     store: Store, connection: sa.Connection, state: sa.ColumnElement[str], crashed: str, now_ns: int
 ) -> sa.ColumnElement[Any]:
-    """Return why a run crashed as SQL, NULL for runs whose state is not ``crashed``."""
+    """Return an SQL expression for a run's crash reason; NULL unless its state is ``crashed``."""
     asked = sa.select(schema.run.c.id).where(state == crashed)
     runs = [number for (number,) in store.database.query(connection, asked)]
     by_reason: dict[str, list[int]] = {}
@@ -493,6 +497,6 @@ def reason_column(
         by_reason.setdefault(reason, []).append(run)
     if not by_reason:
         return _NO_TEXT
-    # Written out: no engine takes as many parameters as there may be runs.
-    cases = [(schema.run.c.id.in_(written_out(runs)), why) for why, runs in by_reason.items()]
+    # As literals: there may be more runs than an engine allows parameters.
+    cases = [(schema.run.c.id.in_(as_literals(runs)), why) for why, runs in by_reason.items()]
     return sa.case(*cases, else_=_NO_TEXT)

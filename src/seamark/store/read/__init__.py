@@ -1,4 +1,4 @@
-"""Reads from a store, independent of its database and its sources."""
+"""Reading from a store, independent of its database and its sources."""
 
 from __future__ import annotations
 

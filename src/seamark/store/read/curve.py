@@ -1,4 +1,4 @@
-"""Curves of a series in parts, and the first points of its attempts."""
+"""Curves of a series, and the first points of its attempts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from seamark.store.drawing import Listed, draw_series
 from seamark.store.groups import DrawingGroup, drawing_groups, group_bounds, load_group
 from seamark.store.read.series import (
     EVERYTHING,
+    points_in_span,
     read_floats,
-    shown,
     shown_journals,
     tail_pieces,
-    unpacked,
+    visible_part,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Begin",
     "check_axis",
-    "placed",
+    "place_on_axis",
     "read_begins",
     "read_curve",
     "read_drawing",
@@ -50,7 +50,7 @@ _NS: Final = 1e9
 
 
 class Begin(NamedTuple):
-    """First shown point of an attempt (0-based) in a series, and its place on the chosen axis."""
+    """First visible point of an attempt (0-based) in a series, and its position on the x axis."""
 
     attempt: int
     step: float
@@ -59,7 +59,7 @@ class Begin(NamedTuple):
 
 
 def check_axis(x: str) -> str:
-    """Return an axis for attempts; raise `ArgumentError` for ``"order"``, or `PathError`."""
+    """Check an axis of first points; raise `ArgumentError` for ``"order"``, or `PathError`."""
     if x == "order":
         msg = "x: expected 'step', 'time', 'relative' or the path of a series, got 'order'"
         raise ArgumentError(msg)
@@ -72,21 +72,21 @@ def read_begins(
     share: Share,
     paths: Sequence[str],
 ) -> dict[str, list[Begin]]:
-    """Return where the run's own attempts begin in float series, with ``x`` the step.
+    """Return the first points of the run's own attempts in float series; ``x`` is the step.
 
-    They are sorted by number. Attempts without shown points are left out.
+    They are sorted by attempt. Attempts without visible points are omitted.
     """
     spans = {at: one for at, one in shown_journals(share).items() if one[0].attempt is not None}
     found: dict[str, dict[int, series.Piece]] = {path: {} for path in paths}
 
     def take(path: str, piece: series.Piece) -> bool:
-        kept = shown(share, path, piece)
+        kept = visible_part(share, path, piece)
         if not len(kept.step):
             return False
         at = int(np.argmin(kept.t))
         one, own = kept.part(slice(at, at + 1)), found[path]
         attempt = int(one.journal.attempt or 0)
-        own[attempt] = min(own.get(attempt, one), one, key=_key)
+        own[attempt] = min(own.get(attempt, one), one, key=_time_key)
         return True
 
     for path, pieces in tail_pieces(store, connection, share, paths, spans).items():
@@ -94,7 +94,7 @@ def read_begins(
             take(path, piece)
     run = int(share.run.number or 0)
     for path, number in store.numbers.known(connection, paths).items():
-        begun = set[int]()  # times rise within a journal: its later groups hold later points
+        begun = set[int]()  # journals whose first point is known: times rise within a journal
         bounds = group_bounds(store.database, connection, run, number)
         for at, place, _, _, low_t in sorted(bounds, key=itemgetter(4)):
             if at in begun or at not in spans or place >= spans[at][1].end:
@@ -103,7 +103,7 @@ def read_begins(
             if known is not None and int(known.t[0]) < low_t:
                 continue
             group = load_group(store.database, connection, run, number, at, place)
-            if take(path, unpacked(*spans[at], group)):
+            if take(path, points_in_span(*spans[at], group)):
                 begun.add(at)
     return {
         path: [
@@ -114,11 +114,11 @@ def read_begins(
     }
 
 
-def _key(piece: series.Piece) -> tuple[int, bytes]:
+def _time_key(piece: series.Piece) -> tuple[int, bytes]:
     return int(piece.t[0]), piece.journal.uid
 
 
-def placed(
+def place_on_axis(
     store: Store,
     connection: sa.Connection,
     shares: Sequence[Share],
@@ -126,9 +126,9 @@ def placed(
     x: str,
     created_ns: int,
 ) -> list[Begin]:
-    """Return the same on an axis, see `check_axis`; every point of a series on it is read.
+    """Convert first points to an axis, see `check_axis`; if it is a series, read all its points.
 
-    Relative times count from ``created_ns``, nanoseconds since the Unix epoch.
+    Relative times are seconds since ``created_ns``, nanoseconds since the Unix epoch.
     """
     if x == "step" or not begins:
         return list(begins)
@@ -151,8 +151,8 @@ def read_curve(
     path: str,
     points: int,
 ) -> Curve:
-    """Return a float series in parts; raise `ArgumentError` if ``points`` is less than 2."""
-    return draw_series(_pieces(store, connection, shares, path)[0], points).curve
+    """Return the curve of a float series; raise `ArgumentError` if ``points`` is less than 2."""
+    return draw_series(_load_pieces(store, connection, shares, path)[0], points).curve
 
 
 def read_drawing(
@@ -163,19 +163,19 @@ def read_drawing(
     look: Look,
     created_ns: int,
 ) -> Drawing:
-    """Return a float series as it is drawn; raise `ArgumentError` if ``look`` is invalid.
+    """Return the drawing of a float series; raise `ArgumentError` if ``look`` is invalid.
 
-    If the x axis is another series, all points of both are read; otherwise the cost depends only on
-    the number of parts.
+    If the x axis is another series, all points of both series are read. Otherwise the cost depends
+    only on the number of parts.
     """
     look.check()
     left_out, falls = 0, True
     if look.x in NAMED_AXES:
         origin_ns = created_ns if look.x == "relative" else 0
-        pieces, falls = _pieces(store, connection, shares, path, look.x, origin_ns)
+        pieces, falls = _load_pieces(store, connection, shares, path, look.x, origin_ns)
     else:
         found = read_floats(store, connection, shares, [path, look.x])
-        x, value = _along(found[path], found[look.x])
+        x, value = _points_along(found[path], found[look.x])
         left_out = len(found[path]) - len(x)
         pieces = [Listed(x, value)] if len(x) else []
     drawing = draw_series(
@@ -193,8 +193,8 @@ def read_drawing(
     return replace(drawing, left_out=left_out, falls=drawing.falls and falls)
 
 
-def _along(points: Points, other: Points) -> tuple[Floats, Floats]:
-    # Points before the first of the other series, and those where it is not finite, are left out.
+def _points_along(points: Points, other: Points) -> tuple[Floats, Floats]:
+    # Omits points before the first point of the other series, and points where it is not finite.
     place = np.searchsorted(other.step, points.step, side="right") - 1
     x = np.full(len(place), np.nan)
     x[place >= 0] = other.value[place[place >= 0]]
@@ -202,7 +202,7 @@ def _along(points: Points, other: Points) -> tuple[Floats, Floats]:
     return x[kept], points.value[kept]
 
 
-def _pieces(
+def _load_pieces(
     store: Store,
     connection: sa.Connection,
     shares: Sequence[Share],
@@ -210,16 +210,16 @@ def _pieces(
     x: str = "step",
     origin_ns: int = 0,
 ) -> tuple[list[Piece], bool]:
-    # Sorted by place on the x axis, and whether x goes back in the order of one journal.
+    # Returns pieces sorted by position on the x axis, and whether x falls within one journal.
     listed: list[series.Piece] = []
     packed: list[_Packed] = []
     for share in shares:
-        _add_shown(store, connection, share, path, listed, packed)
+        _add_visible(store, connection, share, path, listed, packed)
     if x == "order":
-        return _in_order(listed, packed), False
+        return _number_in_order(listed, packed), False
     found: list[tuple[float, int, Piece]] = []
     written: dict[bytes, list[tuple[int, Piece]]] = {}
-    for one in _merged(listed):
+    for one in _merge_overlapping(listed):
         place = one.step if x == "step" else _seconds(one.time, origin_ns)
         made = Listed(place, one.value)
         found.append((float(place.min()), int(one.t[0]), made))
@@ -227,18 +227,18 @@ def _pieces(
     for group, _, journal in packed:
         if x != "step":
             whole = group.whole()
-            group.put_at(_seconds(whole.times(whole.t()), origin_ns))
+            group.move_to(_seconds(whole.times(whole.t()), origin_ns))
         found.append((group.first, group.low_t, group))
         written.setdefault(journal.uid, []).append((group.low_t, group))
     found.sort(key=lambda one: one[:2])
-    return [piece for _, _, piece in found], any(map(_falls, written.values()))
+    return [piece for _, _, piece in found], any(map(_is_falling, written.values()))
 
 
-def _merged(listed: Sequence[series.Piece]) -> list[series.Piece]:
-    # Rows of one journal that hold different series come in separate pieces, which are merged by
-    # time if they overlap.
+def _merge_overlapping(listed: Sequence[series.Piece]) -> list[series.Piece]:
+    # Rows of one journal with different series are in separate pieces. Pieces whose times overlap
+    # are merged by time.
     found: list[series.Piece] = []
-    for own in _by_journal(listed):
+    for own in _group_by_journal(listed):
         own.sort(key=lambda one: one.t[0])
         if all(before.t[-1] <= behind.t[0] for before, behind in pairwise(own)):
             found += own
@@ -250,14 +250,14 @@ def _merged(listed: Sequence[series.Piece]) -> list[series.Piece]:
     return found
 
 
-def _by_journal(listed: Sequence[series.Piece]) -> list[list[series.Piece]]:
+def _group_by_journal(listed: Sequence[series.Piece]) -> list[list[series.Piece]]:
     found: dict[bytes, list[series.Piece]] = {}
     for one in listed:
         found.setdefault(one.journal.uid, []).append(one)
     return list(found.values())
 
 
-def _falls(written: list[tuple[int, Piece]]) -> bool:
+def _is_falling(written: list[tuple[int, Piece]]) -> bool:
     pieces = [piece for _, piece in sorted(written, key=itemgetter(0))]
     return not all(piece.rising for piece in pieces) or any(
         before.last > after.first for before, after in pairwise(pieces)
@@ -265,14 +265,14 @@ def _falls(written: list[tuple[int, Piece]]) -> bool:
 
 
 class _Packed(NamedTuple):
-    """A group without hidden points, and a time that none of them is after."""
+    """Group without hidden points, and an upper limit of their times."""
 
     group: DrawingGroup
     last_t: int
     journal: JournalState
 
 
-def _add_shown(
+def _add_visible(
     store: Store,
     connection: sa.Connection,
     share: Share,
@@ -285,7 +285,7 @@ def _add_shown(
         return
 
     def add(points: series.Piece) -> None:
-        kept = shown(share, path, points)
+        kept = visible_part(share, path, points)
         if len(kept.step):
             listed.append(kept)
 
@@ -308,16 +308,16 @@ def _add_shown(
             last_t = groups[at + 1].low_t if same else journal.last_t
             packed.append(_Packed(group, last_t, journal))
             continue
-        add(unpacked(journal, span, group.whole()))
+        add(points_in_span(journal, span, group.whole()))
 
 
-def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
-    # By time, then journal, then place. Where the times of two stretches overlap, as those of
-    # several writers do, all points are read.
+def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
+    # Sorted by time, journal and place. If the times of two stretches overlap, as with several
+    # writers, all points are read.
     every: list[tuple[int, int, DrawingGroup | tuple[Ints, Floats]]] = [
         (one.low_t, last, one) for one, last, _ in packed
     ]
-    for own in _by_journal(listed):
+    for own in _group_by_journal(listed):
         own.sort(key=lambda one: one.place)
         t = np.concatenate([one.t for one in own])
         order = np.argsort(t, kind="stable")
@@ -329,14 +329,14 @@ def _in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list
         start = 0
         for *_, one in every:
             if isinstance(one, DrawingGroup):
-                one.count_from(start)
+                one.number_from(start)
                 found.append(one)
             else:
                 found.append(Listed(np.arange(start, start + len(one[0]), dtype=float), one[1]))
             start += found[-1].count
         return found
     whole = [*listed]
-    whole += [unpacked(journal, EVERYTHING, one.whole()) for one, _, journal in packed]
+    whole += [points_in_span(journal, EVERYTHING, one.whole()) for one, _, journal in packed]
     whole.sort(key=lambda one: (one.journal.uid, one.place))
     order = np.argsort(np.concatenate([one.t for one in whole]), kind="stable")
     value = np.concatenate([one.value for one in whole])[order]

@@ -1,13 +1,13 @@
 """Values of other runs: tags of projects, columns over child runs, and points before a fork.
 
-Inherited tags are only in the logs of the projects, so a run that is moved inherits the tags of its
-new place. If several projects define a key, the outermost project wins.
+Inherited tags are stored only in the logs of projects, so a moved run inherits the tags of its new
+location. If several projects define a key, the outermost project has precedence.
 
-Points of the run that a run was forked from are read through it and never copied: a series begins
-with the points of the parent up to the step of the fork. Own points that begin earlier replace
-those of the parent, so that copied points are not shown twice. The name of the parent is untrusted:
-it is sought in the project of the fork alone, where a reader of one run may read all, and no run is
-visited twice.
+The points of a fork's parent are read from the parent and never copied: a series begins with the
+points of the parent up to the step of the fork. Own points that begin earlier replace those of the
+parent, so that copied points are not shown twice. The name of the parent is untrusted. It is looked
+up only in the project of the fork, because readers of one run may read all runs of its project, and
+no run is visited twice.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from seamark.reading.attributes import PARENT
 from seamark.reading.catalog import SharedPath
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES, atom_value, decoded
-from seamark.store.database import any_of, in_parts, written_out
+from seamark.store.database import any_of, as_literals, in_parts
 from seamark.store.fold.registers import NEVER, Key
-from seamark.store.query.kinds import CHILDREN, OF_PARTS
+from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN
 from seamark.store.runs import load_many
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ __all__ = [
     "Sources",
     "ancestors_of",
     "columns_of_children",
-    "has_parts",
+    "has_children",
     "holder",
     "inherited_tags",
     "line_of",
@@ -58,7 +58,7 @@ __all__ = [
 
 TAGS: Final = "tags/"
 """Namespace of keyed tags."""
-_AT_ONCE: Final = 100
+_VALUES_PER_QUERY: Final = 100
 _run, _cell = schema.run.c, schema.attribute.c
 _path = schema.path.c
 _of_projects: Final = (
@@ -71,7 +71,7 @@ _of_projects: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """Keyed tag of a project, as stored; ``cells``: type, class, number, whole and text."""
+    """Keyed tag of a project; ``cells`` has its stored type, class, number, whole and text."""
 
     project: str
     type: str
@@ -80,7 +80,7 @@ class Inherited:
 
 
 _values = (_cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text, _cell.registers)
-_TAGS_OF: Final = (
+_SELECT_TAGS: Final = (
     sa.select(_run.project, _path.path, *_values)
     .select_from(
         schema.run.join(schema.attribute, _cell.run == _run.id).join(
@@ -89,7 +89,7 @@ _TAGS_OF: Final = (
     )
     .where(
         *_of_projects,
-        any_of(_run.project, _AT_ONCE),
+        any_of(_run.project, _VALUES_PER_QUERY),
         _path.path > TAGS,
         _path.path < TAGS[:-1] + chr(ord("/") + 1),
     )
@@ -99,26 +99,26 @@ _TAGS_OF: Final = (
 def inherited_tags(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[tuple[str, str], Mapping[str, Inherited]]]:
-    """Yield the inherited tags of containers by path, where there are any."""
+    """Yield each container that has inherited tags, with these tags by path."""
     above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
     projects = sorted({one for found in above.values() for one in found})
-    said: dict[str, dict[str, Inherited]] = {}
-    for some in in_parts(projects, _AT_ONCE):
-        for project, path, *cells in store.database.rows(connection, _TAGS_OF, **some):
+    by_project: dict[str, dict[str, Inherited]] = {}
+    for some in in_parts(projects, _VALUES_PER_QUERY):
+        for project, path, *cells in store.database.rows(connection, _SELECT_TAGS, **some):
             kind, klass, number, whole, text, registers = cells
             value = decoded(kind, atom_value(kind, klass, number, whole, text, registers))
             one = Inherited(project, kind, value, (kind, klass, number, whole, text))
-            said.setdefault(project, {})[path] = one
-    for ref, found in above.items() if said else ():
+            by_project.setdefault(project, {})[path] = one
+    for ref, found in above.items() if by_project else ():
         tags: dict[str, Inherited] = {}
         for project in reversed(found):
-            tags |= said.get(project, {})
+            tags |= by_project.get(project, {})
         if tags:
             yield ref, tags
 
 
 def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnElement[Any]:
-    """Return the row with the value of a path for each run: its own, or that of a project above."""
+    """Return an SQL expression for the row with a path's value: the run's or a parent project's."""
     if not path.startswith(TAGS):
         return _run.id
     number = store.numbers.number(connection, path)
@@ -137,24 +137,24 @@ def holder(store: Store, connection: sa.Connection, path: str) -> sa.ColumnEleme
     }
     if not upper:
         return _run.id
-    return sa.case(*((_within(project), at) for project, at in upper.items()), else_=_run.id)
+    return sa.case(*((_in_project(project), at) for project, at in upper.items()), else_=_run.id)
 
 
-def _within(project: str) -> sa.ColumnElement[bool]:
-    # By the order of code points.
+def _in_project(project: str) -> sa.ColumnElement[bool]:
+    # Texts sort by code point; "0" follows "/".
     below = sa.and_(_run.project >= f"{project}/", _run.project < f"{project}0")
     return sa.or_(_run.project == project, below)
 
 
 SAMPLE: Final = 50
-"""Number of runs, the first ones, whose paths are examined."""
+"""Number of the first runs whose paths are examined."""
 _TYPES: Final = ("int", "float", "bool", "string", "float_series")
 
 
 def shared_paths(
     store: Store, connection: sa.Connection, numbers: Sequence[int], sample: int = SAMPLE
 ) -> list[SharedPath]:
-    """Return the paths of the first runs of a selection, counted by the database."""
+    """Return the paths of the first runs of a selection, with counts computed by the database."""
     row = schema.attribute.c
     shown = (row["class"], row.number, row.text, row.type)
     spread = [each(column) for column in shown for each in (sa.func.min, sa.func.max)]
@@ -189,12 +189,12 @@ _PARENTS: Final = (
     sa.select(_run.id, _run.project, _cell.text)
     .join(schema.attribute, _cell.run == _run.id)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.type == "string")
-    .where(_run.trashed == 0, any_of(_cell.text, _AT_ONCE))
+    .where(_run.trashed == 0, any_of(_cell.text, _VALUES_PER_QUERY))
 )
 _NUMBERS: Final = (
     sa.select(_cell.run, _cell.number)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.number.is_not(None))
-    .where(any_of(_cell.run, _AT_ONCE))
+    .where(any_of(_cell.run, _VALUES_PER_QUERY))
 )
 
 
@@ -204,12 +204,12 @@ def children_of(
     refs: Sequence[Ref],
     is_meant: Callable[[str], bool],
 ) -> dict[int, int]:
-    """Return, by number of each child run in a meant project, the index of its parent."""
+    """Return the parent's index in ``refs`` by number of each child run in accepted projects."""
     number = store.numbers.number(connection, PARENT)
     places = {ref: at for at, ref in enumerate(refs)}
     words = [word for project, run in refs for word in (run, f"{project}/{run}")]
     found: dict[int, int] = {}
-    for some in in_parts(words if number is not None else (), _AT_ONCE):
+    for some in in_parts(words if number is not None else (), _VALUES_PER_QUERY):
         for child, project, parent in store.database.rows(
             connection, _PARENTS, path=number, **some
         ):
@@ -220,34 +220,40 @@ def children_of(
     return found
 
 
-def has_parts(
+def has_children(
     number_of: Callable[[str], int | None],
     projects: Sequence[str],
     path: str,
     aggregate: str,
     holds: Callable[[Any], Any] | None = None,
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a run has child runs in some projects with numbers at a path.
+    """Return the condition that a run has child runs in these projects with numbers at a path.
 
-    ``path`` has `CHILDREN` before it; ``holds`` returns a condition on their aggregate.
+    ``path`` starts with `CHILDREN`; ``holds`` returns a condition on the aggregate of the numbers.
     """
     above, number = number_of(PARENT), number_of(path.removeprefix(CHILDREN))
     if above is None or number is None:
         return sa.false()
-    part, says, shows = schema.run.alias(), schema.attribute.alias(), schema.attribute.alias()
-    named = sa.case(
-        (says.c.text.contains("/"), says.c.text),
-        else_=part.c.project + "/" + says.c.text,
+    part, parent_row, value_row = (
+        schema.run.alias(),
+        schema.attribute.alias(),
+        schema.attribute.alias(),
     )
-    # Written out: no engine takes as many parameters as there may be projects.
+    named = sa.case(
+        (parent_row.c.text.contains("/"), parent_row.c.text),
+        else_=part.c.project + "/" + parent_row.c.text,
+    )
+    # As literals: there may be more projects than an engine allows parameters.
     each = (
-        sa.select(named.label("whole"), shows.c.number.label("number"))
-        .select_from(part.join(says, says.c.run == part.c.id))
-        .join(shows, shows.c.run == part.c.id)
-        .where(says.c.path == above, says.c.visible == 1, says.c.type == "string")
-        .where(shows.c.path == number, shows.c.visible == 1, shows.c.number.is_not(None))
-        .where(part.c.trashed == 0, part.c.project.in_(written_out(projects)))
-        .subquery()  # a database takes an expression with parameters for another each time
+        sa.select(named.label("whole"), value_row.c.number.label("number"))
+        .select_from(part.join(parent_row, parent_row.c.run == part.c.id))
+        .join(value_row, value_row.c.run == part.c.id)
+        .where(parent_row.c.path == above, parent_row.c.visible == 1, parent_row.c.type == "string")
+        .where(
+            value_row.c.path == number, value_row.c.visible == 1, value_row.c.number.is_not(None)
+        )
+        .where(part.c.trashed == 0, part.c.project.in_(as_literals(projects)))
+        .subquery()  # databases treat equal expressions with parameters as different
     )
     found = sa.select(each.c.whole).group_by(each.c.whole)
     if holds is not None:
@@ -263,21 +269,21 @@ def columns_of_children(
     wanted: Iterable[tuple[str, str | None]],
     is_meant: Callable[[str], bool],
 ) -> dict[tuple[str, str | None], list[Any]]:
-    """Return a column for each path and aggregate of finite numbers of child runs.
+    """Return a column of aggregates of the finite numbers of child runs, by path and aggregate.
 
-    Paths have `CHILDREN` before them. Raises `QueryError` for an unknown aggregate.
+    Paths start with `CHILDREN`. Raises `QueryError` for an unknown aggregate.
     """
     asked = list(dict.fromkeys(wanted))
     for path, aggregate in asked:
-        if aggregate not in OF_PARTS:
-            known = ", ".join(f":{name}" for name in OF_PARTS)
-            msg = f"column: {path!r:.200}: expected one of {known} behind it"
+        if aggregate not in CHILD_AGGREGATES:
+            known = ", ".join(f":{name}" for name in CHILD_AGGREGATES)
+            msg = f"column: expected one of {known} after {path!r:.200}"
             raise QueryError(msg)
     children = children_of(store, connection, refs, is_meant) if asked else {}
     numbers: dict[str, list[list[float]]] = {}
     for path, _ in asked:
         if path not in numbers:
-            numbers[path] = _numbers(store, connection, path, children, len(refs))
+            numbers[path] = _load_numbers(store, connection, path, children, len(refs))
     return {
         (path, aggregate): [
             _AGGREGATES[str(aggregate)](each) if each else None for each in numbers[path]
@@ -286,12 +292,12 @@ def columns_of_children(
     }
 
 
-def _numbers(
+def _load_numbers(
     store: Store, connection: sa.Connection, path: str, children: Mapping[int, int], size: int
 ) -> list[list[float]]:
     found: list[list[float]] = [[] for _ in range(size)]
     number = store.numbers.number(connection, path.removeprefix(CHILDREN))
-    for some in in_parts(children if number is not None else (), _AT_ONCE):
+    for some in in_parts(children if number is not None else (), _VALUES_PER_QUERY):
         for run, value in store.database.rows(connection, _NUMBERS, path=number, **some):
             found[children[run]].append(value)
     return found
@@ -305,11 +311,11 @@ Raises:
 """
 GENERATIONS: Final = 100
 """Maximum number of runs in a chain of forks."""
-_NEVER_INHERITED: Final = ("monitoring/", "profiling/", "sys/")
-"""Namespaces of a process and its machine, whose steps are not those of the training."""
+_NOT_INHERITED: Final = ("monitoring/", "profiling/", "sys/")
+"""Namespaces of a process and its machine; their steps are not training steps."""
 _PATHS_AT_ONCE: Final = 50
 _series = schema.series.c
-_SHOWN: Final = (
+_SELECT_VISIBLE: Final = (
     sa.select(_cell.path, _cell.family, _series.first_step, _cell.t)
     .join(
         schema.series,
@@ -322,12 +328,12 @@ _SHOWN: Final = (
     )
     .where(_cell.run == sa.bindparam("run"), _cell.visible == 1)
 )
-_SHOWN_AT: Final = _SHOWN.where(any_of(_cell.path, _PATHS_AT_ONCE))
+_SELECT_VISIBLE_AT: Final = _SELECT_VISIBLE.where(any_of(_cell.path, _PATHS_AT_ONCE))
 _SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
 
 
 class Ancestor(NamedTuple):
-    """A run that a fork has points from, and the step at which the nearer run was forked."""
+    """Ancestor of a fork, and the step at which its descendant was forked from it."""
 
     run: StoredRun
     step: float
@@ -335,13 +341,13 @@ class Ancestor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Points that some series take from one run: the run itself, or one it was forked from.
+    """Part of several series that is read from one run: the run itself or an ancestor.
 
     Attributes:
-        run: Run as loaded; its journals are not read beyond their offsets.
-        attempt: Attempt as checked by `seamark.reading.points.check_attempt`.
-        ends: Last step by path; None for all points.
-        emptied: Key up to which nearer runs deleted points, by path.
+        run: Loaded run; its journals are not read beyond their folded offsets.
+        attempt: Result of `seamark.reading.points.check_attempt`.
+        ends: Last visible step by path; None for all points.
+        emptied: Greatest key of deletes by its descendants, by path.
     """
 
     run: StoredRun
@@ -351,35 +357,35 @@ class Share:
     emptied: Mapping[str, Key] = field(default_factory=dict)
 
     def end(self, path: str) -> float:
-        """Return the last shown step of a series."""
+        """Return the last visible step of a series."""
         return math.inf if self.ends is None else self.ends.get(path, -math.inf)
 
     def after(self, path: str) -> Key:
-        """Return the key up to which points of a series were deleted."""
+        """Return the greatest key of deletes of a series; only newer points are visible."""
         return max(self.run.state.emptied(path), self.emptied.get(path, NEVER))
 
 
-class _Shown(NamedTuple):
+class _VisibleSeries(NamedTuple):
     family: str
     first_step: float | None
     t: int
 
 
 def possible_parents(project: str, name: str) -> list[str]:
-    """Return the possible ids of a parent that a fork names."""
+    """Return the possible run ids for the name of a parent."""
     return list(dict.fromkeys((name, hashed_run_id(project, name))))
 
 
 def ancestors_of(
     store: Store, connection: sa.Connection, ref: tuple[str, str], fork: Fork | None
 ) -> tuple[list[Ancestor], str | None]:
-    """Return the ancestors of a run, the nearest first, and the name of a missing one."""
+    """Return the ancestors of a run, nearest first, and the name of a missing ancestor or None."""
     project, seen = ref[0], {ref[1]}
     found: list[Ancestor] = []
     while fork is not None:
-        meant = [(project, name) for name in possible_parents(project, fork.parent)]
-        there = load_many(store, connection, meant)
-        parent = next((there[one] for one in meant if one in there), None)
+        candidates = [(project, name) for name in possible_parents(project, fork.parent)]
+        there = load_many(store, connection, candidates)
+        parent = next((there[one] for one in candidates if one in there), None)
         if parent is None or parent.name in seen or len(found) >= GENERATIONS:
             return found, fork.parent
         found.append(Ancestor(parent, fork.step))
@@ -395,15 +401,17 @@ def line_of(
     sources: Sources,
     others: Callable[[str, str], Sources] | None,
 ) -> Line:
-    """Return a run with its ancestors; ``others`` is None if no other run can be read."""
+    """Return a run with its ancestors; ``others`` is None if other runs cannot be read."""
     if run.state.fork is None or others is None:
         return Line(store, connection, run, sources)
-    found, lacking = ancestors_of(store, connection, (run.project, run.name), run.state.fork)
-    return Line(store, connection, run, sources, found, others, lacking)
+    found, missing_ancestor = ancestors_of(
+        store, connection, (run.project, run.name), run.state.fork
+    )
+    return Line(store, connection, run, sources, found, others, missing_ancestor)
 
 
 class Line:
-    """A run and its ancestors, the nearest first, and the name of a missing or repeated one."""
+    """Run with its ancestors, nearest first, and the name of a missing or repeated ancestor."""
 
     def __init__(
         self,
@@ -413,16 +421,16 @@ class Line:
         sources: Sources,
         ancestors: Sequence[Ancestor] = (),
         others: Callable[[str, str], Sources] | None = None,
-        lacking: str | None = None,
+        missing_ancestor: str | None = None,
     ) -> None:
-        self.run, self.ancestors, self.lacking = run, ancestors, lacking
+        self.run, self.ancestors, self.missing_ancestor = run, ancestors, missing_ancestor
         self._store, self._connection = store, connection
         self._sources, self._others = sources, others
 
     def shares(self, paths: Iterable[str], family: str, attempt: int | str) -> list[Share]:
-        """Return the runs of which series are made, the run itself first.
+        """Return the shares of runs in the given series, the run itself first.
 
-        ``attempt`` concerns the run itself; of the others everything is read, or what is shown.
+        ``attempt`` selects own points. Ancestors add all points for ``"all"``, else visible ones.
         """
         found = [Share(self.run, self._sources, attempt)]
         if not self.ancestors or attempt == "replaced" or self._others is None:
@@ -431,13 +439,13 @@ class Line:
         emptied: dict[str, Key] = {}
         nearer = self.run
         for run, step in self.ancestors:
-            shown = self._shown(nearer, ends)
+            shown = self._visible_series(nearer, ends)
             for path in list(ends):
                 own = shown.get(path)
                 if own is not None and own.family != family:
                     del ends[path]
                     continue
-                ends[path] = _end(min(ends[path], step), own)
+                ends[path] = _last_inherited_step(min(ends[path], step), own)
                 emptied[path] = max(emptied.get(path, NEVER), nearer.state.emptied(path))
             sources = self._others(run.project, run.name)
             which = "all" if attempt == "all" else "latest"
@@ -446,52 +454,54 @@ class Line:
         return found
 
     def families(self) -> dict[str, str]:
-        """Return the families of series with points of other runs, by path."""
+        """Return the families of series with points of ancestors, by path."""
         found: dict[str, str] = {}
         if not self.ancestors:
             return found
-        nearer, shown, least = [self.run], self._shown(self.run), math.inf
+        nearer, shown, least = [self.run], self._visible_series(self.run), math.inf
         families = {path: one.family for path, one in shown.items()}
-        begun: dict[str, float] = {}
+        first_steps: dict[str, float] = {}
         for run, step in self.ancestors:
             for path, one in shown.items():
                 if one.first_step is not None:
-                    begun[path] = min(begun.get(path, math.inf), one.first_step)
-            least, shown = min(least, step), self._shown(run)
+                    first_steps[path] = min(first_steps.get(path, math.inf), one.first_step)
+            least, shown = min(least, step), self._visible_series(run)
             for path, one in shown.items():
                 if one.first_step is None or not _is_inherited(path):
                     continue
                 if one.family not in _SERIES or families.setdefault(path, one.family) != one.family:
                     continue
-                gone = max(each.state.emptied(path)[0] for each in nearer)
-                before = begun.get(path, math.inf)
-                if one.first_step <= least and one.first_step < before and one.t > gone:
+                deleted = max(each.state.emptied(path)[0] for each in nearer)
+                before = first_steps.get(path, math.inf)
+                if one.first_step <= least and one.first_step < before and one.t > deleted:
                     found[path] = one.family
             nearer.append(run)
         return found
 
-    def _shown(self, run: StoredRun, paths: Iterable[str] | None = None) -> dict[str, _Shown]:
+    def _visible_series(
+        self, run: StoredRun, paths: Iterable[str] | None = None
+    ) -> dict[str, _VisibleSeries]:
         store, connection = self._store, self._connection
         if paths is None:
-            rows = store.database.rows(connection, _SHOWN, run=run.number)
+            rows = store.database.rows(connection, _SELECT_VISIBLE, run=run.number)
             names = store.numbers.paths(connection, [row[0] for row in rows])
         else:
             known = store.numbers.known(connection, list(paths))
             names = {number: path for path, number in known.items()}
             rows = []
             for some in in_parts(names, _PATHS_AT_ONCE):
-                rows += store.database.rows(connection, _SHOWN_AT, run=run.number, **some)
+                rows += store.database.rows(connection, _SELECT_VISIBLE_AT, run=run.number, **some)
         return {
-            names[path]: _Shown(NUMBER_FAMILIES[family], first_step, t or 0)
+            names[path]: _VisibleSeries(NUMBER_FAMILIES[family], first_step, t or 0)
             for path, family, first_step, t in rows
         }
 
 
 def _is_inherited(path: str) -> bool:
-    return not path.startswith(_NEVER_INHERITED)
+    return not path.startswith(_NOT_INHERITED)
 
 
-def _end(step: float, own: _Shown | None) -> float:
+def _last_inherited_step(step: float, own: _VisibleSeries | None) -> float:
     if own is None or own.first_step is None or own.first_step > step:
         return step
     return math.nextafter(own.first_step, -math.inf)

@@ -1,4 +1,4 @@
-"""Series of many runs at once, with few statements for all of them."""
+"""Reading series of many runs with few statements."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.store.runs import Place, Store, StoredRun
 
-__all__ = ["Recent", "lengths_of", "read_many", "series_of"]
+__all__ = ["SeriesCache", "lengths_of", "read_many", "series_of"]
 
 Ref = tuple[str, str]
 """Project path and run id."""
 
-_SHORT: Final = 4096
+_MAX_SERIES_POINTS: Final = 4096
 _MAX_POINTS: Final = 1 << 20
-"""Maximum number of points kept, 32 bytes each; a series counts as at least eight."""
+"""Maximum number of cached points, 32 bytes each; a series counts as at least eight points."""
 _cells: Final = schema.attribute.c
 _PATHS_AT_ONCE: Final = 50
 _in_runs: Final = any_of(_cells.run, RUNS_AT_ONCE)
 _in_paths: Final = any_of(_cells.path, _PATHS_AT_ONCE, "path")
-_HELD: Final = sa.select(_cells.run, _cells.path).where(
+_SELECT_SERIES: Final = sa.select(_cells.run, _cells.path).where(
     _in_paths,
     _in_runs,
     _cells.visible == 1,
@@ -44,7 +44,7 @@ _HELD: Final = sa.select(_cells.run, _cells.path).where(
 )
 _series: Final = schema.series.c
 _chunk: Final = schema.chunk.c
-_LENGTHS: Final = (
+_SELECT_LENGTHS: Final = (
     sa.select(_cells.run, _cells.path, _series.count)
     .join(
         schema.series,
@@ -61,7 +61,7 @@ _LENGTHS: Final = (
         _cells.family == FAMILY_NUMBERS["float_series"],
     )
 )
-_PACKED: Final = (
+_SELECT_PACKED: Final = (
     sa.select(_chunk.run, _chunk.path, sa.func.sum(_chunk.count))
     .where(
         any_of(_chunk.path, _PATHS_AT_ONCE, "path"),
@@ -71,30 +71,30 @@ _PACKED: Final = (
 )
 
 
-class Recent:
+class SeriesCache:
     """Cache of short series; the version of a run invalidates its entries."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, int | str, str], tuple[int, Points]] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, int | str, str], tuple[int, Points]] = OrderedDict()
         self._points = 0
 
     def get(self, run: int, version: int, attempt: int | str, path: str) -> Points | None:
-        """Return a copy of a series, or None."""
-        found = self._kept.get((run, attempt, path))
+        """Return a copy of a cached series, or None."""
+        found = self._cached.get((run, attempt, path))
         if found is None or found[0] != version:
             return None
         return _copy(found[1])
 
     def put(self, run: int, version: int, attempt: int | str, path: str, points: Points) -> None:
-        """Keep a copy of a short series: the caller may change its own."""
-        if len(points) > _SHORT:
+        """Cache a copy of a short series, because the caller may change the original."""
+        if len(points) > _MAX_SERIES_POINTS:
             return
         key = (run, attempt, path)
-        before = self._kept.pop(key, None)
+        before = self._cached.pop(key, None)
         self._points += len(points) - (len(before[1]) if before else 0)
-        self._kept[key] = (version, _copy(points))
-        while self._points > _MAX_POINTS or len(self._kept) > _MAX_POINTS // 8:
-            _, (_, oldest) = self._kept.popitem(last=False)
+        self._cached[key] = (version, _copy(points))
+        while self._points > _MAX_POINTS or len(self._cached) > _MAX_POINTS // 8:
+            _, (_, oldest) = self._cached.popitem(last=False)
             self._points -= len(oldest)
 
 
@@ -113,16 +113,16 @@ def read_many(
     sources: Callable[[str, str], Sources],
     progress: Callable[[int, int], None] | None = None,
     points: int | None = None,
-    recent: Recent | None = None,
+    recent: SeriesCache | None = None,
 ) -> list[tuple[str, str, str, Points | Curve]]:
-    """Return (project, run id, path, points or curve) of the series that match, run by run.
+    """Return (project, run id, path, points or curve) of the matching series, grouped by run.
 
-    ``attempt`` was checked by `seamark.reading.points.check_attempt`; ``sources`` returns a
-    function that opens the journals of a run; ``progress`` gets the number of runs read and of all;
-    with ``points``, curves of at most so many representative points are read.
+    ``attempt`` is a result of `seamark.reading.points.check_attempt`. ``sources`` returns a
+    function that opens the journals of a run. ``progress`` gets the number of runs read and the
+    total. With ``points``, curves with at most this number of points are read.
     """
-    reading = _Reading(store, connection, attempt, sources, points, recent or Recent())
-    known = _matching(store, connection, patterns)
+    reading = _SeriesReader(store, connection, attempt, sources, points, recent or SeriesCache())
+    known = _matching_paths(store, connection, patterns)
     parts: list[tuple[str, str, str, Points | Curve]] = []
     for start in range(0, len(refs), RUNS_AT_ONCE):
         some = refs[start : start + RUNS_AT_ONCE]
@@ -143,7 +143,7 @@ def series_of(
     refs: Sequence[Ref],
     is_meant: Callable[[str], bool],
 ) -> dict[Ref, set[str]]:
-    """Return the meant float series of runs, without reading points."""
+    """Return the float series of runs that ``is_meant`` accepts, without reading points."""
     everything = store.numbers.everything(connection)
     known = {number: path for path, number in everything.items() if is_meant(path)}
     found: dict[Ref, set[str]] = {}
@@ -152,7 +152,7 @@ def series_of(
         there = {one.number: ref for ref, one in places.items()}
         for ref, line in _lines(store, connection, places).items():
             found.setdefault(ref, set()).update(filter(is_meant, _floats_of(line)))
-        for run, path in _rows(store, connection, _HELD, there, known):
+        for run, path in _rows(store, connection, _SELECT_SERIES, there, known):
             found.setdefault(there[run], set()).add(known[path])
     return found
 
@@ -160,21 +160,25 @@ def series_of(
 def lengths_of(
     store: Store, connection: sa.Connection, refs: Sequence[Ref], patterns: Sequence[str]
 ) -> dict[Ref, dict[str, int]]:
-    """Return the number of points that `read_many` reads of each series.
+    """Return the number of points that `read_many` would read of each series.
 
-    At most `RUNS_AT_ONCE` runs. No points are read. Packed points of other attempts count, as they
-    are unpacked, too.
+    Accepts at most `RUNS_AT_ONCE` runs. No points are read. Packed points of other attempts are
+    counted, because they are unpacked, too.
     """
     places = places_of(store, connection, refs)
-    known = _matching(store, connection, patterns)
+    known = _matching_paths(store, connection, patterns)
     there = {one.number: ref for ref, one in places.items()}
     found = dict[Ref, dict[str, int]]((ref, {}) for ref in refs)
     found |= _lengths(store, connection, there, known)
     for ref, line in _lines(store, connection, places).items():
-        of_line, own = _floats_of(line), found[ref]
+        inherited_paths, own = _floats_of(line), found[ref]
         above = {int(run.number or 0): (run.project, run.name) for run, _ in line.ancestors}
         for lengths in _lengths(store, connection, above, known).values():
-            own |= {path: own.get(path, 0) + lengths[path] for path in lengths if path in of_line}
+            own |= {
+                path: own.get(path, 0) + lengths[path]
+                for path in lengths
+                if path in inherited_paths
+            }
         found[ref] = {path: own[path] for path in known.values() if path in own}
     return found
 
@@ -182,9 +186,9 @@ def lengths_of(
 def _lengths(
     store: Store, connection: sa.Connection, there: Mapping[int, Ref], known: Mapping[int, str]
 ) -> dict[Ref, dict[str, int]]:
-    rows = _rows(store, connection, _LENGTHS, there, known)
+    rows = _rows(store, connection, _SELECT_LENGTHS, there, known)
     counts = {(run, path): int(count or 0) for run, path, count in rows}
-    for run, path, packed in _rows(store, connection, _PACKED, there, known):
+    for run, path, packed in _rows(store, connection, _SELECT_PACKED, there, known):
         if (run, path) in counts:
             counts[run, path] = max(counts[run, path], int(packed))
     return {
@@ -212,11 +216,11 @@ def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place])
     found = {}
     for ref, run in forks.items():
         ancestors, _ = ancestors_of(store, connection, ref, run.state.fork)
-        found[ref] = Line(store, connection, run, _unopened, ancestors)
+        found[ref] = Line(store, connection, run, _refuse_to_open, ancestors)
     return found
 
 
-def _unopened(name: str) -> Source:
+def _refuse_to_open(name: str) -> Source:
     raise FileNotFoundError(name)
 
 
@@ -224,7 +228,7 @@ def _floats_of(line: Line) -> set[str]:
     return {path for path, family in line.families().items() if family == "float_series"}
 
 
-class _Reading:
+class _SeriesReader:
     def __init__(
         self,
         store: Store,
@@ -232,7 +236,7 @@ class _Reading:
         attempt: int | str,
         sources: Callable[[str, str], Sources],
         points: int | None,
-        recent: Recent,
+        recent: SeriesCache,
     ) -> None:
         self.store = store
         self.connection = connection
@@ -247,7 +251,7 @@ class _Reading:
         store, connection = self.store, self.connection
         places = places_of(store, connection, refs)
         numbers = [number for number, *_ in places.values()]
-        shown = _shown(store, connection, numbers, known)
+        shown = _visible_series(store, connection, numbers, known)
         kept: dict[Ref, dict[str, Points]] = {}
         if self.points is None:
             for ref, (number, version, fork) in places.items():
@@ -289,15 +293,17 @@ class _Reading:
             }
         found = read_floats(store, connection, shares, paths)
         if line.ancestors:
-            return found  # which may change though this run does not
+            return found  # ancestors may change although this run does not
         if any(one.stopped == UNREADABLE for one in run.state.journals.values()):
-            return found  # something is missing that may be there the next time
+            return found  # missing points may be readable next time
         for path, points in found.items():
             self.recent.put(run.number or 0, run.version, attempt, path, points)
         return found
 
 
-def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) -> dict[int, str]:
+def _matching_paths(
+    store: Store, connection: sa.Connection, patterns: Sequence[str]
+) -> dict[int, str]:
     found: dict[int, str] = {}
     everything: dict[str, int] | None = None
     for pattern in patterns:
@@ -311,8 +317,8 @@ def _matching(store: Store, connection: sa.Connection, patterns: Sequence[str]) 
     return found
 
 
-def _shown(
+def _visible_series(
     store: Store, connection: sa.Connection, runs: Collection[int], known: Mapping[int, str]
 ) -> dict[int, list[str]]:
-    held = set(_rows(store, connection, _HELD, runs, known))
+    held = set(_rows(store, connection, _SELECT_SERIES, runs, known))
     return {run: [path for number, path in known.items() if (run, number) in held] for run in runs}

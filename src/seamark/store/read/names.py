@@ -1,8 +1,9 @@
-"""Names of runs, numbers of versions of models and artifacts, and paths that runs have.
+"""Names of runs, version numbers of models and artifacts, and paths of runs.
 
-Each version recorded the number that it took. In merged folders two may have taken one: the first
-keeps it, each other gets the next free number above its own. This is not recorded, but every reader
-of the same versions computes the same numbers. An alias belongs to the version that got it last.
+Each version records its number. In merged folders, several versions may have the same number: the
+first one keeps it, and each other gets the next free number above its own. New numbers are not
+recorded, but all readers of the versions compute the same. An alias belongs to the version that got
+it last.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ __all__ = [
 
 
 VERSION: Final = "sys/version"
-"""Path of the number of a version."""
+"""Path of the version number."""
 ALIASES: Final = "sys/aliases"
-"""Path of the aliases of an artifact; derived by readers."""
-_GIVEN: Final = "aliases/"
-"""Namespace of the aliases assigned to a version."""
+"""Path of the aliases of an artifact version; derived by readers."""
+_ALIAS_PREFIX: Final = "aliases/"
+"""Namespace of assigned aliases in a version."""
 _KINDS: Final = ("model_version", "artifact")
-_AT_ONCE: Final = 100
+_PLACES_PER_QUERY: Final = 100
 _run: Final = schema.run.c
 _cell, _journal = schema.attribute.c, schema.journal.c
 
 
-def _claims(kind: str) -> sa.Select[Any]:
+def _select_claims(kind: str) -> sa.Select[Any]:
     here = sa.and_(
         _cell.run == _run.id,
         _cell.path == sa.bindparam("path"),
@@ -62,12 +63,14 @@ def _claims(kind: str) -> sa.Select[Any]:
     return (
         sa.select(_run.project, _run.name, _cell.whole, _cell.t, _journal.uid, _cell.place)
         .select_from(schema.run.join(schema.attribute, here).outerjoin(schema.journal, by))
-        .where(sa.or_(*(_run.kind == kind for kind in _KINDS)), any_of(_run.project, _AT_ONCE))
+        .where(
+            sa.or_(*(_run.kind == kind for kind in _KINDS)), any_of(_run.project, _PLACES_PER_QUERY)
+        )
     )
 
 
-_CLAIMS: Final = _claims("int")
-_ALIASES: Final = _claims("bool")
+_CLAIMS: Final = _select_claims("int")
+_ALIASES: Final = _select_claims("bool")
 _MODELS: Final = sa.select(_run.project).where(_run.kind == "model_version").distinct()
 _TRASHED: Final = sa.select(_run.project, _run.name).where(
     _run.kind == "artifact", _run.trashed == 1
@@ -77,19 +80,19 @@ _TRASHED: Final = sa.select(_run.project, _run.name).where(
 def version_numbers(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
-    """Return the 1-based numbers of all versions of the same models or artifacts."""
+    """Return the 1-based numbers of all versions of the models or artifacts of these versions."""
     return {
         (project, version): number
-        for project, found in _numbered(store, connection, _places(refs)).items()
+        for project, found in _load_number_claims(store, connection, _version_places(refs)).items()
         for version, number in _assigned_numbers(found).items()
     }
 
 
 def moved_versions(store: Store, connection: sa.Connection) -> dict[str, int]:
-    """Return the numbers of model versions that differ from the recorded ones, by id."""
+    """Return the numbers of model versions that differ from the recorded numbers, by id."""
     models = sorted(str(project) for (project,) in store.database.rows(connection, _MODELS))
     moved: dict[str, int] = {}
-    for found in _numbered(store, connection, models).values():
+    for found in _load_number_claims(store, connection, models).values():
         recorded = {claim[0]: claim[1] for claim in found}
         numbers = _assigned_numbers(found).items()
         moved |= {version: number for version, number in numbers if number != recorded[version]}
@@ -99,21 +102,21 @@ def moved_versions(store: Store, connection: sa.Connection) -> dict[str, int]:
 def version_aliases(
     store: Store, connection: sa.Connection, refs: Iterable[tuple[str, str]]
 ) -> dict[tuple[str, str], list[str]]:
-    """Return the aliases of all versions of the same artifacts, sorted.
+    """Return the sorted aliases of all versions of the artifacts of these versions.
 
-    The one with the greatest number, of those that are not in the trash, is the ``latest``.
+    The version with the greatest number that is not in the trash has the alias ``latest``.
     """
     refs = [ref for ref in refs if kind_of(*ref) == "artifact"]
     if not refs:
         return {}
-    places = _places(refs)
+    places = _version_places(refs)
     aliases: dict[tuple[str, str], list[str]] = {}
     for path, number in store.numbers.everything(connection).items():
-        if path.startswith(_GIVEN):
-            for project, found in _found(store, connection, _ALIASES, number, places).items():
-                last = max((one for one in found if one[1]), key=_order, default=None)
+        if path.startswith(_ALIAS_PREFIX):
+            for project, found in _load_claims(store, connection, _ALIASES, number, places).items():
+                last = max((one for one in found if one[1]), key=_claim_order, default=None)
                 if last is not None:
-                    aliases.setdefault((project, last[0]), []).append(path[len(_GIVEN) :])
+                    aliases.setdefault((project, last[0]), []).append(path[len(_ALIAS_PREFIX) :])
     trashed = {tuple(row) for row in store.database.rows(connection, _TRASHED)}
     latest: dict[str, tuple[int, str]] = {}
     for (project, version), number in version_numbers(store, connection, refs).items():
@@ -124,18 +127,18 @@ def version_aliases(
     return {ref: sorted(found) for ref, found in aliases.items()}
 
 
-def _places(refs: Iterable[tuple[str, str]]) -> list[str]:
+def _version_places(refs: Iterable[tuple[str, str]]) -> list[str]:
     return sorted({project for project, run in refs if kind_of(project, run) in _KINDS})
 
 
-def _numbered(
+def _load_number_claims(
     store: Store, connection: sa.Connection, places: Sequence[str]
 ) -> dict[str, list[tuple[Any, ...]]]:
     number = store.numbers.number(connection, VERSION)
-    return _found(store, connection, _CLAIMS, -1 if number is None else number, places)
+    return _load_claims(store, connection, _CLAIMS, -1 if number is None else number, places)
 
 
-def _found(
+def _load_claims(
     store: Store,
     connection: sa.Connection,
     statement: sa.Select[Any],
@@ -143,7 +146,7 @@ def _found(
     places: Sequence[str],
 ) -> dict[str, list[tuple[Any, ...]]]:
     claims: dict[str, list[tuple[Any, ...]]] = {}
-    for some in in_parts(places, _AT_ONCE):
+    for some in in_parts(places, _PLACES_PER_QUERY):
         for project, *claim in store.database.rows(connection, statement, path=path, **some):
             claims.setdefault(project, []).append(tuple(claim))
     return claims
@@ -153,7 +156,7 @@ def _assigned_numbers(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
     numbers: dict[str, int] = {}
     late: list[tuple[str, int]] = []
     taken: set[int] = set()
-    for version, number, *_ in sorted(claims, key=_order):
+    for version, number, *_ in sorted(claims, key=_claim_order):
         if number is None or not 0 < number <= MOST_NUMBER:
             continue
         if number in taken:
@@ -169,27 +172,27 @@ def _assigned_numbers(claims: Iterable[tuple[Any, ...]]) -> Mapping[str, int]:
     return numbers
 
 
-def _order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
+def _claim_order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
     version, _, at, uid, place = claim
     return at or 0, bytes(uid or b""), place or 0, version
 
 
 _MARGIN_NS: Final = 60 * 10**9
-"""Allowance for different clocks and transfer times, in nanoseconds."""
-_PART: Final = 900
+"""Margin for different clocks and transfer times, in nanoseconds."""
+_RUNS_PER_QUERY: Final = 900
 _row: Final = schema.attribute.c
 
 
 def recent_paths(
     store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]], since_ns: int
 ) -> dict[tuple[str, str], list[str]]:
-    """Return the paths of runs recorded since a time (ns) or up to a minute before, sorted."""
+    """Return the sorted paths recorded since a time (ns), or up to a minute earlier, by run."""
     numbers = numbers_of(store, connection, refs) if refs else {}
     listed = list(numbers)
     found: dict[tuple[str, str], set[int]] = {}
-    for start in range(0, len(listed), _PART):
+    for start in range(0, len(listed), _RUNS_PER_QUERY):
         statement = sa.select(_row.run, _row.path).where(
-            _row.run.in_(listed[start : start + _PART]), _row.t >= since_ns - _MARGIN_NS
+            _row.run.in_(listed[start : start + _RUNS_PER_QUERY]), _row.t >= since_ns - _MARGIN_NS
         )
         for run, path in store.database.query(connection, statement):
             found.setdefault(numbers[run], set()).add(path)
@@ -197,9 +200,9 @@ def recent_paths(
     return {ref: sorted(names[path] for path in paths) for ref, paths in found.items()}
 
 
-_LONG: Final = sa.case((_row.type == "text", _row.registers))
-"""Marker of a text that is too long for the column; no compared value equals it."""
-_SHOWN: Final = (_row.type, _row["class"], _row.number, _row.whole, _row.text, _LONG)
+_LONG_TEXT: Final = sa.case((_row.type == "text", _row.registers))
+"""Record of a text that is too long for the column; NULL for other types."""
+_SHOWN: Final = (_row.type, _row["class"], _row.number, _row.whole, _row.text, _LONG_TEXT)
 _SPREAD: Final = [each(column) for column in _SHOWN for each in (sa.func.min, sa.func.max)]
 _FIELDS: Final = (
     sa.select(_row.path, _row.family, sa.func.count(), *_SPREAD)
@@ -213,10 +216,10 @@ _ELEMENTS: Final = sa.select(_element.run, _element.path, _element.value)
 def run_fields(
     store: Store, connection: sa.Connection, numbers: Sequence[int], contains: str = ""
 ) -> list[RunField]:
-    """Return the fields of runs, sorted by path, that contain a text of any case."""
+    """Return the fields of runs whose path contains a text (case-insensitive), sorted by path."""
     found: dict[tuple[int, int], list[Any]] = {}
-    for start in range(0, len(numbers), _PART):
-        some = numbers[start : start + _PART]
+    for start in range(0, len(numbers), _RUNS_PER_QUERY):
+        some = numbers[start : start + _RUNS_PER_QUERY]
         for path, family, count, *spread in store.database.query(
             connection, _FIELDS.where(_row.run.in_(some))
         ):
@@ -228,7 +231,7 @@ def run_fields(
     wanted = contains.lower()
     found = {key: one for key, one in found.items() if wanted in names[key[0]].lower()}
     sets = {path for path, family in found if family == FAMILY_NUMBERS["string_set"]}
-    elements = _elements(store, connection, numbers, sets)
+    elements = _load_elements(store, connection, numbers, sets)
     fields = [
         RunField(
             names[path],
@@ -238,7 +241,8 @@ def run_fields(
         )
         for (path, family), (count, *spread) in found.items()
     ]
-    # Where runs hold several families at a path, it is a field in each, and they differ.
+    # A path with different families in several runs has a field for each family, marked as
+    # differing.
     fields.sort(key=lambda one: (one.path, one.family))
     return fields
 
@@ -248,22 +252,22 @@ def _merge_counts(one: list[Any], other: list[Any]) -> list[Any]:
     for at in range(1, len(one)):
         known = [each for each in (one[at], other[at]) if each is not None]
         found.append((max if at % 2 == 0 else min)(known) if known else None)
-    # A column that one part lacks altogether tells them apart as well.
+    # If a column has values in only one part, the runs differ.
     for at in range(1, len(one), 2):
         if (one[at] is None) != (other[at] is None):
             found[1], found[2] = "", "~"
     return found
 
 
-def _elements(
+def _load_elements(
     store: Store, connection: sa.Connection, numbers: Sequence[int], paths: set[int]
 ) -> dict[int, set[frozenset[str]]]:
     found: dict[int, dict[int, set[str]]] = {path: {} for path in paths}
     listed = sorted(paths)
-    for start in range(0, len(numbers) if paths else 0, _PART // 2):
-        some = _ELEMENTS.where(_element.run.in_(numbers[start : start + _PART // 2]))
-        for first in range(0, len(listed), _PART // 2):
-            part = some.where(_element.path.in_(listed[first : first + _PART // 2]))
+    for start in range(0, len(numbers) if paths else 0, _RUNS_PER_QUERY // 2):
+        some = _ELEMENTS.where(_element.run.in_(numbers[start : start + _RUNS_PER_QUERY // 2]))
+        for first in range(0, len(listed), _RUNS_PER_QUERY // 2):
+            part = some.where(_element.path.in_(listed[first : first + _RUNS_PER_QUERY // 2]))
             for run, path, value in store.database.query(connection, part):
                 found[path].setdefault(run, set()).add(value)
     return {
@@ -273,11 +277,11 @@ def _elements(
 
 
 _NAME: Final = "sys/name"
-_MARKS: Final = {"model_version": "-", "artifact": ":"}
+_SEPARATORS: Final = {"model_version": "-", "artifact": ":"}
 """Separators between a name and a version number."""
 
 
-def _names(path: Any, kind: Any) -> sa.Select[Any]:
+def _select_names(path: Any, kind: Any) -> sa.Select[Any]:
     here = sa.and_(_row.run == _run.id, _row.path == path, _row.visible == 1, _row.type == "string")
     return (
         sa.select(_run.project, _run.name, _row.text, _run.created, _run.trashed, _run.sys_id)
@@ -286,11 +290,11 @@ def _names(path: Any, kind: Any) -> sa.Select[Any]:
     )
 
 
-_NAMES: Final = _names(sa.bindparam("path"), sa.bindparam("kind"))
+_NAMES: Final = _select_names(sa.bindparam("path"), sa.bindparam("kind"))
 
 
 def names_of(store: Store, connection: sa.Connection, refs: Sequence[Ref]) -> list[str]:
-    """Return the given or generated names of some runs, in their order."""
+    """Return the assigned or generated names of runs, in the given order."""
     number = store.numbers.number(connection, _NAME)
     given: dict[Ref, str | None] = {}
     if number is not None:
@@ -311,22 +315,22 @@ def run_names(
     is_meant: Callable[[str], bool] | None = None,
     kind: str = "run",
 ) -> list[RunName]:
-    """Return every run of the meant projects, the newest first; versions as ``RESNET-3``."""
+    """Return the names of all runs of accepted projects, newest first; versions as ``RESNET-3``."""
     number = store.numbers.number(connection, _NAME)
     path = -1 if number is None else number
     within = in_projects(store, connection, is_meant)
     if within is None:
         rows = store.database.rows(connection, _NAMES, path=path, kind=kind)
     else:
-        rows = store.database.query(connection, _names(path, kind).where(within))
+        rows = store.database.query(connection, _select_names(path, kind).where(within))
     found = [
         RunName(project, run, name, created, bool(trashed), sys_id)
         for project, run, name, created, trashed, sys_id in rows
     ]
-    if kind in _MARKS:
+    if kind in _SEPARATORS:
         numbers = version_numbers(store, connection, [one.ref for one in found])
         found = [
-            one._replace(name=f"{model_key(*one.ref)}{_MARKS[kind]}{numbers[one.ref]}")
+            one._replace(name=f"{model_key(*one.ref)}{_SEPARATORS[kind]}{numbers[one.ref]}")
             if one.ref in numbers
             else one
             for one in found

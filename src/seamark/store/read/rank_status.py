@@ -1,9 +1,9 @@
-"""Status of each rank: reports, liveness, and the error at its end.
+"""Status of each rank: state, signs of life, and the error that ended it.
 
-The status of a rank is that of its newest process. A process that closed its journal without a
-failure has ended well, even if the run continues; one that ended without a report was killed. A
-process that cannot be checked from here (on another host, or before a reboot) is judged by its
-heartbeats alone. If every rank records, a rank without records is missing.
+The status of a rank is the status of its newest process. A process that closed its journal without
+a failure is completed, even if the run continues. A process that ended without a report was killed.
+If a process cannot be checked (on another host, or before a reboot), only its heartbeats count. If
+every rank records, a rank without records is missing.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["error_text", "rank_statuses", "traceback_of", "waiting_ranks"]
 
 
 def error_text(error: Mapping[str, Any]) -> str:
-    """Return an error as ``"ValueError: diverged"``, or its type; the record is untrusted."""
+    """Format an error as ``"ValueError: diverged"``, or its type alone; the record is untrusted."""
     kind, message = (str(error.get(key) or "") for key in ("type", "message"))
     return ": ".join(part for part in (kind, message) if part.strip())
 
 
 def traceback_of(run: RunState, paths: Iterable[str]) -> str | None:
-    """Return the path of the traceback that belongs to the run's end; None if there is none.
+    """Return the path of the traceback of the run's end; None if there is none.
 
-    Those of other ranks, older attempts and processes that do not own the run do not count.
+    Tracebacks of other ranks, older attempts and processes that do not own the run are ignored.
     """
     owners = owning_processes(one.header for one in run.journals.values())
     journals = {f"monitoring/{one.writer}/traceback": one for one in run.journals.values()}
@@ -42,7 +42,7 @@ def traceback_of(run: RunState, paths: Iterable[str]) -> str | None:
     def order(path: str) -> float:
         one = journals.get(path)
         if one is None or not speakers:
-            return 0  # a namespace that somebody chose
+            return 0  # a namespace chosen by the user
         rank, attempt = one.header.get("rank"), one.attempt
         same = (rank, attempt) == (speakers[0].header.get("rank"), speakers[0].attempt)
         speaks = rank or process_of(one.header) in owners
@@ -55,26 +55,26 @@ def traceback_of(run: RunState, paths: Iterable[str]) -> str | None:
     return None if best is None or order(best) < 0 else best
 
 
-_QUIET_NS: Final = 60 * 10**9
+_MIN_HANG_NS: Final = 60 * 10**9
 """Minimum pause between two records that counts as a hang, in nanoseconds."""
-_MANY_PAUSES: Final = 20
+_MIN_HANG_PAUSES: Final = 20
 """Minimum multiple of the mean pause that counts as a hang."""
 _MAX_RANKS: Final = 1 << 16
-"""Maximum number of ranks examined: a header may come from any client."""
-_SILENT: Final = ("killed", "lost")
-"""Ends of ranks that did not report one."""
-_NO_REASON: Final = (GONE, LOST)
-"""Reasons that add nothing."""
-_RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
+"""Maximum number of ranks examined, because headers are untrusted."""
+_UNREPORTED: Final = ("killed", "lost")
+"""States of ranks that ended without a report."""
+_PLAIN_REASONS: Final = (GONE, LOST)
+"""Crash reasons without additional information."""
+_RANK_PREFIX: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
 
 
 def rank_statuses(
     run: RunState, now_ns: int, world_size: int | None = None, *, here: bool = True
 ) -> list[RankStatus]:
-    """Return the status of every rank that takes part in a run, by rank.
+    """Return the status of every current rank of a run, sorted by rank.
 
-    Ranks of an earlier attempt, or that ended beside an earlier process of rank 0, are left out.
-    ``world_size`` is the recorded number of ranks; headers have precedence.
+    Ranks of an earlier attempt, and ranks that ended during an earlier process of rank 0, are
+    omitted. ``world_size`` is the recorded number of ranks; headers have precedence.
     """
     found: dict[int, list[JournalState]] = {}
     owners = owning_processes(one.header for one in run.journals.values())
@@ -91,45 +91,45 @@ def rank_statuses(
         if not _is_past(journals, present, earlier)
     }
     evidence = Evidence(now_ns=now_ns, here=here)
-    spoke = [
+    statuses_found = [
         _status(rank, journals, everything, now_ns, evidence) for rank, journals in current.items()
     ]
-    size = _expected([journals[0].header for journals in current.values()], world_size)
-    begun = min((one.first_t for one in spoke), default=now_ns)
-    if now_ns - begun < _QUIET_NS and any(one.state == "running" for one in spoke):
-        size = 0  # it may still come
-    spoke += [
+    size = _expected_ranks([journals[0].header for journals in current.values()], world_size)
+    begun = min((one.first_t for one in statuses_found), default=now_ns)
+    if now_ns - begun < _MIN_HANG_NS and any(one.state == "running" for one in statuses_found):
+        size = 0  # other ranks may still start
+    statuses_found += [
         RankStatus(rank, None, None, (), "missing", "", 0, 0, None, None)
         for rank in range(size)
         if rank not in current
     ]
-    return sorted(spoke, key=attrgetter("rank"))
+    return sorted(statuses_found, key=attrgetter("rank"))
 
 
-def _expected(headers: Collection[Mapping[str, Any]], world_size: int | None) -> int:
-    """Return how many ranks record; 0 if only rank 0 does or that is not known."""
+def _expected_ranks(headers: Collection[Mapping[str, Any]], world_size: int | None) -> int:
+    """Return the number of ranks that record; 0 if only rank 0 records or it is not known."""
     if not any(header.get("ranks") == "all" for header in headers):
         return 0
-    told = [size for header in headers if isinstance(size := header.get("world_size"), int)]
-    return min(max(told, default=world_size or 0), _MAX_RANKS)
+    sizes = [size for header in headers if isinstance(size := header.get("world_size"), int)]
+    return min(max(sizes, default=world_size or 0), _MAX_RANKS)
 
 
 def waiting_ranks(
     statuses: list[RankStatus], last_steps: Mapping[str, float], now_ns: int
 ) -> list[RankStatus]:
-    """Tell ranks that hang from those that wait for them, by the last steps of float series.
+    """Distinguish hanging ranks from those that wait for them, by the last steps of float series.
 
-    A rank hangs by itself if its heartbeats have stopped, or if a series of it ends before that of
-    another rank that stands still; where nobody is behind, all hang.
+    A rank hangs if its heartbeats have stopped, or if a series of it ends earlier than in another
+    rank without progress. If no rank is behind, all of them hang.
     """
     still = {one.rank for one in statuses if one.state == "hangs"}
     steps: dict[str, dict[int, float]] = {}
     for path, step in last_steps.items():
-        match = _RANK.search(path)
+        match = _RANK_PREFIX.search(path)
         rank = int(match.group(1)) if match else 0
         if rank in still:
-            steps.setdefault(_RANK.sub("", path, count=1), {})[rank] = step
-    unheard = {one.rank for one in statuses if one.last_t < now_ns - SETTLE_NS}
+            steps.setdefault(_RANK_PREFIX.sub("", path, count=1), {})[rank] = step
+    without_heartbeat = {one.rank for one in statuses if one.last_t < now_ns - SETTLE_NS}
     behind = {
         rank
         for of_ranks in steps.values()
@@ -137,16 +137,16 @@ def waiting_ranks(
         for rank, step in of_ranks.items()
         if step < max(of_ranks.values())
     }
-    hang = still & (unheard | behind) or still
+    hang = still & (without_heartbeat | behind) or still
     return [replace(one, state="waits") if one.rank in still - hang else one for one in statuses]
 
 
 def _is_past(
     journals: list[JournalState], present: list[JournalState], earlier: list[JournalState]
 ) -> bool:
-    # A rank that ended before the present process of rank 0 began may also have been quicker to
-    # start. A launcher that is rank 0 may record for the first time when the spawned ranks are
-    # gone: those have a copy of its run.
+    # A rank that ended before the current process of rank 0 started is not always past: it may have
+    # started earlier. A launcher that is rank 0 may record for the first time after the spawned
+    # ranks, which have a copy of its run, have ended.
     if not present or journals[0] in present:
         return False
     lineage = journals[0].header.get("lineage")
@@ -159,12 +159,12 @@ def _is_past(
 
 
 def _is_rank(journal: JournalState, owners: Collection[Process]) -> bool:
-    """Return whether a journal is of a rank, not of a helper or of a later script."""
+    """Return whether a journal belongs to a rank, not to a helper process or a later script."""
     rank = journal.header.get("rank")
     if not isinstance(rank, int):
         return False
     owns = journal.header.get("owner") is True
-    began = process_of(journal.header) in owners  # a journal that it wrote before it owned the run
+    began = process_of(journal.header) in owners  # written before the process owned the run
     return owns or (journal.attempt is not None and (began or bool(rank)))
 
 
@@ -181,16 +181,19 @@ def _status(
     evidence: Evidence,
 ) -> RankStatus:
     header = journals[0].header
-    said = max((one.said for one in journals), key=lambda said: said.get("t", 0))
+    last_state = max((one.said for one in journals), key=lambda last_state: last_state.get("t", 0))
     began = min(one.first_t or 0 for one in journals)
-    # A forked child of the launcher may be this very rank, which records in a journal of its own.
+    # The rank may be a forked child of the launcher that records in a separate journal.
     rows = [one for one in others if one.header.get("rank") == rank and one.last_t >= began]
     row_t = max((one.local_time(one.last_row_t) for one in rows if one.rows), default=0)
     last_t = max(one.seen for one in journals)
-    state = _state(said, journals[0], rows, now_ns, evidence)
+    state = _state(last_state, journals[0], rows, now_ns, evidence)
     ended = state not in ("running", "hangs")
-    why = _why(said) if state in ("failed", "interrupted") else ""
-    if state in _SILENT and (found := evidence.crash(header, last_t).reason) not in _NO_REASON:
+    why = _reason_of(last_state) if state in ("failed", "interrupted") else ""
+    if (
+        state in _UNREPORTED
+        and (found := evidence.crash(header, last_t).reason) not in _PLAIN_REASONS
+    ):
         why = found
     host, pid = header.get("host"), header.get("pid")
     return RankStatus(
@@ -203,20 +206,20 @@ def _status(
         first_t=began,
         last_t=last_t,
         row_t=row_t or None,
-        end_t=(last_t if state in _SILENT else said.get("t", last_t)) if ended else None,
+        end_t=(last_t if state in _UNREPORTED else last_state.get("t", last_t)) if ended else None,
     )
 
 
 def _state(
-    said: Mapping[str, Any],
+    last_state: Mapping[str, Any],
     newest: JournalState,
     rows: list[JournalState],
     now_ns: int,
     evidence: Evidence,
 ) -> str:
-    stated = str(said.get("state", "running"))
-    if stated not in ("running", "created"):
-        return stated
+    given_state = str(last_state.get("state", "running"))
+    if given_state not in ("running", "created"):
+        return given_state
     if newest.closed and newest.close_reason != "rotate":
         return "completed"
     alive = evidence.alive(newest.header)
@@ -224,18 +227,18 @@ def _state(
         return "killed"
     if newest.seen < now_ns - SETTLE_NS:
         return "hangs" if alive else "lost"
-    return "hangs" if _rests(rows, now_ns) else "running"
+    return "hangs" if _has_stalled(rows, now_ns) else "running"
 
 
-def _rests(rows: list[JournalState], now_ns: int) -> bool:
+def _has_stalled(rows: list[JournalState], now_ns: int) -> bool:
     count = sum(one.rows for one in rows)
     if not count:
         return False
     last = max(one.local_time(one.last_row_t) for one in rows if one.rows)
     first = min(one.local_time(one.first_row_t) for one in rows if one.rows)
-    return now_ns - last > max(_QUIET_NS, _MANY_PAUSES * (last - first) // count)
+    return now_ns - last > max(_MIN_HANG_NS, _MIN_HANG_PAUSES * (last - first) // count)
 
 
-def _why(said: Mapping[str, Any]) -> str:
-    error = said.get("error")
-    return error_text(error) if isinstance(error, Mapping) else str(said.get("signal") or "")
+def _reason_of(last_state: Mapping[str, Any]) -> str:
+    error = last_state.get("error")
+    return error_text(error) if isinstance(error, Mapping) else str(last_state.get("signal") or "")

@@ -1,4 +1,4 @@
-"""Reads of series of texts, files and histograms from the folded parts of the journals."""
+"""Reading series of texts, files and histograms from the folded parts of journals."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 __all__ = ["read_record_at", "read_records", "read_text_page", "text_begin"]
 
-_AT_ONCE: Final = 512
-_MAY_END_LINE: Final = re.compile(rb"\\n|\\u000[aA]")
-_BLOCK: Final = 1 << 18
-"""Number of bytes read at once where frames are close together."""
+_FRAMES_PER_BATCH: Final = 512
+_LINE_END: Final = re.compile(rb"\\n|\\u000[aA]")
+_BLOCK_BYTES: Final = 1 << 18
+"""Number of bytes read at once if frames are close together."""
 _PAGE_CHARS: Final = 1 << 20
 _PAGE_FRAMES: Final = 1 << 12
-_BEFORE: Final = 8
-"""Number of frames before a time that are also read: output at that time may begin in them."""
+_FRAMES_BEFORE: Final = 8
+"""Number of frames before a time that are also read, because a line of output may begin there."""
 _KINDS: Final = {
     "string_series": Kind.TEXT,
     "file_series": Kind.OP,
@@ -52,8 +52,8 @@ _KINDS: Final = {
 def read_records(
     store: Store, connection: sa.Connection, shares: Sequence[Share], path: str, family: str
 ) -> list[tuple[float, Any, int, int]]:
-    """Return (step, value, time in ns, attempt) of a string, file or histogram series, in order."""
-    wanted = _KINDS[family]  # a path may hold several families
+    """Return sorted (step, value, time in ns, attempt) of a string, file or histogram series."""
+    wanted = _KINDS[family]  # a path may have several families
     found: list[tuple[float, Key, Any, int, int]] = []
     for share in shares:
         run, state, after, last = share.run, share.run.state, share.after(path), share.end(path)
@@ -84,7 +84,7 @@ def read_record_at(
     path: str,
     key: Key,
 ) -> tuple[float, Any, int, int] | None:
-    """Return (step, value, time in ns, attempt) of the one point with this key, or None."""
+    """Return (step, value, time in ns, attempt) of the point with this key, or None."""
     journal = next((one for one in run.state.journals.values() if one.uid == key[1]), None)
     if journal is None:
         return None
@@ -106,15 +106,15 @@ def _record_frames(
     at: int | None = None,
     begin: int = 0,
 ) -> Iterator[tuple[int, int, int, bytes]]:
-    # "at" restricts packed frames to those of one time; "begin" is the offset of a frame or
-    # anywhere in it, bytes.
+    # "at" limits packed frames to those with one time. "begin" is an offset in bytes; a frame that
+    # starts before it is not read.
     with journal_reader(journal, sources) as reader:
         if reader is None:
             return
         if journal.chunked:
             offsets = record_offsets(store.database, connection, run.number or 0, journal.number)
             if at is not None:
-                offsets = _nearest(reader, offsets, at)
+                offsets = _offset_at(reader, offsets, at)
             yield from _frames_at(reader, offsets[bisect_left(offsets, begin) :])
         for frame in reader.frames(max(journal.chunked, begin - 1)):
             if frame.offset >= journal.offset:
@@ -123,8 +123,8 @@ def _record_frames(
                 yield frame.offset, frame.kind, frame.t, frame.payload
 
 
-def _nearest(reader: JournalReader, offsets: list[int], t: int) -> list[int]:
-    # Times rise within a journal, so that a binary search finds it.
+def _offset_at(reader: JournalReader, offsets: list[int], t: int) -> list[int]:
+    # Binary search, because times rise within a journal.
     low, high = 0, len(offsets)
     while low < high:
         middle = (low + high) // 2
@@ -138,16 +138,16 @@ def _nearest(reader: JournalReader, offsets: list[int], t: int) -> list[int]:
 def _frames_at(
     reader: JournalReader, offsets: Iterable[int]
 ) -> Iterator[tuple[int, int, int, bytes]]:
-    block, begin, before = b"", 0, -_BLOCK
+    block, begin, before = b"", 0, -_BLOCK_BYTES
     for offset in offsets:
         if not begin <= offset <= begin + len(block) - FRAME_HEADER_BYTES:
-            near = 0 <= offset - before < _BLOCK  # the next ones will be in it, too
-            block, begin = reader.bytes_at(_BLOCK if near else 4096, offset), offset
+            near = 0 <= offset - before < _BLOCK_BYTES  # the block includes the next frames
+            block, begin = reader.bytes_at(_BLOCK_BYTES if near else 4096, offset), offset
         before, at = offset, offset - begin
         size = FRAME_HEADER_BYTES + ((int.from_bytes(block[at + 4 : at + 8], "little") + 7) & ~7)
         data = block[at : at + size]
         if size > len(data) and size <= FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES:
-            block, begin = reader.bytes_at(max(size, _BLOCK), offset), offset
+            block, begin = reader.bytes_at(max(size, _BLOCK_BYTES), offset), offset
             data = block[:size]
         frames: list[Any] = []
         scan(data, reader.salt, frames)
@@ -159,7 +159,7 @@ def _frames_at(
 # ---------------------------------------------------------------------- texts, page by page
 
 
-def _journal(run: StoredRun, file: str) -> JournalState | None:
+def _find_journal(run: StoredRun, file: str) -> JournalState | None:
     return next((one for one in run.state.journals.values() if one.file == file), None)
 
 
@@ -172,8 +172,8 @@ def read_text_page(
     paths: Sequence[str],
     begin: int,
 ) -> TextPage:
-    """Return a page of texts of all attempts in one journal, from 0 or the end of a page."""
-    journal = _journal(run, file)
+    """Return a page of the texts of all attempts in one journal; ``begin`` is 0 or a page's end."""
+    journal = _find_journal(run, file)
     if journal is None or journal.point_end < begin:
         return TextPage([], begin, more=False)
     found: list[tuple[int, str, Any]] = []
@@ -207,8 +207,8 @@ def text_begin(
     lines: int | None = None,
     points: int | None = None,
 ) -> int:
-    """Return the offset from which to read the last texts; see `RunReader.text_begin`."""
-    journal = _journal(run, file)
+    """Return the offset at which to start reading the last texts; see `RunReader.text_begin`."""
+    journal = _find_journal(run, file)
     if journal is None or journal.point_end < 0:
         return 0
     with journal_reader(journal, sources) as reader:
@@ -224,23 +224,23 @@ def text_begin(
         ]
         first = 0
         if since_ns is not None:
-            first = max(0, bisect_left(offsets, since_ns, key=reader.time_at) - _BEFORE)
+            first = max(0, bisect_left(offsets, since_ns, key=reader.time_at) - _FRAMES_BEFORE)
         if points is not None:
             first = max(first, len(offsets) - points)
         if lines is not None:
-            first += _first_of_last(reader, offsets[first:], paths, lines)
+            first += _find_first_text(reader, offsets[first:], paths, lines)
     return offsets[first - 1] + 1 if first else 0
 
 
-def _first_of_last(
+def _find_first_text(
     reader: JournalReader, offsets: Sequence[int], paths: Sequence[str], lines: int
 ) -> int:
-    for end in range(len(offsets), 0, -_AT_ONCE):
-        start = max(0, end - _AT_ONCE)
+    for end in range(len(offsets), 0, -_FRAMES_PER_BATCH):
+        start = max(0, end - _FRAMES_PER_BATCH)
         counts = dict.fromkeys(offsets[start:end], 0)
         for offset, kind, _, payload in _frames_at(reader, offsets[start:end]):
-            # A line end stands as an escape in JSON: most of a progress bar has none.
-            if kind == Kind.TEXT and b"\\" in payload and _MAY_END_LINE.search(payload):
+            # Line ends are escapes in JSON; most texts of a progress bar have none.
+            if kind == Kind.TEXT and b"\\" in payload and _LINE_END.search(payload):
                 for path in paths:
                     texts = (text for _, _, text, _ in record_points(kind, payload, path))
                     counts[offset] += sum(

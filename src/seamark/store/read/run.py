@@ -1,4 +1,4 @@
-"""Reader of one run; every answer comes from one snapshot and loads only its own data."""
+"""Reader of one run; each method reads one snapshot and loads only the data it needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from seamark.store.fold.registers import SeriesState
 from seamark.store.read.curve import (
     Begin,
     check_axis,
-    placed,
+    place_on_axis,
     read_begins,
     read_curve,
     read_drawing,
@@ -48,7 +48,7 @@ __all__ = ["RunReader"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_NAMED: Final = (
+_SELECT_PATHS: Final = (
     sa.select(schema.journal_path.c.journal, schema.journal_path.c.path)
     .distinct()
     .where(schema.journal_path.c.run == sa.bindparam("run"))
@@ -58,14 +58,14 @@ _RESUMABLE: Final = frozenset({CRASHED, "interrupted", "suspended"})
 _WORLD_SIZE: Final = "distributed/world_size"
 
 
-def _question(
+def _with_snapshot(
     answer: Callable[Concatenate[RunReader, Snapshot, P], T],
 ) -> Callable[Concatenate[RunReader, P], T]:
-    """Make a question, which may raise `RunNotFoundError`, of a method that needs a snapshot."""
+    """Pass a snapshot to a method; calling it may raise `RunNotFoundError`."""
 
     @wraps(answer)
     def ask(self: RunReader, /, *args: P.args, **named: P.kwargs) -> T:
-        found: T = self._guarded(partial(self._answer, answer, *args, **named))
+        found: T = self._guarded(partial(self._call_with_snapshot, answer, *args, **named))
         return found
 
     return ask
@@ -75,14 +75,14 @@ class RunReader:
     """Reader of one run in a store.
 
     Args:
-        store: Returns the store that has the run.
+        store: Returns the store with the run.
         project: Project path.
         name: Run id.
-        sources: Opens its journals.
+        sources: Opens the journals of the run.
         now_ns: Clock, nanoseconds since the Unix epoch.
         others: Returns a function that opens the journals of another run; None to read a fork
-            alone.
-        guarded: Calls a function with exclusive use of the store.
+            without its ancestors.
+        guarded: Calls a function with exclusive access to the store.
     """
 
     def __init__(
@@ -103,23 +103,23 @@ class RunReader:
         self._now_ns = now_ns
         self._guarded = guarded
         self._crash: tuple[tuple[str, int], Crash] | None = None
-        self._held: Snapshot | None = None
+        self._snapshot: Snapshot | None = None
 
     @property
     def now_ns(self) -> int:
-        """Time by the clock of the reader, nanoseconds since the Unix epoch."""
+        """Current time by the clock of the reader, nanoseconds since the Unix epoch."""
         return self._now_ns()
 
-    def _answer(self, answer: Callable[..., T], *args: Any, **named: Any) -> T:
+    def _call_with_snapshot(self, answer: Callable[..., T], *args: Any, **named: Any) -> T:
         store = self._find_store()
         with store.database.reading() as connection:
             try:
-                held = self._held
+                held = self._snapshot
                 if held is None or held.connection is not connection:
-                    held = self._held = self._load_run(store, connection)
+                    held = self._snapshot = self._load_run(store, connection)
                 return answer(self, held, *args, **named)
             except BaseException:
-                self._held = store.last = None  # it may have been interrupted while it changed
+                self._snapshot = store.last = None  # a change may have been interrupted
                 raise
 
     def _load_run(self, store: Store, connection: sa.Connection) -> Snapshot:
@@ -131,7 +131,7 @@ class RunReader:
 
     # ------------------------------------------------------------------ attributes
 
-    @_question
+    @_with_snapshot
     def attributes(self, seen: Snapshot, namespace: str = "") -> list[Attribute]:
         """Return the visible attributes at and below a path, sorted by path."""
         if namespace:
@@ -146,10 +146,10 @@ class RunReader:
         for path, kind, value in self._derived(seen):
             if is_inside(path, namespace):
                 found[path] = Attribute(path, "atom", kind, value)
-        found |= seen.of_line(lambda path: is_inside(path, namespace))
+        found |= seen.inherited_series(lambda path: is_inside(path, namespace))
         return [found[path] for path in sorted(found)]
 
-    @_question
+    @_with_snapshot
     def attribute(self, seen: Snapshot, path: str) -> Attribute | None:
         """Return the attribute at a path, or None."""
         if path.startswith(DERIVED_BELOW):
@@ -158,9 +158,9 @@ class RunReader:
                     return Attribute(path, "atom", kind, value)
         return seen.shown(path)
 
-    @_question
+    @_with_snapshot
     def has(self, seen: Snapshot, path: str) -> bool:
-        """Return whether there is a visible value at a path or below it."""
+        """Return whether there is a visible value at or below a path."""
         seen.state.need((), [path])
         if any(is_inside(shown, path) for shown, _ in seen.state.visible()):
             return True
@@ -168,16 +168,16 @@ class RunReader:
             return True
         return any(is_inside(derived, path) for derived, _, _ in self._derived(seen))
 
-    @_question
+    @_with_snapshot
     def series_paths(self, seen: Snapshot) -> list[str]:
-        """Return the paths that show a float series, sorted."""
+        """Return the paths with a visible float series, sorted."""
         return sorted(path for path, family in seen.families().items() if family == FLOATS)
 
-    @_question
+    @_with_snapshot
     def series_writers(self, seen: Snapshot) -> dict[str, set[str]]:
-        """Return the ids of the writers whose journals hold points of numbers, by path."""
+        """Return the ids of the writers that recorded numbers, by path."""
         writers = {one.number: one.writer for one in seen.state.journals.values()}
-        rows = seen.rows(_NAMED)
+        rows = seen.rows(_SELECT_PATHS)
         paths = seen.store.numbers.paths(seen.connection, {path for _, path in rows})
         found: dict[str, set[str]] = {}
         for journal, path in rows:
@@ -192,48 +192,48 @@ class RunReader:
             if one.header.get("owner", True) or one.header.get("rank")
         }
 
-    @_question
+    @_with_snapshot
     def families(self, seen: Snapshot) -> dict[str, str]:
         """Return the family of each path, sorted by path, without reading values."""
         derived = {path: "atom" for path, _, _ in self._derived(seen)}
         return dict(sorted((seen.families() | derived).items()))
 
-    @_question
+    @_with_snapshot
     def some(self, seen: Snapshot, paths: Collection[str]) -> list[Attribute]:
-        """Return attributes at some paths, in their order, without missing ones."""
+        """Return the attributes at paths, in the given order, without missing ones."""
         seen.state.need(paths)
         derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
-        of_line = seen.of_line(set(paths).__contains__)
+        inherited_series = seen.inherited_series(set(paths).__contains__)
         found = []
         for path in paths:
             if path in derived:
                 found.append(Attribute(path, "atom", *derived[path]))
-            elif path in of_line:
-                found.append(of_line[path])
+            elif path in inherited_series:
+                found.append(inherited_series[path])
             elif (shown := seen.own(path)) is not None:
                 found.append(shown)
         return found
 
     @property
-    @_question
+    @_with_snapshot
     def state(self, seen: Snapshot) -> str:
-        """State of the run, ``"crashed"`` if it says it is running and is not."""
-        return seen.stated()
+        """State of the run; ``"crashed"`` if it is recorded as running but no longer runs."""
+        return seen.derived_state()
 
-    @_question
+    @_with_snapshot
     def is_resumable(self, seen: Snapshot) -> bool:
-        """Return whether the run has not ended for good, and no owner that began it lives."""
-        state, is_here = seen.stated(), seen.store.here
+        """Return whether the run can be resumed: it has not ended for good, and no owner lives."""
+        state, is_here = seen.derived_state(), seen.store.here
         lives = any(is_live(one, seen.now_ns, here=is_here) for one in seen.owners)
         return state == "created" or (state in _RESUMABLE and not lives)
 
-    @_question
+    @_with_snapshot
     def crash(self, seen: Snapshot) -> Crash | None:
-        """Return how the process ended that trained the run; None unless the run crashed."""
+        """Return the cause of a crash of the training process; None unless the run crashed."""
         return self._crash_of(seen)
 
     def _crash_of(self, seen: Snapshot) -> Crash | None:
-        if seen.stated() != CRASHED:
+        if seen.derived_state() != CRASHED:
             return None
         last = max(last_owners(seen.owners), key=lambda one: one.seen, default=None)
         if last is None:
@@ -248,9 +248,9 @@ class RunReader:
         return Derived(seen, self._crash_of(seen))
 
     @property
-    @_question
+    @_with_snapshot
     def reason(self, seen: Snapshot) -> str:
-        """Cause of the run's last recorded state: an error or a signal; empty if not known."""
+        """Cause of the last recorded state of the run: an error or a signal; empty if unknown."""
         record = seen.state.state[1]
         error, signal = record.get("error"), record.get("signal")
         if isinstance(error, Mapping):
@@ -258,35 +258,35 @@ class RunReader:
         return signal if isinstance(signal, str) else ""
 
     @property
-    @_question
+    @_with_snapshot
     def signal(self, seen: Snapshot) -> str:
-        """The signal that made the last recorded state, if one did and no error; else empty."""
+        """Signal that caused the last recorded state; empty if there is none, or an error."""
         record = seen.state.state[1]
         error, signal = record.get("error"), record.get("signal")
         return signal if isinstance(signal, str) and not isinstance(error, Mapping) else ""
 
     @property
-    @_question
+    @_with_snapshot
     def traceback(self, seen: Snapshot) -> str | None:
         """Path of the traceback of the run's end; see `traceback_of`."""
         return traceback_of(seen.state, seen.families())
 
-    @_question
+    @_with_snapshot
     def problems(self, seen: Snapshot) -> dict[str, Any]:
-        """Return the problems of the run, by name; only those that are not empty."""
+        """Return the problems of the run, by name, without empty ones."""
         return self._derived(seen).problems()
 
-    @_question
+    @_with_snapshot
     def has_failed(self, seen: Snapshot) -> bool:
-        """Return whether a process that spoke for the run noted that it failed."""
+        """Return whether a process that owned the run recorded a failure."""
         return any(one.said.get("state") == "failed" for one in seen.owners)
 
-    @_question
+    @_with_snapshot
     def ranks(self, seen: Snapshot) -> list[RankStatus]:
-        """Return how each rank that takes part in the run is doing, by rank."""
+        """Return the status of each current rank of the run, sorted by rank."""
         seen.state.need([_WORLD_SIZE])
-        told = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
-        size = getattr(told, "value", None)
+        size_state = next(iter(seen.state.surviving(_WORLD_SIZE)), None)
+        size = getattr(size_state, "value", None)
         now_ns, world_size = seen.now_ns, size if isinstance(size, int) else None
         found = rank_statuses(seen.state, now_ns, world_size, here=seen.store.here)
         if sum(one.state == "hangs" for one in found) > 1:
@@ -299,9 +299,9 @@ class RunReader:
             found = waiting_ranks(found, steps, now_ns)
         return found
 
-    @_question
+    @_with_snapshot
     def journals(self, seen: Snapshot) -> list[JournalInfo]:
-        """Return the facts about every journal, sorted by writer."""
+        """Return information about every journal, sorted by writer."""
         found = sorted(seen.state.journals.values(), key=lambda journal: journal.writer)
         return [
             JournalInfo(
@@ -324,14 +324,14 @@ class RunReader:
     # ------------------------------------------------------------------ series
 
     def points(self, path: str, attempt: Attempt = "latest", *, limit: int | None = None) -> Points:
-        """Return the points of a float series, or the last ``limit``; none without such a series.
+        """Return the points, or the last ``limit``, of a float series; empty if it does not exist.
 
-        ``attempt`` is ``"latest"``, ``"all"``, ``"replaced"``, or the number of an attempt: the run
-        as that attempt left it. Raises `ArgumentError` otherwise.
+        ``attempt`` is ``"latest"``, ``"all"``, ``"replaced"``, or the number of an attempt for the
+        run at the end of that attempt. Raises `ArgumentError` otherwise.
         """
         return self.many_points([path], attempt, limit=limit)[path]
 
-    @_question
+    @_with_snapshot
     def many_points(
         self,
         seen: Snapshot,
@@ -343,7 +343,7 @@ class RunReader:
         """Return the points of several float series; see `points`."""
         return seen.floats(list(dict.fromkeys(paths)), check_attempt(attempt), limit)
 
-    @_question
+    @_with_snapshot
     def points_part(
         self,
         seen: Snapshot,
@@ -360,13 +360,13 @@ class RunReader:
             seen.store, seen.connection, shares, path, most, after=after, last=last
         )
 
-    @_question
+    @_with_snapshot
     def curve(self, seen: Snapshot, path: str, points: int, attempt: Attempt = "latest") -> Curve:
-        """Return a float series in parts, with at most ``points`` representative points."""
+        """Return the curve of a float series, with at most ``points`` representative points."""
         shares = seen.line.shares([path], FLOATS, check_attempt(attempt))
         return read_curve(seen.store, seen.connection, shares, path, points)
 
-    @_question
+    @_with_snapshot
     def drawing(
         self,
         seen: Snapshot,
@@ -375,11 +375,11 @@ class RunReader:
         attempt: Attempt = "latest",
         since: str = "",
     ) -> Drawing:
-        """Return a float series as it is drawn; nothing if there is no such series.
+        """Return the drawing of a float series; an empty one if the series does not exist.
 
-        Without ``look`` it has a thousand representative points along steps. With ``since``, the
-        `Drawing.cursor` of an earlier drawing, unchanged parts at the beginning are left out.
-        Raises `ArgumentError` if an argument cannot be used.
+        Without ``look``, it has a thousand representative points along steps. With ``since``, the
+        `Drawing.cursor` of an earlier drawing, unchanged parts at the beginning are omitted. Raises
+        `ArgumentError` if an argument is invalid.
         """
         chosen, wanted = check_attempt(attempt), look or Look()
         paths = [path] if wanted.x in NAMED_AXES else [path, wanted.x]
@@ -388,17 +388,17 @@ class RunReader:
         found = read_drawing(seen.store, seen.connection, shares, path, wanted, created)
         return found.since(since)
 
-    @_question
+    @_with_snapshot
     def begins(
         self,
         seen: Snapshot,
         paths: Collection[str],
         x: str = "step",
     ) -> dict[str, list[Begin]]:
-        """Return where attempts begin in float series, of the points that are shown.
+        """Return the first visible points of attempts in float series, by path.
 
-        The cost does not grow with the points of the series, unless ``x`` is another series. An
-        axis is ``"step"``, ``"time"``, ``"relative"`` or a path; others raise `ArgumentError` or
+        The cost does not depend on the number of points, unless ``x`` is another series. ``x`` is
+        ``"step"``, ``"time"``, ``"relative"`` or a path; other values raise `ArgumentError` or
         `PathError`.
         """
         wanted, axis = list(dict.fromkeys(paths)), check_axis(x)
@@ -407,18 +407,18 @@ class RunReader:
         created = min(run_columns(one.run.state)["created"] for one in shares)
         found = read_begins(seen.store, seen.connection, shares[0], wanted)
         return {
-            path: placed(seen.store, seen.connection, shares, some, axis, created)
+            path: place_on_axis(seen.store, seen.connection, shares, some, axis, created)
             for path, some in found.items()
             if some
         }
 
-    @_question
+    @_with_snapshot
     def texts(self, seen: Snapshot, path: str, attempt: Attempt = "latest") -> list[TextPoint]:
         """Return the points of a string series; see `points`."""
         found = seen.points_of(path, "string_series", check_attempt(attempt))
         return [TextPoint(step, value, time_ns, number) for step, value, time_ns, number in found]
 
-    @_question
+    @_with_snapshot
     def text_page(
         self,
         seen: Snapshot,
@@ -426,16 +426,16 @@ class RunReader:
         paths: Collection[str],
         begin: int = 0,
     ) -> TextPage:
-        """Return a page of texts of all attempts that one journal holds, in the order of writing.
+        """Return a page of the texts of all attempts in one journal, in the order of writing.
 
-        ``begin`` is 0, the end of a page, or the result of `text_begin`, in bytes.
+        ``begin`` is an offset in bytes: 0, the end of a page, or the result of `text_begin`.
         """
         seen.state.need(paths)
         return read_text_page(
             seen.store, seen.connection, seen.run, self._sources, file, list(paths), begin
         )
 
-    @_question
+    @_with_snapshot
     def text_begin(
         self,
         seen: Snapshot,
@@ -446,10 +446,10 @@ class RunReader:
         lines: int | None = None,
         points: int | None = None,
     ) -> int:
-        """Return where in a journal to begin to read for the last texts, in bytes.
+        """Return the offset in a journal, in bytes, at which to start reading the last texts.
 
-        A few more may come. ``since_ns`` is nanoseconds since the Unix epoch, ``lines`` a number of
-        line ends, ``points`` of records with points of any series of texts or files.
+        A few earlier texts may be included. ``since_ns`` is nanoseconds since the Unix epoch,
+        ``lines`` a number of line ends, ``points`` a number of records of any text or file series.
         """
         return text_begin(
             seen.store,
@@ -463,7 +463,7 @@ class RunReader:
             points=points,
         )
 
-    @_question
+    @_with_snapshot
     def files(self, seen: Snapshot, path: str, attempt: Attempt = "latest") -> list[FilePoint]:
         """Return the points of a file series; see `points`."""
         found = seen.points_of(path, "file_series", check_attempt(attempt))
@@ -474,7 +474,7 @@ class RunReader:
             for step, value, time_ns, number in found
         ]
 
-    @_question
+    @_with_snapshot
     def histograms(
         self,
         seen: Snapshot,
@@ -488,11 +488,11 @@ class RunReader:
             for step, value, time_ns, number in found
         ]
 
-    @_question
+    @_with_snapshot
     def last(self, seen: Snapshot, path: str) -> Any:
-        """Return the last value, or `HistogramPoint`, of a series; None if there is none.
+        """Return the last value or `HistogramPoint` of a series; None if there is none.
 
-        Other points are not read.
+        Other points are not read, unless they are inherited by a fork.
         """
         found = seen.shown(path)
         if found is None or not found.family.endswith("_series") or not found.value.count:

@@ -16,9 +16,9 @@ from seamark.reading.points import time_of
 from seamark.store import schema
 from seamark.store.cells import (
     CRASHED,
-    GOES_ON,
     NUMBER_FAMILIES,
     OPEN,
+    UNENDED_STATES,
     UNKNOWN_NS,
     decoded,
     is_crashed,
@@ -53,18 +53,18 @@ __all__ = ["DERIVED_BELOW", "FLOATS", "Derived", "Snapshot", "gaps_of", "problem
 
 
 _cells: Final = schema.attribute.c
-_OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
-_HIDDEN: Final = (
+_SELECT_OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))
+_SELECT_HIDDEN: Final = (
     sa.select(_cells.path).distinct().where(_cells.run == sa.bindparam("run"), _cells.visible == 0)
 )
-_COPY: Final = "journal/"
-"""File name prefix of a copy among the conflicts."""
+_COPY_PREFIX: Final = "journal/"
+"""Prefix of the file names of diverged copies among the conflicts."""
 DERIVED_BELOW: Final = ("sys/", "monitoring/seamark/", TAGS)
 """Prefixes of the paths of derived attributes."""
 
 
 class Derived:
-    """Derived attributes of a run: path, type and value of each."""
+    """Derived attributes of a run, as (path, type, value)."""
 
     def __init__(self, seen: Snapshot, crash: Crash | None) -> None:
         self._seen = seen
@@ -75,18 +75,18 @@ class Derived:
         seen, run, kind = self._seen, self._seen.state, kind_of(*self._ref)
         run.need(["sys/trashed"])
         facts = run_columns(run)
-        ((owner,),) = seen.rows(_OWNER)
+        ((owner,),) = seen.rows(_SELECT_OWNER)
         yield "sys/id", "string", facts["sys_id"] or seen.run.name
         yield "sys/owner", "string", facts["owner"] or str(owner)
         if kind in ("run", "project"):
-            stated = seen.stated()
-            yield "sys/state", "string", stated
+            current = seen.derived_state()
+            yield "sys/state", "string", current
             yield "sys/running_time", "float", facts["running"] / 1e9
             if facts["detail"] is not None:
                 yield DETAIL, "string", facts["detail"]
             if facts["started"] is not None:
                 yield "sys/start_time", "datetime", time_of(facts["started"])
-            if facts["ended"] is not None and stated not in GOES_ON:
+            if facts["ended"] is not None and current not in UNENDED_STATES:
                 yield "sys/end_time", "datetime", time_of(facts["ended"])
         if self._crash is not None:
             yield "sys/crash_reason", "string", self._crash.reason
@@ -98,9 +98,9 @@ class Derived:
                 yield ALIASES, "json", found
             if number := version_numbers(seen.store, seen.connection, [self._ref]).get(self._ref):
                 yield VERSION, "int", number
-        yield from self._concluded()
+        yield from self._derive_from_all()
 
-    def _concluded(self) -> Iterator[tuple[str, str, Any]]:
+    def _derive_from_all(self) -> Iterator[tuple[str, str, Any]]:
         run, tags = self._seen.state, self._tags()
         for path, one in tags.items():
             yield path, one.type, one.value
@@ -111,10 +111,14 @@ class Derived:
         if run.changed:
             run.need(run.changed)
             if changes := run.changes():
-                yield CHANGES, "json", {path: _changes(told) for path, told in changes.items()}
+                yield (
+                    CHANGES,
+                    "json",
+                    {path: _changes(entries) for path, entries in changes.items()},
+                )
 
     def problems(self) -> dict[str, Any]:
-        """Return the problems of the run, by name; only those that are not empty."""
+        """Return the problems of the run, by name, without empty ones."""
         return self._problems(self._tags())
 
     def _tags(self) -> Mapping[str, Inherited]:
@@ -125,26 +129,27 @@ class Derived:
         self._seen.state.need(tags)
         found: dict[str, dict[str, Any]] = {}
         for path, one in tags.items():
-            told = {"value": one.value, "project": one.project}
+            tag = {"value": one.value, "project": one.project}
             if (own := self._seen.own(path)) is not None:
-                told["own"] = own.value if own.family == "atom" else f"<{own.family}>"
-            found[path[len(TAGS) :]] = told
+                tag["own"] = own.value if own.family == "atom" else f"<{own.family}>"
+            found[path[len(TAGS) :]] = tag
         return found
 
     def _problems(self, tags: Mapping[str, Inherited]) -> dict[str, Any]:
         found = problems(self._seen.state, self._conflicts())
-        if self._seen.line.lacking is not None:
-            found["fork"] = {"lacking": self._seen.line.lacking}
+        if self._seen.line.missing_ancestor is not None:
+            found["fork"] = {"lacking": self._seen.line.missing_ancestor}
         other = {
             key: one
             for key, one in self._tag_edits(tags).items()
-            if "own" in one and repr(one["own"]) != repr(one["value"])  # 1 is not True, NaN is NaN
+            if "own" in one
+            and repr(one["own"]) != repr(one["value"])  # 1 differs from True, and NaN equals NaN
         }
         return {**found, "tags": other} if other else found
 
     def _conflicts(self) -> dict[str, list[str]]:
         seen = self._seen
-        rows = seen.rows(_HIDDEN)
+        rows = seen.rows(_SELECT_HIDDEN)
         paths = seen.store.numbers.paths(seen.connection, [number for (number,) in rows])
         seen.state.need(paths.values())
         return seen.state.conflicts()
@@ -156,28 +161,28 @@ def _known_times(facts: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
             yield f"sys/{path}_time", "datetime", time_of(moment)
 
 
-def _changes(told: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
+def _changes(entries: Iterable[tuple[Key, str, Any]]) -> list[dict[str, Any]]:
     found = []
-    for (t, _, _), kind, value in told:
+    for (t, _, _), kind, value in entries:
         plain = value if kind == "datetime" else decoded(kind, value)
         found.append({"value": plain, "time": time_of(t).isoformat()})
     return found
 
 
 def gaps_of(journal: JournalState) -> list[tuple[int, int]]:
-    """Return the bytes of a journal that hold no valid frame, a settled end included."""
+    """Return the ranges (offset, length) of a journal without valid frames, including its end."""
     gaps = [*journal.gaps, journal.tail] if journal.tail else journal.gaps
     return [(offset, length) for offset, length in gaps]
 
 
 def problems(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Return the problems of a folded run, by name; only those that are not empty."""
+    """Return the problems of a folded run, by name, without empty ones."""
     journals = sorted(run.journals.values(), key=lambda journal: journal.writer)
     dropped: dict[str, int] = {}
     for journal in journals:
         for reason, count in journal.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
-    copies = {f"{_COPY}{name}": [one.file] for one in journals for name in one.diverged}
+    copies = {f"{_COPY_PREFIX}{name}": [one.file] for one in journals for name in one.diverged}
     found = {
         "dropped": dropped,
         "conflicts": {**conflicts, **copies},
@@ -194,7 +199,7 @@ def problems(run: RunState, conflicts: Mapping[str, list[str]]) -> dict[str, Any
 
 FLOATS: Final = "float_series"
 _FLOATS_AT_ONCE: Final = 64
-_SHOWN: Final = (
+_SELECT_VISIBLE: Final = (
     sa.select(schema.path.c.path, _cells.family)
     .join(schema.path, schema.path.c.id == _cells.path)
     .where(_cells.run == sa.bindparam("run"), _cells.visible == 1)
@@ -203,7 +208,7 @@ _SHOWN: Final = (
 
 @dataclass(slots=True)
 class Snapshot:
-    """A run in one transaction."""
+    """Data of one run in one transaction."""
 
     store: Store
     connection: sa.Connection
@@ -215,7 +220,7 @@ class Snapshot:
 
     @property
     def line(self) -> Line:
-        """The run, and the runs that it has points from."""
+        """Run with the ancestors from which it inherits points."""
         if self._line is None:
             self._line = line_of(self.store, self.connection, self.run, self.sources, self.others)
         return self._line
@@ -232,31 +237,31 @@ class Snapshot:
 
     @property
     def owners(self) -> list[JournalState]:
-        """The journals of the processes that speak for the run."""
+        """Journals of the processes that own the run."""
         return [one for one in self.state.journals.values() if one.owner]
 
     def rows(self, statement: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a statement about the run."""
         return self.store.database.rows(self.connection, statement, run=self.number)
 
-    def stated(self) -> str:
-        """Return the state of the run, ``"crashed"`` if it says it is running and is not."""
-        stated, owners = str(self.state.state[1].get("state", "created")), self.owners
-        if is_open(stated, owners):
+    def derived_state(self) -> str:
+        """Return the state; ``"crashed"`` if the run is recorded as running but no longer runs."""
+        current, owners = str(self.state.state[1].get("state", "created")), self.owners
+        if is_open(current, owners):
             return state_of_row(OPEN, max(one.seen for one in owners), self.now_ns)
-        crashed = is_crashed(stated, owners, self.now_ns, here=self.store.here)
-        return CRASHED if crashed else stated
+        crashed = is_crashed(current, owners, self.now_ns, here=self.store.here)
+        return CRASHED if crashed else current
 
     # ------------------------------------------------------------------ attributes
 
     def families(self) -> dict[str, str]:
-        """Return the family at each path, without derived attributes or reading values."""
-        own = {path: NUMBER_FAMILIES[family] for path, family in self.rows(_SHOWN)}
+        """Return the family at each path, without derived attributes and without reading values."""
+        own = {path: NUMBER_FAMILIES[family] for path, family in self.rows(_SELECT_VISIBLE)}
         return own | self.line.families()
 
     def shown(self, path: str) -> Attribute | None:
         """Return the attribute at a path, unless it is derived."""
-        if self.run.state.fork and (found := self.of_line(path.__eq__)):
+        if self.run.state.fork and (found := self.inherited_series(path.__eq__)):
             return found[path]
         self.run.state.need([path])
         return self.own(path)
@@ -284,8 +289,8 @@ class Snapshot:
             value = state.visible(self.state.emptied(path))
         return Attribute(path, state.family, kind, value)
 
-    def of_line(self, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
-        """Return the series with points of other runs; all of their points are read."""
+    def inherited_series(self, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
+        """Return the accepted series with points of ancestors; all their points are read."""
         found: dict[str, Attribute] = {}
         if self.run.state.fork is None:
             return found
@@ -300,10 +305,10 @@ class Snapshot:
                 found[path] = Attribute(path, FLOATS, FLOATS, state.summary())
         for path, family in families.items():
             if family != FLOATS:
-                found[path] = Attribute(path, family, family, self._tail(path, family))
+                found[path] = Attribute(path, family, family, self._load_tail(path, family))
         return found
 
-    def _tail(self, path: str, family: str) -> SeriesTail:
+    def _load_tail(self, path: str, family: str) -> SeriesTail:
         points = self.points_of(path, family, "latest")
         if not points:
             return SeriesTail(None, 0, math.nan, math.nan)
@@ -323,7 +328,7 @@ class Snapshot:
     def points_of(
         self, path: str, family: str, attempt: int | str
     ) -> list[tuple[float, Any, int, int]]:
-        """Return step, value, time (ns) and attempt of the points of another series."""
+        """Return (step, value, time in ns, attempt) of a string, file or histogram series."""
         shares = self.line.shares([path], family, attempt)
         if len(shares) == 1:
             self.state.need([path])

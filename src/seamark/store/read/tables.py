@@ -1,4 +1,4 @@
-"""The runs table: the rows and columns that a query returns."""
+"""Runs table: the rows and columns that a query returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seamark.reading.attributes import DETAIL
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
-from seamark.store.cells import CRASHED, GOES_ON, UNKNOWN_NS, atom_value, decoded
+from seamark.store.cells import CRASHED, UNENDED_STATES, UNKNOWN_NS, atom_value, decoded
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["query_runs"]
 
 _DIFFERING: Final = ":differing"
-_FIRST: Final = (
+_FIRST_COLUMNS: Final = (
     "sys/id",
     "sys/name",
     "sys/state",
@@ -48,28 +48,34 @@ _FIRST: Final = (
     "sys/running_time",
     "sys/trashed",
 )
-_DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST[4:])
+_DERIVED: Final = ("sys/id", "sys/state", "sys/owner", *_FIRST_COLUMNS[4:])
 _SYSTEM: Final = (*_DERIVED, DETAIL, CRASH_REASON)
-_OF_TRAININGS: Final = frozenset(
+_RUN_ONLY_COLUMNS: Final = frozenset(
     {"sys/state", DETAIL, "sys/start_time", "sys/end_time", "sys/running_time"}
 )
-"""Columns that only runs have."""
+"""Columns only for runs, not for models and versions."""
 _FAILED: Final = "sys/failed"
-"""Path of the failed flag that every Neptune run has; recorded if a run failed."""
-_NUMBERS: Final = frozenset({"float", "float_series", "statistic"})
-_LONG: Final = ("text", "string_series")
-_APART: Final = frozenset({"string_set", *_LONG})
-"""Columns whose values are not stored in the common columns."""
+"""Path of the failure flag that every Neptune run has; only failed runs record it."""
+_NUMBER_TYPES: Final = frozenset({"float", "float_series", "statistic"})
+_LONG_TYPES: Final = ("text", "string_series")
+_SEPARATE_TYPES: Final = frozenset({"string_set", *_LONG_TYPES})
+"""Types whose values are not stored in the columns of ``attribute``."""
 _MAX_LOOKUPS: Final = 900
 """Maximum number of runs looked up by their numbers."""
 
-_cell: Final = schema.attribute.c
+_attribute: Final = schema.attribute.c
 _ATTRIBUTES: Final = sa.select(
-    _cell.run, _cell.path, _cell.type, _cell["class"], _cell.number, _cell.whole, _cell.text
-).where(_cell.visible == 1)
+    _attribute.run,
+    _attribute.path,
+    _attribute.type,
+    _attribute["class"],
+    _attribute.number,
+    _attribute.whole,
+    _attribute.text,
+).where(_attribute.visible == 1)
 
 At = tuple[str, str | None]
-"""Path and aggregate of a series; None for the value shown."""
+"""Path and aggregate of a series; None for the visible value."""
 
 
 def query_runs(
@@ -82,28 +88,28 @@ def query_runs(
     *,
     counted: bool = True,
 ) -> RunsTable:
-    """Return the runs that match with the wanted columns.
+    """Return the matching runs with the requested columns.
 
-    Columns are paths, perhaps with an aggregate (``val/loss:min``); patterns (``hyperparams/*``);
-    with ``:differing`` behind, only those in which the chosen runs differ. None is everything; a
-    function gets the paths of the first runs (`shared_paths`). ``unknown`` and ``counted`` are as
-    of `choose`.
+    Columns are paths, optionally with an aggregate (``val/loss:min``), or patterns
+    (``hyperparams/*``). With the suffix ``:differing``, only columns in which the runs differ are
+    returned. None returns all columns; a function receives the paths of the first runs (see
+    `shared_paths`) and returns columns. For ``unknown`` and ``counted`` see `choose`.
 
     Raises:
-        ArgumentError: If an argument has a value that cannot be used.
-        QueryError: If the query or a column breaks the grammar, or asks for what cannot be there.
+        ArgumentError: If an argument is invalid.
+        QueryError: If the query or a column has a syntax error, or does not fit the types.
     """
-    wanted = [] if callable(columns) else [_Wanted(column) for column in _columns(columns)]
+    wanted = [] if callable(columns) else [_Column(column) for column in _columns(columns)]
     chosen = choose(store, connection, selection, now_ns, unknown, counted=counted, facts=True)
     if callable(columns):
         found = columns(shared_paths(store, connection, chosen.numbers))
-        wanted = [_Wanted(column) for column in found]
+        wanted = [_Column(column) for column in found]
     known = _known_paths(store, connection, wanted)
     everything = any(one.pattern and one.field.path == "*" for one in wanted)
     paths = None
     if not everything:
-        meant = {path for one in wanted for path in one.paths((*_SYSTEM, *known))}
-        paths = {known[path]: path for path in sorted(meant) if path in known}
+        chosen_paths = {path for one in wanted for path in one.paths((*_SYSTEM, *known))}
+        paths = {known[path]: path for path in sorted(chosen_paths) if path in known}
     cells = _Cells(store, connection, chosen, paths, selection.kind)
     if everything or any(CRASH_REASON in one.paths(_SYSTEM) for one in wanted):
         cells.read_crash_reasons(now_ns)
@@ -114,11 +120,11 @@ def query_runs(
     of_children = [one for one in wanted if one.is_of_children and one.field.path not in known]
     cells.read_children(of_children, selection)
     present = set(cells.paths())
-    doubtful = [one for one in wanted if one not in of_children and one.is_doubtful(present)]
-    if doubtful:
+    unchecked = [one for one in wanted if one not in of_children and one.needs_check(present)]
+    if unchecked:
         seen = in_projects(store, connection, selection.readable)
         checks = KnownPaths(store, connection, unknown, seen, selection.kind, selection.readable)
-        _check(doubtful, checks, (*_SYSTEM, *known))
+        _check_columns(unchecked, checks, (*_SYSTEM, *known))
     labels = _labels(wanted, cells)
     empty: list[Any] = [None] * len(chosen.numbers)
     shown = {label: cells.columns.get(at, empty) for label, at in labels.items()}
@@ -131,13 +137,13 @@ def _columns(columns: Iterable[str] | None) -> list[str]:
     return [columns] if isinstance(columns, str) else list(columns)
 
 
-class _Wanted:
+class _Column:
     def __init__(self, text: str) -> None:
         self.differing = isinstance(text, str) and text.endswith(_DIFFERING)
         self.text = text.removesuffix(_DIFFERING) if self.differing else text
         self.field = parse_field(self.text)
         self.aggregate = None if self.field.aggregate == "last" else self.field.aggregate
-        self.says_more = (self.field.aggregate, self.field.type) != (None, None)
+        self.is_qualified = (self.field.aggregate, self.field.type) != (None, None)
         self.pattern = "*" in self.text or "?" in self.text
         self.is_of_children = self.field.path.startswith(CHILDREN) and not self.pattern
 
@@ -147,17 +153,17 @@ class _Wanted:
             return [self.field.path]
         return list(filter(matcher(self.field.path), known))
 
-    def is_doubtful(self, present: Collection[str]) -> bool:
+    def needs_check(self, present: Collection[str]) -> bool:
         if self.pattern:
             return self.field.path != "*" and not self.paths(present)
-        return self.says_more or self.field.path not in present
+        return self.is_qualified or self.field.path not in present
 
     def label(self, path: str) -> str:
         return f"{path}:{self.field.aggregate}" if self.field.aggregate else path
 
 
 def _known_paths(
-    store: Store, connection: sa.Connection, wanted: Iterable[_Wanted]
+    store: Store, connection: sa.Connection, wanted: Iterable[_Column]
 ) -> dict[str, int]:
     if any(one.pattern for one in wanted):
         return store.numbers.everything(connection)
@@ -165,15 +171,17 @@ def _known_paths(
     return store.numbers.known(connection, paths.difference(_DERIVED))
 
 
-def _check(doubtful: Iterable[_Wanted], checks: KnownPaths, known: Collection[str]) -> None:
-    for one in doubtful:
+def _check_columns(
+    unchecked: Iterable[_Column], checks: KnownPaths, known: Collection[str]
+) -> None:
+    for one in unchecked:
         if one.pattern:
             checks.check_pattern(one.text, one.paths(known))
         else:
             checks.check_column(one.text, one.field)
 
 
-def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
+def _labels(wanted: list[_Column], cells: _Cells) -> dict[str, At]:
     labels: dict[str, At] = {"sys/id": ("sys/id", None)}
     ordered = cells.paths()
     for one in wanted:
@@ -191,7 +199,7 @@ def _labels(wanted: list[_Wanted], cells: _Cells) -> dict[str, At]:
 
 
 class _Cells:
-    """Values of the chosen runs: by path and aggregate, one value or None per run, in order."""
+    """Columns of the chosen runs, by path and aggregate; one value or None per run, in order."""
 
     def __init__(
         self,
@@ -214,14 +222,14 @@ class _Cells:
 
     def paths(self) -> list[str]:
         present = {path for path, aggregate in self.columns if aggregate is None}
-        first = [path for path in _FIRST if path in present]
+        first = [path for path in _FIRST_COLUMNS if path in present]
         return first + sorted(present.difference(first))
 
-    def _parts(
+    def _stream_rows(
         self, statement: sa.Select[Any], run: Any, path: Any
     ) -> Iterator[list[tuple[Any, ...]]]:
-        # Other runs may be among the rows: of most runs there are, one walk through the table is
-        # quicker than many questions.
+        # Rows of other runs may be included: if many runs are chosen, one scan of the table is
+        # faster than many lookups.
         database, numbers = self._store.database, self._chosen.numbers
         if len(numbers) <= _MAX_LOOKUPS:
             statement = statement.where(database.among(run, numbers))
@@ -229,42 +237,42 @@ class _Cells:
             statement = statement.where(database.among(path, self._paths))
         return database.stream(self._connection, statement) if numbers else iter(())
 
-    def _rows(
+    def _iter_cells(
         self, statement: sa.Select[Any], run: Any, path: Any
     ) -> Iterator[tuple[int, list[Any], tuple[Any, ...]]]:
-        rows = [row for part in self._parts(statement, run, path) for row in part]
-        names = self._named({row[1] for row in rows})
+        rows = [row for part in self._stream_rows(statement, run, path) for row in part]
+        names = self._path_names({row[1] for row in rows})
         for number, path_number, *rest in sorted(rows, key=itemgetter(0, 1)):
             at, column = self._order.get(number), self.columns.get((names[path_number], None))
             if at is not None and column is not None:
                 yield at, column, tuple(rest)
 
-    def _named(self, numbers: Iterable[int]) -> dict[int, str]:
+    def _path_names(self, numbers: Iterable[int]) -> dict[int, str]:
         return self._store.numbers.paths(self._connection, list(numbers))
 
     def _read_attributes(self) -> None:
         by_number: dict[int, list[Any]] = {}
-        size, apart, place_of = len(self._order), set[str](), self._order.get
-        for part in self._parts(_ATTRIBUTES, _cell.run, _cell.path):
+        size, separate, place_of = len(self._order), set[str](), self._order.get
+        for part in self._stream_rows(_ATTRIBUTES, _attribute.run, _attribute.path):
             for run, path, kind, klass, number, whole, text in part:
                 if (at := place_of(run)) is None:
                     continue
                 if (column := by_number.get(path)) is None:
                     column = by_number[path] = [None] * size
-                if number is not None and kind in _NUMBERS:
+                if number is not None and kind in _NUMBER_TYPES:
                     column[at] = number
                 elif kind == "string":
                     column[at] = text
-                elif kind in _APART:
-                    apart.add(kind)
+                elif kind in _SEPARATE_TYPES:
+                    separate.add(kind)
                     column[at] = StringList() if kind == "string_set" else None
                 else:
-                    column[at] = _shown(kind, klass, number, whole, text)
-        names = self._named(by_number)
+                    column[at] = _shown_value(kind, klass, number, whole, text)
+        names = self._path_names(by_number)
         self.columns = {(names[number], None): column for number, column in by_number.items()}
-        if "string_set" in apart:
+        if "string_set" in separate:
             self._read_sets()
-        if apart.intersection(_LONG):
+        if separate.intersection(_LONG_TYPES):
             self._read_long()
 
     def _read_inherited(self) -> None:
@@ -277,22 +285,22 @@ class _Cells:
                 if wanted is None or path in wanted:
                     empty = [None] * len(self._order)
                     kind, *cells = one.cells
-                    shown = one.value if kind == "text" else _shown(kind, *cells)
+                    shown = one.value if kind == "text" else _shown_value(kind, *cells)
                     self.columns.setdefault((path, None), empty)[at] = shown
 
     def _read_sets(self) -> None:
         table = schema.element.c
         statement = sa.select(table.run, table.path, table.place, table.value)
-        for at, column, (_, value) in self._rows(statement, table.run, table.path):
+        for at, column, (_, value) in self._iter_cells(statement, table.run, table.path):
             if isinstance(column[at], StringList):
                 column[at].append(value)
 
     def _read_long(self) -> None:
         table = schema.attribute.c
         statement = sa.select(table.run, table.path, table.type, table.registers).where(
-            table.visible == 1, table.type.in_(_LONG)
+            table.visible == 1, table.type.in_(_LONG_TYPES)
         )
-        for at, column, (kind, registers) in self._rows(statement, table.run, table.path):
+        for at, column, (kind, registers) in self._iter_cells(statement, table.run, table.path):
             if registers:
                 text = registers.partition("\n")[2] if kind == "string_series" else registers
                 column[at] = json.loads(text)
@@ -304,7 +312,9 @@ class _Cells:
         states, names, details, owners, created, modified, started, ended, running, trashed = map(
             list, zip(*facts, strict=True)
         )
-        ended = [None if at in GOES_ON else end for at, end in zip(states, ended, strict=True)]
+        ended = [
+            None if at in UNENDED_STATES else end for at, end in zip(states, ended, strict=True)
+        ]
         columns = {
             "sys/id": names,
             "sys/state": states,
@@ -321,7 +331,7 @@ class _Cells:
         if self._kind == "run":
             failed = self.columns.get((_FAILED, None), [None] * len(facts))
             columns[_FAILED] = [bool(one) for one in failed]
-        without = frozenset() if self._kind == "run" else _OF_TRAININGS
+        without = frozenset() if self._kind == "run" else _RUN_ONLY_COLUMNS
         self.columns |= {
             (path, None): column for path, column in columns.items() if path not in without
         }
@@ -329,13 +339,13 @@ class _Cells:
     def read_crash_reasons(self, now_ns: int) -> None:
         crashed = [run for run in self._chosen.numbers if self._chosen.states[run] == CRASHED]
         found = reasons_of(self._store, self._connection, crashed, now_ns)
-        self.columns.pop((CRASH_REASON, None), None)  # what somebody may have written there
+        self.columns.pop((CRASH_REASON, None), None)  # a value recorded by the user
         if found:
             column = [found.get(number) for number in self._chosen.numbers]
             self.columns[CRASH_REASON, None] = column
 
     def read_versions(self) -> None:
-        """Replace recorded numbers of versions by current ones, and add aliases."""
+        """Replace recorded version numbers by current ones, and add aliases."""
         refs = self._chosen.refs
         if self._kind == "artifact":
             aliases = version_aliases(self._store, self._connection, refs)
@@ -347,8 +357,8 @@ class _Cells:
         found = version_numbers(self._store, self._connection, refs)
         self.columns[VERSION, None] = [found.get(ref) for ref in refs]
 
-    def read_children(self, wanted: Iterable[_Wanted], selection: Selection) -> None:
-        """Add the columns over child runs in the projects of the selection."""
+    def read_children(self, wanted: Iterable[_Column], selection: Selection) -> None:
+        """Add the columns of child runs in the projects of the selection."""
         asked = [(one.field.path, one.field.aggregate) for one in wanted]
         refs = self._chosen.refs
         self.columns |= columns_of_children(
@@ -370,7 +380,7 @@ class _Cells:
             schema.series.join(schema.attribute, same)
         )
         by_number: dict[int, list[list[Any]]] = {}
-        for part in self._parts(statement, table.run, table.path):
+        for part in self._stream_rows(statement, table.run, table.path):
             for run, path, *values in part:
                 if (at := self._order.get(run)) is None:
                     continue
@@ -378,13 +388,13 @@ class _Cells:
                     found = by_number[path] = [[None] * len(self._order) for _ in names]
                 for column, value in zip(found, values, strict=True):
                     column[at] = value
-        paths = self._named(by_number)
+        paths = self._path_names(by_number)
         for number, found in by_number.items():
             for name, column in zip(names, found, strict=True):
                 self.columns[paths[number], name] = column
 
 
-def _shown(
+def _shown_value(
     kind: str, klass: int | None, number: float | None, whole: int | None, text: str | None
 ) -> Any:
     if kind in ("float_series", "statistic"):

@@ -125,7 +125,7 @@ def test_in_and_loops_are_about_paths(run, project):
 
 
 def test_a_namespace_is_not_a_list_of_values(run):
-    with pytest.raises(ValueKindError, match="several values"):
+    with pytest.raises(ValueKindError, match="a sequence of values"):
         run["copy"].extend(run["train"])
     with pytest.raises(ValueKindError, match="string"):
         run["sys/tags"].add(run["train"])
@@ -190,7 +190,7 @@ def test_rows_and_columns_of_series(project, run):
             assert repr(table[name].tolist()) == repr(column.tolist())
         with pytest.raises(MissingFieldError, match="no column 'pat'; did you mean 'path'"):
             table["pat"]
-        with pytest.raises(TypeError, match=r"name of a column, got 1\.5"):
+        with pytest.raises(TypeError, match=r"a column name, got 1\.5"):
             table[1.5]
 
 
@@ -208,7 +208,7 @@ def test_rows_and_columns_of_points(project, run):
     with pytest.raises(MissingFieldError, match="there are: step, value, time, attempt"):
         points["loss"]
     for table in (points, project.fetch_runs_table()):
-        with pytest.raises(TypeError, match="expected a row's number, a slice or the name"):
+        with pytest.raises(TypeError, match="expected a row number, a slice or a column name"):
             table[None]
 
 

@@ -75,7 +75,7 @@ def test_words_of_t9k_are_read_with_one_hint(caplog):
         assert run.project == "alice/digits"
         assert run["sys/tags"].fetch() == {"a"}
         assert run.params == {"lr": 1}
-    (hint,) = [one for one in caplog.messages if "names here" in one]
+    (hint,) = [one for one in caplog.messages if "names in Seamark" in one]
     assert "'tags' for 'labels', 'params' for 'hparams', 'project' for 'folder'" in hint
 
 
@@ -88,7 +88,7 @@ MISTAKES = (
     ("conflict_strategy: old\n", "conflict_strategy: expected .* got 'old'"),
     ("name: 2024\n", r"name: expected a string or None, got int: 2024 \(in quotes it is a text"),
     ("params: [1]\n", "params: expected a mapping, .* got list"),
-    ("tags:\n  - a\n  - 3\n", "tags: expected a string or several of them, got int: 3"),
+    ("tags:\n  - a\n  - 3\n", "tags: expected a string or several strings, got int: 3"),
     ("project: a//b\n", "project 'a//b': expected"),
     ("inputs: {d: nowhere.csv}\n", "inputs: expected an existing file .*nowhere"),
     ("params:\n  lr: 1\n  lr: 2\n", r"each key once, got 'lr' again \(line 3, column 3\)$"),
@@ -113,7 +113,7 @@ def test_mistakes_are_named_with_file_and_key_and_nothing_is_recorded():
 
 def test_mappings_missing_files_and_folders_are_refused():
     for given, error, said in (
-        ({"lr": 1}, ArgumentError, "got a mapping: give it as params="),
+        ({"lr": 1}, ArgumentError, "got a mapping: pass it as params="),
         ("no.yaml", FileNotFoundError, r"config_path: there is no file 'no\.yaml'"),
         (".", ArgumentError, r"config_path: '\.' cannot be read"),
     ):

@@ -57,7 +57,7 @@ FENCE = re.compile(
 HOSTS = re.compile(
     r"\b(torch|accelerate|ignite|lightning|pytorch_lightning|pandas|sklearn|matplotlib|plotly|PIL)\b"
 )
-GENERATED = re.compile(r"\b({})-({})\b".format(*("|".join(words) for words in names._words())))
+GENERATED = re.compile(r"\b({})-({})\b".format(*("|".join(words) for words in names._word_lists())))
 ALIKE = (
     (re.compile(rf"(?<![a-z0-9]){re.escape(socket.gethostname())}(?![a-z0-9])"), "HOST"),
     (re.compile(r"(/[^\s/]+)+/(?=\.seamark\b)"), ""),

@@ -86,7 +86,7 @@ def test_groups_table_has_a_row_for_each_group(caplog):
             assert project.fetch_groups_table(query=query)["sys/id"] == ids, query
         with pytest.raises(errors.QueryError):
             project.fetch_groups_table(query="runs >")
-        with pytest.raises(errors.QueryError, match="regular expressions are for runs"):
+        with pytest.raises(errors.QueryError, match="regular expressions only work for runs"):
             project.fetch_groups_table(query='sys/id =~ "o"')
         with caplog.at_level(logging.WARNING):
             assert not len(project.fetch_groups_table(query="metadata/sed = 3"))

@@ -378,7 +378,7 @@ MISTAKES: tuple[tuple[str, str, Any, dict[str, Any], type[Exception], str], ...]
     *(("a", "assign", value, {}, ValueKindError, "a.*got ") for value in (*ODD, b"bytes", [ODD])),
     ("a", "assign", np.zeros((200, 200)), {}, ValueKindError, "a.*got "),
     ("p/model", "assign", object(), {}, ValueKindError, "^'p/model': expected None, .* got object"),
-    ("a", "assign", {"fine": 1, "huge": HUGE}, {}, ValueKindError, "'a/huge'.*keep it as a file"),
+    ("a", "assign", {"fine": 1, "huge": HUGE}, {}, ValueKindError, "'a/huge'.*store it as a file"),
     ("x", "assign", {"fine": 1, "series": 2, "also": 3}, {}, FamilyError, "x/series"),
     ("a", "assign", {"fine": 1, "file": File("missing.txt")}, {}, FileNotFoundError, "missing"),
     *(("a", "append", 1.0, {"step": step}, ArgumentError, "step") for step in (math.nan, "3")),

@@ -85,7 +85,7 @@ def test_path_keeps_one_kind_until_it_is_deleted():
             run["loss"].keep(Last())
         run["a"].keep(Last())
         run["a"].keep(Last())
-        with pytest.raises(FamilyError, match="'a' keeps last and cannot keep ring"):
+        with pytest.raises(FamilyError, match="'a' keeps last, not ring"):
             run["a"].keep(Ring(3))
         with pytest.raises(FamilyError, match="'a' holds a statistic"):
             run["a"] = 5

@@ -139,7 +139,7 @@ def test_points_may_be_of_these_types_or_none(run, caplog):
     run["best/b"].append(2)
     assert list(run["best/b"].fetch_points().value) == [1, 2]
     assert not run.exists("best/a")
-    assert "None is no point" in caplog.text
+    assert "None is not a point" in caplog.text
 
 
 def test_files_of_a_series(run, tmp_path):

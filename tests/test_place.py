@@ -19,7 +19,7 @@ def test_a_root_that_cannot_be_a_folder_is_refused_at_once(tmp_path):
     file = tmp_path / "file"
     file.write_text("x")
     for root in (file, file / "below"):
-        with pytest.raises(JournalError, match="root: expected a folder that can be written"):
+        with pytest.raises(JournalError, match="root: expected a writable folder"):
             seamark.init_run(root=root)
     assert file.read_text() == "x"
     with pytest.raises(ArgumentError, match="root: expected a path or None, got int: 5"):
@@ -110,7 +110,7 @@ def test_the_beginning_of_an_id_opens_a_run_for_reading_only(tmp_path):
     ):
         opened["x"] = 1
     assert opened.id == run
-    with pytest.raises(RunNotFoundError, match=f"begins the id of p/{run}"):
+    with pytest.raises(RunNotFoundError, match=f"prefix of the id of p/{run}"):
         seamark.init_run("p", with_id=run[:6], root=tmp_path)
 
 
@@ -142,7 +142,7 @@ def test_ranks_that_cannot_talk_need_a_whole_id(tmp_path, monkeypatch):
     for rank in ("0", "1"):
         monkeypatch.setenv("RANK", rank)
         for word in ("n", "latest", "p/latest", generated_name(run)):
-            with pytest.raises(ArgumentError, match="with_id as a whole id"):
+            with pytest.raises(ArgumentError, match="or a complete with_id"):
                 seamark.init_run("p", with_id=word, root=tmp_path, ranks="all", **QUIET)
         for word in (run, f"p/{run}"):
             with seamark.init_run("p", with_id=word, root=tmp_path, ranks="all", **QUIET) as found:

@@ -57,7 +57,7 @@ def test_after_a_resume_the_pace_is_that_of_this_process(clock):
         assert list(run.progress(iter("abc"), "letters", total=3)) == ["a", "b", "c"]
         unknown = run.progress(iter("abc"), "letters")
         assert (unknown.total, unknown.remaining_s) == (None, None)
-        with pytest.raises(TypeError, match="'letters': how many rounds"):
+        with pytest.raises(TypeError, match="'letters': the number of iterations"):
             len(unknown)
 
 
@@ -83,14 +83,14 @@ def test_loops_that_are_left_early_end(clock, capsys):
 def test_mistakes_are_refused_and_odd_records_are_left_out():
     with seamark.init_run(mode="disabled") as run:
         for given, complaint in (
-            (([1], ""), "name: expected what the loop is called"),
-            ((3, "a"), "expected something to iterate over"),
-            (("abc", "a"), "expected something to iterate over"),
+            (([1], ""), "name: expected the name of the loop"),
+            ((3, "a"), "expected an iterable"),
+            (("abc", "a"), "expected an iterable"),
         ):
             with pytest.raises(ArgumentError, match=complaint):
                 run.progress(*given)
         for given in ({"total": -1}, {"start": 1.5}, {"total": True}):
-            with pytest.raises(ArgumentError, match="expected a whole number from 0 on"):
+            with pytest.raises(ArgumentError, match="expected a whole number of at least 0"):
                 run.progress([1], "a", **given)
         assert list(run.progress([1, 2], "a")) == [1, 2]
     odd = [3, {"name": 3}, {"name": "a", "done": "x"}, {"name": "b", "done": 1, "remaining_s": "x"}]

@@ -155,7 +155,7 @@ class TestRunsTable:
         assert len(project.fetch_runs_table(id=["a name", "latest"])) == 2
         assert len(project.fetch_runs_table(id=["other/outside", "outside", "nothing"])) == 0
         twins = [record(0.1, name="twin") for _ in range(2)]
-        several = f"any of 2 runs: .*{twins[1]}.*{twins[0]}"  # the newest first
+        several = f"matches 2 runs: .*{twins[1]}.*{twins[0]}"  # the newest first
         with pytest.raises(ArgumentError, match=several):
             project.fetch_runs_table(id="twin")
         with pytest.raises(ArgumentError, match=several):

@@ -100,8 +100,8 @@ def test_number_and_bytes_of_files_are_limited_and_that_is_said(monkeypatch, cap
     monkeypatch.setattr(uploads, limit, most)
     run = recorded("*.py")
     assert len(names_of(run)) == 7
-    assert left_out(run).startswith("7 files are kept, the rest")
-    assert "source_files: 7 files are kept" in caplog.text
+    assert left_out(run).startswith("7 files are stored, the rest")
+    assert "source_files: 7 files are stored" in caplog.text
 
 
 @pytest.mark.usefixtures("either_way")
@@ -163,7 +163,7 @@ def test_rules_that_take_too_long_end_the_search_and_that_is_said(monkeypatch):
     monkeypatch.setattr(walk_module, "TIMEOUT_S", 0.3)
     run = recorded("named.py", "src")
     assert names_of(run) == {"named.py"}
-    assert left_out(run) == "1 files are kept, the rest is left out (git takes too long)"
+    assert left_out(run) == "1 files are stored, the rest is left out (git takes too long)"
 
 
 def test_without_git_folders_with_rules_are_left_out_and_that_is_said(monkeypatch, caplog):
@@ -175,7 +175,7 @@ def test_without_git_folders_with_rules_are_left_out_and_that_is_said(monkeypatc
     monkeypatch.setenv("PATH", "")
     run = recorded("lib", "ruled/sub", "ruled/b.py", "c.py")
     assert names_of(run) == {"lib/a.py", "ruled/b.py", "c.py"}
-    said = "git is not found, so folders with rules of what is ignored are left out"
+    said = "git was not found, so folders with ignore rules are left out"
     assert left_out(run) == f"{said}: lib/sub, ruled/sub"
     assert "expected an existing file" not in caplog.text
 
@@ -228,7 +228,7 @@ def test_link_to_a_file_elsewhere_is_kept_only_if_it_is_named(target):
         Path("code", name).symlink_to(leads_to)
     run = recorded(target)
     assert names_of(run) == {"code/a.py", "code/b.py"}
-    assert left_out(run) == "links that lead out of what was named are left out: code/shadow"
+    assert left_out(run) == "links that point outside the given paths are left out: code/shadow"
     recorded("code/shadow")[PATH].download("named")
     assert Path("named/code/shadow").read_text() == "# outside.py\n"
 
@@ -265,7 +265,7 @@ def test_number_of_searched_files_is_limited_however_few_match(monkeypatch):
     monkeypatch.setattr(walk_module, "_MAX_ENTRIES", 20)
     run = recorded("a.py", "**/*.py")
     assert names_of(run) == {"a.py"}
-    said = "1 files are kept, the rest is left out (at most 20 files and folders are searched)"
+    said = "1 files are stored, the rest is left out (at most 20 files and folders are searched)"
     assert left_out(run).startswith(said)
 
 
@@ -274,7 +274,7 @@ def test_names_that_git_prints_are_limited(monkeypatch):
     monkeypatch.setattr(walk_module, "_MAX_NAME_BYTES", 1024)
     run = recorded("many")
     assert 150 < len(names_of(run)) < 250
-    assert "files are kept, the rest is left out (at most 1 KiB of names" in left_out(run)
+    assert "files are stored, the rest is left out (at most 1 KiB of names" in left_out(run)
 
 
 def test_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
@@ -296,14 +296,14 @@ def test_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
     run.stop()
     over.set()
     thread[0].join()
-    assert left_out(run) == "0 files are kept, the rest is left out (the run has ended)"
+    assert left_out(run) == "0 files are stored, the rest is left out (the run has ended)"
     assert "cannot be written" not in caplog.text
 
 
 def test_search_that_is_stopped_says_so(monkeypatch):
     write("a.py", "lib/b.py")
     monkeypatch.setattr(SourceFiles, "_may_go_on", lambda self: self._count < 0)
-    said = "0 files are kept, the rest is left out (the run has ended)"
+    said = "0 files are stored, the rest is left out (the run has ended)"
     assert left_out(recorded("lib")) == said
 
 

@@ -167,7 +167,7 @@ def test_another_process_begins_a_created_run(start, root):
     with start(with_id=run.id) as other:
         other["note"] = "queued"
     assert state(run) == "created"
-    with pytest.raises(ArgumentError, match="its owner's to tell"):
+    with pytest.raises(ArgumentError, match="only the owner can set"):
         start(with_id=run.id, owner=False).start()
     with start(with_id=run.id) as worker:
         worker.start()

@@ -103,7 +103,7 @@ def test_runs_without_ranks_or_times_raise_exact_errors(tmp_path):
     """In Python and by the command: exit code 2, one line."""
     step = "profiling/step_time_s"
     for name, series, said in (
-        ("alone", {0: {step: [0.1]}}, r"only one rank recorded.*ranks='all'"),
+        ("alone", {0: {step: [0.1]}}, r"only one rank has records.*ranks='all'"),
         ("untimed", {0: {"loss": [1.0]}, 1: {"loss": [1.0]}}, f"no rank recorded {step}"),
     ):
         run = record(tmp_path / name, series)

@@ -95,7 +95,7 @@ def test_tags_of_projects_are_read_below_them_and_written_nowhere():
 def test_a_tag_of_a_parent_project_cannot_be_set_below_it():
     """In a run at its start and later, and in a project; the same value is no contradiction."""
     say("team", team="lab")
-    with pytest.raises(errors.ArgumentError, match="'team' is 'lab' in all of project 'team'"):
+    with pytest.raises(errors.ArgumentError, match="'team' is 'lab' throughout project 'team'"):
         seamark.init_run(project="team/x", tags={"team": "mine"})
     assert not Path(".seamark/team/x").exists()
     with seamark.init_run(project="team/x", tags={"team": "lab", "own": 1}) as run:

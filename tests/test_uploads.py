@@ -85,7 +85,7 @@ def test_nothing_is_stored_where_rules_cannot_be_applied(run, monkeypatch, caplo
     Path("data/.gitignore").unlink()
     monkeypatch.setenv("PATH", "")
     run["some"].upload_files("data", ignore=".gitignore")
-    said = "nothing of 'data' is stored, as ignore='.gitignore' cannot be applied: git is not found"
+    said = "nothing in 'data' is stored: ignore='.gitignore' cannot be applied: git is not found"
     assert said in caplog.text
     assert not run.exists("some")
 
@@ -93,7 +93,7 @@ def test_nothing_is_stored_where_rules_cannot_be_applied(run, monkeypatch, caplo
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"value": sys}, FileMissingError, "expected a module that lies in files, got str: 'sys'"),
+        ({"value": sys}, FileMissingError, "expected a module stored in files, got str: 'sys'"),
         ({"value": "a.txt", "max_bytes": 3}, ArgumentError, "at most 3 bytes .*, got 4 in 1 files"),
         ({"value": "a.txt", "max_bytes": True}, ArgumentError, "max_bytes: expected a number"),
         ({"value": "a.txt", "max_bytes": -1}, ArgumentError, "max_bytes: expected a number"),
@@ -137,7 +137,7 @@ def test_code_version_is_a_text_or_what_a_function_returns(tmp_path):
         (3, "expected a text of 1 to 1,000 characters, a function .*, got int: 3"),
         (" ", "expected a text of 1 to 1,000 characters"),
         (lambda: 1 / 0, "the function raised ZeroDivisionError: division by zero"),
-        (lambda: None, "expected a function that returns a text, it returned None"),
+        (lambda: None, "expected a function that returns a string, got the result None"),
     ],
 )
 def test_wrong_code_version_is_refused_and_nothing_recorded(tmp_path, given, message):

@@ -57,7 +57,7 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
     ) -> None:
         check_run(run, {"project": project, **options}, "SeamarkTracker")
         if options.get("ranks") == "all":
-            msg = "SeamarkTracker(ranks=...): expected 'zero', as one process logs, got 'all'"
+            msg = "SeamarkTracker(ranks=...): expected 'zero' (only one process logs), got 'all'"
             raise ArgumentError(msg)
         self._is_own, self._base = run is None, run.path if isinstance(run, Handler) else ""
         self.tracker: Run | Handler = new_run(project=project, **options) if run is None else run

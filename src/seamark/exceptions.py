@@ -93,7 +93,7 @@ _NEVER_RAISED: Final = {
 
 for _above, _names in _NEVER_RAISED.items():
     for _name in _names:
-        _told = {"__module__": __name__, "__doc__": "A name of Neptune's that nothing here raises."}
+        _told = {"__module__": __name__, "__doc__": "Neptune exception that Seamark never raises."}
         globals()[_name] = type(_name, (globals()[_above],), _told)
 
 __all__ = sorted(  # noqa: PLE0605 - a list of the names above

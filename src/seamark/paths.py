@@ -179,7 +179,7 @@ def check_name(name: object, what: str = "name") -> str:
         raise PathError(msg)
     if name.endswith(".") or is_device(name):
         msg = (
-            f"{what}: expected a name that every file system takes (no trailing "
+            f"{what}: expected a name valid on all file systems (no trailing "
             f"dot, no device name), got {name!r}"
         )
         raise PathError(msg)
@@ -205,7 +205,7 @@ def check_project(project: object) -> str:
         if part.casefold() in _RESERVED_SEGMENTS:
             msg = (
                 f"project: the part {part!r} in {project!r} is reserved for the folders of runs; "
-                f"write it another way, such as {part + '-project'!r}"
+                f"use another name, such as {part + '-project'!r}"
             )
             raise PathError(msg)
     return project
@@ -227,7 +227,7 @@ def check_artifact(name: object, what: str = "name") -> str:
     """Return ``name`` if it is a valid artifact name, else raise PathError."""
     checked = check_name(name, what)
     if checked.casefold() in _RESERVED_SEGMENTS:
-        msg = f"{what}: {checked!r} is reserved for folders of Seamark's own"
+        msg = f"{what}: {checked!r} is reserved for folders of Seamark"
         raise PathError(msg)
     return checked
 
@@ -246,11 +246,11 @@ def check_place(project: object, run: object, what: str = "run id") -> None:
             raise PathError(msg)
     elif kind != "project":
         if str(project).endswith(f"/{ARTIFACTS}"):
-            msg = f"{what}: {run!r:.120} is the name of an artifact, and no version of it"
+            msg = f"{what}: {run!r:.120} is the name of an artifact, not of a version"
             raise PathError(msg)
         check_name(run, what)
     elif _PLACES.search(str(project)):
-        msg = f"{what}: {run!r} is the log of a project, and no model, version or artifact"
+        msg = f"{what}: {run!r} is the log of a project, not a model, version or artifact"
         raise PathError(msg)
 
 

@@ -317,7 +317,7 @@ def _check_bins(edges: Sequence[float], counts: Sequence[float]) -> None:
         raise ArgumentError(msg)
     falls = any(low > high for low, high in pairwise(edges))
     if falls or not all(map(math.isfinite, edges)):
-        msg = "Histogram: expected finite edges, each at least as large as the one before"
+        msg = "Histogram: expected finite edges, each at least as large as the previous one"
         raise ArgumentError(msg)
     if not all(math.isfinite(count) and count >= 0 for count in counts):
         msg = "Histogram: expected finite counts that are not negative"
@@ -624,7 +624,9 @@ class Series(Value):
         self.described = described
         for name, given in (("steps", self.steps), ("timestamps", self.timestamps)):
             if given is not None and len(given) != len(values):
-                msg = f"{what}: {name}: expected {len(values)}, one a value, got {len(given)}"
+                msg = (
+                    f"{what}: {name}: expected {len(values)}, one for each value, got {len(given)}"
+                )
                 raise ArgumentError(msg)
 
 

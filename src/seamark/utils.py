@@ -90,8 +90,8 @@ class Thinned(Generic[R]):
             ArgumentError: Always.
         """
         msg = (
-            "every: expected a function, got a method, whose calls all objects of the class would "
-            "share; thin out `object.method` where it is called: every(...)(object.method)"
+            "every: expected a function, got a method, whose calls would be counted over "
+            "all objects; wrap the call instead: every(...)(object.method)"
         )
         raise ArgumentError(msg)
 
@@ -116,7 +116,7 @@ def every(
     if calls is None and seconds is None:
         calls = _CALLS
     if calls is not None and (type(calls) is not int or calls < 1):
-        raise argument_error(calls, "every: calls", "a whole number from 1 on")
+        raise argument_error(calls, "every: calls", "a whole number of at least 1")
     if seconds is not None and not (
         type(seconds) in (int, float) and math.isfinite(seconds) and seconds > 0
     ):

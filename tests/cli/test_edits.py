@@ -225,5 +225,5 @@ def test_read_only_root_is_an_error_in_one_line(python):
     for said in told:
         assert said.endswith("\n1\n"), done.stderr
         assert said.count("\n") == 2
-        assert f"root: expected a folder that can be written, got {root}" in said
+        assert f"root: expected a writable folder, got {root}" in said
     assert len(run.folder.journals()) == 1

@@ -130,7 +130,7 @@ def test_root_of_another_user_is_refused_unless_named(shell, project):
 def test_run_may_be_named_latest_with_a_warning_and_an_empty_name_is_none(start, caplog):
     start("p", name="latest").stop()
     said = [one.getMessage() for one in caplog.records if "'latest'" in one.getMessage()]
-    assert said == ["seamark: the name 'latest' finds the newest run, whatever it is called"]
+    assert said == ["seamark: the name 'latest' always means the newest run, whatever its name"]
     for name in ("", "  "):
         with start("p", name=name) as run:
             assert run.name is None

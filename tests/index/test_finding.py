@@ -116,8 +116,8 @@ def test_ambiguous_names_list_the_newest_runs_and_count_the_rest(finder, record)
     message = str(caught.value)
     places = [message.index(f"{project}/{run} ('twin', just now)") for project, run in runs]
     assert places == sorted(places, reverse=True)
-    assert message.startswith("'twin' may be any of 3 runs: ")
-    with pytest.raises(ArgumentError, match="any of 2 runs"):
+    assert message.startswith("'twin' matches 3 runs: ")
+    with pytest.raises(ArgumentError, match="matches 2 runs"):
         finder().find("twin", "a")
     for project, run in runs:
         assert finder().find(f"{project}/twin") == (project, run)
@@ -150,7 +150,7 @@ def test_ids_come_before_names_and_these_before_generated_names(finder, record, 
     assert finder().find(generated_name(first)) == ("p", named)
     assert finder().label(("p", named)) == generated_name(first)
     second = record()
-    monkeypatch.setattr(names, "_words", lambda: (["one"], ["word"]))
+    monkeypatch.setattr(names, "_word_lists", lambda: (["one"], ["word"]))
     with pytest.raises(ArgumentError, match=f"p/{second} .*p/{first} "):
         finder().find("one-word")
     assert finder().label(("p", first)) == first
@@ -189,9 +189,9 @@ def test_other_projects_and_beginnings_can_be_excluded(finder, record):
     with pytest.raises(RunNotFoundError):
         finder().find("q/x", "p", elsewhere=False)
     # Which run a beginning means may change with the next run.
-    with pytest.raises(RunNotFoundError, match=f"begins the id of q/{run} .*whole id or its name"):
+    with pytest.raises(RunNotFoundError, match=f"prefix of the id of q/{run} .*complete id"):
         finder().find(run[:5], beginnings=False)
     for name in ("adam-1", "adam-2"):
         record("p", name=name)
-    with pytest.raises(RunNotFoundError, match=r"begins the name of p/\w+ \('adam-2'.*'adam-1'"):
+    with pytest.raises(RunNotFoundError, match=r"the names of p/\w+ \('adam-2'.*'adam-1'"):
         finder().find("adam")

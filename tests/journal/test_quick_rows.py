@@ -137,7 +137,7 @@ def test_tensors_go_the_quick_way(writer, journals, monkeypatch):
 @pytest.mark.parametrize("odd", ["tensor of two", "complex"])
 def test_device_tensors_stay_under_their_names(monkeypatch, odd):
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("seamark.values._numbers.waits", lambda _tensor: True)
+    monkeypatch.setattr("seamark.values._numbers.needs_transfer", lambda _tensor: True)
     bad = torch.tensor([1.0, 2.0]) if odd == "tensor of two" else torch.tensor(1j)
     row = {"a": torch.tensor(1.0), "b": bad, "c": 3.0, "d": torch.tensor(4)}
     found, failed = to_floats(row)
@@ -150,7 +150,7 @@ def test_tensors_on_a_device_are_moved_together(writer, monkeypatch):
     assert "torch" in sys.modules
     transfers, join = [], torch.cat
     monkeypatch.setattr(torch, "cat", lambda tensors: transfers.append(1) or join(tensors))
-    monkeypatch.setattr("seamark.values._numbers.waits", lambda _tensor: True)
+    monkeypatch.setattr("seamark.values._numbers.needs_transfer", lambda _tensor: True)
     metrics = {"a": torch.tensor(1.0), "b": torch.tensor(2.0), "c": torch.tensor(3.0)}
     for step in range(5):
         writer.append_row(metrics, step)

@@ -168,7 +168,7 @@ def test_edits_that_are_not_permitted_say_why(runs, monkeypatch):
         deny(monkeypatch, "editing", RunFolder(root, PROJECT, ids["run-0"]).journal_dir)
         told = edit(here, *refs, add_tags=["x"]).json()["runs"]
         assert [(one["ok"], one["error"]) for one in told] == [(False, "read-only"), (True, None)]
-        assert "cannot be written to by you" in told[0]["hint"]
+        assert "is not writable for you" in told[0]["hint"]
     assert [len(edits_of(root, run)) for _, run in refs] == [0, 1]
 
 
@@ -248,7 +248,7 @@ def test_journals_that_are_a_link_or_gone_are_not_written(runs):
     refs = [[PROJECT, ids[run]] for run in ("run-0", "run-1")]
     with page(root) as here:  # its end closes the journals: an open one is written again
         assert edit(here, *refs, add_tags=["one"]).status_code == 200
-    for run, what in (("run-0", "is a link"), ("run-1", "is not there any more")):
+    for run, what in (("run-0", "is a link"), ("run-1", "no longer exists")):
         folder = RunFolder(root, PROJECT, ids[run])
         moved = folder.journal_dir.rename(root.parent / run)
         before = sorted(path.name for path in moved.iterdir())

@@ -91,7 +91,7 @@ def test_mistakes_are_errors_before_anything_is_started(tmp_path):
 def test_a_frame_is_below_the_proxy_of_a_hub_and_says_when_the_page_has_ended(monkeypatch):
     """A kernel need not know the address of its hub."""
     gone = notebook.Frame(Started("http://127.0.0.1:9/", "secret", "127.0.0.1", 9), [], 500)
-    with pytest.raises(SeamarkError, match="call it again"):
+    with pytest.raises(SeamarkError, match="call the function again"):
         gone._repr_html_()
     monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/user/anna/")
     frame = notebook.Frame(Started("http://127.0.0.1:9/", None, "127.0.0.1", 9), [], 500)

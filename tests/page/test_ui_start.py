@@ -164,7 +164,7 @@ def test_a_port_that_is_taken_is_an_error_if_it_was_given(root, monkeypatch):
         with contextlib.closing(start.bind("127.0.0.1", None)) as mine:
             assert port < mine.getsockname()[1] < port + start.PORTS
         monkeypatch.setattr(start, "PORTS", 1)
-        with pytest.raises(start.StartError, match="all taken"):
+        with pytest.raises(start.StartError, match="all in use"):
             start.bind("127.0.0.1", None)
     with pytest.raises(start.StartError, match="does not have that address"):
         start.bind("192.0.2.1", 0)
@@ -197,7 +197,7 @@ def test_the_folder_of_the_token_is_closed_to_others(state):
         found = command("--print-token")
         assert (found.returncode, found.stdout) == (1, "")
         assert f"{state} belongs to uid 54321, not to " in found.stderr
-        assert "name another folder with XDG_STATE_HOME" in found.stderr
+        assert "set XDG_STATE_HOME to another folder" in found.stderr
         os.chown(state, 0, -1)
     assert roots.keep() == kept
 

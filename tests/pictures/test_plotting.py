@@ -187,7 +187,7 @@ def test_mistakes_are_told_at_once(record, project):
         with pytest.raises(MissingFieldError, match=told):
             plot(*paths, **given)
     for read in (project.plot, project.fetch_series):
-        with pytest.raises(ArgumentError, match="runs: no runs were given"):
+        with pytest.raises(ArgumentError, match="runs: got no runs"):
             read("val/loss", runs=[])
         with pytest.raises(ArgumentError, match=r"rows of a table or runs, got dict: {'a': 1}"):
             read("val/loss", runs={"a": 1})

@@ -35,7 +35,7 @@ def test_every_process_gives_a_run_the_same_name():
 
 
 def test_names_are_two_of_hundreds_of_words_for_any_id():
-    adjectives, nouns = names._words()
+    adjectives, nouns = names._word_lists()
     assert min(len(set(adjectives)), len(set(nouns))) > 256
     assert not set(adjectives) & set(nouns)
     made = {generated_name(secrets.token_hex(8)) for _ in range(300)}

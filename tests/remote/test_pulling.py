@@ -120,7 +120,7 @@ def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(machine
     run = machines.go_on("b", remote=NOWHERE, owner=True)
     record(run, range(10, 12))
     assert steps(run) == steps(run) == [10, 11]
-    assert warned("cannot be asked now") == 1
+    assert warned("Reads use the records on this disk") == 1
     state = run.checkpoint_state()
     run.stop(seconds=0)
     again = machines.open("b").resumed(state)

@@ -36,7 +36,7 @@ def test_groups_parents_and_inherited_tags(there):
         project.group("folds")["seed"] = 3
         project.group("folds").description = "five folds"
     sent(one)
-    with pytest.raises(errors.ArgumentError, match="'team' is 'vision' in all of project"):
+    with pytest.raises(errors.ArgumentError, match="'team' is 'vision' throughout project"):
         start(two, tags={"team": "audio"})
     with start(two, tags={"own": 1, "team": "vision"}, groups=["folds"]) as parent:
         with pytest.raises(errors.ArgumentError, match="cannot be set below it"):
@@ -175,7 +175,9 @@ def test_without_an_answer_only_this_disk_is_searched_for_duplicates(begin, tmp_
         ids.append(run.id)
     assert ids[0] == ids[1]
     assert len(list((tmp_path / "root/p" / REVISIONS).iterdir())) == 1
-    told = [one for one in caplog.records if "was not asked for the same run" in one.getMessage()]
+    told = [
+        one for one in caplog.records if "was not searched for the same run" in one.getMessage()
+    ]
     assert len(told) == 1
 
 

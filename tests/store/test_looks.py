@@ -268,7 +268,7 @@ def test_news_of_another_drawing_are_refused(cut):
     drawing = draw_series(cut([0.0, 1.0], [1.0, 2.0]), 10)
     news = draw_series(cut([0.0, 1.0, 2.0], [1.0, 2.0, 3.0]), 10).since(drawing.cursor)
     assert news.kept == 2
-    with pytest.raises(ArgumentError, match="whole drawing"):
+    with pytest.raises(ArgumentError, match="complete drawing"):
         news.after(draw_series(cut([0.0], [1.0]), 10))
 
 

@@ -68,7 +68,7 @@ def test_containers_become_paths():
 def test_two_keys_for_one_path_and_loops_are_refused():
     value: dict[str, object] = {}
     value["again"] = value
-    with pytest.raises(ValueKindError, match="holds itself"):
+    with pytest.raises(ValueKindError, match="contains itself"):
         flatten(value, "p")
     with pytest.raises(ArgumentError, match="p/1"):
         flatten({1: "x", "1": "y"}, "p")

@@ -39,7 +39,7 @@ def test_both_ways_of_counting_agree_at_once_and_in_pieces(hole, monkeypatch):
     values = torch.randn(100, generator=torch.Generator().manual_seed(0))
     values[::7] = hole
     here = histograms({"a": values})
-    monkeypatch.setattr(_numbers, "_PIECE", 7)
+    monkeypatch.setattr(_numbers, "_CPU_CHUNK", 7)
     assert histograms({"a": values}) == here
     monkeypatch.setattr(_numbers, "_count_on_cpu", _numbers._count_on_device)
     assert histograms({"a": values}) == here

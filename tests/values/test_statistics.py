@@ -109,7 +109,7 @@ def test_state_arrays_and_pickles_keep_statistics_whole(numbers, skip):
         ("statistics", [], "from_dict: expected what state_dict"),
         ("statistics", {"count": -1}, "count: expected a whole number"),
         ("statistics", {"count": True}, "count: expected a whole number"),
-        ("statistics", {"count": 1, "squares": [-1, 0]}, "squares: expected a number from 0"),
+        ("statistics", {"count": 1, "squares": [-1, 0]}, "squares: expected a number of at"),
         ("statistics", {"count": 1, "squares": [0, 0], "min": "x"}, "min: expected a finite"),
         ("last", {"count": 1, "last": None}, "last: expected a number"),
         ("ring", {"size": 10**9, "count": 0, "values": []}, "size: expected a whole number"),

@@ -326,7 +326,7 @@ def test_rows_name_their_epoch_also_after_one_that_was_ended(tmp_path):
 def test_an_evaluator_inside_a_handler_has_its_own_profiler(profiler):
     trainer, evaluator, other = Engine(nothing), Engine(nothing), type(profiler)()
     profiler.attach(trainer)
-    with pytest.raises(ArgumentError, match="measures one engine; make another"):
+    with pytest.raises(ArgumentError, match="measures one engine; create another"):
         profiler.attach(evaluator)
     other.attach(evaluator)
     trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(range(3)))

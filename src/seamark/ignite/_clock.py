@@ -432,7 +432,7 @@ class EngineClock:
             is_first, self._has_warned = not self._has_warned, True
         if is_first:
             log.warning(
-                "seamark: another thread than the engine's fires events: they are counted, and "
+                "seamark: a thread other than the engine's fires events: they are counted, but "
                 "their handlers are not timed"
             )
         return False

@@ -87,8 +87,8 @@ def target_of(logger: Any, caller: str) -> tuple[Run, str]:
         if isinstance(root, Run):
             return root, found.path if isinstance(found, Handler) else ""
     msg = (
-        f"Handler {caller} works only with SeamarkLogger (of which NeptuneLogger is another name), "
-        f"or with what has a seamark Run as its 'experiment', got {type(logger)}"
+        f"Handler {caller} works only with SeamarkLogger (alias NeptuneLogger), "
+        f"or an object whose 'experiment' is a seamark Run, got {type(logger)}"
     )
     raise TypeError(msg)
 

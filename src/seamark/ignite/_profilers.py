@@ -62,7 +62,7 @@ class EngineProfiler(ABC):
         if cuda == "events" and not torch.cuda.is_available():
             log.warning(
                 'seamark: %s(cuda="events"): there is no CUDA device; times are those of the clock '
-                "on the wall alone",
+                "on the wall only",
                 type(self).__name__,
             )
         self.cuda = cuda
@@ -94,7 +94,9 @@ class EngineProfiler(ABC):
         _host.check_engine(engine, "engine")
         attached = None if self._engine is None else self._engine()
         if attached not in (None, engine):
-            msg = f"engine: {type(self).__name__} measures one engine; make another for {engine!r}"
+            msg = (
+                f"engine: {type(self).__name__} measures one engine; create another for {engine!r}"
+            )
             raise ArgumentError(msg)
         if run is not None:
             self._record = TimesInRun(run, namespace, self._kind)

@@ -14,7 +14,7 @@ from seamark.index.index import Index
 from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.safe import closing_fd, is_folder, locked, make_folder, open_folder
 from seamark.paths import check_project, home_of
-from seamark.reading.finding import Finder, parted
+from seamark.reading.finding import Finder, splits
 from seamark.reading.names import Arrival, settle, settle_artifact
 from seamark.remote.file import FileRemote, root_of
 
@@ -120,7 +120,7 @@ def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
 
 
 def _named_projects(root: Path, word: str) -> Iterator[str]:
-    for left, _ in parted(word):
+    for left, _ in splits(word):
         try:
             folder = root / check_project(left)
         except PathError:

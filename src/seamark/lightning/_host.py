@@ -133,7 +133,7 @@ _LEGACY: Final[Mapping[str, str]] = {
     "experiment_id": "with_id=...",
     "properties": "logger.experiment['properties'] = ...",
     "upload_source_files": "source_files=[...]",
-    "abort_callback": "nothing: a run is never stopped from outside",
+    "abort_callback": "nothing: runs cannot be stopped from outside",
     "logger": "seamark.integrations.python_logger.NeptuneHandler(run=logger.experiment), a handler",
     "upload_stdout": "capture_stdout=...",
     "upload_stderr": "capture_stderr=...",
@@ -145,7 +145,7 @@ _LEGACY: Final[Mapping[str, str]] = {
     "notebook_id": "logger.experiment['notebook/id'] = ...",
     "notebook_path": "logger.experiment['notebook/path'] = ...",
     "base_namespace": "prefix=...",
-    "close_after_fit": "nothing: the run goes on until logger.experiment.stop() or the exit",
+    "close_after_fit": "nothing: the run continues until logger.experiment.stop() or the exit",
 }
 
 
@@ -154,7 +154,7 @@ def check_legacy(given: Iterable[str]) -> None:
     if found := [name for name in given if name in _LEGACY]:
         advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
         msg = (
-            f"SeamarkLogger: expected today's keywords, got {', '.join(found)} of older "
+            f"SeamarkLogger: expected current keywords, got {', '.join(found)} of older "
             f"loggers.\n{advice}"
         )
         raise ArgumentError(msg)
@@ -209,7 +209,7 @@ class DeprecatedMethods(RunLogger):
 
 def _warn(method: str, instead: str) -> None:
     warnings.warn(
-        f"logger.{method}() is deprecated and may go away; write {instead} instead",
+        f"logger.{method}() is deprecated and may be removed; use {instead} instead",
         UserWarning,
         stacklevel=5,
     )

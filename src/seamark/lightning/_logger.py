@@ -189,7 +189,7 @@ class SeamarkLogger(DeprecatedMethods):
             self._files_dir = str(folder)
             if not (self._run.session.recorder.silent or _can_hold(folder)):
                 self._files_dir = os.getcwd()  # noqa: PTH109 - the default of Lightning
-                log.warning("seamark: %s cannot be written: Lightning uses another folder", folder)
+                log.warning("seamark: %s is not writable: Lightning uses another folder", folder)
         return self._files_dir
 
     @property

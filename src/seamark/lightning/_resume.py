@@ -99,7 +99,7 @@ class Checkpoints:
 
     def _drop(self, error: Exception) -> None:
         if not isinstance(error, ReferenceError):  # its Trainer is gone; its files may exist
-            warn = f"a checkpoint callback is odd: {error!r}"
+            warn = f"a checkpoint callback raised {error!r}"
             self._run.session.drop("checkpoints", warn=warn)
 
     def _namespace_for(self, key: _Key) -> str:
@@ -283,7 +283,7 @@ def attach_late(trainer: Any) -> None:
         if trainer.ckpt_path:
             log.warning(
                 "seamark: the checkpoint was loaded without a ResumeCallback, so this is a new "
-                "run; make the SeamarkLogger before the Trainer, or give the Trainer a "
+                "run; create the SeamarkLogger before the Trainer, or pass the Trainer a "
                 "seamark.lightning.ResumeCallback"
             )
 
@@ -339,8 +339,8 @@ def _match(
     by_order = len(left) == len(loggers)
     if left and not by_order:
         log.warning(
-            "seamark: the checkpoint is of %d loggers, the trainer has %d; those that could not be "
-            "told apart record new runs",
+            "seamark: the checkpoint is of %d loggers, the trainer has %d; loggers that could not "
+            "be matched record new runs",
             len(left),
             len(loggers),
         )

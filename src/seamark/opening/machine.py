@@ -157,7 +157,7 @@ def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> Remot
             except (Missing, RunNotFoundError):
                 continue
             except Purged:
-                log.warning("seamark: the run was purged at %s, which accepts no more of it", uri)
+                log.warning("seamark: the run was purged at %s, which rejects further records", uri)
                 continue
             except Exception as error:  # noqa: BLE001 - it may be somebody else's
                 failures.append(str(error))
@@ -225,10 +225,10 @@ def copy_run(opening: Opening, *, trains: bool) -> Opening:
     if not opening.may_own(trains=trains):
         return opening
     what = f"the journals of run {folder.run} could not be copied from {remote.uri}"
-    with logged(f"{what}; it goes on in a new one, and the next start tries again"):
+    with logged(f"{what}; recording continues in a new journal, and the next start tries again"):
         _pull(remote.uri, options.api_token, folder)
         if not remote.is_copied(folder.sizes()):
-            msg = "it lists more than it returns"
+            msg = "the server lists more journals than it returns"
             raise RemoteError(msg)
         # A disk with records of its own may know an owner that the remote does not know yet.
         return replace(opening, remote=None, is_resumable=remote.resumable and not here)
@@ -264,7 +264,9 @@ def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[
             msg = f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
             raise ArgumentError(msg)
         if outcome == "skip":
-            log.warning("seamark: %s has a run called %r: this one is not sent there", uri, name)
+            log.warning(
+                "seamark: %s already has a run named %r: this run is not sent there", uri, name
+            )
             continue
         name = found.name if found is not None and found.name is not None else name
         kept.append(uri)

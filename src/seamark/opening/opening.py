@@ -153,7 +153,7 @@ class Saved(NamedTuple):
 log = logging.getLogger("seamark")
 _SILENT: Final = ("disabled", "read-only")
 _AS_NEW: Final = (
-    ". It is recorded on this disk as if it were new, and put together with what is there when it "
+    ". It is recorded on this disk as if it were new, and merged with existing records when it "
     "is sent"
 )
 
@@ -274,11 +274,11 @@ def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder 
     if options.on_duplicate == "error":
         msg = (
             f"on_duplicate='error': run {run!r} of project {folder.project!r} has the same "
-            "parameters and the same code; on_duplicate='reuse' goes on with it, 'new' begins "
+            "parameters and the same code; on_duplicate='reuse' continues it, 'new' begins "
             "another"
         )
         raise DuplicateRunError(msg)
-    log.info("seamark: run %s is the same and goes on", run)
+    log.info("seamark: run %s has the same parameters and code, and continues", run)
     return replace(folder, run=run)
 
 

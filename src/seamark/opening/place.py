@@ -113,7 +113,7 @@ def expect_writable(folder: RunFolder) -> None:
             error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     if error is not None and error.errno in _NO_PLACE:
         where = error.filename if error.errno == errno.ELOOP else folder.root
-        msg = f"root: expected a folder that can be written, got {where}: {error.strerror}"
+        msg = f"root: expected a writable folder, got {where}: {error.strerror}"
         raise JournalError(error.errno, msg) from error
 
 

@@ -252,7 +252,7 @@ def _find_in(place: Path | str, options: Settings, folder: RunFolder, text: str)
             catalog.refresh(folder.project)
             return selection.find_duplicate(catalog, folder.project, text)
 
-    with logged(f"{place} was not asked for the same run"):
+    with logged(f"{place} was not searched for the same run"):
         return ask() if place == folder.root else call_within(ask, "seamark-same-run")
     return None
 
@@ -261,7 +261,7 @@ def take_revision(options: Settings, folder: RunFolder, version: StartVersion) -
     """Reserve the next revision of a run's inputs; None if impossible. Never raises."""
     if options.names_a_run or current_rank().rank or not any(map(is_parameter, options.params)):
         return {}
-    with logged("which revision this run is could not be recorded"):
+    with logged("the revision of this run could not be recorded"):
         text = start_hash(options, version)
         assert text is not None  # noqa: S101 - there are parameters
         number = reservations.take_revision(folder.path.parent, text, folder.run)
@@ -275,4 +275,4 @@ def check_hash(text: object, revision: object) -> None:
         raise argument_error(text, "content_hash", "32 hexadecimal digits")
     is_number = isinstance(revision, int) and not isinstance(revision, bool) and revision > 0
     if revision is not None and not is_number:
-        raise argument_error(revision, "revision", "a number from 1 on, or None")
+        raise argument_error(revision, "revision", "a number of at least 1, or None")

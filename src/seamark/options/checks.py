@@ -93,7 +93,7 @@ def strings(values: Any, where: str) -> list[str]:
     found = list(values) if several else [values]
     for value in found:
         if not isinstance(value, str):
-            raise argument_error(value, where, "a string or several of them", ValueKindError)
+            raise argument_error(value, where, "a string or several strings", ValueKindError)
     return found
 
 
@@ -120,7 +120,7 @@ def check_token(what: str, given: object) -> str:
     token = given.strip() if isinstance(given, str) else ""
     if not isinstance(given, str) or not (token.isascii() and token.isprintable()):
         kind = "other characters" if isinstance(given, str) else type(given).__name__
-        msg = f"{what}: expected a text of printable ASCII characters or None, got {kind}"
+        msg = f"{what}: expected a string of printable ASCII characters or None, got {kind}"
         raise ArgumentError(msg)
     return token
 
@@ -169,7 +169,7 @@ def check_namespace(what: str, given: Any) -> str | None:
         check_path(path)
     if reserved := next((each for each in _RESERVED if is_inside(path, each)), None):
         msg = (
-            f"{what}: expected a path for what is captured of a process, got {given!r:.200}: "
+            f"{what}: expected a path for the captured facts of a process, got {given!r:.200}: "
             f"{reserved!r} belongs to the run"
         )
         raise ArgumentError(msg)
@@ -318,7 +318,9 @@ def version_of(given: Any) -> str | None:
         msg = f"code_version: the function raised {type(error).__name__}: {error!s:.200}"
         raise ArgumentError(msg) from error
     if found is None or callable(found):
-        msg = f"code_version: expected a function that returns a text, it returned {found!r:.80}"
+        msg = (
+            f"code_version: expected a function that returns a string, got the result {found!r:.80}"
+        )
         raise ArgumentError(msg)
     return check_version("code_version", found)  # type: ignore[no-any-return]  # a text by now
 

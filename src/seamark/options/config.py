@@ -39,11 +39,11 @@ _OLD: Final = {
 }
 """Options, by their names in t9k.em."""
 _NOT_IN_FILES: Final = {
-    "api_token": "a token is no part of a file that others read: keep it with `seamark login`, or "
+    "api_token": "a token must not be in a file for others: store it with `seamark login`, or "
     "in SEAMARK_API_TOKEN",
-    "auto_upload": "remote: names the place that a run is sent to, such as https://seamark.lab",
-    "config_path": "a file names no other one",
-    "keep": "it takes objects, such as seamark.Last(): give it as an argument",
+    "auto_upload": "use remote: with an address, such as https://seamark.lab",
+    "config_path": "a file cannot name another one",
+    "keep": "its values are objects, such as seamark.Last(): pass it as an argument",
 }
 """Reasons why keys are refused in files."""
 _FLOAT: Final = re.compile(
@@ -67,7 +67,7 @@ def read_config(
 ) -> Config:
     """Read a file and check it with ``check(option, key, value)``; errors name file and key."""
     if isinstance(given, Mapping):
-        msg = f"{what}: expected the path of a YAML file, got a mapping: give it as params="
+        msg = f"{what}: expected the path of a YAML file, got a mapping: pass it as params="
         raise ArgumentError(msg)
     if not isinstance(given, (str, os.PathLike)):
         raise argument_error(given, what, "the path of a YAML file")
@@ -148,7 +148,7 @@ def _config_of(path: str, content: Any, checks: Mapping[str, Check]) -> Config:
             kept = _checked(checks[name], given, value)
             values[name] = kept if name == "inputs" else value
     if old := [f"{name!r} for {given!r}" for name, given in called.items() if name != given]:
-        log.warning("seamark: %s: the names here are %s", path, ", ".join(old))
+        log.warning("seamark: %s: the names in Seamark are %s", path, ", ".join(old))
     return Config(path, values, values.pop("inputs", {}))
 
 
@@ -184,7 +184,7 @@ def _check_inputs(what: str, given: Any) -> dict[str, str]:
         with naming(what, PathError):
             check_path(name)
         if name in found:
-            msg = f"{what}: two of them are called {name!r:.80}"
+            msg = f"{what}: expected different names, got {name!r:.80} twice"
             raise ArgumentError(msg)
         here = None if _version_of(target) else local_path(target)
         if here is not None and not os.path.exists(here):  # noqa: PTH110 - a text
@@ -236,13 +236,13 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "MASK_SECRETS": (
         (
-            "`0`: nothing that looks like a secret is hidden in what is recorded "
+            "`0`: values that look like secrets are recorded unmasked "
             "([secrets](../howto/secrets.md))"
         ),
         "`1`",
     ),
     "CAPTURE_STDOUT": (
-        "`0`: what is printed is not recorded; `fd`: also what C libraries and subprocesses write",
+        "`0`: printed output is not recorded; `fd`: includes output of libraries and subprocesses",
         "`1`",
     ),
     "CAPTURE_STDERR": (
@@ -251,14 +251,14 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "CAPTURE_LIMIT": (
         (
-            "how much output of a stream is recorded: an amount a minute, one in all, or both, "
+            "limit of recorded output of a stream: an amount per minute, in total, or both, "
             "such as `1MiB/min, 500MiB`"
         ),
         "`1MiB/min`",
     ),
     "CAPTURE_HARDWARE_METRICS": (
         (
-            "`0`: what CPU, memory, disk, network and GPUs do is not recorded "
+            "`0`: the load of CPU, memory, disk, network and GPUs is not recorded "
             "([hardware](../howto/hardware.md))"
         ),
         "`1`",
@@ -277,13 +277,13 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "CAPTURE_HOST": (
         (
-            "`0`: what the process runs on (hardware, system, container, cluster, torch's build) "
-            "is not recorded ([the host's name](../howto/hardware.md) is)"
+            "`0`: facts about the host (hardware, system, container, cluster, torch's build) "
+            "are not recorded, except [its name](../howto/hardware.md)"
         ),
         "`1`",
     ),
     "CAPTURE_GIT": (
-        "`0`: nothing of git is recorded",
+        "`0`: facts about the git repository are not recorded",
         "`1`",
     ),
     "CAPTURE_SIGNALS": (
@@ -291,32 +291,32 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = {
         "`1`",
     ),
     "SECRETS": (
-        "what else is a secret: names and regular expressions, one per line",
+        "additional secrets: names and regular expressions, one per line",
         "none",
     ),
     "API_TOKEN": (
         (
-            "the token that is shown to servers ([a team's server](../howto/server.md)); a remote "
-            "`neptune://...` takes `NEPTUNE_API_TOKEN`"
+            "the token for servers ([a team's server](../howto/server.md)); a remote "
+            "`neptune://...` uses `NEPTUNE_API_TOKEN`"
         ),
-        "what `seamark login` has kept for that server",
+        "the token stored by `seamark login` for that server",
     ),
     "REMOTE": (
         (
-            "where new runs are sent while they are recorded: addresses, separated by commas "
+            "destinations of new runs while they are recorded: addresses, separated by commas "
             "([remotes](../howto/remotes.md)). The command, `init_project` and runs opened with "
-            '`mode="read-only"` read from the first that can be read, so not from `neptune://`, '
+            '`mode="read-only"` read from the first readable one, so not from `neptune://`, '
             "unless a root is named"
         ),
         "nothing is sent",
     ),
     "INDEX": (
-        "where the index cache is",
+        "location of the index cache",
         "`$XDG_CACHE_HOME/seamark`, else `~/.cache/seamark`",
     ),
     "QUIET": (
         (
-            "`1`: a run does not print where it is recorded and how it ended, and the command "
+            "`1`: a run does not print its location and its end, and the command "
             "shows no hints, notes and progress bars; warnings, errors and reports of lost "
             "records are still shown"
         ),
@@ -360,4 +360,4 @@ def _warn_of(name: str) -> None:
     )
     if (near or is_switch) and not current_rank().rank:
         hint = f"; did you mean SEAMARK_{prefix}{near[0]}?" if near else ""
-        log.warning("seamark: %s does nothing: there is no such variable%s", name, hint)
+        log.warning("seamark: %s has no effect: there is no such variable%s", name, hint)

@@ -106,9 +106,9 @@ def folder_at(path: Path) -> RunFolder | None:
 
 _METRICS: Final = "run.log_metrics(metrics, step, phase=..., epoch=...) records metrics"
 _PARAMS: Final = "run.params.update(...) records parameters"
-_INIT: Final = "seamark.init_run(project, ...) makes a run, and with_id= opens one"
+_INIT: Final = "seamark.init_run(project, ...) creates a run, and with_id= opens one"
 _SYNC: Final = "seamark.sync(what, to) sends runs and artifacts elsewhere"
-_STOP: Final = "run.stop() ends it, or leaving `with run:`"
+_STOP: Final = "run.stop() or the end of a `with run:` block ends a run"
 _POINT: Final = 'run["path"].append(value, step=step) records a metric'
 _TEXT: Final = 'run["path"].append(text, step=step) records a text'
 _IMAGE: Final = (
@@ -133,9 +133,9 @@ VERBS: Final[Mapping[str, str]] = {
     "add_text": _TEXT,
     "append_tag": _TAG,
     "append_tags": _TAG,
-    "capture_output": "what is printed is recorded unasked; capture={'limit': ...} says how much",
+    "capture_output": "printed output is recorded automatically; capture={'limit': ...} limits it",
     "config": _PARAMS,
-    "dir": "run.folder is the folder of the run, run.folder.files_dir the one for your files",
+    "dir": "run.folder is the folder of the run, run.folder.files_dir the folder for your files",
     "end": _STOP,
     "finish": _STOP,
     "get_run_url": "run.get_url() returns the address of its page",
@@ -145,7 +145,7 @@ VERBS: Final[Mapping[str, str]] = {
     "log_arguments": _PARAMS,
     "log_artifact": 'run["path"].upload(...) records a file, run.mark_output(...) an artifact',
     "log_asset": _FILE,
-    "log_code": "code is recorded unasked: source_files= and code_version= say more",
+    "log_code": "code is recorded automatically; see also source_files= and code_version=",
     "log_dict": _VALUES,
     "log_directory": 'run["path"].upload_files(...) records a folder',
     "log_figure": _IMAGE,
@@ -154,7 +154,7 @@ VERBS: Final[Mapping[str, str]] = {
     "log_hyperparams": _PARAMS,
     "log_image": _IMAGE,
     "log_images": _IMAGE,
-    "log_metadata": 'run["metadata"] = {...} records it',
+    "log_metadata": 'run["metadata"] = {...} records metadata',
     "log_metric": _METRICS,
     "log_model": _FILE,
     "log_other": _VALUES,
@@ -165,19 +165,19 @@ VERBS: Final[Mapping[str, str]] = {
     "log_params": _PARAMS,
     "log_table": 'run["path"].upload(seamark.types.File.as_html(frame)) records a table',
     "log_text": _TEXT,
-    "metrics": 'run["path"].fetch_points() reads a metric, run.report() the last of each',
+    "metrics": 'run["path"].fetch_points() reads a metric, run.report() the last values',
     "save": _FILE,
     "set_property": 'run["path"] = value records a value',
-    "set_name": 'run["sys/name"] = name names it',
-    "set_status": "run.set_state(...) says how it is doing",
+    "set_name": 'run["sys/name"] = name sets the name',
+    "set_status": "run.set_state(...) sets the state",
     "set_tag": _TAG,
     "set_tags": _TAG,
-    "show_eta": "run.progress(iterable, name) tells how far a loop is",
-    "status": "run.state says how it is doing",
-    "summary": 'every series has its summaries: project.fetch_runs_table(columns=["loss:min"])',
+    "show_eta": "run.progress(iterable, name) records the progress of a loop",
+    "status": "run.state is the state",
+    "summary": 'every series has summaries: project.fetch_runs_table(columns=["loss:min"])',
     "update": _PARAMS,
     "upload": _SYNC,
-    "use_artifact": "run.mark_input(...) records what the run reads",
+    "use_artifact": "run.mark_input(...) records an input of the run",
     "url": "run.get_url() returns the address of its page",
     "watch": 'run["path"].append(seamark.types.Histogram(tensor)) records weights and gradients',
 }
@@ -185,12 +185,12 @@ VERBS: Final[Mapping[str, str]] = {
 FUNCTIONS: Final[Mapping[str, str]] = {
     "ANONYMOUS": "seamark.ANONYMOUS_API_TOKEN is this token",
     "TrackClient": _INIT,
-    "create_artifact": "seamark.init_artifact(name=...) makes one",
+    "create_artifact": "seamark.init_artifact(name=...) creates one",
     "create_run": _INIT,
     "finish": _STOP,
-    "get_last_run": "keep what seamark.init_run(...) returned; with_id= opens a run again",
+    "get_last_run": "keep the result of seamark.init_run(...); with_id= opens a run again",
     "get_project": "seamark.init_project(project) opens one",
-    "load_artifact": "seamark.init_artifact(NAME:VERSION) opens one, or its folder in that place",
+    "load_artifact": "seamark.init_artifact(NAME:VERSION) opens one",
     "load_run": _INIT,
     "log": _METRICS,
     "start_run": _INIT,
@@ -429,7 +429,7 @@ def check_names(options: Mapping[str, Any]) -> RunOptions:
     refuse_unknown("init_run", options, {*RunOptions.__annotations__, *WITHOUT_MEANING})
     kept = dict(options)
     for key in WITHOUT_MEANING & options.keys():
-        log.debug("seamark: init_run(%s=...) has no meaning here and is ignored", key)
+        log.debug("seamark: init_run(%s=...) has no effect in Seamark and is ignored", key)
         del kept[key]
     return cast("RunOptions", kept)
 

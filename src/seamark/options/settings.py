@@ -195,12 +195,11 @@ class Settings:
         given = f"on_duplicate={self.on_duplicate!r}"
         if self.names_a_run:
             name = "with_id" if self.with_id else "custom_run_id"
-            msg = f"{given}: expected no {name}, which says which run it is, got both"
+            msg = f"{given}: expected no {name}, which also identifies the run, got both"
             raise ArgumentError(msg)
         if not any(map(is_parameter, self.params)):
             msg = (
-                f"{given}: expected params= (or a config_path= that has some), which are compared, "
-                "got none"
+                f"{given}: expected params= (or config_path= with parameters) to compare, got none"
             )
             raise ArgumentError(msg)
 

@@ -1,4 +1,4 @@
-"""The web page, served by ``seamark ui`` and beside a team's server."""
+"""The web page, served by ``seamark ui`` and by a team server."""
 
 from __future__ import annotations
 

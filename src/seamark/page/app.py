@@ -1,13 +1,13 @@
-"""The application of ``seamark ui``: the page's files, and for each root the routes of a server.
+"""Application of ``seamark ui``: the files of the page, and the routes of a server for each root.
 
-The token is the protection: who does not show it gets a greeting and the files of the page, which
-are the same for everybody. It comes in a header of its own, which no other page can send: it would
-have to ask first (CORS), and that is never allowed. So there are no cookies, forms and origins to
-compare. Without a token, the name in ``Host`` has to be one of this machine.
+The token protects the page: without it, a client gets only a greeting and the static files. It is
+sent in a custom header, which pages of other sites cannot send, because that needs CORS permission,
+which is never given. So there are no cookies, forms or origins to check. Without a token, the name
+in ``Host`` must be one of this machine.
 
 A notebook is saved with the output of its cells, including the address of a frame. That address
-therefore has no token but a ticket, which opens the page once, within a minute: ``POST open``
-returns one to a caller who has the token, and ``GET open/TICKET`` redirects to the page.
+therefore contains a ticket instead of the token. A ticket opens the page once, within a minute:
+``POST open`` with the token returns one, and ``GET open/TICKET`` redirects to the page.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ if TYPE_CHECKING:
 __all__ = ["make_page"]
 
 _ROUTES: Final = ("contents", "curves", "edits", "reads", "tables", "views")
-"""Route modules of `seamark.server.routes` that also serve folders: reads and edits."""
-_OF_ROOT: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
-_OPEN: Final = re.compile(r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL)
-"""Paths that need no token; the last serves only content whose address was signed here."""
+"""Modules of `seamark.server.routes` that are also served for folders: reads and edits."""
+_ROOT_PATH: Final = re.compile(r"/r(0|[1-9][0-9]{0,3})(/api/v1(?:/.*)?)", re.DOTALL)
+_PUBLIC_PATH: Final = re.compile(
+    r"/|/api/v1/?|/static/.*|/open/.*|/r[0-9]+/api/v1/linked/.*", re.DOTALL
+)
+"""Paths that need no token; the last one serves only content with an address signed here."""
 _TICKET_S: Final = 60.0
 """Lifetime of a ticket that opens the page, in seconds."""
-_MOST_TICKETS: Final = 100
+_MAX_TICKETS: Final = 100
 
 
 def make_page(
@@ -62,17 +64,17 @@ def make_page(
     embed: bool = False,
     now_ns: Callable[[], int] = time.time_ns,
 ) -> ASGIApp:
-    """Return the application that shows folders of runs.
+    """Create the application that serves folders of runs.
 
     Args:
-        roots: The folders; the routes of the first are below ``r0/api/v1/``, and so on.
-        token: Token that requests need in the header ``X-Seamark-Token``; None for no token, which
-            is for addresses of this machine only.
-        instance: Name of this page, under which a browser keeps the token.
+        roots: Folders; the routes of the first are below ``r0/api/v1/``, and so on.
+        token: Token required in the header ``X-Seamark-Token``; None for no token, which is for
+            loopback addresses only.
+        instance: Id of this page, under which a browser stores the token.
         watch: Reader of the folders.
-        hosts: Names that ``Host`` may have besides those of this machine, without a token.
-        embed: Whether pages of this machine may show this one in a frame.
-        now_ns: Nanoseconds since the Unix epoch.
+        hosts: Names allowed in ``Host`` besides those of this machine, for a page without a token.
+        embed: Whether pages of this machine may embed this one in a frame.
+        now_ns: Clock, nanoseconds since the Unix epoch.
     """
     folders = [Folder(root.path, watch, place, token, now_ns) for place, root in enumerate(roots)]
     files = PageFiles(embed=embed)
@@ -83,7 +85,7 @@ def make_page(
 
     app = new_app(THREADS, close, _ROUTES)
     for kind in (DamageError, sa.exc.DatabaseError):
-        app.add_exception_handler(kind, _healing)
+        app.add_exception_handler(kind, _handle_damage)
     files.mount(app, public)
     app.add_api_route(
         f"{BASE}/",
@@ -94,16 +96,16 @@ def make_page(
     tickets = _Tickets(token)
     app.add_api_route("/open", tickets.give, methods=["POST"], include_in_schema=False)
     app.add_api_route("/open/{ticket}", tickets.take, methods=["GET"], include_in_schema=False)
-    inner = Gate(_Doors(app, folders, token, hosts, watch), Limits())
+    inner = Gate(_Access(app, folders, token, hosts, watch), Limits())
     return Marked(inner, files, now_ns)
 
 
-async def _healing(request: Request, error: Exception) -> Response:
+async def _handle_damage(request: Request, error: Exception) -> Response:
     serving = getattr(request.state, "serving", None)
     if isinstance(serving, Folder) and serving.heal(error):
         return answer_of(
             failures.later(
-                "database", "the index was damaged and is made anew; the same may be asked again"
+                "database", "the index was damaged and is being rebuilt; repeat the request"
             )
         )
     return answer_of(error)
@@ -138,7 +140,7 @@ class _Greeting:
 
     def _root(self, place: int, *, known: bool) -> dict[str, Any]:
         root, why = self._roots[place], self._folders[place].read_only
-        told = {
+        facts = {
             "name": root.name,
             "path": "",
             "api": f"r{place}{BASE}/",
@@ -147,7 +149,7 @@ class _Greeting:
         }
         if known:
             looked = self._watch.looked(place)
-            told |= {
+            facts |= {
                 "path": str(root.path),
                 "why": why,
                 "looked_ns": looked.looked_ns,
@@ -160,7 +162,7 @@ class _Greeting:
                 "unread": looked.unread,
                 "unread_first": [list(one) for one in looked.unread_first],
             }
-        return told
+        return facts
 
 
 class _Tickets:
@@ -173,7 +175,7 @@ class _Tickets:
         now = time.monotonic()
         ends = [(one, end) for one, end in self._ends.items() if end > now]
         ticket = secrets.token_urlsafe(32)
-        self._ends = {**dict(ends[1 - _MOST_TICKETS :]), ticket: now + _TICKET_S}
+        self._ends = {**dict(ends[1 - _MAX_TICKETS :]), ticket: now + _TICKET_S}
         return {"path": f"open/{ticket}"}
 
     async def take(self, request: Request, ticket: str) -> Response:
@@ -183,9 +185,9 @@ class _Tickets:
         return Response(status_code=303, headers={"Location": where, "Cache-Control": "no-store"})
 
 
-class _Doors:
-    # `watch` is told that somebody looks: who has the token, if there is one. What strangers ask
-    # costs no look at the folders.
+class _Access:
+    # Notifies `watch` that the page is viewed, but only for requests with the token, if there is
+    # one: untrusted requests cause no reads of folders.
 
     def __init__(
         self,
@@ -201,32 +203,41 @@ class _Doors:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             try:
-                scope = self._led(scope)
+                scope = self._route(scope)
             except Refusal as error:
                 await answer_of(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _led(self, scope: Scope) -> Scope:
+    def _route(self, scope: Scope) -> Scope:
         path = scope["path"]
         given = _header(scope, TOKEN.encode())
         known = is_token(given, self._token)
         if self._token is None:
             self._expect_host(_header(scope, b"host"))
             if "/api/" in path and _header(scope, b"sec-fetch-site") == "cross-site":
-                # It could not read the answer, but have a search go on for ever with a picture.
-                raise Refusal(403, "forbidden", "pages of other sites may not ask this one")
-        elif not known and not _OPEN.fullmatch(path):
+                # It could not read the response, but could start endless searches, for example as
+                # images.
+                raise Refusal(
+                    403, "forbidden", "requests from pages of other sites are not allowed"
+                )
+        elif not known and not _PUBLIC_PATH.fullmatch(path):
             slug = "bad-token" if given else "token-needed"
             raise Refusal(
-                401, slug, "show the token of this page: `seamark ui --print-token` prints it"
+                401,
+                slug,
+                "the token of this page is required: `seamark ui --print-token` prints it",
             )
         if known and "/api/" in path:
             self._watch.note_request()
-        found = _OF_ROOT.fullmatch(path)
+        found = _ROOT_PATH.fullmatch(path)
         if found is None:
             if path.startswith(BASE) and path != f"{BASE}/":
-                raise Refusal(404, "no-address", "name a root: r0/api/v1/ is that of the first")
+                raise Refusal(
+                    404,
+                    "no-address",
+                    "the address must name a root, such as r0/api/v1/ for the first",
+                )
             return scope
         place = int(found[1])
         if place >= len(self._folders) or found[2] in (BASE, f"{BASE}/"):
@@ -236,8 +247,8 @@ class _Doors:
         return {**scope, "path": found[2], "raw_path": found[2].encode("utf-8", "replace")}
 
     def _expect_host(self, given: str) -> None:
-        # Without a token, a page of somebody else could have its own name lead here (DNS
-        # rebinding), and would be asked for as if it were this one.
+        # Without a token, another site could resolve its own name to this address (DNS rebinding)
+        # and read responses as if it were this page.
         name = _host_of(given)
         if name in self._hosts or name == "localhost" or name.endswith(".localhost"):
             return
@@ -247,12 +258,12 @@ class _Doors:
         raise Refusal(
             400,
             "host",
-            "without a token, this page answers under names of this machine, as localhost, only",
+            "without a token, use a name of this machine, such as localhost",
         )
 
 
 def _header(scope: Scope, name: bytes) -> str:
-    # A header that is there more than once counts as missing.
+    # A repeated header counts as missing.
     found = [value for key, value in scope["headers"] if key == name]
     return found[0].decode("latin-1") if len(found) == 1 else ""
 

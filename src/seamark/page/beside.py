@@ -1,6 +1,6 @@
-"""The page on a team's server: the same files, over the routes that the server has anyway.
+"""The page on a team server: the same files, using the existing routes of the server.
 
-Who asks shows the token of their account, which the page keeps and sends as clients do.
+A user enters the token of their account, which the page stores and sends as clients do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def mount(app: FastAPI) -> None:
     """Add the page to the application of a server.
 
     Args:
-        app: What `seamark.server.app.make_app` made.
+        app: Application created by `seamark.server.app.make_app`.
     """
     server: Server = app.state.server
     files = PageFiles()
@@ -33,8 +33,8 @@ def mount(app: FastAPI) -> None:
 
     @app.get("/{project:path}/e/{run}", include_in_schema=False)
     def run_of(request: Request, project: str, run: str) -> Response:
-        # This is where Neptune's client says that a run is. Nobody was asked for a token yet, so
-        # that nothing is looked up: a run that is not there leads to a view that says so.
+        # Neptune's client prints this address of a run. No token was requested yet, so nothing is
+        # looked up: a missing run redirects to a view with an error message.
         _expect_browser(request)
         try:
             view = {"project": check_project(project), "run": check_name(run, "run id")}

@@ -1,7 +1,7 @@
-"""Edits of the runs of a folder, recorded in journals that do not own their run.
+"""Edits of the runs of a folder, recorded in journals without ownership of the run.
 
-An edit changes neither the state nor the times nor the owner of a run. A journal is closed a minute
-after its last edit, so that two quick rounds of edits of a run leave one journal.
+An edit does not change the state, the times or the owner of a run. A journal is closed a minute
+after its last edit, so that edits of a run in quick succession share a journal.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ if TYPE_CHECKING:
 __all__ = ["Edits"]
 
 IDLE_S: Final = 60.0
-"""Time without an edit after which a journal is closed, in seconds."""
-_MOST_OPEN: Final = 256
+"""Time after the last edit until a journal is closed, in seconds."""
+_MAX_OPEN: Final = 256
 _CLOSE_S: Final = 5.0
 
 
 class NotWritable(Rejected):
-    """The folder of a run is not one that this user may write to."""
+    """Error for a run folder that this user may not write to."""
 
     slug = "read-only"
     status = 403
 
 
 @dataclass
-class _Open:
+class _OpenJournal:
     writer: JournalWriter
     used: float
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Edits:
-    """Adds records to runs below one root; safe to use from threads."""
+    """Recorder of edits to runs below one root; thread-safe."""
 
     def __init__(self, root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._root, self._clock = root, clock
         self._lock = threading.Lock()
-        self._open: OrderedDict[Ref, _Open] = OrderedDict()
+        self._open: OrderedDict[Ref, _OpenJournal] = OrderedDict()
         self._ends: dict[Ref, dict[str, int]] = {}
         self._timer: threading.Timer | None = None
         self._closed = False
 
     def record(self, project: str, run: str, ops: Iterable[Mapping[str, Any]]) -> int:
-        """Append operations of the journal to a run; return how many bytes were written of it here.
+        """Append journal operations to a run; return the number of bytes written to the run so far.
 
         Raises:
-            NotWritable: If this user may not write there.
-            Rejected: If the disk does not take it now.
+            NotWritable: If this user may not write to the run.
+            Rejected: If the write fails, for example because the disk is full.
         """
         ref = (project, run)
-        one = self._opened(ref)
+        one = self._journal_of(ref)
         with one.lock:
             kept = one.writer.append_ops(list(ops))
             ends = one.writer.positions()
         if not kept:
             self._drop(ref, one)
-            msg = f"{self._folder(ref).path}: the disk does not take the change now; try it again"
+            msg = f"{self._folder(ref).path}: the change could not be written; try again later"
             raise Rejected(msg, "disk-full", 503, wait_s=30.0)
         with self._lock:
             known = self._ends.setdefault(ref, {})
@@ -79,12 +79,12 @@ class Edits:
             return sum(known.values())
 
     def ends(self, ref: Ref) -> dict[str, int]:
-        """Return how long the journals are that were written of a run here, by writer, bytes."""
+        """Return the sizes of the journals written to a run here, in bytes, by writer."""
         with self._lock:
             return dict(self._ends.get(ref, {}))
 
     def close_idle(self) -> None:
-        """Close the journals of runs that nobody has edited for a while."""
+        """Close the journals of runs without recent edits."""
         limit = self._clock() - IDLE_S
         with self._lock:
             old = [ref for ref, one in self._open.items() if one.used <= limit]
@@ -108,26 +108,26 @@ class Edits:
     def _folder(self, ref: Ref) -> RunFolder:
         return RunFolder(self._root, *ref)
 
-    def _opened(self, ref: Ref) -> _Open:
+    def _journal_of(self, ref: Ref) -> _OpenJournal:
         folder = self._folder(ref)
         if (link := folder.link()) is not None:
             msg = (
-                f"{link} is a link, and what is changed here is written into a run's own folder "
-                "alone: put the folder that it leads to in its place"
+                f"{link} is a link, but edits are only written to a run's own folder: "
+                "replace the link with the folder that it points to"
             )
             raise NotWritable(msg)
         if not folder.exists():
-            msg = f"{folder.journal_dir} is not there any more: nothing can be changed in this run"
+            msg = f"{folder.journal_dir} no longer exists: this run cannot be edited"
             raise NotWritable(msg)
         if not os.access(folder.journal_dir, os.W_OK | os.X_OK):
-            msg = f"{folder.journal_dir} cannot be written to by you: {_owner(folder.journal_dir)}"
+            msg = f"{folder.journal_dir} is not writable for you: {_owner(folder.journal_dir)}"
             raise NotWritable(msg)
         gone = []
         with self._lock:
             found = self._open.get(ref)
             if found is None:
-                found = self._open[ref] = _Open(_writer(folder), self._clock())
-                while len(self._open) > _MOST_OPEN:
+                found = self._open[ref] = _OpenJournal(_writer(folder), self._clock())
+                while len(self._open) > _MAX_OPEN:
                     gone.append(self._open.popitem(last=False)[1])
             found.used = self._clock()
             self._open.move_to_end(ref)
@@ -135,7 +135,7 @@ class Edits:
         _close(gone)
         return found
 
-    def _drop(self, ref: Ref, one: _Open) -> None:
+    def _drop(self, ref: Ref, one: _OpenJournal) -> None:
         with self._lock:
             if self._open.get(ref) is one:
                 del self._open[ref]
@@ -152,14 +152,14 @@ def _writer(folder: RunFolder) -> JournalWriter:
     def header() -> dict[str, Any]:
         from seamark import __version__
 
-        told = {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
-        return told if folder.kind in ("run", "project") else {"kind": folder.kind, **told}
+        facts = {"seamark": __version__, "attempt": None, "owner": False, **process_facts()}
+        return facts if folder.kind in ("run", "project") else {"kind": folder.kind, **facts}
 
-    # Nobody asks whether the process lives: no heartbeats.
+    # No heartbeats: the liveness of this process does not matter.
     return JournalWriter(folder, header, heartbeat_s=math.inf)
 
 
-def _close(some: Iterable[_Open]) -> None:
+def _close(some: Iterable[_OpenJournal]) -> None:
     for one in some:
         with one.lock:
             one.writer.close(timeout_s=_CLOSE_S)
@@ -167,6 +167,6 @@ def _close(some: Iterable[_Open]) -> None:
 
 def _owner(path: Path) -> str:
     try:
-        return f"it is that of {path.owner()}"
+        return f"it belongs to {path.owner()}"
     except (OSError, KeyError, NotImplementedError):
-        return "it is somebody else's"
+        return "it belongs to another user"

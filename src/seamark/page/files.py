@@ -1,7 +1,7 @@
-"""Static files of the page: their place, their version, and their delivery to browsers.
+"""Static files of the page: location, version and delivery to browsers.
 
-Addresses name the version, a hash of the files, so that a browser keeps what it has for good and
-never mixes two versions; only ``index.html`` is asked for each time.
+Addresses contain the version, a hash of the files, so that a browser can cache them permanently and
+never mixes two versions. Only ``index.html`` is requested each time.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _COMMENTS: Final = re.compile(
     r"/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*|^[ \t]*/\*(?:[^*]|\*(?!/))*\*/[ \t]*$|^[ \t]*//.*$",
     re.MULTILINE,
 )
-"""Comments and type annotations of our own modules, an eighth of their size; not served."""
+"""Comments and type annotations in our modules, an eighth of their size; they are not served."""
 _INDENTATION: Final = re.compile(r"^[ \t]+", re.MULTILINE)
 _VENDORED: Final = "vendor/"
-_SMALL: Final = 1 << 10
-_PLACE: Final = "@VERSION@"
-_NONE: Final = (
-    "<!doctype html><title>Seamark</title><p>This Seamark has no page: its files are not there."
+_MIN_COMPRESSED: Final = 1 << 10
+_VERSION_MARK: Final = "@VERSION@"
+_MISSING_PAGE: Final = (
+    "<!doctype html><title>Seamark</title><p>The files of this page are not installed."
 )
 _EMBEDDED: Final = "http://localhost:* http://127.0.0.1:*"
 
 
 def policy(*, embed: bool = False) -> str:
-    """Return the ``Content-Security-Policy`` of a page; `embed` allows frames of this machine."""
+    """Return the ``Content-Security-Policy``; `embed` allows frames in pages of this machine."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -71,7 +71,7 @@ def policy(*, embed: bool = False) -> str:
 
 
 class PageFiles:
-    """The files below a folder, read once, by name; `version` is of Seamark and of them."""
+    """Files below a folder, read once; `version` combines Seamark's version and a hash of them."""
 
     def __init__(self, folder: Path = FOLDER, *, embed: bool = False) -> None:
         self._headers = {"Content-Security-Policy": policy(embed=embed)}
@@ -81,16 +81,16 @@ class PageFiles:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not any(part.startswith(".") for part in path.parts[-2:]):
                 name = path.relative_to(folder).as_posix()
-                body = self._files[name] = _served(name, path.read_bytes())
+                body = self._files[name] = _strip_comments(name, path.read_bytes())
                 digest.update(f"{name}\0{len(body)}\0".encode() + body)
         self.version = f"{__version__}-{digest.hexdigest()[:10]}"
-        index = self._files.get(_INDEX, _NONE.encode())
-        self._files[_INDEX] = index.replace(_PLACE.encode(), self.version.encode())
+        index = self._files.get(_INDEX, _MISSING_PAGE.encode())
+        self._files[_INDEX] = index.replace(_VERSION_MARK.encode(), self.version.encode())
 
     def mount(self, app: FastAPI, expect: Callable[[Request], object]) -> None:
         """Serve the page at the root of an application, and its other files below ``static/``.
 
-        `expect` raises an error if a request may not see the page.
+        `expect` raises an error for a request that may not see the page.
         """
 
         @app.get("/", include_in_schema=False)
@@ -103,15 +103,15 @@ class PageFiles:
             public(request)
             found = self.file(version, name, request.headers.get("accept-encoding", ""))
             if found is None:
-                raise Refusal(404, "no-file", "the page has no such file; load it anew")
+                raise Refusal(404, "no-file", "the page has no such file; reload it")
             return found
 
     def index(self, accepted: str = "") -> Response:
-        """Return the page itself, compressed if ``Accept-Encoding`` allows it."""
+        """Return the main page, compressed if ``Accept-Encoding`` allows it."""
         return self._answer(_INDEX, "no-store", accepted)
 
     def file(self, version: str, name: str, accepted: str = "") -> Response | None:
-        """Return a file by its name, or None; a browser keeps that of this version only."""
+        """Return a file by name, or None; only files of the current version may be cached."""
         if name not in self._files:
             return None
         kept = "public, max-age=31536000, immutable" if version == self.version else "no-store"
@@ -122,38 +122,40 @@ class PageFiles:
         suffix = name[name.rfind(".") :].lower()
         kind = _TYPES.get(suffix, "application/octet-stream")
         headers = {**self._headers, "Cache-Control": kept, "Vary": "Accept-Encoding"}
-        if len(body) > _SMALL and kind.startswith(("text/", "application/json", "image/svg")):
+        if len(body) > _MIN_COMPRESSED and kind.startswith(
+            ("text/", "application/json", "image/svg")
+        ):
             codes = {one.partition(";")[0].strip() for one in accepted.lower().split(",")}
             if "gzip" in codes:
                 if name not in self._packed:
                     self._packed[name] = gzip.compress(body, 9, mtime=0)
                 body = self._packed[name]
                 headers["Content-Encoding"] = "gzip"
-        # `headers` before the type: Starlette would add a charset of its own.
+        # The type is in `headers` because Starlette would add a charset.
         return Response(body, headers={**headers, "Content-Type": kind})
 
 
-def _served(name: str, body: bytes) -> bytes:
-    # Lines of code keep their numbers, which errors name.
+def _strip_comments(name: str, body: bytes) -> bytes:
+    # Line numbers are preserved for error messages.
     if name.startswith(_VENDORED) or not name.endswith((".css", ".js")):
         return body
     text = body.decode("utf-8")
     if name.endswith(".css"):
         bare = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-        # No text of ours has these.
+        # No string in our style sheets has these.
         return re.sub(r"\s*([{};,\n])\s*|(:) +", r"\1\2", bare).encode()
     bare = _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), text)
-    return _INDENTATION.sub("", bare).encode()  # no text of ours has lines that are indented
+    return _INDENTATION.sub("", bare).encode()  # no string in our code has indented lines
 
 
 class Marked:
-    """Puts onto every answer which version of the page gave it, and when."""
+    """Middleware that adds the version of the page and the time to every response."""
 
     def __init__(self, app: ASGIApp, files: PageFiles, now_ns: Callable[[], int]) -> None:
         self._app, self._files, self._now_ns = app, files, now_ns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":

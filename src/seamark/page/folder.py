@@ -1,7 +1,7 @@
-"""Adapter that lets the routes of the server answer from the local index of a folder of runs.
+"""Adapter with which the routes of the server read the local index of a folder of runs.
 
-Nothing is folded here: the thread that reads the folders (`seamark.page.watch`) keeps the index up
-to date, and no request waits for its folds. Each request has a connection of its own.
+Nothing is folded here: the thread that reads the folders (`seamark.page.watch`) updates the index,
+and requests do not wait for it. Each request has its own connection.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ __all__ = ["TOKEN", "Folder", "is_token"]
 
 TOKEN: Final = "x-seamark-token"  # noqa: S105 - the name of a header
 THREADS: Final = 32
-"""Maximum number of concurrent requests; a tab makes four."""
+"""Maximum number of concurrent requests; a browser tab makes up to four."""
 _STATEMENT_S: Final = 30.0
 _BLOCK: Final = 1 << 20
 _WAIT_S: Final = 2.0
-_LOOK_S: Final = 0.02
+_POLL_S: Final = 0.02
 _SEEN_NS: Final = 10**9
-"""Time for which the list of live runs is cached, in nanoseconds: each run costs system calls."""
+"""Time for which the list of running runs is cached, in nanoseconds: it needs system calls."""
 _WRITABLE: Final = os.W_OK | os.X_OK
 _run: Final = schema.run.c
 
@@ -75,14 +75,14 @@ class _Changed:
     number: int
 
 
-class _Opened:
-    """An index file, as long as no other lies in its place; its `name` is drawn at random."""
+class _OpenIndex:
+    """Open index file, until another file replaces it; its `name` is random."""
 
     def __init__(self, file: Path) -> None:
-        self.file, self._is = file, _identity(file)
+        self.file, self._file_id = file, _identity(file)
         self.name = secrets.token_hex(8)
         engine = sqlite_engine(lambda: file_connection(file), threads=THREADS)
-        bound_patterns(engine)  # a link may ask for one that holds up everything
+        bound_patterns(engine)  # a link may contain a pattern that blocks all requests
         database = ServerDatabase(engine, _STATEMENT_S)
         self.store = Store(database, PathNumbers(database))
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class _Opened:
         self._seen = (-1, 0, "")
 
     def is_unchanged(self) -> bool:
-        return _identity(self.file) == self._is
+        return _identity(self.file) == self._file_id
 
     def version(self) -> int:
         with self._lock:
@@ -102,23 +102,23 @@ class _Opened:
             at, moment, found = self._seen
             if at == version and 0 <= now_ns - moment < _SEEN_NS:
                 return found
-        found = _running(self.store, now_ns)
+        found = _running_checksum(self.store, now_ns)
         with self._lock:
             self._seen = version, now_ns, found
         return found
 
-    def let_go(self) -> None:
+    def dispose(self) -> None:
         self.store.database.engine.dispose()
 
 
 class _Changes:
     """Changes in the index of a folder; see `seamark.server.access.Changing`.
 
-    Nothing is written, because a poll must not wait for a fold. Versions and states of all runs
-    are held in memory, and compared at a poll if the file has changed.
+    Nothing is written, because a poll must not wait for a fold. Versions and states of all runs are
+    kept in memory, and compared in a poll if the file has changed.
     """
 
-    def __init__(self, opened: Callable[[], _Opened], looked: Callable[[], LookedAt]) -> None:
+    def __init__(self, opened: Callable[[], _OpenIndex], looked: Callable[[], LookedAt]) -> None:
         self._find, self._looked = opened, looked
         self._lock = threading.Lock()
         self._name = ""
@@ -168,7 +168,7 @@ class _Changes:
     def looked(self, now_ns: int) -> LookedAt:
         return self._looked()
 
-    def _compare(self, opened: _Opened, now_ns: int) -> None:
+    def _compare(self, opened: _OpenIndex, now_ns: int) -> None:
         as_of = opened.version(), opened.running(now_ns)
         if opened.name == self._name and as_of == self._as_of:
             return
@@ -201,14 +201,14 @@ class _Changes:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """A content in the folder of a run, by its SHA-256, hex."""
+    """Stored content in a run folder, by its SHA-256 (hexadecimal)."""
 
     folder: RunFolder
     digest: str
     size: int
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield its bytes from one offset to another, a megabyte at most at a time."""
+        """Yield the bytes between two offsets in chunks of at most a megabyte."""
         left = min(self.size, self.size if end is None else end) - start
         with open_blob(self.folder, self.digest, self.size) as file:
             file.seek(start)
@@ -220,19 +220,19 @@ class FileContent:
 class _Login:
     def __init__(self, token: str | None) -> None:
         self._token = token
-        self._somebody = Identity(user_name() or "you", "page", roles={"": Role.CONTRIBUTOR})
-        self._is = self._somebody.name, self._somebody.token
+        self._user = Identity(user_name() or "you", "page", roles={"": Role.CONTRIBUTOR})
+        self._credentials = self._user.name, self._user.token
 
     def identify(self, headers: Mapping[str, str], address: str) -> Identity:
         given = headers.get(TOKEN, "")
         if is_token(given, self._token):
-            return self._somebody
+            return self._user
         if not given:
             return NOBODY
-        raise Refusal(401, "bad-token", "this is not the token of this page: open it anew")
+        raise Refusal(401, "bad-token", "this is not the token of this page: open the page again")
 
     def again(self, token: str, name: str) -> Identity:
-        return self._somebody if (name, token) == self._is else NOBODY
+        return self._user if (name, token) == self._credentials else NOBODY
 
     def role(self, who: Identity, project: str) -> Role | None:
         return None if who == NOBODY else Role.CONTRIBUTOR
@@ -242,7 +242,7 @@ class _Login:
 
 
 class Folder:
-    """Runs below one root, for the routes of a server; `place` is its index in `watch`."""
+    """Runs below one root for the routes of a server; `place` is the root's index in `watch`."""
 
     def __init__(
         self,
@@ -256,31 +256,31 @@ class Folder:
         self._watch, self._place = watch, place
         self.logins = self.accounts = _Login(token)
         self.links = Links(secrets.token_bytes(32), now_ns, f"r{place}/api/v1/")
-        self.changing = _Changes(self._opened_now, self._looked)
+        self.changing = _Changes(self._current_index, self._looked)
         self.edits = Edits(root)
         self.views = FolderViews(root)
         self._lock = threading.Lock()
-        self._opened: _Opened | None = None
-        self._opened_now()
+        self._opened: _OpenIndex | None = None
+        self._current_index()
 
     @property
     def writer(self) -> Folder:
-        """The object itself, which also records."""
+        """The object itself, which is also the recorder."""
         return self
 
     @property
     def read_only(self) -> str:
-        """Reason why nothing can be edited; empty if edits are possible."""
+        """Reason why edits are not possible; empty if they are."""
         if self.root.is_dir() and not os.access(self.root, _WRITABLE):
             return f"you may not write to {self.root}"
         return ""
 
     def store(self) -> Store:
-        """Return the store with the folded runs."""
-        return self._opened_now().store
+        """Return the store of the folded runs."""
+        return self._current_index().store
 
     def sources(self, project: str, run: str) -> Sources:
-        """Return the source that opens the journals of a run."""
+        """Return the function that opens the journals of a run."""
         return partial(open_journal, RunFolder(self.root, project, run))
 
     def reader(self, project: str, run: str) -> RunView:
@@ -297,21 +297,21 @@ class Folder:
         return position
 
     def prioritize(self, refs: Iterable[Ref]) -> None:
-        """Give priority in reading to runs whose curves were requested."""
+        """Prioritize reads of runs whose curves were requested."""
         self._watch.shown(self._place, refs)
 
     def behind(self, wanted: Mapping[Ref, int]) -> int:
-        """Wait until the edits made here can be read."""
+        """Wait until edits made here are readable; return the number of bytes still missing."""
         ends = {ref: found for ref in wanted if (found := self.edits.ends(ref))}
         end = time.monotonic() + _WAIT_S
         while ends:
-            left = self._missing(ends)
+            left = self._missing_bytes(ends)
             if not left or time.monotonic() > end:
                 return left
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         return 0
 
-    def _missing(self, ends: Mapping[Ref, Mapping[str, int]]) -> int:
+    def _missing_bytes(self, ends: Mapping[Ref, Mapping[str, int]]) -> int:
         store, missing = self.store(), 0
         with store.database.reading() as connection:
             for number, ref in numbers_of(store, connection, list(ends)).items():
@@ -325,7 +325,7 @@ class Folder:
         return missing
 
     def content(self, project: str, run: str, digest: str) -> FileContent | None:
-        """Return a content of a run that is known; None if it is not in its folder."""
+        """Return stored content of a known run; None if it is not in the run folder."""
         try:
             check_place(project, run)
         except PathError:
@@ -340,7 +340,7 @@ class Folder:
         return None
 
     def missing_contents(self, project: str, run: str, digests: Collection[str]) -> list[str]:
-        """Return those contents that are not in the folder of a run."""
+        """Return the digests of contents that are not in a run folder."""
         try:
             check_place(project, run)
         except PathError:
@@ -349,9 +349,9 @@ class Folder:
         return sorted(one for one in set(digests) if not has_blob(folder, one))
 
     def heal(self, error: BaseException) -> bool:
-        """Rebuild the index if an error means that it is damaged; return whether it does.
+        """Request a rebuild of the index if an error means damage; return whether it does.
 
-        A rebuild takes as long as folding everything; requests are answered meanwhile.
+        A rebuild folds everything again; requests are handled meanwhile.
         """
         if not (isinstance(error, DamageError) or is_damaged(error)):
             return False
@@ -363,26 +363,26 @@ class Folder:
         self.edits.close()
         with self._lock:
             if self._opened is not None:
-                self._opened.let_go()
+                self._opened.dispose()
                 self._opened = None
 
     def _looked(self) -> LookedAt:
         found = self._watch.looked(self._place)
         return LookedAt(found.looked_ns, found.left, found.unread)
 
-    def _opened_now(self) -> _Opened:
+    def _current_index(self) -> _OpenIndex:
         with self._lock:
             if self._opened is None or not self._opened.is_unchanged():
                 before, self._opened = self._opened, None
                 if before is not None:
                     with contextlib.suppress(sqlite3.Error, sa.exc.SQLAlchemyError):
-                        before.let_go()
-                self._opened = _Opened(_file_of(self.root))
+                        before.dispose()
+                self._opened = _OpenIndex(_file_of(self.root))
             return self._opened
 
 
 def is_token(given: str, token: str | None) -> bool:
-    """Return whether a request shows the token, in a time that tells nothing of it."""
+    """Return whether a request has the right token, compared in constant time."""
     if token is None:
         return True
     return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
@@ -392,7 +392,7 @@ def _file_of(root: Path) -> Path:
     with Index.open(root) as index:
         file = index.file
     if file is None:
-        msg = f"no index of {root} can be written: name a place for it with SEAMARK_INDEX"
+        msg = f"cannot write an index of {root}: set SEAMARK_INDEX to another place"
         raise SeamarkError(msg)
     return file
 
@@ -405,7 +405,7 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _running(store: Store, now_ns: int) -> str:
+def _running_checksum(store: Store, now_ns: int) -> str:
     with store.database.reading() as connection:
         state = state_column(store, connection, now_ns)
         asked = sa.select(_run.id, state).where(_run.state.in_(("running", OPEN)))

@@ -1,7 +1,7 @@
 """``seamark.ui()``: the page in a cell of a notebook.
 
-The page is a process of its own, which ends with this one. What a cell shows is saved with the
-notebook, so that the frame's address has a ticket for one look in it; see `seamark.page.app`.
+The page runs in a separate process, which ends with this one. Cell output is saved with the
+notebook, so the address of the frame contains a ticket for a single use; see `seamark.page.app`.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ __all__ = ["Frame", "ui"]
 
 _RUN: Final = (
     "import sys\n"
-    "sys.path[:] = [each for each in sys.path if each]\n"  # never what lies in the working folder
+    "sys.path[:] = [each for each in sys.path if each]\n"  # never modules in the working directory
     "from seamark.page.notebook import main\n"
     "sys.exit(main(sys.argv[1:]))\n"
 )
-_ANSWER_S: Final = 10.0
-_LEAST_HEIGHT: Final = 100
+_REQUEST_S: Final = 10.0
+_MIN_HEIGHT: Final = 100
 _pages: dict[tuple[str, ...], tuple[subprocess.Popen[bytes], Started]] = {}
-"""Pages started by this process, by root. They end when their standard input is closed."""
+"""Pages started by this process, by roots. They end when their standard input is closed."""
 
 
 class Frame:
-    """A page, shown in a frame where it is the last line of a cell.
+    """Page that is displayed in a frame as the last expression of a cell.
 
     Attributes:
         url: Address of the page, without its token.
@@ -62,41 +62,41 @@ class Frame:
         started = self._started
         if started.token is None:
             return ""
-        connection = http.client.HTTPConnection(started.host, started.port, timeout=_ANSWER_S)
+        connection = http.client.HTTPConnection(started.host, started.port, timeout=_REQUEST_S)
         try:
             connection.request("POST", "/open", headers={"X-Seamark-Token": started.token})
             return str(json.loads(connection.getresponse().read())["path"])
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            msg = "the page of seamark.ui() has ended; call it again"
+            msg = "the page of seamark.ui() has ended; call the function again"
             raise SeamarkError(msg) from error
         finally:
             connection.close()
 
 
 def ui(*folders: str | os.PathLike[str], height: int = 800) -> Frame:
-    """Show runs in a cell of a notebook: tables, curves and output, live while they train.
+    """Show runs in a notebook cell: tables, curves and output, updated live.
 
-    The page is a process of its own, one for the same folders, which ends with the kernel. It needs
-    ``pip install "seamark[ui]"``, and behind a JupyterHub jupyter-server-proxy; otherwise the
-    browser has to be on this machine, or reach the port over ssh. Nothing that opens the page is
-    saved with the notebook: the frame's address works once and for a minute. Run the cell again to
-    see the page again.
+    The page runs in a separate process, shared by calls with the same folders, which ends with the
+    kernel. It needs ``pip install "seamark[ui]"``, and behind a JupyterHub jupyter-server-proxy;
+    otherwise the browser must run on this machine, or reach the port over ssh. No token is saved
+    with the notebook: the frame's address works once, within a minute. Run the cell again to see
+    the page again.
 
     Args:
-        *folders: Roots; without one the root that a run is recorded to.
-        height: Of the frame, in pixels.
+        *folders: Roots; without any, the root to which runs are recorded.
+        height: Height of the frame, in pixels.
 
     Returns:
-        What the cell shows if it is its last line; its ``url`` is the address without the token.
+        The frame, displayed as the last expression of a cell; its ``url`` has no token.
 
     Raises:
-        ArgumentError: If a folder does not exist, or ``height`` is no number of pixels.
+        ArgumentError: If a folder does not exist, or ``height`` is not a number of pixels.
         MissingExtraError: If FastAPI or uvicorn is not installed.
         SeamarkError: If the page cannot start.
     """
     check_extra()
-    if not isinstance(height, int) or isinstance(height, bool) or height < _LEAST_HEIGHT:
-        msg = f"height: expected at least {_LEAST_HEIGHT} pixels, got {height!r}"
+    if not isinstance(height, int) or isinstance(height, bool) or height < _MIN_HEIGHT:
+        msg = f"height: expected at least {_MIN_HEIGHT} pixels, got {height!r}"
         raise ArgumentError(msg)
     roots = named_roots(folders)
     for root in roots:
@@ -118,7 +118,7 @@ def _start(paths: Sequence[str]) -> tuple[subprocess.Popen[bytes], Started]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            start_new_session=True,  # interrupting a cell does not end it
+            start_new_session=True,  # interrupting a cell does not end the page
         )
         assert process.stdin is not None  # noqa: S101 - a pipe, as asked for
         assert process.stdout is not None  # noqa: S101 - a pipe, as asked for
@@ -137,7 +137,7 @@ def _start(paths: Sequence[str]) -> tuple[subprocess.Popen[bytes], Started]:
 
 
 def main(paths: Sequence[str]) -> int:
-    """Be the process of a page with roots at some paths, which ends with its standard input."""
+    """Serve a page for roots at given paths until standard input is closed."""
     given = Given(named_roots(paths), embed=True)
 
     def send_port(started: Started, _: object) -> None:

@@ -1,7 +1,7 @@
-"""Addresses of a page on this machine, through a proxy and over ssh, and opening a browser.
+"""Addresses of a page: local, through a proxy and over ssh; opening of a browser.
 
-The token follows the ``#`` of an address, which browsers send to no server. It is never part of a
-command line, which every user of the machine can read.
+The token is in the fragment of an address, which browsers never send to a server. It is never part
+of a command line, which every user of the machine can read.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from seamark.process.liveness import user_name
 
 __all__ = ["address", "fragment", "open_browser", "proxied", "ssh_line"]
 
-_TEXT: Final = frozenset(
+_TEXT_BROWSERS: Final = frozenset(
     {"browsh", "carbonyl", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
 )
-"""Text browsers, which cannot show the page."""
+"""Text browsers, which cannot display the page."""
 _SSH_PORT: Final = "22"
 
 
 def address(host: str, port: int) -> str:
-    """Return the address of a page, without token; a wildcard host becomes this machine's name."""
+    """Return the address of a page without a token; a wildcard host becomes this machine's name."""
     shown = socket.gethostname() if host in ("0.0.0.0", "::", "") else host  # noqa: S104
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
 
 
 def fragment(token: str | None) -> str:
-    """Return the fragment of an address, from which the page reads its token."""
+    """Return the fragment of an address from which the page reads its token."""
     return "" if token is None else f"#token={quote(token, safe='')}"
 
 
@@ -46,14 +46,14 @@ def _reachable(host: str) -> str:
 
 
 def over_ssh(env: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the user works at another machine, as over ssh."""
+    """Return whether the user is logged in over ssh."""
     return any(env.get(name) for name in ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
 
 
 def proxied(port: int, env: Mapping[str, str] = os.environ) -> str | None:
-    """Return the address through the proxy of a JupyterHub, without its token; None without one.
+    """Return the address through the proxy of a JupyterHub, without a token; None without a hub.
 
-    Where the hub does not tell its own address, it is the part behind that.
+    If the hub does not set its public address, only the path is returned.
     """
     prefix = env.get("JUPYTERHUB_SERVICE_PREFIX")
     if not prefix:
@@ -63,9 +63,9 @@ def proxied(port: int, env: Mapping[str, str] = os.environ) -> str | None:
 
 
 def ssh_line(host: str, port: int, env: Mapping[str, str] = os.environ) -> str | None:
-    """Return the command with which another machine reaches a page; None where none is needed.
+    """Return the ssh command for access from another machine; None if none is needed.
 
-    It is needed over ssh and in a job of SLURM, reached through the machine that sent the job.
+    It is needed over ssh and in a SLURM job, which is reached through the submitting machine.
     """
     job = env.get("SLURM_JOB_ID")
     if not (job or over_ssh(env)):
@@ -88,36 +88,35 @@ def ssh_line(host: str, port: int, env: Mapping[str, str] = os.environ) -> str |
 
 
 def open_browser(url: str, token: str | None, env: Mapping[str, str] = os.environ) -> bool:
-    """Open a page in a browser, if there is one to see it in; return whether that was tried.
+    """Try to open a page in a browser; return whether there is a browser to open.
 
-    That is where ``BROWSER`` is set, or where there is a screen and nobody came over ssh. It never
-    waits, and nothing goes wrong if it does not work. Over ssh, ``BROWSER`` names what opens a
-    browser on another machine, where a file of this one is nothing, so that the page asks for the
-    token.
+    There is one if ``BROWSER`` is set, or if there is a display and no ssh session. The call does
+    not wait, and ignores failures. Over ssh, ``BROWSER`` opens a browser on another machine, which
+    cannot read files of this one, so the page asks for the token.
     """
     screen = sys.platform == "darwin" or env.get("DISPLAY") or env.get("WAYLAND_DISPLAY")
     if not env.get("BROWSER") and (over_ssh(env) or not screen):
         return False
     with quietly(only=(webbrowser.Error, OSError)):
         browser = webbrowser.get()
-        if _is_text(browser):
+        if _is_text_browser(browser):
             return False
         target = url
         if token is not None and not over_ssh(env):
             target = redirect_file(url + fragment(token)).as_uri()
-        # A browser that was not running yet may keep whoever started it.
+        # A browser that was not running may block its caller.
         threading.Thread(
-            target=_open, args=(browser, target), name="seamark-browser", daemon=True
+            target=_open_quietly, args=(browser, target), name="seamark-browser", daemon=True
         ).start()
         return True
     return False
 
 
-def _open(browser: webbrowser.BaseBrowser, target: str) -> None:
+def _open_quietly(browser: webbrowser.BaseBrowser, target: str) -> None:
     with quietly(only=(webbrowser.Error, OSError, ValueError)):
         browser.open(target)
 
 
-def _is_text(browser: webbrowser.BaseBrowser) -> bool:
+def _is_text_browser(browser: webbrowser.BaseBrowser) -> bool:
     name = getattr(browser, "name", None) or ""
-    return Path(str(name).split(" ")[0]).name in _TEXT
+    return Path(str(name).split(" ")[0]).name in _TEXT_BROWSERS

@@ -1,7 +1,7 @@
-"""Root folders that a page shows, and the token that gives access to it.
+"""Root folders of a page, and the token for access to it.
 
-The token is stored in the folder ``seamark`` below ``XDG_STATE_HOME`` (``~/.local/state`` if that
-is not set), which nobody else can open::
+The token is stored in the folder ``seamark`` below ``XDG_STATE_HOME`` (``~/.local/state`` if
+unset), which only the user can access::
 
     page.json   {"token": "seamark_..."}
     open.html   leads a browser to the address with the token
@@ -41,17 +41,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Root folder that a page shows; its name is unique there, and its path need not exist."""
+    """Root folder of a page; its name is unique in the page, and its path need not exist."""
 
     name: str
     path: Path
 
 
 def named_roots(paths: Sequence[str | os.PathLike[str]]) -> list[Root]:
-    """Return the roots at some places, or the one found without any, each once, with unique names.
+    """Return distinct roots with unique names: those at ``paths``, or the default one without any.
 
-    The name is that of the folder, of ``.seamark`` that of the folder around it, with as much of
-    the path before it as is needed.
+    The name is that of the folder (for ``.seamark``, of its parent), preceded by as much of the
+    path as is needed to make it unique.
     """
     found: dict[str, Path] = {}
     for one in paths or (None,):
@@ -77,19 +77,19 @@ def _parts(path: Path) -> tuple[str, ...]:
 
 _FILE: Final = "page.json"
 _LOCK_S: Final = 10.0
-_OTHERS: Final = 0o077
+_ACCESS_BY_OTHERS: Final = 0o077
 _MIN_TOKEN: Final = 32
-"""Minimum length of a token; a shorter one could be guessed."""
+"""Minimum length of a token in characters; a shorter one could be guessed."""
 
 
 class StateError(SeamarkError):
-    """Error when the token of a page cannot be kept."""
+    """Error for a token of a page that cannot be stored safely."""
 
 
 def keep() -> str:
-    """Return the token of this user, made if there was none.
+    """Return the token of this user; create it if it is missing.
 
-    A file that others can read, or that is not this user's, is not believed: there is a new token.
+    If others can read the file, or it belongs to another user, the token is replaced.
     """
     place = state_folder() / _FILE
     with exclusive(place, _LOCK_S):
@@ -97,22 +97,22 @@ def keep() -> str:
 
 
 def new_token() -> str:
-    """Make a token in the place of the one that there is, which opens nothing any more."""
+    """Replace the stored token, which becomes invalid."""
     made = f"seamark_{secrets.token_urlsafe(32)}"
     _write(_FILE, json.dumps({"token": made}))
     return made
 
 
 def instance_of(token: str, roots: Sequence[Root]) -> str:
-    """Return the id of a page with these roots, the same after each start."""
+    """Return the id of a page with these roots, which stays the same across restarts."""
     text = "\0".join([token, *sorted(os.path.realpath(root.path) for root in roots)])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def redirect_file(url: str) -> Path:
-    """Return a file that leads a browser to an address; nobody else can read it.
+    """Write a file that redirects a browser to an address; only this user can read it.
 
-    The address has the token in it, and everybody on this machine can read a command line.
+    The address contains the token, and every user of the machine can read command lines.
     """
     shown = html.escape(url)
     return _write(
@@ -124,10 +124,10 @@ def redirect_file(url: str) -> Path:
 
 
 def state_folder(*, check: bool = True) -> Path:
-    """Return the folder of this user's page, made if it is missing.
+    """Return the folder of this user's page; create it if it is missing.
 
-    Who could write there would have this user show their token to a page of their own: StateError
-    where others can. Without ``check``, only its path is told.
+    A user with write access could make this user send the token to another page, so StateError is
+    raised if others have access. Without ``check``, only the path is returned.
     """
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111
     made = Path(base) / "seamark"
@@ -136,18 +136,18 @@ def state_folder(*, check: bool = True) -> Path:
     me = os.geteuid()
     try:
         made.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for found in (made.lstat(), made.stat()):  # the link, if it is one, and the folder
+        for found in (made.lstat(), made.stat()):  # also of the link, if it is one
             if found.st_uid != me:
                 raise _unsafe(made, f"belongs to {name_of(found.st_uid)}, not to {name_of(me)},")
-        if made.stat().st_mode & _OTHERS:
+        if made.stat().st_mode & _ACCESS_BY_OTHERS:
             made.chmod(0o700)
-        if mode := made.stat().st_mode & _OTHERS:
+        if mode := made.stat().st_mode & _ACCESS_BY_OTHERS:
             words = f"stays open to others (mode {0o700 | mode:o}) on this file system,"
             raise _unsafe(made, words)
     except OSError as error:
         msg = (
-            f"the token of the page cannot be kept in {made}: {error.strerror}; "
-            "name another folder with XDG_STATE_HOME"
+            f"cannot store the token of the page in {made}: {error.strerror}; "
+            "set XDG_STATE_HOME to another folder"
         )
         raise StateError(msg) from error
     return made
@@ -155,7 +155,7 @@ def state_folder(*, check: bool = True) -> Path:
 
 def _unsafe(place: Path, why: str) -> StateError:
     return StateError(
-        f"{place} {why} and no token is kept there; name another folder with XDG_STATE_HOME"
+        f"{place} {why} so no token is stored there; set XDG_STATE_HOME to another folder"
     )
 
 
@@ -164,7 +164,7 @@ def _read(place: Path) -> str | None:
         fd = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
             facts = os.fstat(fd)
-            mine = facts.st_uid == os.geteuid() and not facts.st_mode & _OTHERS
+            mine = facts.st_uid == os.geteuid() and not facts.st_mode & _ACCESS_BY_OTHERS
             token = json.load(file)["token"]
         if (
             mine
@@ -181,24 +181,22 @@ def _write(name: str, text: str) -> Path:
     try:
         replace_file(place, text, 0o600)
     except OSError as error:
-        msg = (
-            f"{place} cannot be written: {error.strerror}; name another folder with XDG_STATE_HOME"
-        )
+        msg = f"cannot write {place}: {error.strerror}; set XDG_STATE_HOME to another folder"
         raise StateError(msg) from error
     return place
 
 
 def replace_file(place: Path, text: str, mode: int | None = None) -> None:
-    """Put a file in the place of the one that there is, as a whole or not at all.
+    """Replace a file atomically.
 
-    Its mode is that given, else what the umask leaves.
+    Without ``mode``, the umask determines the mode.
     """
     draft = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
         with os.fdopen(fd, "w", encoding="utf-8") as out:
             if mode is not None:
-                os.fchmod(fd, mode)  # whatever the umask takes away
+                os.fchmod(fd, mode)  # regardless of the umask
             out.write(text)
             out.flush()
             os.fsync(fd)

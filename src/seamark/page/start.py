@@ -1,4 +1,4 @@
-"""Life of a page: its port, the thread that reads folders, and its server."""
+"""Start and end of a page: its port, the thread that reads folders, and its server."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ __all__ = ["Given", "StartError", "Started", "check_extra", "serve"]
 
 DEFAULT_PORT: Final = 8765
 PORTS: Final = 20
-"""Number of ports that are tried if none was given."""
-_NEEDED: Final = ("fastapi", "re2", "uvicorn")
+"""Number of ports to try if no port was given."""
+_REQUIRED_PACKAGES: Final = ("fastapi", "re2", "uvicorn")
 _BACKLOG: Final = 128
 _KEEP_ALIVE_S: Final = 75
 _STOP_S: Final = 3
 _IDLE_S: Final = 30.0
-_MOST_HEADER_BYTES: Final = 64 << 10
+_MAX_HEADER_BYTES: Final = 64 << 10
 _NICE: Final = 5
-"""Niceness of the process: trainings on this machine have priority."""
-_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
+"""Niceness of the process, so that trainings on this machine have priority."""
+_PORT_TAKEN: Final = (errno.EADDRINUSE, errno.EACCES)
 
 
 class StartError(SeamarkError):
-    """The page cannot start; the message says what to do."""
+    """Error for a page that cannot start; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Options with which a page is started.
+    """Options of a page.
 
-    `port` is 0 for any, and None for the first free one of a few; `hosts` are further names that a
-    page without a token answers to.
+    `port` is 0 for any port, and None for the first free one of `PORTS`; `hosts` are additional
+    host names accepted by a page without a token.
     """
 
     roots: Sequence[Root]
@@ -64,7 +64,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A page that answers; its `url` is without the token, which is None if it wants none."""
+    """Running page; `url` does not contain the token, which is None if none is required."""
 
     url: str
     token: str | None
@@ -73,14 +73,14 @@ class Started:
 
 
 def check_extra() -> None:
-    """Raise `MissingExtraError` unless all is installed that a page needs."""
-    if missing := [name for name in _NEEDED if importlib.util.find_spec(name) is None]:
-        msg = f'the page needs {", ".join(missing)}, not installed here: pip install "seamark[ui]"'
+    """Raise `MissingExtraError` if a package that a page needs is not installed."""
+    if missing := [name for name in _REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]:
+        msg = f'the page needs {", ".join(missing)}: pip install "seamark[ui]"'
         raise MissingExtraError(msg)
 
 
 def check(given: Given) -> None:
-    """Raise `StartError` for a page that would be open to strangers."""
+    """Check options; raises `StartError` for a page without a token that others could reach."""
     if not given.token and not is_loopback(given.host):
         msg = f"--no-token needs a loopback address, got --host {given.host}"
         raise StartError(msg)
@@ -91,9 +91,9 @@ def check(given: Given) -> None:
 
 
 def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | None = None) -> int:
-    """Answer until a signal or the end of the descriptor `until` ends it; return an exit code.
+    """Serve until a signal, or until the descriptor `until` is closed; return an exit code.
 
-    `tell` is called in a thread once the page answers.
+    `tell` is called in a thread once the page accepts requests.
     """
     import uvicorn
 
@@ -130,11 +130,11 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=_STOP_S,
-            h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+            h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
         )
         started = Started(opening.address(given.host, port), token, given.host, port)
         with contextlib.suppress(OSError):
-            os.nice(_NICE)  # all of it: a slow thread that has the interpreter's lock slows others
+            os.nice(_NICE)  # the whole process: a thread that holds the GIL delays others
         watcher.start()
         _run(config, listening, lambda: tell(started, watcher), until)
     return 0
@@ -143,15 +143,14 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
 def _run(
     config: uvicorn.Config, listening: socket.socket, begin: Callable[[], Any], until: int | None
 ) -> None:
-    # uvicorn handles SIGTERM and SIGINT while it runs, and passes the one that ended it on to the
-    # process. SIGHUP comes from a terminal that is closed; if it is ignored (`nohup`), it stays
-    # ignored.
+    # uvicorn handles SIGTERM and SIGINT while it runs, and raises the signal that ended it again.
+    # SIGHUP is sent when a terminal is closed; if it is ignored (`nohup`), it stays ignored.
     import uvicorn
 
     class Announced(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            gc.freeze()  # what is there now stays: nobody who asks waits until it is looked through
+            gc.freeze()  # exclude existing objects from collections, which would delay requests
             if not self.should_exit:
                 threading.Thread(target=begin, name="seamark-tell", daemon=True).start()
 
@@ -176,7 +175,7 @@ def _run(
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """Return a socket that listens; port 0 is any, None the first free one of `PORTS`."""
+    """Return a listening socket; port 0 means any port, None the first free one of `PORTS`."""
     ports = range(DEFAULT_PORT, DEFAULT_PORT + PORTS) if port is None else (port,)
     for one in ports:
         try:
@@ -186,17 +185,17 @@ def bind(host: str, port: int | None) -> socket.socket:
                 )
             return socket.create_server((host, one), backlog=_BACKLOG)
         except OSError as error:
-            if port is not None or error.errno not in _TAKEN:
+            if port is not None or error.errno not in _PORT_TAKEN:
                 todo = "another program listens there: choose another, or leave it out"
                 raise StartError(bind_words(host, one, error, todo)) from error
     last = DEFAULT_PORT + PORTS - 1
-    msg = f"the ports from {DEFAULT_PORT} to {last} are all taken: choose another with --port"
+    msg = f"ports {DEFAULT_PORT} to {last} are all in use: choose another with --port"
     raise StartError(msg)
 
 
 def _provide_indexes(roots: Sequence[Root], stack: contextlib.ExitStack) -> None:
-    # One thread writes the files while others answer from them. If none can be written for some
-    # root, all are in a temporary folder while the page runs.
+    # One thread writes the files while others read them. If the file of any root cannot be written,
+    # all are in a temporary folder while the page runs.
     from seamark.index.index import Index
 
     for root in roots:

@@ -1,8 +1,8 @@
-"""Views of the projects of a folder: a file for each view, beside the runs.
+"""Views of the projects of a folder, stored as files next to the runs.
 
-They are in ``.views`` of the root, in a folder for each project, so that who sees the runs sees
-the views. Who may not write there keeps theirs below ``XDG_STATE_HOME``, where they go before those
-of the same name in the root.
+They are stored in ``.views`` of the root, in a folder for each project, so that every user of the
+runs can see them. The views of a user without write access are stored below ``XDG_STATE_HOME``, and
+take precedence over those of the same name in the root.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ __all__ = ["FolderViews"]
 
 _LOCK_S: Final = 10.0
 _MAX_BYTES: Final = 4 * MOST_ADDRESS
-"""Maximum size of a file; JSON doubles some characters of an address."""
+"""Maximum size of a file in bytes; JSON escapes some characters of an address."""
 _MAX_FILES: Final = 10 * MOST_VIEWS
-"""Maximum number of files examined; other programs may have added some."""
+"""Maximum number of files to examine; other programs may have added files."""
 _FILE: Final = re.compile(r"[0-9a-f]{32}\.json")
 _WRITABLE: Final = os.W_OK | os.X_OK
 
 
 class FolderViews:
-    """The views of all projects below a root; see `seamark.server.views.Views`."""
+    """Views of all projects below a root; see `seamark.server.views.Views`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def apart(self, project: str) -> str:
-        """Return where views are saved if not in the root."""
+        """Return a hint about the location of views not saved in the root, else an empty text."""
         shared, own = self._places(project)
         if self._is_writable(shared):
             return ""
-        return f"you may not write to {self._root}: views are saved in {own.parent}, for you alone"
+        return f"you may not write to {self._root}: views are saved in {own.parent}, only for you"
 
     def read(self, project: str) -> dict[str, View]:
         """Return the views of a project by name."""
@@ -62,9 +62,9 @@ class FolderViews:
         return found
 
     def change(self, project: str, work: Work) -> Mapping[str, View]:
-        """Change the views of a project; return them.
+        """Change the views of a project and return them.
 
-        Each view is replaced as a whole, and none that others save is touched.
+        Each view is replaced atomically; views saved by others meanwhile are not changed.
         """
         shared, own = self._places(project)
         folder = shared if self._is_writable(shared) else own
@@ -72,33 +72,35 @@ class FolderViews:
             if folder is own:
                 state_folder()
             make_folder(folder.parent)
-            touch(folder / "views.lock")  # no link, and a lock for all who may write here
+            touch(folder / "views.lock")  # not a link; a lock shared by all users with write access
             with exclusive(folder / "views", _LOCK_S) as mine:
                 if not mine:
-                    raise later(error="busy", hint="others save views: send the request again")
+                    raise later(
+                        error="busy", hint="another user is saving views: repeat the request"
+                    )
                 before = self.read(project)
-                self._put(project, before, work(before), folder)
+                self._write_changes(project, before, work(before), folder)
                 return self.read(project)
         except StateError as error:
             raise NotWritable(str(error)) from error
         except OSError as error:
-            place = folder / (error.filename or "")  # a name alone, of the lock
-            msg = f"{place} cannot be written to by you: {error.strerror}"
+            place = folder / (error.filename or "")  # for the lock, only a file name
+            msg = f"cannot write to {place}: {error.strerror}"
             raise NotWritable(msg) from error
 
-    def _put(
+    def _write_changes(
         self, project: str, before: Mapping[str, View], after: Mapping[str, View], folder: Path
     ) -> None:
         shared, own = self._places(project)
         gone = before.keys() - after.keys()
         for name in gone if folder == own else ():
             if not (own / _file_of(name)).exists():
-                msg = f"the view {name!r} is in {shared}, where you may not write"
+                msg = f"the view {name!r} is in {shared}, which is not writable for you"
                 raise NotWritable(msg)
         for name, one in after.items():
             if before.get(name) != one:
                 replace_file(folder / _file_of(name), one.model_dump_json())
-                if folder == shared:  # else an own one would still go before it
+                if folder == shared:  # otherwise the user's own view would take precedence
                     (own / _file_of(name)).unlink(missing_ok=True)
         for name in gone:
             for place in {folder, own}:
@@ -111,7 +113,7 @@ class FolderViews:
 
     def _is_writable(self, shared: Path) -> bool:
         places = (shared, shared.parent, self._root)
-        # Unlike those of Path, this says no where one may not look.
+        # Unlike Path.exists, os.path.exists returns False if access is denied.
         return os.access(next(filter(os.path.exists, places), self._root), _WRITABLE)
 
 
@@ -124,7 +126,7 @@ def _file_of(name: str) -> str:
 
 
 def _read(place: Path) -> View | None:
-    # Whoever may write to the root may have put anything there.
+    # Files in the root are untrusted: other users may be able to write there.
     with quietly(only=(OSError, ValueError)), os.fdopen(open_file(place), "rb") as file:
         view = View.model_validate_json(file.read(_MAX_BYTES))
         if place.name == _file_of(view.name):

@@ -1,7 +1,7 @@
-"""Reading of the folders of a page by one thread: intervals and order.
+"""Thread that reads the folders of a page: intervals and order of reads.
 
-Requests only read the index. `Looker` says when a root is read; `Watcher` is the one thread that
-folds what is new.
+Requests only read the index. `Looker` schedules the reads of a root; `Watcher` is the thread that
+folds new records.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 __all__ = ["Looked", "Looker", "Watch", "Watcher"]
 
 PAUSE_S: Final = 2.0
-"""Pause between two scans while the page is open, in seconds."""
+"""Minimum pause between scans while the page is open, in seconds."""
 IDLE_S: Final = 60.0
-"""Pause between two scans while the page is not open, in seconds."""
+"""Minimum pause between scans while the page is closed, in seconds."""
 FORGET_S: Final = 30.0
-"""Time without a request after which the page counts as closed, in seconds: a tab asks every 10."""
+"""Time without a request until the page counts as closed, in seconds; a tab polls every 10 s."""
 SHARE: Final = 20
-"""Ratio of a pause to the preceding scan: scans take 5 % of the time."""
+"""Minimum ratio of a pause to the preceding scan, so that scans take at most 5 % of the time."""
 CALM_SHARE: Final = 100
-"""Minimum ratio of a pause to the CPU time of a scan while no run is live, up to `CALM_S`: open
-tabs take 1 % of a core, however many runs there are."""
+"""Minimum ratio of a pause to the CPU time of the preceding scan while no run is live, up to
+`CALM_S`, so that open tabs take 1 % of a core for any number of runs."""
 CALM_S: Final = 10.0
 QUICK_S: Final = 0.1
-"""Time limit for checking single runs in one step, in seconds: 5 % of a pause."""
+"""Time limit for reading single runs in one step, in seconds: 5 % of a pause."""
 SHOWN_S: Final = 300.0
-"""Time for which a run counts as shown after its curves were requested, in seconds."""
+"""Time after a request for its curves during which a run counts as shown, in seconds."""
 MOST_SHOWN: Final = 400
-"""Maximum number of runs of a root that count as shown, those requested last."""
+"""Maximum number of runs of a root that count as shown, the most recently requested ones."""
 _COUNT_S: Final = 2.0
 _STOP_S: Final = 2.0
-_FIRST: Final = 5
-"""Maximum number of unreadable folders named."""
-_LONG: Final = 1000
+_MAX_LISTED: Final = 5
+"""Maximum number of unreadable folders to list."""
+_MAX_PATH: Final = 1000
 
 Ref = tuple[str, str]
 
@@ -54,10 +54,10 @@ Ref = tuple[str, str]
 class Looked:
     """Progress of reading one root.
 
-    `looked_ns` is the start of the last complete read, ns since the Unix epoch, or 0. `left` counts
-    the runs that the current read has still to read, `left_s` is an estimate of its time; 0 if
-    unknown. `runs` counts those that are not in the trash, `unread` the folders that may not be
-    read, of which the first are named with the reason.
+    `looked_ns` is the start of the last complete read, ns since the Unix epoch, or 0. `left` is the
+    number of runs still to read in the current read, `left_s` the estimated remaining time; 0 if
+    unknown. `runs` is the number of runs outside the trash, `unread` the number of folders that
+    cannot be read; the first are listed with the reason.
     """
 
     looked_ns: int = 0
@@ -71,53 +71,53 @@ class Looked:
 
 
 class Watch(Protocol):
-    """Interface of a page to the readers of its folders. No method waits."""
+    """Interface of a page to the readers of its folders. No method blocks."""
 
     def note_request(self) -> None:
         """Note that the page is being viewed."""
 
     def looked(self, root: int) -> Looked:
-        """Return the progress of reading a root, by its index among those of the page."""
+        """Return the progress of reading a root, given its index in the page."""
 
     def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
-        """Take note that runs are drawn: while they run, they are looked at every 2 seconds.
+        """Note that runs are displayed: while they run, they are read every 2 seconds.
 
-        They are let go of `SHOWN_S` after they were last named; other runs come beside them.
+        This ends `SHOWN_S` after their last mention. Calls for other runs add to them.
         """
 
     def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
-        """Request a read of a root, or of only some of its runs, at once."""
+        """Request an immediate read of a root, or of some of its runs only."""
 
     def rebuild(self, root: int) -> None:
-        """Request that the index of a root, which is damaged, is made anew."""
+        """Request a rebuild of the damaged index of a root."""
 
 
 class Looker:
-    """Reads one root, as often as it should; any thread may call `note_request` to `rebuild`.
+    """Scheduled reader of one root; `note_request` to `rebuild` may be called by any thread.
 
-    `cpu` returns the seconds that the processor was busy with this thread. `looks` counts reads of
-    the whole root, `quick` those of single runs.
+    `cpu` returns the CPU time of the current thread in seconds. `looks` counts reads of the whole
+    root, `quick` reads of single runs.
     """
 
     def __init__(
         self,
         index: Index,
-        say: Callable[[Looked], Any],
+        report: Callable[[Looked], Any],
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._index, self._say, self._clock, self._cpu = index, say, clock, cpu
+        self._index, self._report, self._clock, self._cpu = index, report, clock, cpu
         self._now = Looked()
         self._lock = threading.Lock()
         self._shown: dict[Ref, float] = {}
         self._running: list[Ref] = []
         self._edited: set[Ref] = set()
-        self._turns = [0, 0]
+        self._next_index = [0, 0]
         self._asked_at = clock()
         self._ended_at = self._quick_at = clock()
-        self._took_s = self._cpu_s = self._quick_s = 0.0
+        self._scan_s = self._scan_cpu_s = self._quick_s = 0.0
         self._begun_s = self._counted_at = 0.0
-        self._at_once, self._damaged = True, False
+        self._is_requested, self._damaged = True, False
         self.looks = self.quick = 0
 
     def note_request(self) -> None:
@@ -125,7 +125,7 @@ class Looker:
         self._asked_at = self._clock()
 
     def shown(self, refs: Iterable[Ref]) -> None:
-        """Take note that runs are drawn, beside those that are already."""
+        """Note that runs are displayed, in addition to earlier ones."""
         with self._lock:
             for ref in refs:
                 self._shown.pop(ref, None)
@@ -135,20 +135,20 @@ class Looker:
         self.note_request()
 
     def look_now(self, refs: Iterable[Ref] = ()) -> None:
-        """Make the next read, of all or some edited runs, due at once or nearly so."""
+        """Schedule a read of the root, or of some edited runs, as soon as possible."""
         if edited := set(refs):
             self._edited |= edited
         else:
-            self._at_once = True
+            self._is_requested = True
         self.note_request()
 
     def rebuild(self) -> None:
-        """Make the index anew with the next read."""
+        """Rebuild the index in the next read."""
         self._damaged = True
         self.look_now()
 
     def due(self) -> float:
-        """Return when there is something to do, on the clock."""
+        """Return the time of the next work, by the clock."""
         if self._edited:
             return self._clock()
         soon = [self._full_at()]
@@ -157,7 +157,7 @@ class Looker:
         return min(soon)
 
     def step(self) -> None:
-        """Do the work that is due, if any."""
+        """Do the work that is due."""
         while self._edited:
             self._look_at(self._edited.pop())
         if self._clock() >= self._full_at():
@@ -169,17 +169,17 @@ class Looker:
         return self._clock() - self._asked_at < FORGET_S
 
     def _full_at(self) -> float:
-        if self._at_once:  # half of the time at most, however often somebody wants it
-            return self._ended_at + self._took_s
+        if self._is_requested:  # half of the time at most, however often it is requested
+            return self._ended_at + self._scan_s
         pause_s = PAUSE_S if self._is_watched() else IDLE_S
         if not self._running:
-            pause_s = max(pause_s, min(CALM_SHARE * self._cpu_s, CALM_S))
-        return self._ended_at + max(pause_s, SHARE * self._took_s)
+            pause_s = max(pause_s, min(CALM_SHARE * self._scan_cpu_s, CALM_S))
+        return self._ended_at + max(pause_s, SHARE * self._scan_s)
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ reading
 
     def _look_at_all(self) -> None:
-        self._at_once = False
+        self._is_requested = False
         self.looks += 1
         cpu_s = self._cpu()
         began_ns, self._begun_s = self._index.now_ns(), self._clock()
@@ -187,7 +187,7 @@ class Looker:
         try:
             if not self._now.looked_ns:
                 self._count()
-                self._say(self._now)
+                self._report(self._now)
             if self._damaged:
                 self._index.rebuild(progress=self._progress)
                 self._damaged = False
@@ -198,8 +198,8 @@ class Looker:
         else:
             self._now = replace(self._now, looked_ns=began_ns)
             if self._index.file is None:
-                trouble = "the index cannot be written any more"
-        with contextlib.suppress(Exception):  # the same trouble, if any
+                trouble = "the index can no longer be written"
+        with contextlib.suppress(Exception):  # a repeated error is already reported
             self._count()
         unread = self._index.unread()
         self._now = replace(
@@ -208,11 +208,11 @@ class Looker:
             left_s=0.0,
             trouble=trouble,
             unread=len(unread),
-            unread_first=[(one.path[:_LONG], one.why) for one in unread[:_FIRST]],
+            unread_first=[(one.path[:_MAX_PATH], one.why) for one in unread[:_MAX_LISTED]],
         )
         self._ended_at = self._quick_at = self._clock()
-        self._took_s, self._cpu_s = self._ended_at - self._begun_s, self._cpu() - cpu_s
-        self._say(self._now)
+        self._scan_s, self._scan_cpu_s = self._ended_at - self._begun_s, self._cpu() - cpu_s
+        self._report(self._now)
 
     def _progress(self, done: int, of: int) -> None:
         now = self._clock()
@@ -221,7 +221,7 @@ class Looker:
         spent, left = now - self._begun_s, of - done
         left_s = round(spent / done * left, 1) if done and spent > 1 else 0.0
         self._now = replace(self._now, left=left, left_s=left_s)
-        self._say(self._now)
+        self._report(self._now)
 
     def _count(self) -> None:
         runs = self._index.select(Selection(trashed=False))
@@ -231,7 +231,7 @@ class Looker:
         self._counted_at = self._clock()
 
     def _look_at_some(self) -> None:
-        # Those that are drawn come first, each time; of either kind, those whose turn it is.
+        # Displayed runs come first. Within each group, runs take turns.
         began = self._clock()
         running = set(self._running)
         with self._lock:
@@ -241,23 +241,23 @@ class Looker:
             [ref for ref in self._running if ref not in drawn],
         )
         for kind, refs in enumerate(kinds):
-            start = self._turns[kind] % len(refs) if refs else 0
+            start = self._next_index[kind] % len(refs) if refs else 0
             for ref in [*refs[start:], *refs[:start]]:
                 if self._clock() - began >= QUICK_S:
                     break
                 self._look_at(ref)
-                self._turns[kind] += 1
+                self._next_index[kind] += 1
         self._quick_at = self._clock()
         self._quick_s = self._quick_at - began
 
     def _look_at(self, ref: Ref) -> None:
-        with contextlib.suppress(Exception):  # told by the next look at everything
+        with contextlib.suppress(Exception):  # reported by the next full read
             self._index.refresh(*ref)
         self.quick += 1
 
 
 class Watcher:
-    """The thread that reads the folders of a page; used once."""
+    """Thread that reads the folders of a page; it can be started once."""
 
     def __init__(self, roots: Sequence[Root]) -> None:
         self._looked = [Looked() for _ in roots]
@@ -268,10 +268,10 @@ class Watcher:
         ]
         self._wake = threading.Event()
         self._stopping = False
-        self._thread = threading.Thread(target=self._keep, name="seamark-watcher", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="seamark-watcher", daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the thread."""
         self._thread.start()
 
     def looked(self, root: int) -> Looked:
@@ -279,7 +279,7 @@ class Watcher:
         return self._looked[root]
 
     def wait_for_roots(self, wait_s: float) -> bool:
-        """Wait at most ``wait_s`` seconds until each root was read; return whether it was."""
+        """Wait up to ``wait_s`` seconds until every root has been read; return whether it has."""
         with self._news:
             return self._news.wait_for(
                 lambda: all(one.looked_ns or one.trouble for one in self._looked), wait_s
@@ -307,7 +307,7 @@ class Watcher:
         self._wake.set()
 
     def stop(self) -> None:
-        """End the thread, or let it be ended with the process; harmless when called twice."""
+        """Stop the thread; a slow one ends with the process. Harmless when called twice."""
         self._stopping = True
         self._wake.set()
         if self._thread.is_alive():
@@ -315,12 +315,12 @@ class Watcher:
 
     def _receive(self, root: int, looked: Looked) -> None:
         if self._stopping:
-            sys.exit()  # of this thread: an index is a cache, and what is not saved is folded again
+            sys.exit()  # only this thread: unsaved records will be folded again
         with self._news:
             self._looked[root] = looked
             self._news.notify_all()
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while not self._stopping:
             for one in self._lookers:
                 one.step()

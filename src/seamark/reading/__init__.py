@@ -1,4 +1,4 @@
-"""Types that reads return from any source: points, curves, attributes, tables. No I/O."""
+"""Types returned by reads from any source: points, curves, attributes, tables. No I/O."""
 
 from __future__ import annotations
 

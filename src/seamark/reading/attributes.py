@@ -1,4 +1,4 @@
-"""Attributes of a run: their types, and which of them are of interest."""
+"""Attributes of a run: types, and classification of paths by name."""
 
 from __future__ import annotations
 
@@ -23,34 +23,33 @@ __all__ = [
     "aside",
     "holds_parameters",
     "is_background",
+    "is_better_when_greater",
     "is_counter",
     "metric_order",
-    "rises",
 ]
 
 
 CHANGES: Final = "monitoring/seamark/changes"
-"""Path of changes to parameters after they were recorded; derived by readers."""
+"""Path of later changes to recorded parameters; derived by readers."""
 DETAIL: Final = "sys/state_detail"
 """Path of the detail that a user gave with a run's state; derived by readers."""
 FORKED_AT: Final = "sys/forking/step"
-"""Path of the last step that a fork shares with the run that it was forked from."""
+"""Path of the last step that a fork shares with its parent run."""
 FORKED_FROM: Final = "sys/forking/parent"
-"""Path of the id or custom id of the run that a fork was forked from, in the same project."""
+"""Path of the id or custom id of a fork's parent run, in the same project."""
 INHERITED: Final = "sys/inherited_tags"
-"""Path of the keyed tags inherited from projects above, and their projects; derived by readers."""
+"""Path of keyed tags inherited from parent projects, with their projects; derived by readers."""
 PARENT: Final = "sys/parent"
 """Path of a run's parent: its id, or ``PROJECT/ID`` in another project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """Attribute of a run: a path, and the value that is visible there.
+    """Attribute of a run: a path and its visible value.
 
-    ``type`` is that of an atom (``"float"``, ...), else the family. ``value`` is a decoded atom, a
-    `SeriesSummary` of a float series, a `SeriesTail` of other series, a set of strings, a record of
-    a file or an artifact, records by name of a file set, a `seamark.values.aggregates.Keep` of a
-    statistic.
+    ``type`` is the type of an atom (``"float"``, ...), otherwise the family. ``value`` is a decoded
+    atom, a `SeriesSummary` (float series), a `SeriesTail` (other series), a string set, a record
+    (file, artifact), records by name (file set) or a statistic's `seamark.values.aggregates.Keep`.
     """
 
     path: str
@@ -61,11 +60,11 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class SeriesSummary:
-    """Summary, in a runs table, of the points of a float series in the latest attempt.
+    """Summary of a float series in a runs table, over the points of the latest attempt.
 
     ``last`` is the value of the point with the greatest (step, order of writing). ``min``, ``max``
-    and ``mean``, which is correctly rounded, are of the finite values; ``count`` is of all points.
-    A number that does not exist is NaN.
+    and the correctly rounded ``mean`` cover the finite values; ``count`` covers all points. An
+    undefined number is NaN.
     """
 
     last: float
@@ -81,10 +80,9 @@ class SeriesSummary:
 
 @dataclass(frozen=True, slots=True)
 class SeriesTail:
-    """Summary, in a runs table, of a series of texts, files or histograms.
+    """Summary of a series of texts, files or histograms in a runs table.
 
-    ``last`` is a text, a file record or ``[edges, counts]``; None if there are no points. Steps are
-    NaN then.
+    ``last`` is a text, a file record or ``[edges, counts]``; None without points, with NaN steps.
     """
 
     last: Any
@@ -95,18 +93,18 @@ class SeriesTail:
 
 @dataclass(frozen=True, slots=True)
 class JournalInfo:
-    """State of one journal of a run: how far it was read, and which problems were found.
+    """State of one journal of a run: read position and problems found.
 
     Attributes:
         header: The HEADER record; empty if it is damaged.
-        offset: Number of bytes that are folded.
+        offset: Number of folded bytes.
         last_t: Time of the last frame, nanoseconds since the Unix epoch; 0 if there is none.
-        gaps: (offset, length) of the bytes that hold no valid frame.
-        dropped: Counts of what the writer lost, by reason.
+        gaps: (offset, length) of each byte range without a valid frame.
+        dropped: Counts of records that the writer lost, by reason.
         errors: Number of records that could not be applied.
-        notes: (offset, message) of the first of them.
+        notes: (offset, message) of the first of these errors.
         stopped: Reason why reading stopped before the end: None, ``"incomplete"``, ``"bad"``,
-            ``"newer"`` (written by a newer Seamark, and not to be skipped) or ``"unreadable"``.
+            ``"newer"`` (written by a newer Seamark, must not be skipped) or ``"unreadable"``.
         unknown: Number of skipped records of unknown kinds, by kind.
     """
 
@@ -124,7 +122,7 @@ class JournalInfo:
     unknown: dict[str, int]
 
 
-_ASIDE: Final = frozenset({"monitoring", "source_code", "profiling", "ranks", "distributed"})
+_BACKGROUND: Final = frozenset({"monitoring", "source_code", "profiling", "ranks", "distributed"})
 _PARAMETERS: Final = frozenset(
     {"parameters", "params", "hyperparameters", "hyperparams", "hparams", "config"}
 )
@@ -139,28 +137,28 @@ _RISING: Final = frozenset(
     {"acc", "accuracy", "auc", "auroc", "bleu", "dice", "f1", "iou", "map", "precision", "psnr"}
     | {"r2", "recall", "reward", "score", "ssim", "top1", "top5"}
 )
-"""Words in the names of metrics for which greater is better."""
-_TELLING: Final[Mapping[str, int]] = {**dict.fromkeys(_RISING, 1), "loss": 0}
-_LESS_TELLING: Final = 2
+"""Words in the names of metrics whose greatest value is the best."""
+_METRIC_RANKS: Final[Mapping[str, int]] = {**dict.fromkeys(_RISING, 1), "loss": 0}
+_OTHER_METRIC: Final = 2
 _WORD: Final = re.compile(r"[^/_.:\- ]+")
 
 
 def aside(path: str) -> str | None:
-    """Return the namespace of machine, packages or processes that a path is in; else None."""
+    """Return the namespace of machine, package or process facts that holds a path, else None."""
     parts = path.split("/")
     for at, part in enumerate(parts[:-1][:2]):
-        if part in _ASIDE:
+        if part in _BACKGROUND:
             return "/".join(parts[: at + 1])
     return None
 
 
 def is_background(path: str) -> bool:
-    """Return whether a path holds facts that are recorded without being asked for."""
+    """Return whether a path holds automatically recorded facts."""
     return path.startswith("sys/") or aside(path) is not None
 
 
 def holds_parameters(path: str) -> bool:
-    """Return whether a path lies where hyperparameters are kept."""
+    """Return whether a path is in a namespace of hyperparameters."""
     return not _PARAMETERS.isdisjoint(path.split("/")[:-1])
 
 
@@ -169,28 +167,30 @@ def is_counter(path: str) -> bool:
     return path.rpartition("/")[2] in _COUNTERS
 
 
-def rises(path: str) -> bool:
-    """Return whether the greatest value of a metric is the best, by its name."""
+def is_better_when_greater(path: str) -> bool:
+    """Return whether the greatest value of a metric is the best, judged by its name."""
     words = set(_WORD.findall(path.lower()))
     return not words.isdisjoint(_RISING) and "loss" not in words
 
 
 def metric_order(path: str) -> tuple[bool, bool, int, int, str]:
-    """Return a sort key of metrics: losses and scores first, of validation before training.
+    """Return a sort key of metrics: losses and scores first, validation before training.
 
-    Its second item is False for a loss or a score such as accuracy or F1.
+    The second item is False for a loss or a score such as accuracy or F1.
     """
     words = _WORD.findall(path.lower())
     split = min((_SPLITS[word] for word in words if word in _SPLITS), default=_NO_SPLIT)
-    telling = min((_TELLING[word] for word in words if word in _TELLING), default=_LESS_TELLING)
-    return "step" in words, telling == _LESS_TELLING, split, telling, path
+    rank = min(
+        (_METRIC_RANKS[word] for word in words if word in _METRIC_RANKS), default=_OTHER_METRIC
+    )
+    return "step" in words, rank == _OTHER_METRIC, split, rank, path
 
 
 _LOCAL: Final = "Local"
 
 
 class TrackedFiles(dict[str, Any]):
-    """An artifact: its ``kind``, ``files``, ``references`` and ``hash``, as they were recorded."""
+    """Recorded artifact: its ``kind``, ``files``, ``references`` and ``hash``."""
 
     @property
     def hash(self) -> str:
@@ -199,26 +199,26 @@ class TrackedFiles(dict[str, Any]):
 
 
 class TrackedFile(dict[str, Any]):
-    """A file of an artifact: ``path``, ``size`` (bytes), ``sha256``, ``mtime_ns`` and ``ref``."""
+    """File of an artifact: ``path``, ``size`` (bytes), ``sha256``, ``mtime_ns`` and ``ref``."""
 
     @property
     def file_path(self) -> str:
-        """Its name within the artifact."""
+        """Name of the file within the artifact."""
         return str(self.get("path", ""))
 
     @property
     def file_hash(self) -> str:
-        """SHA-256 of its content, hexadecimal; empty if it is not known."""
+        """SHA-256 of the content, hexadecimal; empty if unknown."""
         return str(self.get("sha256", ""))
 
     @property
     def size(self) -> int | None:
-        """Bytes; None if it is not known."""
+        """Size in bytes; None if unknown."""
         return self.get("size")
 
     @property
     def type(self) -> str:
-        """``"Local"``; remote files are among the references of the artifact."""
+        """Always ``"Local"``; remote files are among the references of the artifact."""
         return _LOCAL
 
     @property

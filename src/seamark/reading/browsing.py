@@ -23,58 +23,58 @@ _MAX_KEYS: Final = 5000
 
 
 class Recording(Protocol):
-    """A run or project as the process that holds it reads it; see `seamark.run.recorded`."""
+    """Run or project as read by the process that holds it; see `seamark.run.recorded`."""
 
     disabled: bool
 
     @property
     def silent(self) -> bool:
-        """Whether this process records nothing by design, and has nothing to read from."""
+        """Whether this process records nothing by design, and so has nothing to read."""
 
     @property
     def words(self) -> str:
-        """Name of the container, for messages."""
+        """Name of the container in messages."""
 
     @property
     def index(self) -> Catalog:
-        """Catalog that it is read from."""
+        """Catalog from which the container is read."""
 
     def reader(self) -> Reader | None:
-        """Return a reader of the records so far; None while there are none."""
+        """Return a reader of the records written so far; None if there are none."""
 
     def attributes(self) -> list[Attribute]:
-        """Return the value of every path, also those known before the first record."""
+        """Return the value of every path, including those known before the first record."""
 
     def attribute(self, path: str) -> Attribute:
         """Return the value at a path; raise `MissingFieldError` if nothing is recorded there."""
 
     def whole(self, value: Any) -> Any:
-        """Return a value as it was written, also a very long text, whose record it is."""
+        """Return a value in full; for the record of a very long text, the text."""
 
     def families(self, namespace: str = "") -> dict[str, str]:
-        """Return the attribute at each path at and below a path, sorted by path."""
+        """Return the family of each path at and below a path, sorted by path."""
 
     def exists(self, path: str) -> bool:
-        """Return whether something is recorded at a path or below it."""
+        """Return whether anything is recorded at or below a path."""
 
     def no_namespace(self, path: str, family: str | None) -> Exception:
-        """Return the error that says that nothing lies below a path."""
+        """Return the error for a path without anything below it."""
 
 
 class Browsable:
-    """A place in a tree of attributes.
+    """Node of a tree of attributes.
 
-    It is no container of values: ``len()`` and truth say nothing about what is recorded.
+    It is not a container of values: ``len()`` and truth do not depend on recorded values.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def _place(self) -> tuple[Recording, str]:
-        """Return the recording, and the path of this place; empty for the root."""
+        """Return the recording and the path of this node; the root's path is empty."""
 
     def __contains__(self, path: object) -> bool:
-        """Return whether something is recorded at a path, or below it; also if it is no path."""
+        """Return whether anything is recorded at or below a path; False for an invalid path."""
         recorded, at = self._place()
         try:
             path = given_path(path)
@@ -83,18 +83,18 @@ class Browsable:
             return False
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names one level below, sorted: of values, series, files, namespaces.
+        """Iterate over the sorted names one level below: values, series, files and namespaces.
 
         Raises:
             MissingFieldError: If nothing is recorded here.
-            FamilyError: If a value, series or file is here, and nothing below it.
+            FamilyError: If this is a value, series or file with nothing below it.
         """
         return iter(self._names())
 
     def _names(self) -> list[str]:
         recorded, at = self._place()
         families = recorded.families(at)
-        names = {path.partition("/")[0] for path in _relative(families, at)}
+        names = {path.partition("/")[0] for path in _relative_paths(families, at)}
         if names or not at or recorded.silent:
             return sorted(names)
         raise recorded.no_namespace(at, families.get(at))
@@ -103,7 +103,7 @@ class Browsable:
         # Never raises; includes the paths of namespaces.
         try:
             recorded, at = self._place()
-            paths = _relative(recorded.families(at), at)
+            paths = _relative_paths(recorded.families(at), at)
         except Exception as error:  # noqa: BLE001 - a person is typing
             let_pass(error)
             return []
@@ -116,6 +116,6 @@ class Browsable:
         return list(found)[:_MAX_KEYS]
 
 
-def _relative(paths: Iterable[str], at: str) -> list[str]:
+def _relative_paths(paths: Iterable[str], at: str) -> list[str]:
     skip = len(at) + 1 if at else 0
     return [path[skip:] for path in paths if path != at]

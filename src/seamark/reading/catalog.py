@@ -1,4 +1,4 @@
-"""Catalog of the runs of a place, and the changes of runs since a cursor."""
+"""Catalog of the runs of a root or server, and the changes of runs since a cursor."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ChangedRun:
-    """A run that changed.
+    """Run that changed since a cursor.
 
     Attributes:
         project: Project path.
         run: Run id, or ``.project``.
-        state: Its state now; None for one that is gone.
-        gone: Whether it no longer exists.
-        paths: Paths that were recorded since, up to a minute before included, by the clock of the
-            recorder; sorted. Late records are not among them. If empty, any path may have changed.
+        state: Current state; None if the run is gone.
+        gone: Whether the run no longer exists.
+        paths: Sorted paths recorded since then, or up to a minute earlier, by the recorder's clock.
+            Late records are not included. If empty, any path may have changed.
     """
 
     project: str
@@ -54,13 +54,13 @@ class ChangedRun:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Answer to a request for the changes since a cursor.
+    """Response to a request for the changes since a cursor.
 
     Attributes:
         cursor: Cursor for the next request.
-        reset: Whether everything may have changed, because the cursor was not valid or belongs to
-            an index that was since rebuilt. No runs are listed then.
-        runs: The runs that changed, those that changed last at the end.
+        reset: Whether everything may have changed, because the cursor is invalid or belongs to an
+            index that has been rebuilt since. No runs are listed then.
+        runs: Changed runs, the most recently changed last.
         looked_ns: Time of the last check for new records, nanoseconds since the Unix epoch.
     """
 
@@ -73,17 +73,17 @@ class Changes:
 Ref = tuple[str, str]
 """Project and id of a run."""
 Progress = Callable[[int, int], None]
-"""Function that takes the numbers of finished and of all runs."""
+"""Callback for the numbers of finished runs and of all runs."""
 Unknown = Callable[[QueryError], None]
-"""Action for a path that no run has."""
+"""Callback for the error about a path that no run has."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPath:
-    """A number, a text or a series of numbers that some runs have.
+    """Path of a number, a text or a float series that several runs have.
 
-    ``runs`` is their number, ``differs`` tells whether it is not the same in all of them, and
-    ``longest`` is the length of the longest text.
+    ``runs`` is the number of these runs, ``differs`` whether their values differ, and ``longest``
+    the length of the longest text.
     """
 
     path: str
@@ -95,14 +95,14 @@ class SharedPath:
 
 @dataclass(frozen=True, slots=True)
 class RunField:
-    """A path that some of many runs show.
+    """Path that some of the selected runs have.
 
     Attributes:
         path: Attribute path.
-        family: What it holds there; a path that holds several is there once for each.
-        count: How many of the runs show it so.
-        differing: Whether two of the runs differ there; that one has it and another has not counts.
-            Series differ by their last value and length, files by their name.
+        family: Family of the path; a path with several families is listed once for each.
+        count: Number of runs that have the path with this family.
+        differing: Whether any two of the runs differ there; a missing value is a difference, too.
+            Series are compared by last value and length, files by name.
     """
 
     path: str
@@ -122,18 +122,19 @@ def refuse(error: QueryError) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Selection of runs, and their order; see `seamark.Project.fetch_runs_table`.
+    """Selection and order of runs; see `seamark.Project.fetch_runs_table`.
 
     Attributes:
         project: Only this project and its sub-projects.
-        query: In the query language.
-        id: One run id or several.
-        state: One state or several; ``"error"``, ``"finished"``, ``"active"`` and ``"inactive"``
-            stand for several.
-        tag: One tag, or several that a run must all have.
-        trashed: Whether runs are in the trash; None for both.
-        sort_by: Path, perhaps with an aggregate.
-        local: Times in the query that name no offset are in this computer's time zone, else in UTC.
+        query: Condition in the query language.
+        id: Run id, or several.
+        state: State, or several; ``"error"``, ``"finished"``, ``"active"`` and ``"inactive"`` each
+            stand for several states.
+        tag: Tag, or several tags that a run must all have.
+        trashed: Whether to select runs in the trash, or others; None for both.
+        sort_by: Path, with an optional aggregate.
+        local: Whether times without an offset in the query are in this computer's time zone;
+            otherwise they are in UTC.
         kind: Kind to select: ``"run"``, ``"model"`` or ``"model_version"``.
     """
 
@@ -152,7 +153,7 @@ class Wanted:
     kind: str = "run"
 
     def check(self) -> None:
-        """Check the parts that `expression` does not check; raises `ArgumentError`."""
+        """Check the fields that `expression` does not check; raises `ArgumentError`."""
         raise NotImplementedError
 
     def expression(self) -> Any:
@@ -161,30 +162,31 @@ class Wanted:
 
 
 class Catalog(Protocol):
-    """The runs of one place.
+    """Catalog of the runs of one root or server.
 
-    `seamark.index.index.Index` has those of a root, `seamark.remote.http.catalog.RemoteCatalog`
-    those of a server. Both answer alike, and raise the same errors.
+    `seamark.index.index.Index` implements it for a root,
+    `seamark.remote.http.catalog.RemoteCatalog` for a server. Both return the same results and raise
+    the same errors.
     """
 
     @property
     def where(self) -> str:
-        """The place in words: the path of a root, or the address of a server."""
+        """Path of the root, or address of the server."""
 
     @property
     def now_ns(self) -> Callable[[], int]:
-        """Clock by which the runs are judged, nanoseconds since the Unix epoch."""
+        """Current time by which run states are judged, nanoseconds since the Unix epoch."""
 
     def moment(self) -> AbstractContextManager[None]:
-        """Answer everything in a block from one state of a root, as last refreshed.
+        """Make all reads within a ``with`` block see one state of a root, as last refreshed.
 
-        Nothing can be refreshed in the block. A server answers each question from its current
-        state; what it tells of a run that is viewed in the block is of one state, but for points
-        and texts of series, which may be newer.
+        Nothing can be refreshed in the block. A server answers each request from its current state.
+        Its answers about a run viewed in the block come from one state, except that points and
+        texts of series may be newer.
         """
 
     def nearby_root(self) -> str | None:
-        """Return the place that may be meant instead, if this one has no runs."""
+        """Return a nearby root that may be meant instead, if this one has no runs."""
 
     def refresh(
         self,
@@ -193,31 +195,32 @@ class Catalog(Protocol):
         *,
         progress: Progress | None = None,
     ) -> None:
-        """Make later answers include everything that was recorded before this call.
+        """Make later reads include all records written before this call.
 
-        It concerns one project and its sub-projects, one run of it (``".project"``: the project's
-        own log), or everything. ``progress`` is called with the number of runs done and to do.
+        The scope is a project and its sub-projects, one run of it (``".project"``: the project's
+        own log), or everything. ``progress`` is called with the numbers of finished and of all
+        runs.
         """
 
     def runs(self, project: str | None = None, kind: str = "run") -> list[Ref]:
-        """Return all runs of a project and its sub-projects, or of all, sorted."""
+        """Return all runs of a project and its sub-projects, or of all projects, sorted."""
 
     def names(self, kind: str = "run") -> list[RunName]:
-        """Return every run, model or version and its names, the newest first."""
+        """Return every run, model or version with its names, the newest first."""
 
     def select(self, selection: Wanted, unknown: Unknown = refuse) -> list[Ref]:
-        """Return the runs that match, in order.
+        """Return the matching runs in order.
 
-        ``unknown`` is called with an error for each path asked for that no run has, and raises it
-        by default.
+        ``unknown`` is called with an error for each requested path that no run has; by default it
+        raises the error.
 
         Raises:
-            ArgumentError: If an argument has a value that cannot be used.
-            QueryError: If the query breaks the grammar, or asks for what cannot be there.
+            ArgumentError: If an argument has an invalid value.
+            QueryError: If the query or a path is invalid; the message points at the position.
         """
 
     def count(self, selection: Wanted) -> int:
-        """Return how many runs match, regardless of ``limit`` and ``offset``; see `select`."""
+        """Return the number of matching runs, ignoring ``limit`` and ``offset``; see `select`."""
 
     def table(
         self,
@@ -225,12 +228,12 @@ class Catalog(Protocol):
         columns: Columns = None,
         unknown: Unknown = refuse,
     ) -> RunsTable:
-        """Return the runs that match with the columns that are asked for; see `select`."""
+        """Return the requested columns of the matching runs; see `select`."""
 
     def fields(
         self, selection: Wanted, contains: str = "", unknown: Unknown = refuse
     ) -> list[RunField]:
-        """Return the paths of the runs that contain a text, whatever its case, sorted."""
+        """Return the sorted paths of the runs that contain a text, ignoring case."""
 
     def groups(
         self,
@@ -239,20 +242,20 @@ class Catalog(Protocol):
         columns: Sequence[str] = (),
         unknown: Unknown = refuse,
     ) -> RunGroups:
-        """Return the runs that match in groups that show the same; see `select`.
+        """Return the matching runs, grouped by equal values; see `select`.
 
-        ``limit`` and ``offset`` are of groups. The columns ``by`` have no patterns; the numbers of
-        ``columns`` are summed up for each group.
+        ``limit`` and ``offset`` count groups. The columns ``by`` must not be patterns. The numbers
+        of ``columns`` are summarized for each group.
         """
 
     def changes(self, cursor: str = "", project: str | None = None) -> Changes:
-        """Return which runs changed since the cursor of an earlier answer; empty to begin."""
+        """Return the changes since the cursor of an earlier answer; an empty cursor starts."""
 
     def losses(self, refs: Sequence[Ref]) -> dict[Ref, dict[str, int]]:
-        """Return the lost records of runs, without runs that are complete."""
+        """Return the counts of lost records of runs, without complete runs."""
 
     def crash_reasons(self, crashed: Sequence[Ref]) -> dict[Ref, str]:
-        """Return why runs crashed; see `seamark.process.liveness.CRASH_REASONS`."""
+        """Return the crash reasons of runs; see `seamark.process.liveness.CRASH_REASONS`."""
 
     def series(
         self,
@@ -265,8 +268,8 @@ class Catalog(Protocol):
     ) -> SeriesTable | CurveTable:
         """Return the points of float series of some runs, by paths or patterns with ``*``, ``?``.
 
-        ``points`` reads curves of at most so many representative points instead. ``unknown`` is
-        called with an error for each pattern that is a series of no run. For ``attempt`` see
+        ``points`` reads curves of at most that many representative points instead. ``unknown`` is
+        called with an error for each pattern without any match. For ``attempt`` see
         `seamark.reading.reader.Reader.points`; it or ``points`` may raise `ArgumentError`.
         """
 
@@ -278,25 +281,25 @@ class Catalog(Protocol):
         attempt: Attempt = "latest",
         since: Mapping[Key, str] | None = None,
     ) -> list[RunCurve]:
-        """Return series of several runs as they are drawn; empty ones are left out.
+        """Return drawings of series of several runs; empty series are left out.
 
-        Missing runs are left out, too. Of series with a cursor of an earlier drawing in ``since``,
-        only changed parts come. Raises `ArgumentError` if something cannot be drawn.
+        Missing runs are left out, too. A series with the cursor of an earlier drawing in ``since``
+        is returned with its changed parts only. Raises `ArgumentError` if one cannot be drawn.
         """
 
     def series_of(
         self, refs: Sequence[Ref], is_meant: Callable[[str], bool]
     ) -> Mapping[Ref, set[str]]:
-        """Return the float series that runs show, of those that are meant."""
+        """Return the float series of each run whose paths satisfy ``is_meant``."""
 
     def paths(self) -> list[str]:
-        """Return every path that a run has or had, sorted."""
+        """Return all current and former paths of a run, sorted."""
 
     def view(self, project: str, run: str) -> Reader:
-        """Return one run as last refreshed; raises `RunNotFoundError`."""
+        """Return a reader of one run as last refreshed; raises `RunNotFoundError`."""
 
     def fresh_view(self, project: str, run: str) -> Reader:
-        """Return one run as it is now; raises `RunNotFoundError`."""
+        """Return a reader of the current state of one run; raises `RunNotFoundError`."""
 
     def close(self) -> None:
-        """Let go of files and connections; harmless when called twice."""
+        """Close files and connections; harmless when called twice."""

@@ -1,8 +1,8 @@
-"""Answers to reads, and their encoding as MessagePack.
+"""Responses to reads, and their encoding as MessagePack.
 
 Arrays are little-endian bytes. Values of attributes that MessagePack cannot represent are
-extensions of type 1 with the content ``[name, content]``, again in MessagePack. The receiver checks
-everything; neither side trusts the other.
+extensions of type 1 with the content ``[name, content]``, again in MessagePack. The receiver
+validates everything; neither side trusts the other.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 class Overview:
     """State and problems of a run; see `seamark.reading.reader.Reader`.
 
-    ``failed`` tells whether a process that spoke for the run noted that it failed.
+    ``failed`` is whether a process that represented the run recorded a failure.
     """
 
     project: str
@@ -65,7 +65,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that is known of a run but its points, of one moment."""
+    """Everything known about a run at one moment, except its points."""
 
     overview: Overview
     ranks: list[RankStatus]
@@ -75,13 +75,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Facts that are needed before a run is resumed.
+    """Facts needed to resume a run.
 
     Attributes:
         largest_t: Largest time of a record, nanoseconds since the Unix epoch.
-        journals: Important parts of the header of each journal, and its size in bytes as kept.
-        trained: Float series of the training, not only of an evaluation.
-        resumable: Whether the state allows a resume.
+        journals: Important header fields of each journal, and its stored size in bytes.
+        trained: Float series recorded during training, not only during evaluation.
+        resumable: Whether the state of the run allows a resume.
     """
 
     largest_t: int
@@ -95,7 +95,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class ProjectCounts:
-    """A project, and the number of its runs; ``runs`` leaves out those in the trash."""
+    """Numbers of runs of a project; ``runs`` does not count those in the trash."""
 
     project: str
     runs: int
@@ -108,7 +108,7 @@ class ProjectCounts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of runs, at most 1,000 of their names, and the cursor for later changes."""
+    """Table of runs, at most 1,000 of their names, and the cursor for later changes."""
 
     table: RunsTable
     names: list[str]
@@ -117,10 +117,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class SeriesPart:
-    """Points or the curve of a float series, or a part of one that is too long for one answer.
+    """Points or curve of a float series, or a part of one too long for one response.
 
-    ``begins`` marks the first part, also again: points that were read are hidden now, as by a new
-    attempt, so that the parts before are void.
+    ``begins`` marks the first part. A further first part invalidates the parts before it: points
+    already read have been hidden since, for example by a new attempt.
     """
 
     project: str
@@ -142,7 +142,7 @@ class SeriesPart:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Series of several runs as they are drawn, and the cursor for later changes."""
+    """Drawings of series of several runs, and the cursor for later changes."""
 
     curves: list[RunCurve]
     cursor: str
@@ -150,12 +150,12 @@ class Curves:
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """Numbers of attempts of runs, and where each begins.
+    """Numbers of attempts of runs, and the start of each attempt.
 
     Attributes:
-        attempts: Project, run id and number of attempts, where there are several.
-        openings: Project, run id and number of times that the run was opened for recording.
-        begins: Project, run id, path, and (attempt, step, time in ns, x) where each attempt begins.
+        attempts: Project, run id and number of attempts of runs with several attempts.
+        openings: Project, run id and number of times the run was opened for recording.
+        begins: Project, run id, path, and (attempt, step, time in ns, x) at the start of attempts.
     """
 
     attempts: list[tuple[str, str, int]]
@@ -164,76 +164,76 @@ class Attempts:
 
 
 _OBJECT: Final = 1
-_LEAST: Final = -(1 << 63)
-_MOST: Final = (1 << 64) - 1
-_MOST_DEPTH: Final = 128
-_TOO_DEEP: Final = "..."
-_HOLDERS: Final[dict[type, str]] = {Attribute: "value", RunGroup: "by", GroupCurve: "by"}
-"""Classes with a field whose type does not determine its content."""
+_MIN_INT: Final = -(1 << 63)
+_MAX_INT: Final = (1 << 64) - 1
+_MAX_DEPTH: Final = 128
+_TRUNCATED: Final = "..."
+_UNTYPED_FIELDS: Final[dict[type, str]] = {Attribute: "value", RunGroup: "by", GroupCurve: "by"}
+"""Classes with a field whose type does not determine its encoding."""
 _PLAIN: Final = (SeriesSummary, SeriesTail, HistogramPoint)
-_AS_THEY_ARE: Final = {str, float, bool, type(None)}
-_KEEPS: Final = (Statistics, Last, Ring)
+_UNCHANGED_TYPES: Final = {str, float, bool, type(None)}
+_AGGREGATES: Final = (Statistics, Last, Ring)
 _DTYPES: Final[dict[Any, str]] = {Floats: "<f8", Ints: "<i8"}
 
 
 class WireError(SeamarkError, ValueError):
-    """Error for received bytes that do not encode what reads return; the message says where."""
+    """Error for received bytes that are not a valid response; the message names the position."""
 
 
-# ---------------------------------------------------------------------- out
+# ---------------------------------------------------------------------- encoding
 
 
 def pack(value: Any) -> bytes:
-    """Return a value in MessagePack; raise `WireError` for types without a form.
+    """Encode a value as MessagePack; raise `WireError` for unsupported types.
 
-    Values deeper than 128 levels end in ``"..."``; lone surrogates become question marks.
+    Levels below the 128th become ``"..."``; lone surrogates become question marks.
     """
-    made = _prepared(value)
+    made = _prepare(value)
     try:
         return _encoder.encode(made)
     except (UnicodeEncodeError, OverflowError):
-        plain = msgspec.to_builtins(made, enc_hook=_hook, builtin_types=(bytes, Ext))
-        return _encoder.encode(_valid(plain))
+        plain = msgspec.to_builtins(made, enc_hook=_encode_object, builtin_types=(bytes, Ext))
+        return _encoder.encode(_without_surrogates(plain))
 
 
-def _prepared(value: Any) -> Any:
+def _prepare(value: Any) -> Any:
     kind = type(value)
     if kind is list:
-        return list(map(_prepared, value)) if value and is_dataclass(value[0]) else value
+        return list(map(_prepare, value)) if value and is_dataclass(value[0]) else value
     if kind is Answer:
-        # A histogram alone is the last point of a series, of which the type says nothing.
+        # A single histogram is the last point of a series, which is not declared in the type.
         found = value.answer
-        made = _boxed(found, 0) if type(found) is HistogramPoint else _prepared(found)
+        made = _encodable(found, 0) if type(found) is HistogramPoint else _prepare(found)
         return msgspec.structs.replace(value, answer=made)
-    if (name := _HOLDERS.get(kind)) is not None:
-        return replace(value, **{name: _boxed(getattr(value, name), 0)})
+    if (name := _UNTYPED_FIELDS.get(kind)) is not None:
+        return replace(value, **{name: _encodable(getattr(value, name), 0)})
     if kind.__module__ == "seamark.reading.codec":
         return replace(
-            value, **{one.name: _prepared(getattr(value, one.name)) for one in fields(value)}
+            value, **{one.name: _prepare(getattr(value, one.name)) for one in fields(value)}
         )
     return value
 
 
-def _boxed(value: Any, depth: int) -> Any:
+def _encodable(value: Any, depth: int) -> Any:
     kind = type(value)
-    if kind in _AS_THEY_ARE:
+    if kind in _UNCHANGED_TYPES:
         return value
     if kind is int:
-        return value if _LEAST <= value <= _MOST else _box("int", hex(value))
-    if depth > _MOST_DEPTH:
-        return _TOO_DEEP
+        return value if _MIN_INT <= value <= _MAX_INT else _box("int", hex(value))
+    if depth > _MAX_DEPTH:
+        return _TRUNCATED
     if kind is list:
-        return [_boxed(one, depth + 1) for one in value]
+        return [_encodable(one, depth + 1) for one in value]
     if kind is dict:
-        return {str(key): _boxed(one, depth + 1) for key, one in value.items()}
-    return _boxed_object(value, kind, depth)
+        return {str(key): _encodable(one, depth + 1) for key, one in value.items()}
+    return _encodable_object(value, kind, depth)
 
 
-def _boxed_object(value: Any, kind: type, depth: int) -> Any:
+def _encodable_object(value: Any, kind: type, depth: int) -> Any:
     if kind in _PLAIN:
         return _box(
             kind.__name__,
-            {one.name: _boxed(getattr(value, one.name), depth + 1) for one in fields(value)},
+            {one.name: _encodable(getattr(value, one.name), depth + 1) for one in fields(value)},
         )
     if isinstance(value, str):  # an Escaped
         return str.__str__(value)
@@ -242,28 +242,28 @@ def _boxed_object(value: Any, kind: type, depth: int) -> Any:
     if isinstance(value, set | frozenset):
         return _box("set", sorted(value))
     if kind in (StringList, tuple):
-        return _box(kind.__name__, [_boxed(one, depth + 1) for one in value])
+        return _box(kind.__name__, [_encodable(one, depth + 1) for one in value])
     if isinstance(value, Keep):
         return _box(kind.__name__, value.state_dict())
-    msg = f"{kind.__qualname__} cannot be sent"
+    msg = f"cannot encode a value of type {kind.__qualname__}"
     raise WireError(msg)
 
 
-def _boxed_column(values: list[Any]) -> list[Any]:
-    """Return the cells of a column, unchanged if MessagePack has a form for all."""
+def _encodable_column(values: list[Any]) -> list[Any]:
+    """Return the encodable cells of a column, unchanged if MessagePack supports all of them."""
     kinds = set(map(type, values))
     if int in kinds:
         ints = [one for one in values if type(one) is int]
-        if min(ints) >= _LEAST and max(ints) <= _MOST:
+        if min(ints) >= _MIN_INT and max(ints) <= _MAX_INT:
             kinds.discard(int)
-    return values if kinds <= _AS_THEY_ARE else [_boxed(one, 0) for one in values]
+    return values if kinds <= _UNCHANGED_TYPES else [_encodable(one, 0) for one in values]
 
 
 def _box(name: str, content: Any) -> Ext:
     return Ext(_OBJECT, pack([name, content]))
 
 
-def _hook(value: Any) -> Any:
+def _encode_object(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, RunsTable):
@@ -271,34 +271,34 @@ def _hook(value: Any) -> Any:
     dtype = "<f8" if getattr(getattr(value, "dtype", None), "kind", "") == "f" else "<i8"
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return value.astype(dtype, copy=False).tobytes()
-    msg = f"{type(value).__qualname__} cannot be sent"
+    msg = f"cannot encode a value of type {type(value).__qualname__}"
     raise WireError(msg)
 
 
-_encoder: Final = Encoder(enc_hook=_hook)
+_encoder: Final = Encoder(enc_hook=_encode_object)
 
 
-def _valid(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int):
-        return _boxed(value, 0)
+        return _encodable(value, 0)
     if isinstance(value, list | tuple):
-        return list(map(_valid, value))
+        return list(map(_without_surrogates, value))
     if isinstance(value, dict):
-        return {_valid(key): _valid(one) for key, one in value.items()}
+        return {_without_surrogates(key): _without_surrogates(one) for key, one in value.items()}
     return value
 
 
-# ---------------------------------------------------------------------- in
+# ---------------------------------------------------------------------- decoding
 
 
 def unpack(data: bytes, kind: Any) -> Any:
-    """Return the value that `pack` encoded, without unknown fields; raises `WireError`."""
+    """Decode a value encoded by `pack`, ignoring unknown fields; raises `WireError`."""
     try:
         return _decoder(kind).decode(data)
     except RecursionError:
-        msg = "the answer is nested too deep"
+        msg = "the answer is nested too deeply"
         raise WireError(msg) from None
     except (msgspec.MsgspecError, ValueError) as error:
         msg = f"unexpected answer: {error!s:.300}"
@@ -307,10 +307,10 @@ def unpack(data: bytes, kind: Any) -> Any:
 
 @functools.lru_cache(256)
 def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind, dec_hook=_made, ext_hook=_unboxed)
+    return msgspec.msgpack.Decoder(kind, dec_hook=_decode_object, ext_hook=_decode_extension)
 
 
-def _made(kind: type, given: Any) -> Any:
+def _decode_object(kind: type, given: Any) -> Any:
     import numpy as np
 
     if (dtype := _DTYPES.get(kind)) is not None:
@@ -319,15 +319,15 @@ def _made(kind: type, given: Any) -> Any:
             raise ValueError(msg)
         return np.frombuffer(given, dtype).astype(dtype[1:])
     if kind is RunsTable:
-        return _converted(given, _Table).table()
+        return _convert(given, _Table).table()
     raise NotImplementedError(kind)
 
 
-def _converted(given: Any, kind: Any) -> Any:
-    return msgspec.convert(given, kind, dec_hook=_made)
+def _convert(given: Any, kind: Any) -> Any:
+    return msgspec.convert(given, kind, dec_hook=_decode_object)
 
 
-def _unboxed(code: int, data: memoryview) -> Any:
+def _decode_extension(code: int, data: memoryview) -> Any:
     if code != _OBJECT:
         msg = f"Expected an extension of type {_OBJECT}, got {code}"
         raise ValueError(msg)
@@ -339,13 +339,13 @@ def _unboxed(code: int, data: memoryview) -> Any:
 
 
 _OBJECTS: Final = {
-    "int": lambda content: int(_converted(content, str), 16),
-    "datetime": lambda content: datetime.fromisoformat(_converted(content, str)),
-    "set": lambda content: set(_converted(content, list[str])),
-    "StringList": lambda content: StringList(_converted(content, list[str])),
-    "tuple": lambda content: tuple(_converted(content, list[Any])),
-    **{kind.__name__: functools.partial(_converted, kind=kind) for kind in _PLAIN},
-    **{kind.__name__: kind.from_dict for kind in _KEEPS},
+    "int": lambda content: int(_convert(content, str), 16),
+    "datetime": lambda content: datetime.fromisoformat(_convert(content, str)),
+    "set": lambda content: set(_convert(content, list[str])),
+    "StringList": lambda content: StringList(_convert(content, list[str])),
+    "tuple": lambda content: tuple(_convert(content, list[Any])),
+    **{kind.__name__: functools.partial(_convert, kind=kind) for kind in _PLAIN},
+    **{kind.__name__: kind.from_dict for kind in _AGGREGATES},
 }
 
 
@@ -358,7 +358,7 @@ class _Table(msgspec.Struct):
 
     @classmethod
     def of(cls, table: RunsTable) -> _Table:
-        cells = [_boxed_column(table[column]) for column in table.columns]
+        cells = [_encodable_column(table[column]) for column in table.columns]
         return cls(table.columns, cells, table.refs, table.known_total, table.offset)
 
     def table(self) -> RunsTable:

@@ -1,8 +1,8 @@
 """Contents of files, and names of artifact versions.
 
-``NAME:3`` is the third version, ``NAME:latest`` the one with the greatest number, ``NAME:best`` the
-one with the alias ``best``, and ``NAME@sha256:<digest>`` (at least eight digits) always the same
-contents. ``NAME`` alone means the latest version. Each form may be preceded by ``PROJECT/``.
+``NAME:3`` is the third version, ``NAME:latest`` the one with the greatest number, and ``NAME:best``
+the one with the alias ``best``. ``NAME@sha256:<digest>`` (at least eight digits) always names the
+same contents. ``NAME`` alone means the latest version. ``PROJECT/`` may precede each form.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["ArtifactName", "Contents", "check_alias", "label_of", "source_label"
 
 
 class Contents(Protocol):
-    """The files and very long texts of one run, found by their records.
+    """Access to the files and very long texts of one run by their records.
 
-    `seamark.blobs.contents.FolderContents` has those of a run folder, and
-    `seamark.remote.http.run.RemoteContents` those that a server keeps.
+    `seamark.blobs.contents.FolderContents` implements it for a run folder, and
+    `seamark.remote.http.run.RemoteContents` for a run on a server.
     """
 
     @property
@@ -38,9 +38,9 @@ class Contents(Protocol):
         """Return a very long text, given ``sha256`` and ``size``; raises `FileMissingError`."""
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
-        """Return the bytes of a FILE record, which is no folder; ``path`` is for messages.
+        """Return the bytes of a FILE record that is not a folder; ``path`` is for messages.
 
-        Raises `FileMissingError` if they are not there, or for a reference without ``references``.
+        Raises `FileMissingError` if they are missing, or for a reference without ``references``.
         """
 
     def write(
@@ -53,29 +53,30 @@ class Contents(Protocol):
         references: bool = False,
         verify: bool = False,
     ) -> Path:
-        """Write a recorded file, or folder, to disk; see `seamark.blobs.contents.write_parts`."""
+        """Write a recorded file or folder to disk; see `seamark.blobs.contents.write_parts`."""
 
     def begin_of(self, sha256: str, size: int, most: int) -> bytes:
-        """Return at most ``most`` first bytes of a kept content; raises OSError, ValueError."""
+        """Return up to ``most`` leading bytes of stored content; raises OSError, ValueError."""
 
     def finish(self, files: Collection[Mapping[str, Any]]) -> bool:
-        """Complete FILE records that a dead process left; return whether there may be new ones."""
+        """Complete FILE records left by a dead process; return whether there may be new ones."""
 
     def whereabouts(self, record: Mapping[str, Any]) -> str:
-        """Return where the content of a FILE record is.
+        """Return the status of the content of a FILE record.
 
-        ``kept`` (with the run), ``reference`` (where it was recorded), ``gone`` or ``changed`` (a
-        reference), ``pending`` (taken, not stored yet), or ``missing`` (should be kept and is not).
+        ``kept`` (stored with the run), ``reference`` (at its original location), ``gone`` or
+        ``changed`` (a reference), ``pending`` (not stored yet), or ``missing`` (should be stored
+        and is not).
         """
 
     def referred(self, record: Mapping[str, Any]) -> str:
-        """Return where a FILE record leads now; empty if it is no reference."""
+        """Return the current target of a FILE record; empty if it is not a reference."""
 
     def stored_at(self, sha256: str) -> str:
-        """Return where a content is kept, for people."""
+        """Return the location of stored content, for display."""
 
     def shorter(self, name: str) -> str:
-        """Return the name of a file, relative to the run if it lies in its folder."""
+        """Return the name of a file, relative to the run if it is in the run folder."""
 
 
 _WORD: Final = re.compile(
@@ -87,7 +88,7 @@ _WORD: Final = re.compile(
 class ArtifactName(NamedTuple):
     """Reference to an artifact, or to a version of it, parsed from a string.
 
-    ``digest`` may be the beginning of one; ``version`` is a number or an alias.
+    ``digest`` may be a prefix of a digest; ``version`` is a number or an alias.
     """
 
     project: str | None
@@ -97,24 +98,24 @@ class ArtifactName(NamedTuple):
 
     @classmethod
     def of(cls, word: str) -> ArtifactName | None:
-        """Return the parsed reference; None if the string cannot name an artifact."""
+        """Parse a reference; return None if the string cannot name an artifact."""
         found = _WORD.fullmatch(word)
         return None if found is None else cls(*found.group("project", "name", "digest", "version"))
 
     @property
     def has_version(self) -> bool:
-        """Whether it names a version, and not only an artifact."""
+        """Whether the reference names a version, not only an artifact."""
         return (self.digest or self.version) is not None
 
 
 def check_alias(alias: object) -> str:
-    """Return ``alias`` if a version can have it; raise `PathError` if it is no name.
+    """Return ``alias`` if it is valid for a version; raise `PathError` if it is not a name.
 
-    Raises `ArgumentError` for a number or ``latest``, which have a meaning of their own.
+    Raises `ArgumentError` for a number or ``latest``, which are reserved.
     """
     name = check_artifact(alias, "alias")
     if name.isdecimal() or name == LATEST:
-        msg = f"alias: expected a name that is no number and not {LATEST!r}, got {name!r}"
+        msg = f"alias: expected a name other than a number or {LATEST!r}, got {name!r}"
         raise ArgumentError(msg)
     return name
 
@@ -131,9 +132,9 @@ def source_label(of: Mapping[str, Any]) -> str:
         return str(of["uri"])
     home, name, number = of.get("project", ""), of.get("name", ""), of.get("version")
     if of["kind"] == "artifact":
-        told = label_of(name, str(of.get("id", "")), number)
+        label = label_of(name, str(of.get("id", "")), number)
     elif of["kind"] == "model_version":
-        told = f"{name}-{number}" if number is not None else f"{name}/{of.get('id', '')}"
+        label = f"{name}-{number}" if number is not None else f"{name}/{of.get('id', '')}"
     else:
-        told = name if of["kind"] == "model" else str(of.get("id", ""))
-    return "/".join(filter(None, (home, told)))
+        label = name if of["kind"] == "model" else str(of.get("id", ""))
+    return "/".join(filter(None, (home, label)))

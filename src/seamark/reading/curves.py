@@ -1,4 +1,4 @@
-"""Float series prepared for drawing: divided into parts, each with its extremes."""
+"""Float series prepared for drawing, divided into parts with their extremes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from seamark.errors import ArgumentError
 from seamark.paths import check_path
-from seamark.reading.html import harmless, rows_of, text
+from seamark.reading.html import html_or_text, rows_of, text
 from seamark.reading.words import plural
 from seamark.values._numbers import argument_error
 from seamark.values.arrays import Floats, Ints, check_lengths
@@ -31,14 +31,14 @@ __all__ = [
 ]
 
 NAMED_AXES: Final = ("step", "order", "time", "relative")
-"""X axes that are not series."""
+"""X axes other than a series."""
 MOST_PARTS: Final = 1 << 18
 """Maximum number of representative points of a curve requested from a server."""
 _CURSOR: Final = re.compile(r"[0-9]{1,15}(\.[0-9a-f]{16}){1,64}")
 _DIGEST_BYTES: Final = 8
 _WIDTH: Final = 240
 _HEIGHT: Final = 48
-"""Height of the small picture of a series."""
+"""Height of the small picture of a series, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +46,20 @@ class Look:
     """Settings for drawing a float series.
 
     Attributes:
-        points: At most this many representative points of each curve; at least 2. Of fewer points
-            each comes by itself.
+        points: Maximum number of representative points of each curve; at least 2. A series with no
+            more points is drawn point by point.
         x: ``"step"``; ``"order"`` of recording, counted from 0; ``"time"`` (seconds since the Unix
             epoch); ``"relative"`` (seconds since the run was created); or the path of a float
-            series: its value at the same step, else the last before. Points before its first, and
-            those where it is not finite, are left out and counted.
-        low: Only points whose x is not less; None for all.
-        high: Only points whose x is not greater; None for all.
-        window: Width in x of a smoothed line: the mean of all finite values around each x.
-        half_life: Distance in x of a smoothed line of another kind: the average of all finite
-            values up to each x, of which one so far behind counts half. Every point is read for it.
-        log_x: Parts are equally wide in log2 x. Points at or below zero are left out and counted.
-        log_y: Count the values that have no place on a logarithmic y axis.
+            series, of which the value at the same step counts, else the last value before. Points
+            before its first point, and points where it is not finite, are left out and counted.
+        low: Lower limit of x, inclusive; None for no limit.
+        high: Upper limit of x, inclusive; None for no limit.
+        window: Width of a smoothed line in units of x: the mean of finite values around each x.
+        half_life: Half-life of an exponentially smoothed line in units of x: the average of finite
+            values up to each x, with half the weight that far back. Every point is read.
+        log_x: Whether parts are equally wide in log2 x. Points with x <= 0 are left out and
+            counted.
+        log_y: Whether to count the values that a logarithmic y axis cannot show.
     """
 
     points: Annotated[int, Meta(le=MOST_PARTS)] = 1000
@@ -71,7 +72,7 @@ class Look:
     log_y: bool = False
 
     def check(self) -> None:
-        """Check everything, before anything is read; raises `ArgumentError` or `PathError`."""
+        """Check all settings before anything is read; raises `ArgumentError` or `PathError`."""
         check_points(self.points)
         if self.x not in NAMED_AXES:
             check_path(self.x)
@@ -85,19 +86,19 @@ class Look:
         for name in ("low", "high"):
             given = getattr(self, name)
             if given is not None and not is_number(given):
-                raise argument_error(given, name, "a finite place on the x axis or None")
+                raise argument_error(given, name, "a finite number or None")
         if self.low is not None and self.high is not None and self.low > self.high:
             msg = f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
             raise ArgumentError(msg)
 
     @property
     def smooths(self) -> bool:
-        """Whether there is a smoothed line."""
+        """Whether a smoothed line is requested."""
         return self.window is not None or self.half_life is not None
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a finite number, and neither true nor false."""
+    """Return whether a value is a finite number and not a bool."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)
@@ -107,31 +108,30 @@ def is_number(value: object) -> TypeGuard[float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """A float series in parts, for a series that has more points than a screen.
+    """Float series in parts, for series with more points than a screen can show.
 
     Part k holds the points with ``k * width <= step < (k + 1) * width``; parts without points are
-    left out. A curve that was asked for with ``points`` has at most ``points // 2`` parts,
-    hence at most ``points`` representative points, and every one-point spike is one of them. Of a
-    series with at most ``points`` points, each point is a part of its own, in the order of the
-    series. While the width stays the same, appended points change no part but the last, except for
-    the rounding of means.
+    left out. A curve requested with ``points`` has at most ``points // 2`` parts, hence at most
+    ``points`` representative points, which include every one-point spike. If the series has at most
+    ``points`` points, each point is a part, in the order of the series. While the width stays the
+    same, appended points change only the last part, except for the rounding of means.
 
     Attributes:
-        width: Of a part in steps: the smallest power of two that gives few enough parts. It is 0.0
-            if each part is one single point, 2**-1074 (there is none smaller) if there are more
+        width: Width of a part in steps: the smallest power of two that gives few enough parts. It
+            is 0.0 if each part is a single point, 2**-1074 (the smallest float) if there are more
             points but few enough different steps, and infinite if no power of two is large enough.
-        first_step: Of the points in the part, float64 (N,).
-        last_step: Of the points in the part, float64 (N,).
-        min: Of the finite values, float64 (N,); NaN if there are none.
-        max: Of the finite values, float64 (N,); NaN if there are none.
-        min_step: Where the minimum is, float64 (N,): the first such point in the order of the
+        first_step: First step in the part, float64 (N,).
+        last_step: Last step in the part, float64 (N,).
+        min: Smallest finite value, float64 (N,); NaN if there are none.
+        max: Greatest finite value, float64 (N,); NaN if there are none.
+        min_step: Step of the minimum, float64 (N,), of the first such point in the order of the
             series; NaN if there is none.
-        max_step: Where the maximum is, float64 (N,), likewise.
-        mean: Of the finite values, float64 (N,), never outside ``min`` and ``max``; NaN if there
+        max_step: Step of the maximum, float64 (N,), likewise.
+        mean: Mean of the finite values, float64 (N,), always from ``min`` to ``max``; NaN if there
             are none.
-        count: Of all points, int64 (N,).
-        nan_count: Of the NaNs among them, int64 (N,).
-        inf_count: Of the infinite values among them, int64 (N,).
+        count: Number of points, int64 (N,).
+        nan_count: Number of NaNs, int64 (N,).
+        inf_count: Number of infinite values, int64 (N,).
     """
 
     width: float
@@ -156,7 +156,7 @@ class Curve:
         return f"<Curve: {len(self)} parts of {int(self.count.sum())} points>"
 
     def _repr_html_(self) -> str:
-        return harmless(self._page, self.__repr__)
+        return html_or_text(self._page, self.__repr__)
 
     def _page(self) -> str:
         names = ("first_step", "last_step", "min", "max", "mean", "count")
@@ -177,11 +177,11 @@ class Curve:
         return cls(0.0, none, none, none, none, none, none, none, no_count, no_count, no_count)
 
     def part(self, some: slice) -> Curve:
-        """Return some of the parts."""
+        """Return a slice of the parts."""
         return Curve(self.width, *(getattr(self, name)[some] for name in _COLUMNS))
 
     def followed_by(self, other: Curve) -> Curve:
-        """Return the parts of this curve, then those of another of the same width."""
+        """Return the parts of this curve followed by those of another of the same width."""
         import numpy as np
 
         columns: Any = (
@@ -198,9 +198,9 @@ class Curve:
     def value(self) -> Floats:
         """Values of the representative points, float64.
 
-        They are the minimum and the maximum of each part by step (at one step the minimum first),
-        once if they are the same point, and one NaN at the first step of a part that has no finite
-        value: a line through them has a gap there.
+        They are the minimum and the maximum of each part, ordered by step (at equal steps the
+        minimum first); a single point is given once. A part without finite values gives one NaN at
+        its first step, where a line has a gap.
         """
         return self._representatives()[1]
 
@@ -222,24 +222,23 @@ _COLUMNS: Final = tuple(one.name for one in fields(Curve)[1:])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
-    """A float series along a chosen x axis, and the notes on it in a picture.
+    """Float series along a chosen x axis, with the annotations of its picture.
 
     Attributes:
-        curve: Its steps are places on the x axis: steps, seconds, or values of another series. On a
-            logarithmic axis its width is one in log2 x.
-        x: Of the middle point of each part, float64 (N,).
-        mean: The smoothed line at each of these, float64 (N,), NaN where there is no value to make
-            it of; None if none was asked for.
-        plus_inf: Where the first value of +inf of each part is, float64.
-        minus_inf: Likewise for -inf.
-        left_out: Points that have no place on the x axis.
-        not_positive: Finite values that have no place on a logarithmic y axis; 0 if not asked for.
-        falls: Whether x goes back in the order of recording by one process: one part may hold
+        curve: Curve whose steps are positions on the x axis: steps, seconds, or values of another
+            series. On a logarithmic axis the width is in log2 x.
+        x: Position of the middle point of each part, float64 (N,).
+        mean: Smoothed line at these positions, float64 (N,); NaN where there are no values. None if
+            not requested.
+        plus_inf: Positions of the first +inf of each part, float64.
+        minus_inf: Positions of the first -inf of each part, float64.
+        left_out: Number of points that the x axis cannot show.
+        not_positive: Number of finite values not positive, for a logarithmic y axis; else 0.
+        falls: Whether x decreases in the recording order of one process; one part may then hold
             several passes.
-        ends: x and values of the first and the last finite point, float64; of a series without
-            one, and where each part is one single point, none.
-        kept: How many parts of a drawing before are left out here at the beginning, because they
-            are as they were; see `since`.
+        ends: x and values of the first and the last finite point, float64; empty without a finite
+            point, and if each part is a single point.
+        kept: Number of leading parts left out because they are unchanged; see `since`.
     """
 
     curve: Curve
@@ -259,7 +258,7 @@ class Drawing:
 
     @property
     def cursor(self) -> str:
-        """Cursor that identifies this whole drawing in a request for later changes; see `since`."""
+        """Cursor of this complete drawing for a request for later changes; see `since`."""
         count = len(self.curve)
         lengths = sorted({count, *(count - (1 << at) for at in range(count.bit_length()))})
         digests = self._digests([one for one in lengths if one >= 0])
@@ -281,13 +280,13 @@ class Drawing:
             yield length, found.hexdigest()
 
     def since(self, cursor: str) -> Drawing:
-        """Return this drawing without the parts at its beginning that an earlier one has, too.
+        """Return this drawing without its leading parts that are the same in an earlier one.
 
-        A part changes when points are appended, hidden by a later attempt, or recorded late. Of the
-        last parts, up to twice as many come as have changed.
+        A part changes when points are appended, hidden by a later attempt, or recorded late. Up to
+        twice as many parts are returned as have changed.
 
         Args:
-            cursor: `cursor` of the earlier one. An invalid one counts as none.
+            cursor: `cursor` of the earlier drawing. An invalid cursor counts as none.
         """
         if not _CURSOR.fullmatch(cursor):
             return self
@@ -310,10 +309,10 @@ class Drawing:
         )
 
     def after(self, before: Drawing) -> Drawing:
-        """Return the whole drawing, given the earlier one that this came `since`.
+        """Return the complete drawing, given the earlier one whose cursor was passed to `since`.
 
         Raises:
-            ArgumentError: If it did not come since that one.
+            ArgumentError: If this drawing does not continue the earlier one.
         """
         import numpy as np
 
@@ -324,7 +323,7 @@ class Drawing:
             or self.kept > len(before.curve)
             or (self.mean is None) != (before.mean is None)
         ):
-            msg = "after: expected the whole drawing whose cursor this one was asked for with"
+            msg = "after: expected the complete drawing whose cursor was passed to since()"
             raise ArgumentError(msg)
         mean = None
         if self.mean is not None and before.mean is not None:
@@ -348,7 +347,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunCurve:
-    """Drawing of one series of one run."""
+    """Drawing of a series of a run."""
 
     project: str
     run: str
@@ -363,14 +362,14 @@ class RunCurve:
 
 
 def check_points(points: object) -> int:
-    """Return a number of points if it is an int of at least 2; raises `ArgumentError`."""
+    """Return ``points`` if it is an int of at least 2; raise `ArgumentError` otherwise."""
     if isinstance(points, int) and not isinstance(points, bool) and points >= 2:  # noqa: PLR2004
         return points
     raise argument_error(points, "points", "a whole number of at least 2")
 
 
 def line_of(curve: Curve) -> str:
-    """Return an SVG of means and extremes of a series; empty if there is nothing to draw."""
+    """Return an SVG of the means and extremes of a series; empty if there is nothing to draw."""
     columns = (curve.first_step, curve.min, curve.max, curve.mean)
     rows = [
         row

@@ -1,4 +1,4 @@
-"""Columns that distinguish runs, and differences between runs."""
+"""Columns that distinguish runs, and comparison of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.paths import is_inside
-from seamark.reading.attributes import aside, holds_parameters, is_counter, metric_order, rises
+from seamark.reading.attributes import (
+    aside,
+    holds_parameters,
+    is_better_when_greater,
+    is_counter,
+    metric_order,
+)
 from seamark.reading.rank_words import of_rank
 
 if TYPE_CHECKING:
@@ -64,11 +70,11 @@ _LONG_TEXT: Final = 24
 
 
 def distinguishing_columns(shared: Sequence[SharedPath]) -> tuple[list[str], list[str]]:
-    """Return the metrics and the parameters that tell runs apart, the most telling ones first.
+    """Return the metrics and parameters that distinguish runs, the most important ones first.
 
-    Of those that at least half of the runs have: metrics of validation before those of training,
-    losses and scores before others, single numbers too if the runs differ in them; parameters in
-    which the runs differ.
+    Only paths of at least half of the runs count. Metrics of validation come before those of
+    training, losses and scores before others. Single numbers and parameters are included if the
+    runs differ in them.
     """
     runs = max((one.runs for one in shared), default=0)
     known = [
@@ -91,7 +97,7 @@ def _rates_first(path: str) -> tuple[bool, str]:
 
 
 def importance(path: str) -> tuple[int, tuple[bool, bool, int, int, str]]:
-    """Return a sort key of columns: losses and scores (0), then parameters (1), others (2)."""
+    """Return the rank of a column: 0 for losses and scores, 1 for parameters, 2 for others."""
     order = metric_order(path)
     if not order[1]:
         return 0, order
@@ -99,24 +105,24 @@ def importance(path: str) -> tuple[int, tuple[bool, bool, int, int, str]]:
 
 
 def _distinguishes(one: SharedPath) -> bool:
-    told = one.differs and not one.series and one.longest <= _LONG_TEXT
-    return told and holds_parameters(one.path)
+    distinguishes = one.differs and not one.series and one.longest <= _LONG_TEXT
+    return distinguishes and holds_parameters(one.path)
 
 
 def is_named(path: str, space: str, wanted: Sequence[str]) -> bool:
-    """Return whether one of the columns asked for names a path, or its namespace, itself.
+    """Return whether a requested column names a path, or its namespace, explicitly.
 
     Args:
-        path: Of the column, perhaps with an aggregate.
-        space: The namespace, as `seamark.reading.attributes.aside` returns it.
-        wanted: Paths and patterns.
+        path: Path of the column, with an optional aggregate.
+        space: Namespace of the path from `seamark.reading.attributes.aside`.
+        wanted: Requested paths and patterns.
     """
     named = (one for one in wanted if re.split(r"[*?]", one)[0].startswith(space))
     return path in wanted or any(fnmatchcase(path, one) for one in named)
 
 
 def left_out(columns: Sequence[str], shown: Collection[str]) -> str:
-    """Return the hint about columns that a pattern matched and that are not shown, if any."""
+    """Return the hint about matching columns that are not shown; empty if there are none."""
     missing = [name for name in columns if name not in shown]
     spaces = sorted({space for name in missing if (space := aside(name)) is not None})
     if not spaces:
@@ -141,8 +147,8 @@ TITLES: Final = {
     "packages": "Packages",
     "environment": "Environment",
 }
-"""Every section and its title, in the order in which they are shown."""
-_OF_SPACE: Final = (
+"""Titles of all sections, in display order."""
+_SPACE_SECTIONS: Final = (
     ("sys/tags", "tags"),
     ("sys/group_tags", "tags"),
     ("sys/hostname", "environment"),
@@ -158,7 +164,7 @@ _OF_SPACE: Final = (
     ("monitoring", "environment"),
     ("", "values"),
 )
-_OF_FAMILY: Final = {
+_FAMILY_SECTIONS: Final = {
     "float_series": "metrics",
     "string_series": "series",
     "file_series": "series",
@@ -187,15 +193,15 @@ _NOT_COMPARED: Final = frozenset(
         "sys/state_detail",
     }
 )
-"""Attributes that always differ, follow from others, or appear in the header of a comparison."""
-_OF_PROFILER: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
+"""Attributes that always differ, are derived from others, or are in the header of a comparison."""
+_PROFILER_PATHS: Final = ("profiling/actions", "profiling/events", "profiling/handlers")
 
 
 @dataclass(slots=True)
 class Row:
-    """Values of the compared runs at one path, or their versions of one package.
+    """Values of the compared runs at one path, or versions of one package.
 
-    ``values`` and ``keys``, by which they are compared, are by the index of the run; runs without a
+    ``values``, and the ``keys`` by which they are compared, are indexed by run; runs without a
     value are missing.
     """
 
@@ -205,23 +211,23 @@ class Row:
     keys: dict[int, Hashable] = field(default_factory=dict)
 
     def differs(self, runs: int) -> bool:
-        """Return whether any two runs differ; a missing value is a difference, too."""
+        """Return whether any two runs differ; a missing value counts as a difference."""
         return len(self.keys) < runs or len(set(self.keys.values())) > 1
 
 
 def of_process(row: Row) -> bool:
-    """Return whether a row is of one process."""
+    """Return whether a row belongs to a single process."""
     return is_inside(row.name, "monitoring")
 
 
 def of_rank_or_profiler(row: Row) -> bool:
-    """Return whether a row is of a rank above 0 or of a profiler."""
-    timed = any(is_inside(row.name, space) for space in _OF_PROFILER)
+    """Return whether a row belongs to a rank above 0 or to a profiler."""
+    timed = any(is_inside(row.name, space) for space in _PROFILER_PATHS)
     return timed or of_rank(row.name) is not None
 
 
 def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
-    """Return the rows of all that runs show, by section and name."""
+    """Return the rows of all values of runs, by section and name."""
     found: dict[tuple[str, str], Row] = {}
     for at, attributes in enumerate(runs):
         for attribute in attributes:
@@ -236,10 +242,10 @@ def rows_of(runs: Sequence[Iterable[Attribute]]) -> list[Row]:
 
 def _entries(attribute: Attribute) -> Iterator[tuple[str, str, Any, Hashable]]:
     path, value = attribute.path, attribute.value
-    section = _OF_FAMILY.get(attribute.family) or (
+    section = _FAMILY_SECTIONS.get(attribute.family) or (
         "parameters"
         if holds_parameters(path)
-        else next(name for space, name in _OF_SPACE if not space or is_inside(path, space))
+        else next(name for space, name in _SPACE_SECTIONS if not space or is_inside(path, space))
     )
     if section == "packages" and isinstance(value, str):
         for line in value.splitlines():
@@ -275,7 +281,7 @@ def _package(line: str, *, conda: bool) -> tuple[str, str]:
 
 
 def _key(value: Any) -> Hashable:
-    """Return a comparison key: 1 is the same as 1.0, and NaN the same as NaN."""
+    """Return a comparison key: 1 equals 1.0, and NaN equals NaN."""
     if isinstance(value, bool | str | datetime) or value is None:
         return (type(value).__name__, value)
     if isinstance(value, float) and math.isnan(value):
@@ -298,13 +304,12 @@ def _content(record: Any) -> Hashable:
 
 
 def summaries(row: Row, runs: int, *, everything: bool) -> list[str]:
-    """Return which summaries of a metric are worth a line: ``last``, ``min``, ``max``, ``count``.
+    """Return the summaries of a metric to show: some of ``last``, ``min``, ``max``, ``count``.
 
-    Of minimum and maximum it is the one to which most runs came closer in the end, unless it is the
-    last value: of a loss its minimum, of an accuracy its maximum. Runs that ended in NaN or an
-    infinity do not count; where all did, the name decides, and that last value is always told. The
-    count is only told where the runs differ in nothing else. ``everything`` also returns what is
-    the same.
+    The extreme is the minimum (as for a loss) or the maximum (as for an accuracy), whichever is
+    closer to the last value in most runs; it is left out if it equals the last value. Runs that
+    ended in NaN or an infinity do not count; if all did, the name decides, and the last value is
+    always included. The count is only included if nothing else differs. ``everything`` selects all.
     """
     if everything:
         return ["last", "min", "max", "count"]
@@ -314,19 +319,19 @@ def summaries(row: Row, runs: int, *, everything: bool) -> list[str]:
     if ended:
         best = "min" if 2 * low >= len(ended) else "max"
     else:
-        best = "max" if rises(row.name) else "min"
-    told = ["last"]
+        best = "max" if is_better_when_greater(row.name) else "min"
+    names = ["last"]
     if any(one.min <= one.max and _key(getattr(one, best)) != _key(one.last) for one in found):
-        told.append(best)
+        names.append(best)
     differing = [
         name
-        for name in told
+        for name in names
         if len(found) < runs
         or len({_key(getattr(one, name)) for one in found}) > 1
         or (name == "last" and len(ended) < len(found))
     ]
     if len(found) < runs:
-        return told
+        return names
     return differing or [
         name
         for name in ("min", "max", "count")

@@ -1,4 +1,4 @@
-"""Document of JSON values for one run, as ``seamark export --format json`` writes it."""
+"""JSON document of one run, as written by ``seamark export --format json``."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ SERIES: Final[Mapping[str, str]] = {
     "files": "file_series",
     "histograms": "histogram_series",
 }
-"""Parts of a document that hold points, with their families."""
+"""Sections of a document that hold points, with their families."""
 
 Whole = Callable[[Any, str], Any]
-"""Function that returns a text in full, given it or the record of its blob, and the path."""
+"""Function of a text, or the record of its blob, and its path that returns the full text."""
 
 
 def document_of(
@@ -46,15 +46,15 @@ def document_of(
     attempt: Attempt = "latest",
     whole: Whole,
 ) -> dict[str, Any]:
-    """Return a run as a document: strict JSON, in which NaN and infinities are texts."""
+    """Return the document of a run: strict JSON, with NaN and infinities as strings."""
     out: dict[str, Any] = ref_of(view.project, view.name)
     own = [one for one in own_attributes(view) if wanted(one.path)]
     if "attributes" in parts:
         out["attributes"] = plain(attributes_of(one for one in own if one.path != INHERITED))
         if inherited := inherited_by(view):
             keys = ("value", "project")
-            told = {key: {name: one[name] for name in keys} for key, one in inherited.items()}
-            out["inherited_tags"] = plain(told)
+            tags = {key: {name: one[name] for name in keys} for key, one in inherited.items()}
+            out["inherited_tags"] = plain(tags)
     for part, family in SERIES.items():
         if part in parts:
             paths = [one.path for one in own if one.family == family]
@@ -63,7 +63,7 @@ def document_of(
 
 
 def ref_of(project: str, run: str) -> dict[str, str]:
-    """Return project and run id for programs, with the kind if it is no run."""
+    """Return project and run id for programs, with the kind if it is not a run."""
     kind = kind_of(project, run)
     named = {"project": home_of(project), "run": run}
     return named if kind == "run" else {**named, "kind": kind}
@@ -75,14 +75,14 @@ def attributes_of(attributes: Iterable[Attribute]) -> dict[str, dict[str, Any]]:
 
 
 def _attribute(one: Attribute) -> dict[str, Any]:
-    told = {"family": one.family, "type": one.type, "value": value_mapping(one.value)}
+    mapping = {"family": one.family, "type": one.type, "value": value_mapping(one.value)}
     if isinstance(one.value, Keep):
-        told["kept"] = {"kind": one.value.kind, "state": one.value.state_dict()}
-    return told
+        mapping["kept"] = {"kind": one.value.kind, "state": one.value.state_dict()}
+    return mapping
 
 
 def value_mapping(value: Any) -> Any:
-    """Return an attribute's value for JSON: summaries of series as mappings, the rest as it is."""
+    """Return an attribute's value for JSON: summaries of series as mappings, others unchanged."""
     if isinstance(value, Keep):
         return value.to_dict()
     return (
@@ -96,21 +96,21 @@ def own_attributes(view: Reader) -> Iterator[Attribute]:
     """Yield the attributes of a run without inherited tags."""
     tags = inherited_by(view)
     for one in view.attributes():
-        told = tags.get(one.path.removeprefix("tags/")) if one.path.startswith("tags/") else None
-        if told is None:
+        tag = tags.get(one.path.removeprefix("tags/")) if one.path.startswith("tags/") else None
+        if tag is None:
             yield one
-        elif "own" in told:
-            yield Attribute(one.path, "atom", encode_atom(told["own"]).type, told["own"])
+        elif "own" in tag:
+            yield Attribute(one.path, "atom", encode_atom(tag["own"]).type, tag["own"])
 
 
 def inherited_by(view: Reader) -> Mapping[str, Mapping[str, Any]]:
-    """Return the keyed tags that a run has from projects above it, by key."""
+    """Return the keyed tags that a run inherits from parent projects, by key."""
     found = view.attribute(INHERITED)
     return found.value if found is not None and isinstance(found.value, dict) else {}
 
 
 def utc(time_ns: Any) -> list[str]:
-    """Return times, in ns since the Unix epoch, as ISO 8601 with all their digits."""
+    """Return times, in ns since the Unix epoch, as ISO 8601 texts with all digits."""
     import numpy as np
 
     times = np.asarray(time_ns, np.int64).astype("datetime64[ns]")
@@ -132,11 +132,11 @@ def _columns(
         histograms = view.histograms(path, attempt)
         return _rows(histograms, [plain([one.edges, one.counts]) for one in histograms])
     files = view.files(path, attempt)
-    told = [_with_words(one.file, one.name, one.description) for one in files]
-    return _rows(files, plain(told))
+    records = [_with_full_texts(one.file, one.name, one.description) for one in files]
+    return _rows(files, plain(records))
 
 
-def _with_words(file: Mapping[str, Any], name: str | None, description: str | None) -> Any:
+def _with_full_texts(file: Mapping[str, Any], name: str | None, description: str | None) -> Any:
     said = {"called": name, "description": description}
     return {**file, **{key: text for key, text in said.items() if text is not None}}
 
@@ -154,10 +154,10 @@ def _floats(points: Points) -> dict[str, list[Any]]:
 
 
 def _rows(points: Iterable[Any], values: list[Any]) -> dict[str, list[Any]]:
-    told = list(points)
+    listed = list(points)
     return {
-        "step": [one.step for one in told],
+        "step": [one.step for one in listed],
         "value": values,
-        "time": utc([one.time_ns for one in told]),
-        "attempt": [one.attempt for one in told],
+        "time": utc([one.time_ns for one in listed]),
+        "attempt": [one.attempt for one in listed],
     }

@@ -1,4 +1,4 @@
-"""Facts that describe a run: state, progress, machine and overview."""
+"""Facts about a run: health, attempts, code, progress, checkpoints and machine."""
 
 from __future__ import annotations
 
@@ -45,12 +45,11 @@ __all__ = [
 
 
 FORWARD: Final = "monitoring/seamark/forward"
-"""Namespace of data that the destinations of a forwarded run could not hold."""
+"""Namespace of counts of data that the destinations of a forwarded run could not hold."""
 _OUTPUT: Final = {"stdout_left_out": "stdout", "stderr_left_out": "stderr"}
-"""Counters of output bytes that a writer left out, by source."""
-_AROUND: Final = "/environment/"
-"""Separator between the namespace of a process, which ends in its pid, and that of its
-surroundings."""
+"""Streams by the name of the counter of their omitted bytes."""
+_ENVIRONMENT_PART: Final = "/environment/"
+"""Separator between the namespace of a process, named by its writer id, and its environment."""
 _TEXTS_OF_CODE: Final = {
     "entrypoint": "entrypoint",
     "commit": "git/commit",
@@ -60,19 +59,19 @@ _TEXTS_OF_CODE: Final = {
 
 
 def health_of(view: Reader) -> dict[str, Any]:
-    """Return the problems of a run by kind, without kinds that have none.
+    """Return the problems of a run by kind; kinds without problems are left out.
 
-    The kinds are those of `seamark.reading.reader.Reader.problems`, ``output`` (bytes that were
-    left out, by stream) and ``forward`` (what is counted below `FORWARD`, by place).
+    The kinds are those of `seamark.reading.reader.Reader.problems`, ``output`` (omitted bytes, by
+    stream) and ``forward`` (counts below `FORWARD`, by destination).
     """
-    found = dict(view.problems())  # not the attributes: anybody may write them
+    found = dict(view.problems())  # not from the attributes, which any client may write
     paths = [
         path
         for path in view.families()
         if path.rpartition("/")[2] in _OUTPUT or is_inside(path, FORWARD)
     ]
     attributes = view.some(paths) if paths else []
-    if output := _left_out(attributes):
+    if output := _omitted_bytes(attributes):
         found["output"] = output
     places: dict[str, dict[str, Any]] = {}
     for one in attributes:
@@ -84,7 +83,7 @@ def health_of(view: Reader) -> dict[str, Any]:
     return found
 
 
-def _left_out(attributes: Iterable[Attribute]) -> dict[str, int]:
+def _omitted_bytes(attributes: Iterable[Attribute]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for one in attributes:
         stream = _OUTPUT.get(one.path.rpartition("/")[2])
@@ -94,7 +93,7 @@ def _left_out(attributes: Iterable[Attribute]) -> dict[str, int]:
 
 
 def last_record_of(journals: Iterable[JournalInfo], modified: Any) -> Any:
-    """Return when the run's own processes last recorded something, else ``modified``."""
+    """Return the time of the last record of the run's own processes, else ``modified``."""
     own = [
         one.last_t
         for one in journals
@@ -106,10 +105,10 @@ def last_record_of(journals: Iterable[JournalInfo], modified: Any) -> Any:
 def attempts_of(
     view: Reader, journals: Iterable[JournalInfo], attributes: Iterable[Attribute]
 ) -> dict[str, Any]:
-    """Return how often a training was begun, and after which step the last attempt went on.
+    """Return the number of attempts of a training and the step after which the last one resumed.
 
-    Empty if it was begun once. Else ``count``; ``anew`` if the last one resumed from nothing;
-    ``resumed_after``, the last step that is kept of those before, if any is.
+    Empty if there is one attempt. Otherwise ``count``; ``anew`` if the last attempt started from
+    scratch; and ``resumed_after``, the last step kept from earlier attempts, if there is one.
     """
     headers = [one.header for one in journals]
     numbers = {
@@ -131,10 +130,10 @@ def attempts_of(
 
 
 def code_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    """Return facts of the executed code: texts, and changes since the commit.
+    """Return facts about the executed code and its changes since the commit.
 
-    ``entrypoint``, ``commit``, ``branch``, ``version``; ``files_changed``, or ``dirty`` where it is
-    not known how many; ``diff``: ``"kept"`` or ``"partly"``.
+    The keys are ``entrypoint``, ``commit``, ``branch``, ``version``; ``files_changed``, or
+    ``dirty`` if their number is unknown; ``diff``: ``"kept"`` or ``"partly"``.
     """
     found = {one.path: one for one in attributes if is_inside(one.path, "source_code")}
     values = {path: one.value for path, one in found.items() if one.family == "atom"}
@@ -168,13 +167,13 @@ def distribution_of(attributes: Iterable[Attribute]) -> dict[str, int | str]:
 def environment_of(
     journals: Sequence[JournalInfo], attributes: Sequence[Attribute]
 ) -> dict[str, str]:
-    """Return the environment that the last process that spoke for the run recorded."""
+    """Return the environment recorded by the latest process that owned the run."""
     writers = {one.writer: one for one in journals}
     owners = owning_processes(one.header for one in writers.values())
     paths = {one.path for one in attributes}
     found: dict[str, dict[str, str]] = {}
     for one in attributes:
-        space, _, name = one.path.partition(_AROUND)
+        space, _, name = one.path.partition(_ENVIRONMENT_PART)
         if name and f"{space}/pid" in paths and isinstance(one.value, str):
             found.setdefault(space, {})[name] = one.value
 
@@ -188,19 +187,19 @@ def environment_of(
 
 
 PROGRESS: Final = "sys/progress"
-"""Path of the progress: JSON with one object per loop, outer loops first."""
+"""Path of the progress: JSON with an object per loop, outer loops first."""
 _MAX_LOOPS: Final = 20
-"""Maximum number of loops shown; the record may come from any client."""
+"""Maximum number of loops shown; any client may write the record."""
 _LONGEST: Final = 200
-"""Maximum length of a name, in characters."""
+"""Maximum length of the name of a loop, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
     """Progress of one loop.
 
-    ``done`` includes rounds before a resume; ``total`` and ``remaining_s``, at this pace, may be
-    unknown. ``elapsed_s`` counts from the beginning in this process.
+    ``done`` includes iterations before a resume. ``total`` and ``remaining_s``, estimated from the
+    current pace, may be unknown. ``elapsed_s`` is measured from the start in this process.
     """
 
     name: str
@@ -211,19 +210,21 @@ class Loop:
 
 
 def loops_of(value: Any) -> list[Loop]:
-    """Return the loops of a value at `PROGRESS`; invalid ones are left out."""
+    """Return the loops in a value at `PROGRESS`; invalid ones are left out."""
     given = value[:_MAX_LOOPS] if isinstance(value, list) else []
     return [loop for each in given if (loop := _loop_of(each)) is not None]
 
 
-def _loop_of(told: Any) -> Loop | None:
-    if not isinstance(told, Mapping) or not isinstance(told.get("name"), str):
+def _loop_of(record: Any) -> Loop | None:
+    if not isinstance(record, Mapping) or not isinstance(record.get("name"), str):
         return None
-    done, total = told.get("done"), told.get("total")
+    done, total = record.get("done"), record.get("total")
     if type(done) is not int or not (total is None or type(total) is int):
         return None
-    left = _seconds(told.get("remaining_s"))
-    return Loop(told["name"][:_LONGEST], done, total, _seconds(told.get("elapsed_s")) or 0.0, left)
+    left = _seconds(record.get("remaining_s"))
+    return Loop(
+        record["name"][:_LONGEST], done, total, _seconds(record.get("elapsed_s")) or 0.0, left
+    )
 
 
 def _seconds(value: Any) -> float | None:
@@ -237,7 +238,7 @@ def progress_words(loops: Sequence[Loop]) -> str:
         f"{one.name} {one.done:,}" + ("" if one.total is None else f"/{one.total:,}")
         for one in loops
     ]
-    # Of the whole if that is known, else of the loop that is known to end.
+    # Of the outermost loop with a known end.
     left = next((one.remaining_s for one in loops if one.remaining_s is not None), None)
     if left:
         words.append(f"about {duration_words(left)} left")
@@ -252,10 +253,10 @@ _BEST_SCORE: Final = "best_model_score"
 
 
 class CheckpointNote(NamedTuple):
-    """Note on a checkpoint, derived from values of the run at the paths ``told_by``.
+    """Note on a checkpoint, derived from the run's values at the paths ``told_by``.
 
-    ``mark`` is ``"best"``, or ``"newest"`` of a callback that watches no score; ``score`` is such
-    as ``"val/loss 0.026759"``. Both may be empty.
+    ``mark`` is ``"best"``, or ``"newest"`` for a callback that monitors no score; ``score`` is a
+    text such as ``"val/loss 0.026759"``. Both may be empty.
     """
 
     mark: str
@@ -269,7 +270,7 @@ class CheckpointNote(NamedTuple):
 
 
 def is_checkpoint(attribute: Attribute) -> bool:
-    """Return whether a file is a checkpoint, by its place or its extension."""
+    """Return whether an attribute is a checkpoint file, judged by its path or extension."""
     return attribute.family == "file" and (
         "/checkpoints/" in f"/{attribute.path}/"
         or attribute.value.get("ext") in {"ckpt", "pt", "pth"}
@@ -277,12 +278,12 @@ def is_checkpoint(attribute: Attribute) -> bool:
 
 
 def is_parameter(attribute: Attribute) -> bool:
-    """Return whether a value lies where hyperparameters are kept."""
+    """Return whether an attribute is a hyperparameter."""
     return attribute.family == "atom" and holds_parameters(attribute.path)
 
 
 def space_of(path: str) -> str | None:
-    """Return the namespace of paths that are only counted unless asked for; else None."""
+    """Return the namespace of paths that listings only count by default, else None."""
     if found := _RANKS.search(path):
         return path[: found.end()]
     parts = path.split("/")
@@ -293,7 +294,7 @@ def space_of(path: str) -> str | None:
 
 
 def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[Attribute]:
-    """Return series in order of interest: deciding ones, losses and scores, rest, counters."""
+    """Return series by importance: monitored ones, losses and scores, others, counters."""
     return sorted(
         series,
         key=lambda one: (is_counter(one.path), one.path not in best, metric_order(one.path)),
@@ -301,10 +302,10 @@ def by_importance(series: Iterable[Attribute], best: Mapping[str, str]) -> list[
 
 
 def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "max"]]:
-    """Return which extreme of a series is its best, for those series that decided on checkpoints.
+    """Return the best extreme of each series that checkpoint callbacks monitored.
 
-    The recorded score of the best checkpoint is an extreme of the watched series; ambiguous scores
-    are ignored.
+    The recorded score of the best checkpoint is an extreme of the monitored series. Ambiguous
+    scores are ignored.
     """
     found: dict[str, Literal["min", "max"]] = {}
     for wanted, value in sorted(set(_scores(attributes))):
@@ -316,7 +317,7 @@ def best_extremes(attributes: Sequence[Attribute]) -> dict[str, Literal["min", "
                 continue
             if one.value.max == value:
                 fits[one.path] = "max"
-            elif value in (one.value.min, -one.value.min):  # Ignite's scores rise: -loss
+            elif value in (one.value.min, -one.value.min):  # Ignite maximizes -loss
                 fits[one.path] = "min"
         if len(fits) == 1:
             found.update(fits)
@@ -328,12 +329,14 @@ def _scores(attributes: Sequence[Attribute]) -> Iterable[tuple[str, float]]:
     for path, value in atoms.items():
         if path.rpartition("/")[2] == _BEST_SCORE and _is_number(value):
             yield "", float(value)
-    for (_, _, name), scores in _rated(attributes).items():
+    for (_, _, name), scores in _scores_by_group(attributes).items():
         yield name, max(scores.values())
 
 
-def _rated(attributes: Sequence[Attribute]) -> dict[tuple[str, str, str], dict[str, float]]:
-    # By folder, name of files and name of the score.
+def _scores_by_group(
+    attributes: Sequence[Attribute],
+) -> dict[tuple[str, str, str], dict[str, float]]:
+    # The keys are folder, file name and name of the score.
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     groups: dict[tuple[str, str, str], dict[str, float]] = {}
     for one in attributes:
@@ -352,7 +355,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 def checkpoint_notes(
     attributes: Sequence[Attribute], best: Mapping[str, str]
 ) -> dict[str, CheckpointNote]:
-    """Return the facts about each checkpoint, by its path."""
+    """Return the notes on the checkpoints, by path."""
     files = {one.path: one for one in attributes if is_checkpoint(one)}
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     below: dict[str, list[str]] = {path: [] for path in files}
@@ -361,8 +364,8 @@ def checkpoint_notes(
         for depth in range(1, len(parts)):
             if (above := "/".join(parts[:depth])) in below:
                 below[above].append(path)
-    notes = {path: CheckpointNote("", "", tuple(told)) for path, told in below.items()}
-    for (_, _, name), scores in _rated(attributes).items():
+    notes = {path: CheckpointNote("", "", tuple(paths)) for path, paths in below.items()}
+    for (_, _, name), scores in _scores_by_group(attributes).items():
         for path, score in scores.items():
             mark = "best" if score == max(scores.values()) else ""
             notes[path] = notes[path]._replace(mark=mark, score=f"{name} {human_number(score)}")
@@ -371,16 +374,16 @@ def checkpoint_notes(
         if name != _BEST_PATH or not isinstance(value, str):
             continue
         for file in files.values():
-            if is_inside(file.path, f"{space}/checkpoints") and _is_at(file, space, value):
+            if is_inside(file.path, f"{space}/checkpoints") and _is_located_at(file, space, value):
                 score_path = f"{space}/{_BEST_SCORE}"
-                told = tuple(one for one in (path, score_path) if one in atoms)
+                paths = tuple(one for one in (path, score_path) if one in atoms)
                 words = _score_words(atoms.get(score_path), space, attributes, best)
-                told = (*notes[file.path].told_by, *told)
-                notes[file.path] = CheckpointNote("best" if words else "newest", words, told)
+                paths = (*notes[file.path].told_by, *paths)
+                notes[file.path] = CheckpointNote("best" if words else "newest", words, paths)
     return notes
 
 
-def _is_at(file: Attribute, space: str, location: str) -> bool:
+def _is_located_at(file: Attribute, space: str, location: str) -> bool:
     # The file may have been moved since.
     if file.value.get("ref") == location:
         return True
@@ -406,12 +409,11 @@ _LONGEST_NAME: Final = 60
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _NUMBERS: Final = ("cpu", "memory", "process_memory", "gpu", "gpu_memory")
 _AMOUNTS: Final = frozenset({"memory", "memory_limit", "process_memory", "gpu_memory"})
-_LEAST: Final = 0.001
-_MOST_GIB: Final = 2.0**20
-_MOST_DEVICES: Final = 100_000
-_MAX_PLAUSIBLE: Final = 100.5
-"""Upper limits of plausible values: CPUs and GPUs, GiB of one host, utilization in percent
-(rounded)."""
+_MIN_PLAUSIBLE: Final = 0.001
+_MAX_GIB: Final = 2.0**20
+_MAX_DEVICES: Final = 100_000
+_MAX_PERCENT: Final = 100.5
+"""Maximum plausible utilization, in percent (rounded)."""
 _DIGITS: Final = 4
 
 
@@ -424,8 +426,8 @@ class _Machine:
         value = self.facts.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        most = _MOST_GIB if name in _AMOUNTS else _MOST_DEVICES
-        return float(value) if _LEAST <= value <= most else None
+        most = _MAX_GIB if name in _AMOUNTS else _MAX_DEVICES
+        return float(value) if _MIN_PLAUSIBLE <= value <= most else None
 
     def text(self, name: str) -> str:
         return shorten(" ".join(str(self.facts.get(name) or "").split()), _LONGEST_NAME)
@@ -439,9 +441,9 @@ class _Machine:
 def machine_lines(
     attributes: Iterable[Attribute], ranks: Sequence[RankStatus]
 ) -> Iterator[tuple[str, str]]:
-    """Yield label and text of the machine of rank 0, and of its load."""
+    """Yield labels and texts of the machine of rank 0 and its load."""
     machines = _machines(attributes)
-    machine = _of_zero(machines, ranks)
+    machine = _machine_of_rank_zero(machines, ranks)
     if what := _describe_hardware(machine):
         yield "machine", what
     if load := _load(machine, now=False):
@@ -451,8 +453,8 @@ def machine_lines(
 
 
 def machine_now(attributes: Iterable[Attribute], ranks: Sequence[RankStatus]) -> str:
-    """Return the present load of the machine of rank 0; empty if it is not recorded."""
-    return _load(_of_zero(_machines(attributes), ranks), now=True)
+    """Return the current load of the machine of rank 0; empty if it is not recorded."""
+    return _load(_machine_of_rank_zero(_machines(attributes), ranks), now=True)
 
 
 def _machines(attributes: Iterable[Attribute]) -> Mapping[str, _Machine]:
@@ -473,7 +475,9 @@ def _machines(attributes: Iterable[Attribute]) -> Mapping[str, _Machine]:
     return found
 
 
-def _of_zero(machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]) -> _Machine:
+def _machine_of_rank_zero(
+    machines: Mapping[str, _Machine], ranks: Sequence[RankStatus]
+) -> _Machine:
     writers = [writer for one in ranks if not one.rank for writer in one.writers]
     known = {writer for one in ranks for writer in one.writers}
     order = [*writers, *(name for name in machines if name not in known)]
@@ -490,7 +494,7 @@ def _describe_hardware(machine: _Machine) -> str:
         words.append(f"{part}{plural(int(count), 'CPU')}" + (f" ({name})" if name else ""))
     whole, limit = machine.number("memory"), machine.number("memory_limit")
     if whole is not None:
-        words.append(_amount(limit, whole) if limit is not None else f"{_short(whole)} GiB")
+        words.append(_memory_text(limit, whole) if limit is not None else f"{_gib_text(whole)} GiB")
     gpus = machine.number("gpu_count")
     if gpus is not None and machine.text("gpu"):
         words.append((f"{gpus:.0f} {_TIMES} " if gpus > 1 else "") + machine.text("gpu"))
@@ -501,37 +505,44 @@ def _load(machine: _Machine, *, now: bool) -> str:
     mean, most = ("last", "last") if now else ("mean", "max")
     average, up_to = ("", "") if now else (" on average", "up to ")
     words = []
-    if cpu := _each(machine, "cpu", mean):
-        words.append(f"CPU {_percent(cpu)}{average}")
-    if memory := _each(machine, "memory", most):
-        words.append(f"memory {up_to}{_amount(memory[0], machine.memory)}")
-    elif own := _each(machine, "process_memory", most):
-        words.append(f"memory of its processes {up_to}{_short(own[0])} GiB")
-    busy, used = _each(machine, "gpu", mean), _each(machine, "gpu_memory", most)
+    if cpu := _plausible_values(machine, "cpu", mean):
+        words.append(f"CPU {_percent_text(cpu)}{average}")
+    if memory := _plausible_values(machine, "memory", most):
+        words.append(f"memory {up_to}{_memory_text(memory[0], machine.memory)}")
+    elif own := _plausible_values(machine, "process_memory", most):
+        words.append(f"memory of its processes {up_to}{_gib_text(own[0])} GiB")
+    busy, used = (
+        _plausible_values(machine, "gpu", mean),
+        _plausible_values(machine, "gpu_memory", most),
+    )
     count = len(busy or used)
     name = f"{count} GPUs " if count > 1 else "GPU "
-    if busy:  # from the least to the most busy one
-        words.append(f"{name}{_percent(busy)}{average}")
+    if busy:  # lowest to highest utilization
+        words.append(f"{name}{_percent_text(busy)}{average}")
         name = ""
     if used:
-        words.append(f"{name}{up_to}{_amount(max(used), machine.number('gpu_memory'))}")
+        words.append(f"{name}{up_to}{_memory_text(max(used), machine.number('gpu_memory'))}")
     return ", ".join(words)
 
 
-def _each(machine: _Machine, name: str, what: str) -> list[float]:
+def _plausible_values(machine: _Machine, name: str, what: str) -> list[float]:
     found = [getattr(one, what) for one in machine.series.get(name, {}).values()]
-    most = _MOST_GIB if name in _AMOUNTS else _MAX_PLAUSIBLE
+    most = _MAX_GIB if name in _AMOUNTS else _MAX_PERCENT
     return [value for value in found if 0 <= value <= most]
 
 
-def _percent(values: Sequence[float]) -> str:
+def _percent_text(values: Sequence[float]) -> str:
     low, high = f"{min(values):.0f}", f"{max(values):.0f}"
     return f"{low} %" if low == high else f"{low} to {high} %"
 
 
-def _amount(used: float, whole: float | None) -> str:
-    return f"{_short(used)} of {_short(whole)} GiB" if whole is not None else f"{_short(used)} GiB"
+def _memory_text(used: float, whole: float | None) -> str:
+    return (
+        f"{_gib_text(used)} of {_gib_text(whole)} GiB"
+        if whole is not None
+        else f"{_gib_text(used)} GiB"
+    )
 
 
-def _short(gib: float) -> str:
+def _gib_text(gib: float) -> str:
     return human_number(round(gib, 2 if gib < 100 else 0), 3)  # noqa: PLR2004

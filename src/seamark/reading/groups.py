@@ -1,4 +1,4 @@
-"""Groups of runs: statistics of their numbers, and their series as they are drawn."""
+"""Groups of runs: statistics of their numbers and of their drawn series."""
 
 from __future__ import annotations
 
@@ -38,31 +38,29 @@ __all__ = [
 
 
 SIZE = ":n"
-"""Key that orders groups by their number of runs; no column has this name."""
+"""Sort key for the number of runs of a group; never the name of a column."""
 Ref = tuple[str, str]
 """Project and id of a run."""
 Statistic = Literal["mean", "median", "min", "max"]
-"""Statistic of a column by which groups are ordered."""
+"""Statistic of a column by which groups are sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Statistics of the finite values that several runs show in one column.
+    """Statistics of the finite values of several runs in one column.
 
     Attributes:
-        n: Number of runs that show a finite number.
-        odd: Number of runs that show something else: NaN, an infinity, an int that no float equals,
-            a text.
-        mean: Of the finite numbers; None without one.
-        std: Sample standard deviation (n - 1); None if ``n`` is less than 2.
-        min: Smallest finite number; None without one.
-        max: Greatest finite number; None without one.
-        median: Of the finite numbers, the mean of the two in the middle if ``n`` is even; None
-            without one.
-        distinct: Number of different values that the runs show, numbers and others; 1 and 1.0 are
-            the same.
-        same: The value as text, if all runs that show something show the same, which is no number;
-            else None.
+        n: Number of runs with a finite number.
+        odd: Number of runs with another value: NaN, an infinity, a text, an int too large.
+        mean: Mean of the finite numbers; None if there are none.
+        std: Sample standard deviation (n - 1) of the finite numbers; None if ``n`` is less than 2.
+        min: Smallest finite number; None if there are none.
+        max: Greatest finite number; None if there are none.
+        median: Median of the finite numbers, the mean of the two middle ones if ``n`` is even; None
+            if there are none.
+        distinct: Number of different values of all kinds; 1 and 1.0 are equal.
+        same: Common value as text, if all runs that have a value have the same one and it is not a
+            number; else None.
     """
 
     n: int
@@ -78,12 +76,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class RunGroup:
-    """Runs with the same values in the grouping columns.
+    """Group of runs with equal values in the grouping columns.
 
     Attributes:
-        by: The common values, by column; None where the runs have no value.
-        refs: (project, run id) of the runs, in the order in which they were selected.
-        values: Summaries of their numbers, by column.
+        by: Common values by column; None where the runs have no value.
+        refs: (project, run id) of the runs, in selection order.
+        values: Statistics of the runs' values, by column.
     """
 
     by: Mapping[str, Any]
@@ -100,7 +98,7 @@ class RunGroups(Sequence[RunGroup]):
     """Groups of runs, in the order of their first runs.
 
     Attributes:
-        total: How many groups there are, regardless of limit and offset.
+        total: Number of groups, ignoring limit and offset.
     """
 
     def __init__(self, groups: list[RunGroup], total: int | None = None) -> None:
@@ -141,16 +139,16 @@ class RunGroups(Sequence[RunGroup]):
 
 
 def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> list[RunGroup]:
-    """Return the rows of a table in groups that show the same in the columns ``by``.
+    """Return the rows of a table grouped by equal values in the columns ``by``.
 
-    A number is the same whether it is an int or a float, NaN is one value, true is not 1, and runs
-    that show nothing are a group of their own. A missing column is empty in each row.
+    An int equals a float of the same value, NaN equals NaN, true is not 1, and runs without a value
+    form a group. A missing column counts as empty in each row.
     """
     keys = [table[path] if path in table else [None] * len(table) for path in by]
     values = {path: table[path] for path in columns if path in table}
     rows: dict[Any, list[int]] = {}
     for at, key in enumerate(zip(*keys, strict=True)):
-        rows.setdefault(tuple(map(_same, key)), []).append(at)
+        rows.setdefault(tuple(map(_equality_key, key)), []).append(at)
     return [
         RunGroup(
             {path: column[some[0]] for path, column in zip(by, keys, strict=True)},
@@ -164,19 +162,19 @@ def group_table(table: RunsTable, by: Sequence[str], columns: Sequence[str]) -> 
 def in_order(
     groups: Sequence[RunGroup], column: str, *, ascending: bool, statistic: Statistic = "mean"
 ) -> list[RunGroup]:
-    """Return groups sorted by a column, or by `SIZE`, their number of runs; stable.
+    """Return groups sorted by a column, or by number of runs (`SIZE`); the sort is stable.
 
-    Values of ``by`` are compared, of other columns a statistic. Numbers come before texts; groups
-    without a value are last in either direction.
+    Columns of ``by`` are compared by value, other columns by a statistic. Numbers come before
+    texts. Groups without a value are last in either direction.
     """
-    keys = [_place(group, column, statistic) for group in groups]
+    keys = [_sort_key(group, column, statistic) for group in groups]
     there = [at for at, key in enumerate(keys) if key is not None]
     there.sort(key=lambda at: keys[at], reverse=not ascending)
     gone = [at for at, key in enumerate(keys) if key is None]
     return [groups[at] for at in there + gone]
 
 
-def _place(group: RunGroup, column: str, statistic: Statistic) -> Any:
+def _sort_key(group: RunGroup, column: str, statistic: Statistic) -> Any:
     if column == SIZE:
         return 0, group.n
     if column in group.by:
@@ -188,31 +186,31 @@ def _place(group: RunGroup, column: str, statistic: Statistic) -> Any:
             value = spread.same
     if value is None or value != value:  # noqa: PLR0124 - NaN is not itself
         return None
-    if isinstance(value, int | float):  # true and false, too
+    if isinstance(value, int | float):  # includes bool
         return 0, value
     return 1, [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
 
 
-def _same(value: Any) -> Any:
+def _equality_key(value: Any) -> Any:
     if type(value) in (int, float):
         return "number", "nan" if value != value else value  # noqa: PLR0124 - NaN is not itself
     return type(value).__name__, repr(value)
 
 
 def spread_of(values: Sequence[Any]) -> Spread:
-    """Return statistics of the finite numbers among some values; None stands for no value.
+    """Return statistics of the finite numbers among values; None means no value.
 
-    The result does not depend on their order, and no intermediate sum overflows. The deviation is
-    that of the distances to the smallest, which rounding leaves as they are where values are near
-    each other: equal ones have none.
+    The result does not depend on the order, and no intermediate sum overflows. The deviation is
+    computed from the distances to the smallest value, which are exact for values near each other;
+    equal values have a deviation of exactly 0.
     """
     numbers = [
         float(one)
         for one in values
-        if type(one) in (int, float) and abs(one) <= sys.float_info.max  # which NaN is not
+        if type(one) in (int, float) and abs(one) <= sys.float_info.max  # false for NaN
     ]
     odd = sum(one is not None for one in values) - len(numbers)
-    distinct = len({_same(one) for one in values if one is not None})
+    distinct = len({_equality_key(one) for one in values if one is not None})
     if not numbers:
         same = next((one for one in values if one is not None), None) if distinct == 1 else None
         text = None if same is None or type(same) is float else value_text(same, exact=True)
@@ -227,7 +225,7 @@ def spread_of(values: Sequence[Any]) -> Spread:
         apart = [one - least for one in small]
         middle = math.fsum(apart) / len(apart)
         squares = math.fsum((one - middle) ** 2 for one in apart)
-        std = _large(math.sqrt(squares / (len(small) - 1)), exponent)
+        std = _scale_up(math.sqrt(squares / (len(small) - 1)), exponent)
     return Spread(
         n=len(numbers),
         odd=odd,
@@ -235,18 +233,18 @@ def spread_of(values: Sequence[Any]) -> Spread:
         std=std,
         min=low,
         max=high,
-        median=_middle(sorted(numbers)),
+        median=_median(sorted(numbers)),
         distinct=distinct,
     )
 
 
-def _middle(ordered: Sequence[float]) -> float:
+def _median(ordered: Sequence[float]) -> float:
     one, other = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     middle = (one + other) / 2
     return middle if math.isfinite(middle) else one / 2 + other / 2
 
 
-def _large(value: float, exponent: int) -> float:
+def _scale_up(value: float, exponent: int) -> float:
     # A power of two times one of the largest floats may overflow.
     try:
         return math.ldexp(value, exponent)
@@ -256,12 +254,12 @@ def _large(value: float, exponent: int) -> float:
 
 Key = tuple[str, str, str]
 """Project, run id and path of a series."""
-_SINGLE: Final = math.ulp(0.0)
+_SINGLE_WIDTH: Final = math.ulp(0.0)
 """Width of parts that hold a single x."""
 
 
-class _Draws(Protocol):
-    """Part of `seamark.reading.reader.Reader` that drawing a series needs."""
+class _SeriesReader(Protocol):
+    """Subset of `seamark.reading.reader.Reader` that is needed to draw a series."""
 
     @property
     def project(self) -> str:
@@ -274,18 +272,18 @@ class _Draws(Protocol):
     def drawing(
         self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
     ) -> Drawing:
-        """Return a series as it is drawn."""
+        """Return the drawing of a series."""
 
 
 def curves_of_runs(
     refs: Iterable[tuple[str, str]],
-    reader_of: Callable[[str, str], _Draws],
+    reader_of: Callable[[str, str], _SeriesReader],
     paths: Sequence[str],
     look: Look,
     attempt: Attempt = "latest",
     since: Mapping[Key, str] | None = None,
 ) -> list[RunCurve]:
-    """Return series of runs as they are drawn; see `seamark.reading.catalog.Catalog.curves`."""
+    """Return drawings of series of runs; see `seamark.reading.catalog.Catalog.curves`."""
     found: list[RunCurve] = []
     for ref in dict.fromkeys(refs):
         with contextlib.suppress(RunNotFoundError):
@@ -294,7 +292,7 @@ def curves_of_runs(
 
 
 def _curves_of_run(
-    reader: _Draws,
+    reader: _SeriesReader,
     paths: Sequence[str],
     look: Look,
     attempt: Attempt,
@@ -311,25 +309,24 @@ def _curves_of_run(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupCurve:
-    """Statistics of one series over several runs, part by part.
+    """Statistics of one series over several runs, for each part.
 
-    Each run counts once in a part, with the mean of its finite values there. If a smoothed line was
-    asked for, it counts with the mean of that line over its own parts there, which may be finer. A
-    run without a finite value in a part does not count there.
+    Each run contributes one value to a part: the mean of its finite values there. With a smoothed
+    line, it is the mean of the line over the run's own parts there, which may be finer. A run
+    without a finite value in a part is not counted there.
 
     Attributes:
         path: Path of the series.
-        by: Values that the runs have in common, by column.
-        runs: (project, run id) of the runs that have the series.
-        width: Width of a part, in units of x or of log2 x, a power of two; 0.0 if each part is one
-            x.
-        x: Middle of each part, or its one x, float64 (N,).
-        n: Number of runs that count, int64 (N,), never 0.
+        by: Common values of the runs, by column.
+        runs: (project, run id) of the runs with this series.
+        width: Power of two, the width of a part in x or in log2 x; 0.0 if each is a single x.
+        x: Middle of each part, or its single x, float64 (N,).
+        n: Number of contributing runs, int64 (N,), never 0.
         mean: Mean over the runs, float64 (N,).
         std: Sample standard deviation over the runs (n - 1), float64 (N,); NaN where n is 1.
         min: Smallest value of the runs, float64 (N,).
         max: Greatest value of the runs, float64 (N,).
-        median: Median over the runs, the mean of the two in the middle where n is even, float64
+        median: Median over the runs, the mean of the two middle values where n is even, float64
             (N,).
     """
 
@@ -361,10 +358,10 @@ def group_curves(
     paths: Sequence[str],
     look: Look,
 ) -> list[GroupCurve]:
-    """Return statistics of series over groups of runs; a group without points is left out.
+    """Return statistics of series over groups of runs; groups without points are left out.
 
-    All parts lie on one grid: widths are powers of two and begin at 0, so that wider parts consist
-    of whole ones.
+    All parts are on one grid: widths are powers of two and begin at 0, so that a wider part
+    consists of complete narrower ones.
     """
     found = []
     refs = list(dict.fromkeys(ref for _, some in groups for ref in some))
@@ -374,36 +371,36 @@ def group_curves(
     for path, drawings in curves.items():
         for by, some in groups:
             own = {ref: drawings[ref] for ref in some if ref in drawings}
-            made = _on_one_grid(list(own.values()), look)
+            made = _align_to_grid(list(own.values()), look)
             if made is not None:
                 width, keys, rows = made
-                x = _middles(keys, width, log=look.log_x)
+                x = _part_middles(keys, width, log=look.log_x)
                 found.append(GroupCurve(path, by, list(own), width, x, **_statistics(rows)))
     return found
 
 
-def _on_one_grid(own: Sequence[Drawing], look: Look) -> tuple[float, Floats, Floats] | None:
-    """Return width, numbers of the parts (or their x), and the values of each run (runs, N)."""
+def _align_to_grid(own: Sequence[Drawing], look: Look) -> tuple[float, Floats, Floats] | None:
+    """Return width, part numbers (or x) and values of each run (runs, N); None without values."""
     import numpy as np
 
     width = max((one.curve.width for one in own), default=0.0)
-    width = 0.0 if width <= _SINGLE else width
+    width = 0.0 if width <= _SINGLE_WIDTH else width
     while True:
-        keys = [_keys(one, width, log=look.log_x) for one in own]
+        keys = [_part_numbers(one, width, log=look.log_x) for one in own]
         every = np.unique(np.concatenate(keys)) if keys else np.empty(0)
         if not len(every):
             return None
         limit = look.points // 2 if width else look.points
         if len(every) <= limit or math.isinf(width):
             break
-        width = width * 2 if width else _wide_enough(every, limit, log=look.log_x)
-    rows = np.array([_mean_at(one, at, every) for one, at in zip(own, keys, strict=True)])
+        width = width * 2 if width else _sufficient_width(every, limit, log=look.log_x)
+    rows = np.array([_means_on_grid(one, at, every) for one, at in zip(own, keys, strict=True)])
     kept = np.isfinite(rows).any(axis=0)
     return (width, every[kept], rows[:, kept]) if kept.any() else None
 
 
-def _mean_at(drawing: Drawing, keys: Floats, every: Floats) -> Floats:
-    """Return the mean of the finite values in each part of a grid; NaN where there are none."""
+def _means_on_grid(drawing: Drawing, keys: Floats, every: Floats) -> Floats:
+    """Return the mean of the finite values in each part of a grid; NaN without any."""
     import numpy as np
 
     curve, smoothed = drawing.curve, drawing.mean
@@ -412,7 +409,7 @@ def _mean_at(drawing: Drawing, keys: Floats, every: Floats) -> Floats:
     weight = finite if smoothed is None else np.ones(len(value))
     there = np.isfinite(value)
     places, value, weight = np.searchsorted(every, keys[there]), value[there], weight[there]
-    # Of distances to the smallest, scaled: equal values have an exact mean, and no sum overflows.
+    # Scaled distances to the smallest value: equal values have an exact mean, no sum overflows.
     largest = np.zeros(len(every))
     np.maximum.at(largest, places, np.abs(value))
     _, exponent = np.frexp(largest)
@@ -426,7 +423,7 @@ def _mean_at(drawing: Drawing, keys: Floats, every: Floats) -> Floats:
     return found
 
 
-def _keys(drawing: Drawing, width: float, *, log: bool) -> Floats:
+def _part_numbers(drawing: Drawing, width: float, *, log: bool) -> Floats:
     import numpy as np
 
     first = drawing.curve.first_step
@@ -436,7 +433,7 @@ def _keys(drawing: Drawing, width: float, *, log: bool) -> Floats:
     return found
 
 
-def _wide_enough(x: Floats, limit: int, *, log: bool) -> float:
+def _sufficient_width(x: Floats, limit: int, *, log: bool) -> float:
     import numpy as np
 
     place = np.log2(x) if log else x
@@ -448,13 +445,13 @@ def _wide_enough(x: Floats, limit: int, *, log: bool) -> float:
 
     while parts(width) > limit and math.isfinite(width):
         width *= 2
-    while width / 2 > _SINGLE and parts(width / 2) <= limit:
+    while width / 2 > _SINGLE_WIDTH and parts(width / 2) <= limit:
         width /= 2
     return width
 
 
-def _middles(keys: Floats, width: float, *, log: bool) -> Floats:
-    """Return the x in the middle of each part."""
+def _part_middles(keys: Floats, width: float, *, log: bool) -> Floats:
+    """Return the middle x of each part."""
     import numpy as np
 
     if not width:
@@ -465,8 +462,8 @@ def _middles(keys: Floats, width: float, *, log: bool) -> Floats:
 
 
 def _statistics(rows: Floats) -> dict[str, Any]:
-    """Return statistics of the finite values of each column; each has one."""
-    # Numbers are scaled, as their squares need not be finite.
+    """Return statistics of the finite values of each column; each column has at least one."""
+    # Numbers are scaled, because their squares may overflow.
     import numpy as np
 
     there = np.isfinite(rows)
@@ -474,7 +471,7 @@ def _statistics(rows: Floats) -> dict[str, Any]:
     low = np.where(there, rows, np.inf).min(axis=0)
     high = np.where(there, rows, -np.inf).max(axis=0)
     _, exponent = np.frexp(np.maximum(np.abs(low), np.abs(high)))
-    # Of distances to the smallest: equal values are none apart, however a mean is rounded.
+    # From distances to the smallest value, which are 0 for equal values, however a mean is rounded.
     least = np.ldexp(low, -exponent)
     apart = np.where(there, np.ldexp(np.where(there, rows, 0.0), -exponent) - least, 0.0)
     middle = apart.sum(axis=0) / n

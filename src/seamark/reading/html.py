@@ -1,7 +1,7 @@
-"""Pieces of HTML that show read values in a notebook.
+"""HTML fragments that show read values in a notebook.
 
-They hold no script, no address and no colour but that of the text, and so suit light and dark
-pages. Text from a run is untrusted: it is cut to a length and escaped.
+They contain no scripts, no addresses and no colours, and so suit light and dark pages. Text from a
+run is untrusted: it is truncated and escaped.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from typing import Any, Final
 from seamark.process.interrupts import let_pass
 from seamark.reading.words import value_text
 
-__all__ = ["block", "harmless", "rows_of", "table", "text"]
+__all__ = ["block", "html_or_text", "rows_of", "table", "text"]
 
 _MAX_ROWS: Final = 10
 """Maximum number of rows shown of a long table."""
 _MAX_CHARACTERS: Final = 120
 """Maximum number of characters shown of a value."""
-# JupyterLab would read what stands between dollars as a formula.
+# JupyterLab would render text between dollar signs as a formula.
 _BLOCK: Final = '<div class="seamark tex2jax_ignore mathjax_ignore" style="overflow:auto">'
 _FAINT: Final = 'style="opacity:.7"'
 
 
 def text(value: Any, most: int = _MAX_CHARACTERS) -> str:
-    """Return a value as HTML, cut to a number of characters, unprintable ones escaped."""
+    """Return a value as HTML, truncated, with unprintable characters escaped."""
     if isinstance(value, (list, tuple, set, frozenset)) and all(type(one) is str for one in value):
         value = ", ".join(value if isinstance(value, (list, tuple)) else sorted(value))
-    if isinstance(value, datetime):  # pages are read on other computers, too
+    if isinstance(value, datetime):  # the page may be read in another time zone
         value = f"{value:%Y-%m-%d %H:%M:%S} UTC"
     words = value if isinstance(value, str) else value_text(value, exact=False)
     cut = words if len(words) <= most else words[: most - 1] + "…"
@@ -41,12 +41,12 @@ def text(value: Any, most: int = _MAX_CHARACTERS) -> str:
 
 
 def block(title: str, *parts: str) -> str:
-    """Return a titled block; title and parts are HTML, and empty parts are left out."""
+    """Return a block with a title; title and parts are HTML, and empty parts are left out."""
     return "".join([_BLOCK, f"<div><b>{title}</b></div>", *filter(None, parts), "</div>"])
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> str:
-    """Return a table of HTML cells, and a line of plain text below it."""
+    """Return a table of HTML cells with a line of plain text below it."""
     left = 'style="text-align:left"'
     head = "".join(f"<th {left}>{text(name)}</th>" for name in header)
     body = "".join(f"<tr>{''.join(f'<td {left}>{cell}</td>' for cell in row)}</tr>" for row in rows)
@@ -63,7 +63,7 @@ def rows_of(
     row: Callable[[int], Sequence[str]],
     *before: str,
 ) -> str:
-    """Return the first and last rows of a long table; rows and parts before it are HTML."""
+    """Return a block with the first and last rows of a table; cells and ``before`` are HTML."""
     half = _MAX_ROWS // 2
     if count <= _MAX_ROWS:
         rows = [row(at) for at in range(count)]
@@ -73,8 +73,8 @@ def rows_of(
     return block(text(title), *before, table(header, rows))
 
 
-def harmless(make: Callable[[], str], plain: Callable[[], str]) -> str:
-    """Return HTML, or the plain text where making it fails: showing must not raise."""
+def html_or_text(make: Callable[[], str], plain: Callable[[], str]) -> str:
+    """Return HTML, or the plain text if creating it fails: display must not raise."""
     try:
         return make()
     except Exception as error:  # noqa: BLE001 - as the docstring says

@@ -1,11 +1,12 @@
-"""Names of runs: generated names, and the name of a run that arrives in a project.
+"""Names of runs: generated names, and resolution of name conflicts on arrival in a project.
 
-A generated name is never recorded. The same id gives the same name everywhere and in every release,
-so the lists of words below are never changed.
+A generated name is never recorded. The same id gives the same name on all machines and in all
+releases, so the word lists below must never change.
 
-A sender asks before it sends anything, and the answer reserves the name at once: of two senders the
-first gets it. A reservation lasts an hour; then the recorded runs decide alone. An artifact becomes
-another version of one with the same name if both share a version or the conflict is ``"new"``.
+A sender requests a name before it sends anything. The answer reserves the name at once, so that the
+first of two senders gets it. A reservation lasts an hour; then only recorded runs count. An
+artifact becomes a version of the one with its name if both share a version or the conflict is
+``"new"``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = [
 
 
 LATEST: Final = "latest"
-"""Keyword for the newest run, whatever the names of runs."""
+"""Keyword for the newest run; it takes precedence over names."""
 _ADJECTIVES: Final = """
 able active adept agile airy alert alpine amber ample ancient apt arctic ardent artful astral astute
 atomic august autumn avid awake azure balanced balmy basic blithe blooming bold boreal bouncy brave
@@ -106,13 +107,13 @@ wren yak yarrow yew zebra zephyr zinnia
 
 
 class RunName(NamedTuple):
-    """A run, and its names.
+    """Run and its names.
 
     Attributes:
         name: Text at ``sys/name``; None if there is none.
-        created_ns: When it was created, nanoseconds since the Unix epoch; 0 if that is not known.
-        trashed: Whether it is in the trash.
-        sys_id: The id that it has beside its own, such as ``KEY-12``; None if it has none.
+        created_ns: Creation time, nanoseconds since the Unix epoch; 0 if unknown.
+        trashed: Whether the run is in the trash.
+        sys_id: Second id of an imported run, such as ``KEY-12``; None if there is none.
     """
 
     project: str
@@ -124,49 +125,48 @@ class RunName(NamedTuple):
 
     @property
     def ref(self) -> tuple[str, str]:
-        """Project path and run id, which name exactly this run."""
+        """Project path and run id, which identify the run."""
         return self.project, self.run
 
     @property
     def shown(self) -> str:
-        """Its name, or the generated one."""
+        """Recorded name, else the generated one."""
         return self.name or generated_name(self.run)
 
 
 def generated_name(run: str) -> str:
-    """Return the name of an unnamed run from its id, such as ``quick-otter``; not unique."""
-    adjectives, nouns = _words()
+    """Return the name of an unnamed run, such as ``quick-otter``, from its id; it is not unique."""
+    adjectives, nouns = _word_lists()
     digest = hashlib.sha256(run.encode("utf-8", "surrogatepass")).digest()
     at = int.from_bytes(digest[:8], "big") % (len(adjectives) * len(nouns))
     return f"{adjectives[at % len(adjectives)]}-{nouns[at // len(adjectives)]}"
 
 
 @functools.cache
-def _words() -> tuple[list[str], list[str]]:
+def _word_lists() -> tuple[list[str], list[str]]:
     return _ADJECTIVES.split(), _NOUNS.split()
 
 
 Conflict = Literal["new", "skip", "error", "replace"]
-"""Action for a run whose name is taken by another run of the project."""
+"""Action for a run whose name another run of the project has."""
 CONFLICTS: Final = get_args(Conflict)
-_HELD_NS: Final = 3600 * 10**9
-_APART_NS: Final = 1000
-"""Minimum time between two runs that take the same name, so that the last records of one precede
-those of the other despite different clocks; nanoseconds."""
-_MOST_HELD: Final = 10_000
-_MOST_COMING: Final = 100
+_RESERVED_NS: Final = 3600 * 10**9
+_MIN_INTERVAL_NS: Final = 1000
+"""Minimum time between two runs of the same name, in nanoseconds, despite clock differences."""
+_MAX_RESERVED_NAMES: Final = 10_000
+_MAX_PER_NAME: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Outcome of asking under which name a run may come.
+    """Outcome of the request to add a run to a project.
 
     Attributes:
         outcome: ``"go"``, ``"skip"``, ``"taken"`` or ``"no project"``.
-        name: Its name there, where it goes; None if it has none.
-        others: Ids of the runs that have its name.
-        t_ns: Time of the reservation, ns since the Unix epoch by the clock of the place, and later
-            than those before; None if nothing was reserved.
+        name: Name of the run in the project; None if it has none.
+        others: Ids of the runs with the same name.
+        t_ns: Time of the reservation, ns since the Unix epoch by the clock of the receiver, later
+            than earlier reservations; None if nothing was reserved.
     """
 
     outcome: str
@@ -176,7 +176,7 @@ class Arrival:
 
 
 def check_conflict(given: Any, what: str = "conflict") -> Conflict:
-    """Return a way to settle a conflict; raise `ArgumentError` if it is none."""
+    """Return ``given`` if it is a `Conflict`; raise `ArgumentError` otherwise."""
     if given not in CONFLICTS:
         msg = f"{what}: expected one of {', '.join(map(repr, CONFLICTS))}, got {given!r:.80}"
         raise ArgumentError(msg)
@@ -191,12 +191,12 @@ def settle(
     conflict: Conflict,
     now_ns: int,
 ) -> Arrival:
-    """Return the outcome for a run, and reserve its name if it goes.
+    """Return the outcome for a run; reserve its name if it may be sent.
 
-    A run that asks again is at its end: of two that replace each other, the later end wins.
-    ``held`` has the reserved names, to be kept with the project (run id, time and whether it is at
-    its end, by name), and loses expired ones. ``known`` are the runs of the project; ``now_ns`` is
-    nanoseconds since the Unix epoch.
+    A run that requests again has ended: of two runs that replace each other, the later end wins.
+    ``held`` maps reserved names to (run id, time, whether it has ended); it is stored with the
+    project, and expired reservations are removed. ``known`` are the runs of the project; ``now_ns``
+    is nanoseconds since the Unix epoch.
     """
     seen: dict[str, list[str]] = {}
     shown: dict[str, str | None] = {}
@@ -204,9 +204,9 @@ def settle(
         if _is_shown(one) and one.run != run:
             seen.setdefault(one.name or "", []).append(one.run)
             shown[one.run] = one.name
-    for key, told in list(held.items()):
-        coming = [one for one in _listed(told) if _is_held(one, key, shown, now_ns)]
-        if coming and len(held) <= _MOST_HELD:
+    for key, entries in list(held.items()):
+        coming = [one for one in _valid_entries(entries) if _is_held(one, key, shown, now_ns)]
+        if coming and len(held) <= _MAX_RESERVED_NAMES:
             held[key] = coming
         else:
             del held[key]
@@ -223,11 +223,11 @@ def settle(
     if others and conflict in ("skip", "error"):
         return Arrival("skip" if conflict == "skip" else "taken", name, others)
     if others and conflict == "new":
-        name, others = _free(name, held, run, competing_runs), ()
+        name, others = _free_name(name, held, run, competing_runs), ()
     again = again or any(one == run for one, *_ in held.get(name, ()))
-    t_ns = max([now_ns, *(int(since) + _APART_NS for _, since, _ in held.get(name, ()))])
+    t_ns = max([now_ns, *(int(since) + _MIN_INTERVAL_NS for _, since, _ in held.get(name, ()))])
     behind = [one for one in held.get(name, ()) if one[0] != run]
-    held[name] = [*behind[-_MOST_COMING:], [run, t_ns, again]]
+    held[name] = [*behind[-_MAX_PER_NAME:], [run, t_ns, again]]
     return Arrival("go", name, others, t_ns)
 
 
@@ -239,43 +239,51 @@ def settle_artifact(
     conflict: Conflict,
     now_ns: int,
 ) -> Arrival:
-    """Return the outcome for a version of an artifact, ``PROJECT/.artifacts/NAME``; see `settle`.
+    """Return the outcome for an artifact version, ``PROJECT/.artifacts/NAME``; see `settle`.
 
-    ``versions`` are the digests of all versions at the origin, its own first; ``known`` are the
-    versions of all artifacts of the project.
+    ``versions`` are the digests of all versions at the sender, the one to send first; ``known`` are
+    the versions of all artifacts of the project.
     """
     name, own = place.rpartition("/")[2], set(versions)
     there = [one._replace(name=name) for one in known if one.project == place and _is_shown(one)]
     if conflict == "new" or any(one.run in own for one in there):
         return Arrival("go", name)
-    told = (one[0] for one in _listed(held.get(name)) if isinstance(one[0], str) and one[0] in own)
-    coming = next(told, next(iter(versions)))
+    reserved = (
+        one[0]
+        for one in _valid_entries(held.get(name))
+        if isinstance(one[0], str) and one[0] in own
+    )
+    coming = next(reserved, next(iter(versions)))
     return settle(held, there, coming, name, conflict, now_ns)
 
 
 def _is_shown(one: RunName) -> bool:
-    # A folder is there a moment before the journal that hides its run is.
+    # A folder appears shortly before the journal that hides its run.
     return bool(one.created_ns) and not one.trashed
 
 
-def _listed(told: Any) -> list[list[Any]]:
-    # Somebody may have edited it.
-    return [one for one in told if isinstance(one, list) and one] if isinstance(told, list) else []
+def _valid_entries(entries: Any) -> list[list[Any]]:
+    # The file may have been edited.
+    return (
+        [one for one in entries if isinstance(one, list) and one]
+        if isinstance(entries, list)
+        else []
+    )
 
 
-def _is_held(told: list[Any], name: str, shown: dict[str, str | None], now_ns: int) -> bool:
+def _is_held(entry: list[Any], name: str, shown: dict[str, str | None], now_ns: int) -> bool:
     try:
-        run, since, _ = told
-        fresh = abs(now_ns - since) < _HELD_NS  # it may be by the clock of another machine
+        run, since, _ = entry
+        fresh = abs(now_ns - since) < _RESERVED_NS  # the time may come from another machine's clock
     except (TypeError, ValueError):
         return False
     return fresh and isinstance(run, str) and shown.get(run, name) == name
 
 
-def _free(name: str, held: dict[str, Any], run: str, rivals: Any) -> str:
+def _free_name(name: str, held: dict[str, Any], run: str, rivals: Any) -> str:
     mine = re.compile(re.escape(name) + r"-[1-9]\d*")
-    for one, told in held.items():
-        if any(each[0] == run for each in told) and mine.fullmatch(one) and not rivals(one):
+    for one, entries in held.items():
+        if any(each[0] == run for each in entries) and mine.fullmatch(one) and not rivals(one):
             return one
     number = 2
     while rivals(f"{name}-{number}"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, ov
 from msgspec import Meta
 
 from seamark.errors import MissingExtraError, MissingFieldError
-from seamark.reading.html import harmless, rows_of, text
+from seamark.reading.html import html_or_text, rows_of, text
 from seamark.reading.words import plural
 from seamark.values._numbers import argument_error
 from seamark.values.arrays import Floats, Ints, check_lengths
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def pandas() -> Any:
-    """Return the package pandas; raises `MissingExtraError`."""
+    """Import and return pandas; raises `MissingExtraError`."""
     try:
         import pandas as pd
     except ModuleNotFoundError as error:
@@ -45,10 +45,10 @@ def pandas() -> Any:
 
 
 Attempt = Annotated[int, Meta(ge=0, lt=10**9)] | Literal["latest", "all", "replaced"]
-"""Attempts whose points are read: those that led to the latest state, all, or those up to a number.
+"""Attempts to read: those that led to the latest state, all, or all up to a number.
 
-``"replaced"`` selects the points in ``"all"`` but not in ``"latest"``: points after the checkpoint
-from which a later attempt resumed.
+``"replaced"`` selects the points in ``"all"`` that are not in ``"latest"``: those after the
+checkpoint from which a later attempt resumed.
 """
 _COLUMNS: Final = {"step": "step", "value": "value", "time": "time_ns", "attempt": "attempt"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -56,7 +56,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """Points of a float series in the order (step, order of writing), as NumPy arrays.
+    """Points of a float series as NumPy arrays, ordered by (step, order of writing).
 
     ``points[0]`` is a row, ``points[:10]`` are the first points, ``points["value"]`` is a column,
     and iterating gives the rows.
@@ -64,10 +64,9 @@ class Points:
     Attributes:
         step: float64 (N,).
         value: float64 (N,).
-        time_ns: int64 (N,); the time that the caller gave, else that of recording; nanoseconds
-            since the Unix epoch.
-        attempt: int64 (N,); number of the attempt that wrote the point, -1 for writers that belong
-            to none.
+        time_ns: int64 (N,); time given by the caller, else time of recording, nanoseconds since the
+            Unix epoch.
+        attempt: int64 (N,); attempt that wrote the point, -1 if the writer belongs to none.
     """
 
     step: Floats
@@ -91,14 +90,14 @@ class Points:
     @overload
     def __getitem__(self, at: str) -> np.ndarray[Any, Any]: ...
     def __getitem__(self, at: int | slice | str) -> dict[str, Any] | Points | np.ndarray[Any, Any]:
-        """Return a point as a row (from 0; negative from the end), some points, or a column.
+        """Return a point as a row (0-based; negative from the end), a slice of points, or a column.
 
         The column ``"time"`` is in nanoseconds since the Unix epoch.
 
         Raises:
             IndexError: If there is no such point.
             MissingFieldError: If there is no such column.
-            TypeError: If it is neither a number nor a slice nor a name.
+            TypeError: If the index is not a number, a slice or a name.
         """
         if isinstance(at, str):
             if at not in _COLUMNS:
@@ -144,7 +143,7 @@ class Points:
         return f"<Points: {len(self)}{steps}>"
 
     def _repr_html_(self) -> str:
-        return harmless(self._page, self.__repr__)
+        return html_or_text(self._page, self.__repr__)
 
     def _page(self) -> str:
         def row(at: int) -> list[str]:
@@ -165,10 +164,10 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class TextPoint:
-    """Point of a string series; ``attempt`` is -1 for a point of no attempt.
+    """Point of a string series; ``attempt`` is -1 if the point belongs to none.
 
-    ``time_ns`` is in nanoseconds since the Unix epoch. A text that is too long for a journal is
-    given as the record of its blob: ``{"sha256": ..., "size": ...}``.
+    ``time_ns`` is in nanoseconds since the Unix epoch. A text too long for a journal is represented
+    by the record of its blob: ``{"sha256": ..., "size": ...}``.
     """
 
     step: float
@@ -179,7 +178,7 @@ class TextPoint:
 
 @dataclass(frozen=True, slots=True)
 class FilePoint:
-    """Point of a file series: the record of a file, and the name and description given with it."""
+    """Point of a file series: the record of a file, with its given name and description."""
 
     step: float
     file: dict[str, Any]
@@ -201,12 +200,12 @@ class HistogramPoint:
 
 
 class TextPage(NamedTuple):
-    """Points of string series from one stretch of one journal, in the order of writing.
+    """Points of string series from a section of one journal, in the order of writing.
 
     Attributes:
-        points: Time of the record in nanoseconds since the Unix epoch, path, and text or its file.
-        end: Where the next page begins, in bytes.
-        more: Whether there is one now.
+        points: Time of the record (nanoseconds since the Unix epoch), path, and text or its blob.
+        end: Offset of the next page, in bytes.
+        more: Whether there is a next page now.
     """
 
     points: list[tuple[int, str, Any]]
@@ -215,11 +214,11 @@ class TextPage(NamedTuple):
 
 
 def number_of(at: object, count: int) -> int:
-    """Return the index of a row, which may be negative; raises IndexError or TypeError."""
+    """Return a row index, negative ones resolved; raises IndexError or TypeError."""
     try:
         place = operator.index(at)  # type: ignore[arg-type]
     except TypeError:
-        msg = f"expected a row's number, a slice or the name of a column, got {at!r:.80}"
+        msg = f"expected a row number, a slice or a column name, got {at!r:.80}"
         raise TypeError(msg) from None
     if not -count <= place < count:
         msg = f"row {place} of {count} rows"
@@ -228,7 +227,7 @@ def number_of(at: object, count: int) -> int:
 
 
 def time_of(t_ns: int) -> datetime:
-    """Return ns since the Unix epoch as a datetime in UTC; out of range: the epoch."""
+    """Return ns since the Unix epoch as a datetime in UTC; the epoch if out of range."""
     try:
         return _EPOCH + timedelta(microseconds=t_ns // 1000)
     except OverflowError:

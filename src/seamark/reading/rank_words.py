@@ -1,9 +1,9 @@
-"""Description of ranks, and the search for slow ones.
+"""Descriptions of ranks, and detection of slow ones.
 
-Where ranks wait for each other in every step, as with DDP, all steps take the same time. Therefore
-ranks record ``profiling/step_time_s``, the time from step to step, and ``profiling/own_time_s``,
-the part without waiting for other ranks, which shows the straggler. The first is used if the second
-is missing.
+If ranks wait for each other in every step, as with DDP, their steps take equally long. Ranks
+therefore record ``profiling/step_time_s``, the time from step to step, and
+``profiling/own_time_s``, the part without waiting for other ranks, which reveals the straggler. The
+first is used if the second is missing.
 """
 
 from __future__ import annotations
@@ -55,39 +55,39 @@ _STATES: Final = (
     "missing",
 )
 _LONGEST_REASON: Final = 300
-_MOST_LISTED: Final = 32
+_MAX_LISTED: Final = 32
 _HEARTBEAT_S: Final = 90
 _OF_RANK: Final = re.compile(r"(?:^|(?<=/))ranks/(\d{1,9})/")
 
 
 def of_rank(path: str) -> int | None:
-    """Return the rank above 0 whose series a path is; None if it is that of the whole run."""
+    """Return the rank above 0 that a path belongs to; None for a path of the whole run."""
     found = _OF_RANK.search(path)
     return None if found is None else int(found[1])
 
 
 def common_path(path: str) -> str:
-    """Return the path that a series of a rank has on rank 0."""
+    """Return the rank 0 path of a series of any rank."""
     return _OF_RANK.sub("", path, count=1)
 
 
 def has_points(attribute: Attribute) -> bool:
-    """Return whether an attribute is a series of numbers with points."""
+    """Return whether an attribute is a float series with points."""
     return attribute.family == "float_series" and attribute.value.count > 0
 
 
 def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
-    """Return by rank the steps behind the foremost, in the series that all ranks have."""
+    """Return the steps that each rank is behind the foremost, over series common to all ranks."""
     steps: dict[str, dict[int, float]] = {}
     for one in attributes:
         if has_points(one):
             steps.setdefault(common_path(one.path), {})[of_rank(one.path) or 0] = (
                 one.value.last_step
             )
-    everybody = {rank for of_path in steps.values() for rank in of_path}
+    all_ranks = {rank for of_path in steps.values() for rank in of_path}
     found: dict[int, float] = {}
     for of_path in steps.values():
-        if len(everybody) > 1 and of_path.keys() == everybody:
+        if len(all_ranks) > 1 and of_path.keys() == all_ranks:
             first = max(of_path.values())
             for rank, step in of_path.items():
                 found[rank] = max(found.get(rank, 0.0), first - step)
@@ -95,7 +95,7 @@ def lags(attributes: Iterable[Attribute]) -> dict[int, float]:
 
 
 def rank_facts(view: Reader, state: str) -> Iterator[tuple[str, str]]:
-    """Yield label and text of the facts that are shown of a run with ranks, or a running one."""
+    """Yield labels and texts of facts about ranks, and the last step of a running run."""
     ranks = view.ranks()
     if len(ranks) > 1:
         hosts = len({rank.host for rank in ranks if rank.state != "missing"})
@@ -109,7 +109,7 @@ def rank_facts(view: Reader, state: str) -> Iterator[tuple[str, str]]:
 
 
 def rank_mappings(view: Reader) -> list[dict[str, Any]]:
-    """Return how each rank is doing, for JSON."""
+    """Return the status of each rank, for JSON."""
     from seamark.reading.points import time_of
 
     return [
@@ -128,34 +128,36 @@ def rank_mappings(view: Reader) -> list[dict[str, Any]]:
 
 
 def rank_problems(view: Reader, state: str) -> Iterator[str]:
-    """Yield a line for each rank that ended badly or hangs, in the order of their last records.
+    """Yield a line for each rank that failed or hangs, failures by time, then groups of others.
 
-    A single rank has one only if it hangs: the line of the run's state tells the rest.
+    A single rank has a line only if it hangs; the run's state covers the rest.
     """
     ranks, now = view.ranks(), view.now_ns
     if len(ranks) < 2:  # noqa: PLR2004 - one process is the run
         if state == "running":
-            yield from (_hang("", rank, now) for rank in ranks if rank.state == "hangs")
+            yield from (_describe_hang("", rank, now) for rank in ranks if rank.state == "hangs")
         return
     bad = [rank for rank in ranks if rank.state in ("failed", "killed", "lost")]
     for rank in sorted(bad, key=lambda one: one.end_t or 0):
         if rank.rank or rank.state not in state:
-            yield _end(rank, now)
+            yield _describe_end(rank, now)
     for rank in ranks:
         if rank.state == "hangs":
-            yield _hang(f"rank {rank.rank} hangs: ", rank, now)
+            yield _describe_hang(f"rank {rank.rank} hangs: ", rank, now)
     waiting = [one.rank for one in ranks if one.state == "waits"]
-    yield from _several("waits", "wait", " for it: no step either", waiting)
+    yield from _describe_ranks("waits", "wait", " for it: no step either", waiting)
     missing = [one.rank for one in ranks if one.state == "missing"]
-    yield from _several("never recorded", "never recorded", " anything", missing)
-    yield from _interrupted([one for one in ranks if one.state == "interrupted" and one.rank])
+    yield from _describe_ranks("never recorded", "never recorded", " anything", missing)
+    yield from _describe_interrupted(
+        [one for one in ranks if one.state == "interrupted" and one.rank]
+    )
 
 
 def _process_label(rank: RankStatus) -> str:
     return f"pid {rank.pid} on {rank.host}"
 
 
-def _end(rank: RankStatus, now_ns: int) -> str:
+def _describe_end(rank: RankStatus, now_ns: int) -> str:
     name, seen = f"rank {rank.rank}", seen_text(rank.last_t, now_ns)
     if rank.state in ("killed", "lost") and rank.why:
         return f"{name} is gone, {rank.why} ({_process_label(rank)}): last seen {seen}"
@@ -170,7 +172,7 @@ def _end(rank: RankStatus, now_ns: int) -> str:
     return f"{name} failed ({_process_label(rank)}) {when}" + (f": {why}" if why else "")
 
 
-def _hang(name: str, rank: RankStatus, now_ns: int) -> str:
+def _describe_hang(name: str, rank: RankStatus, now_ns: int) -> str:
     unheard_s = (now_ns - rank.last_t) / 1e9
     if unheard_s > _HEARTBEAT_S:
         silence = duration_words(unheard_s)
@@ -181,31 +183,31 @@ def _hang(name: str, rank: RankStatus, now_ns: int) -> str:
     return f"{name}no step for {idle}, although its process lives ({_process_label(rank)})"
 
 
-def _interrupted(ranks: Sequence[RankStatus]) -> Iterator[str]:
+def _describe_interrupted(ranks: Sequence[RankStatus]) -> Iterator[str]:
     by_reason: dict[str, list[int]] = {}
     for rank in ranks:
         by_reason.setdefault(rank.why.partition(":")[0], []).append(rank.rank)
     for why, numbers in by_reason.items():
         by = f" by {why}" if why else ""
-        yield from _several("was interrupted", "were interrupted", by, numbers)
+        yield from _describe_ranks("was interrupted", "were interrupted", by, numbers)
 
 
-def _several(does: str, do: str, what: str, ranks: Sequence[int]) -> Iterator[str]:
+def _describe_ranks(does: str, do: str, what: str, ranks: Sequence[int]) -> Iterator[str]:
     if len(ranks) == 1:
         yield f"rank {ranks[0]} {does}{what}"
     elif ranks:
-        listed = ", ".join(map(str, ranks[:_MOST_LISTED]))
-        more = len(ranks) - _MOST_LISTED
+        listed = ", ".join(map(str, ranks[:_MAX_LISTED]))
+        more = len(ranks) - _MAX_LISTED
         yield f"ranks {listed}{f' and {more:,} more' if more > 0 else ''} {do}{what}"
 
 
 STEP_TIME: Final = "profiling/step_time_s"
-"""Path of the step time of rank 0, in seconds; rank n has ``ranks/<n>/`` in its path."""
+"""Path of the step time of rank 0, in seconds; rank n has ``ranks/<n>/`` in the path."""
 OWN_TIME: Final = "profiling/own_time_s"
-"""Path of the part of a step in which a rank does not wait for others, likewise."""
+"""Path of the step time of rank 0 without waiting for other ranks, in seconds."""
 Moment = Annotated[datetime, Meta(tz=True)]
 _WARM_UP: Final = 5
-"""Number of times from which means exclude the first one: it compiles, allocates and connects."""
+"""Minimum number of step times for leaving the first out of means: it includes start-up work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,28 +215,26 @@ class RankTiming:
     """Status and step times of one rank of a distributed training.
 
     Attributes:
-        rank: 0-based, over all nodes.
-        host: Host name, or None if it is not known.
-        pid: Process id, or None.
+        rank: 0-based rank over all nodes.
+        host: Host name; None if unknown.
+        pid: Process id; None if unknown.
         state: ``"running"``, ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``,
-            ``"killed"`` (its process ended without reporting why), ``"hangs"`` (it is alive, but
-            no step or heartbeat for a long time), ``"waits"`` (the same, while a rank that
-            hangs is behind it), ``"lost"`` (no heartbeat for 90 s, and its process cannot be looked
-            at from here), ``"missing"`` (it never recorded anything); None if nothing is known of
-            its process.
-        why: Error or signal that ended it, or empty.
-        last_seen: Time of its last record or heartbeat (every 30 s); UTC.
-        last_step: Time when it last recorded a point of a series; UTC.
-        steps: Number of step times that it recorded; each is the mean since the one before.
-        mean_s: Mean time of a step, seconds. Of five times and more the first one is left out:
-            first steps compile and allocate. NaN if it recorded none; so are the next ones.
-        p50_s: Median, seconds.
-        p95_s: 95th percentile, seconds.
-        max_s: The longest, seconds.
-        own_s: Mean of the part of a step in which the rank does not wait for others, seconds; NaN
-            if the ranks did not all record it.
-        slowdown: ``own_s``, or ``mean_s`` without it, over the median of the other ranks; NaN if
-            there is nothing to compare.
+            ``"killed"`` (the process ended without a reason), ``"hangs"`` (alive, but no step or
+            heartbeat for a long time), ``"waits"`` (the same, while a hanging rank is behind it),
+            ``"lost"`` (no heartbeat for 90 s, and the process cannot be checked from this machine),
+            ``"missing"`` (never recorded anything); None if nothing is known about the process.
+        why: Error or signal that ended the process; empty if unknown.
+        last_seen: Time of the last record or heartbeat (every 30 s); UTC.
+        last_step: Time of the last recorded point of a series; UTC.
+        steps: Number of recorded step times; each is a mean since the previous one.
+        mean_s: Mean step time, seconds; with five times or more without the first one, whose steps
+            compile and allocate. This and the next three are NaN if there are no times.
+        p50_s: Median step time, seconds.
+        p95_s: 95th percentile of step times, seconds.
+        max_s: Longest step time, seconds.
+        own_s: Mean step time without waiting for others, seconds; NaN unless all ranks recorded it.
+        slowdown: ``own_s`` (or ``mean_s`` without it) divided by the median of the other ranks; NaN
+            if there is nothing to compare.
     """
 
     rank: int
@@ -254,12 +254,12 @@ class RankTiming:
 
     @property
     def pace_s(self) -> float:
-        """Step time by which ranks are compared: ``own_s``, or ``mean_s`` without it; seconds."""
+        """Step time by which ranks are compared: ``own_s``, else ``mean_s``; seconds."""
         return self.mean_s if math.isnan(self.own_s) else self.own_s
 
 
 class Timed(Protocol):
-    """Part of `seamark.reading.reader.Reader` that is needed to time ranks."""
+    """Subset of `seamark.reading.reader.Reader` that is needed to time ranks."""
 
     @property
     def project(self) -> str:
@@ -270,10 +270,10 @@ class Timed(Protocol):
         """Run id."""
 
     def ranks(self) -> list[RankStatus]:
-        """Return how each rank is doing."""
+        """Return the status of each rank."""
 
     def series_paths(self) -> list[str]:
-        """Return the paths that show a float series."""
+        """Return the paths of float series."""
 
     def many_points(self, paths: Collection[str]) -> Mapping[str, Points]:
         """Return the points of several float series."""
@@ -288,14 +288,14 @@ def rank_timings(view: Timed) -> list[RankTiming]:
     ranks = sorted({*statuses, *timed, *_ranks_of(paths)})
     if len(ranks) < 2:  # noqa: PLR2004 - one rank is nobody's straggler
         msg = (
-            f"run {view.name!r} of project {view.project!r}: only one rank recorded; "
-            "stragglers show in a training of several ranks with ranks='all'"
+            f"run {view.name!r} of project {view.project!r}: only one rank has records; "
+            "stragglers need a training of several ranks with ranks='all'"
         )
         raise MissingFieldError(msg)
     if not timed:
         msg = (
             f"run {view.name!r} of project {view.project!r}: no rank recorded "
-            f"{STEP_TIME}; loggers with ranks='all' do, or record it on every rank with "
+            f"{STEP_TIME}; use a logger with ranks='all', or record it on every rank with "
             f"run.log_metrics({{{STEP_TIME!r}: seconds}}, step)"
         )
         raise MissingFieldError(msg)

@@ -1,4 +1,4 @@
-"""Status of a rank of a run, as reads return it."""
+"""Status of the ranks of a run, as returned by reads."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Process = tuple[str, ...]
 
 
 def owning_processes(headers: Iterable[Mapping[str, Any]]) -> set[Process]:
-    """Return the processes that own the run in some journal.
+    """Return the processes that own the run according to any journal.
 
-    A process that opens a run owns it from when it trains in it, and its earlier journal says no.
+    A process owns a run once it trains in it; an earlier journal of it may lack that mark.
     """
     return {process_of(header) for header in headers if header.get("owner") is True}
 
 
 def process_of(header: Mapping[str, Any]) -> Process:
-    """Return the identity of a process, from a header."""
-    # As text: a header may come from a stranger, and hold what cannot be compared.
+    """Return the identity of a process from a journal header."""
+    # As text: a header is untrusted, and may hold values that cannot be hashed.
     return tuple(repr(header.get(key)) for key in ("host", "boot", "pid", "start"))
 
 
@@ -30,23 +30,22 @@ def process_of(header: Mapping[str, Any]) -> Process:
 class RankStatus:
     """Status of one rank, judged by its newest process.
 
-    Times are nanoseconds since the Unix epoch; 0 for a rank that is missing.
+    Times are nanoseconds since the Unix epoch; 0 for a missing rank.
 
     Attributes:
-        rank: 0-based.
-        writers: Writer ids of the journals of the process, the newest first.
-        state: ``"running"``; ``"hangs"`` (alive, and no record or no heartbeat for long);
-            ``"waits"`` (the same, while another rank that hangs is behind it); ``"missing"`` (the
-            run has such a rank, which never recorded anything); ``"completed"``, ``"failed"``,
-            ``"interrupted"``, ``"suspended"``, as it reported itself; ``"killed"`` (its process
-            ended without reporting why); ``"lost"`` (no heartbeat for 90 s, and nobody can look at
-            the process from here).
-        why: Reported reason of its end: ``"ValueError: boom"``, ``"SIGTERM"``; of a killed or lost
-            rank the reason that its host knows: ``"out of memory"`` (see
-            `seamark.process.liveness.CRASH_REASONS`); or empty.
-        last_t: Time of its last record or heartbeat (every 30 s).
-        row_t: Time when it last recorded a point of a series; None if it never did.
-        end_t: Time when it ended, as far as that is known; None while it runs.
+        rank: 0-based rank.
+        writers: Writer ids of the process's journals, the newest first.
+        state: ``"running"``; ``"hangs"`` (alive, but no record or no heartbeat for a long time);
+            ``"waits"`` (the same, while a hanging rank is behind it); ``"missing"`` (never recorded
+            anything); ``"completed"``, ``"failed"``, ``"interrupted"``, ``"suspended"``, as
+            reported by the rank; ``"killed"`` (the process ended without a reason); ``"lost"`` (no
+            heartbeat for 90 s, and the process cannot be checked from this machine).
+        why: Reported cause of the end, such as ``"ValueError: boom"`` or ``"SIGTERM"``; for a
+            killed or lost rank the cause known to its host, such as ``"out of memory"`` (see
+            `seamark.process.liveness.CRASH_REASONS`); empty if unknown.
+        last_t: Time of the last record or heartbeat (every 30 s).
+        row_t: Time of the last recorded point of a series; None if there is none.
+        end_t: Time of the end; None if it is running or the time is unknown.
     """
 
     rank: int

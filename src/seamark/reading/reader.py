@@ -1,7 +1,7 @@
-"""Protocol of a reader of one run, and the questions that a server answers.
+"""Protocol of a reader of one run, and the read requests that a server supports.
 
-A method of `Reader` with the mark `verb` is a route of the server and a method of the client. The
-annotations of its arguments have their limits.
+A method of `Reader` decorated with `verb` is a route of the server and a method of the client.
+Annotations of arguments include their limits.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 53)]
 
 
 class Question(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Base of all questions.
+    """Base class of read requests.
 
     Attributes:
-        seen: ``seen`` of an earlier answer to the same question; empty for none. If that answer
-            still holds, ``{"unchanged": true}`` is answered.
-        next: ``next`` of the previous part; empty for the first part.
+        seen: ``seen`` of an earlier response to the same request; empty for none. If that response
+            is still valid, the response is ``{"unchanged": true}``.
+        next: ``next`` of the preceding part; empty for the first part.
     """
 
     seen: Annotated[str, Meta(max_length=200)] = ""
@@ -47,23 +47,22 @@ class Question(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class RunQuestion(Question, kw_only=True):
-    """Base of questions about one run."""
+    """Base class of read requests for one run."""
 
     project: Path
     run: Path
 
 
 class Answer(Struct, Generic[T], omit_defaults=True):
-    """An answer as it is sent.
+    """Response as sent.
 
     Attributes:
-        answer: What was asked for.
-        seen: Changes whenever the answer may; empty if that is not known.
-        next: ``next`` of the question for the next part of a long answer; None for none.
+        answer: Requested data.
+        seen: Tag that changes whenever the response may change; empty if unknown.
+        next: ``next`` for the request for the next part of a long response; None if complete.
         told: Messages about paths that no run has.
-        total: How many items a list of some runs or groups would have without a limit; None if they
-            were not counted.
-        unchanged: Whether the answer is the one that was seen, and is left out.
+        total: Number of runs or groups without a limit; None if they were not counted.
+        unchanged: Whether the response equals the one in ``seen`` of the request, and is left out.
     """
 
     answer: T = UNSET  # type: ignore[assignment]  # left out
@@ -76,10 +75,11 @@ class Answer(Struct, Generic[T], omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A question, ``name`` being the last part of its address.
+    """Read request; ``name`` is the last segment of its address.
 
-    ``answer`` is its type, or an `Answer` of it; ``parameters`` may be given by position. Few heavy
-    questions are answered at a time. The answer to a timely one changes while nothing is recorded.
+    ``answer`` is the type of the result, or an `Answer` of it; ``parameters`` may be given by
+    position. The server limits the number of concurrent heavy requests. The response to a timely
+    request changes even if nothing is recorded.
     """
 
     name: str
@@ -92,13 +92,13 @@ class Verb:
 
     @property
     def envelope(self) -> Any:
-        """Type of the answer as it is sent."""
+        """Type of the response as sent."""
         is_whole = get_origin(self.answer) is Answer
         return self.answer if is_whole else Answer[self.answer]  # type: ignore[name-defined]
 
 
 def verb(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
-    """Mark a method as a question that a server answers."""
+    """Mark a method as a read request that a server supports."""
 
     def mark(method: F) -> F:
         setattr(method, _MARK, (heavy, timely))
@@ -109,7 +109,7 @@ def verb(*, heavy: bool = False, timely: bool = False) -> Callable[[F], F]:
 
 @functools.cache
 def verbs_of(protocol: type) -> dict[str, Verb]:
-    """Return the questions among the methods of a protocol, by name."""
+    """Return the read requests among the methods of a protocol, by name."""
     return {
         name: of_method(method, heavy=marks[0], timely=marks[1])
         for name, method in vars(protocol).items()
@@ -124,7 +124,7 @@ def of_method(
     heavy: bool = False,
     timely: bool = False,
 ) -> Verb:
-    """Return the question that a method answers; ``base`` has further arguments."""
+    """Return the read request of a method; ``base`` adds arguments."""
     hints = get_type_hints(method, include_extras=True)
     fields = []
     for parameter in list(inspect.signature(method).parameters.values())[1:]:
@@ -144,12 +144,11 @@ Parts = Annotated[int, Meta(ge=2, le=MOST_PARTS)]
 
 
 class Reader(Protocol):
-    """Reader of one run; each call sees a consistent snapshot.
+    """Reader of one run; each call reads a consistent snapshot.
 
     `seamark.store.read.run.RunReader` reads from a database, and documents each method;
-    `seamark.remote.http.run.RemoteRun` asks a server. A method that is marked as a verb is a
-    question that a server answers at ``read/<method>``: route, client and description are made of
-    its signature.
+    `seamark.remote.http.run.RemoteRun` reads from a server. A method marked as a verb is a route
+    ``read/<method>`` of the server: route, client and description are derived from its signature.
     """
 
     @property
@@ -162,11 +161,11 @@ class Reader(Protocol):
 
     @property
     def now_ns(self) -> int:
-        """Time by the clock of the judging machine, nanoseconds since the Unix epoch."""
+        """Current time by which states are judged, nanoseconds since the Unix epoch."""
 
     @property
     def contents(self) -> Contents:
-        """The files of the run, and where it is."""
+        """Access to the files and the location of the run."""
 
     @verb(heavy=True)
     def attributes(self, namespace: Path = "") -> list[Attribute]:
@@ -178,18 +177,18 @@ class Reader(Protocol):
 
     @verb()
     def has(self, path: Path) -> bool:
-        """Return whether a path, or anything below it, shows something."""
+        """Return whether anything is visible at or below a path."""
 
     def series_paths(self) -> list[str]:
-        """Return the paths that show a float series, sorted."""
+        """Return the sorted paths of float series."""
 
     @verb()
     def families(self) -> dict[str, str]:
-        """Return the family of each path, sorted by path, without reading values."""
+        """Return the family of each path, sorted by path; values are not read."""
 
     @verb()
     def some(self, paths: Paths) -> list[Attribute]:
-        """Return the attributes at some paths, in their order."""
+        """Return the attributes at given paths, in the same order."""
 
     @property
     def state(self) -> str:
@@ -197,7 +196,7 @@ class Reader(Protocol):
 
     @property
     def reason(self) -> str:
-        """Cause of the run's last recorded state: an error or a signal; empty if not known."""
+        """Cause of the last recorded state: an error or a signal; empty if unknown."""
 
     @property
     def signal(self) -> str:
@@ -205,21 +204,21 @@ class Reader(Protocol):
 
     @property
     def traceback(self) -> str | None:
-        """Path of the traceback that belongs to the run's end; None if there is none."""
+        """Path of the traceback of the run's end; None if there is none."""
 
     def crash(self) -> Crash | None:
-        """Return how the process ended that trained the run; None unless the run crashed."""
+        """Return the end of the training process of a crashed run; None if it did not crash."""
 
     def has_failed(self) -> bool:
-        """Return whether a process that spoke for the run noted that it failed."""
+        """Return whether a process that represented the run recorded a failure."""
 
     @verb(timely=True)
     def ranks(self) -> list[RankStatus]:
-        """Return how each rank that takes part in the run is doing, by rank."""
+        """Return the status of each rank of the run, by rank."""
 
     @verb()
     def journals(self) -> list[JournalInfo]:
-        """Return the facts about every journal, sorted by writer."""
+        """Return the state of every journal, sorted by writer."""
 
     def problems(self) -> dict[str, Any]:
         """Return the problems of the run, by name."""
@@ -227,7 +226,7 @@ class Reader(Protocol):
     def points(
         self, path: Path, attempt: Attempt = "latest", *, limit: int | None = None
     ) -> Points:
-        """Return the points of a float series, or the last ``limit`` of them."""
+        """Return the points of a float series, or its last ``limit`` points."""
 
     def many_points(
         self, paths: Collection[str], attempt: Attempt = "latest", *, limit: int | None = None
@@ -242,7 +241,7 @@ class Reader(Protocol):
     def drawing(
         self, path: Path, look: Look | None = None, attempt: Attempt = "latest", since: Cursor = ""
     ) -> Drawing:
-        """Return a float series along an axis of choice, for drawing."""
+        """Return a float series along a chosen axis, for drawing."""
 
     @verb()
     def texts(self, path: Path, attempt: Attempt = "latest") -> list[TextPoint]:
@@ -250,7 +249,7 @@ class Reader(Protocol):
 
     @verb()
     def text_page(self, file: Path, paths: Paths, begin: Count = 0) -> TextPage:
-        """Return texts that one journal holds, in the order of writing, a page of them."""
+        """Return a page of texts of one journal, in the order of writing."""
 
     @verb()
     def text_begin(
@@ -262,7 +261,7 @@ class Reader(Protocol):
         lines: Count | None = None,
         points: Count | None = None,
     ) -> int:
-        """Return where in a journal to begin to read for the last texts, in bytes."""
+        """Return the offset in a journal, in bytes, from which to read for the last texts."""
 
     @verb()
     def files(self, path: Path, attempt: Attempt = "latest") -> list[FilePoint]:

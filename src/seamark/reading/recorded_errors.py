@@ -1,4 +1,4 @@
-"""Errors of a run, one by one, as its processes recorded them."""
+"""Errors recorded by the processes of a run."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 __all__ = ["ERRORS", "RecordedError", "recorded_errors"]
 
 ERRORS: Final = "errors"
-"""Last part of the paths at which processes record their errors."""
+"""Last segment of the paths at which processes record their errors."""
 _SPACE: Final = "monitoring/"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedError:
-    """An error that a process of the run met.
+    """Error recorded by a process of a run.
 
     Attributes:
-        type: Name of its class, such as ``"ValueError"``.
-        message: What it says, secrets masked.
-        traceback: As Python prints it, causes included, secrets masked; None if it was not
+        type: Class name, such as ``"ValueError"``.
+        message: Message, with secrets masked.
+        traceback: Traceback as printed by Python, with causes, secrets masked; None if not
             recorded.
-        time: When it was recorded, UTC.
-        rank: Of the process, 0-based; None if it is not known.
+        time: Time of recording, UTC.
+        rank: 0-based rank of the process; None if unknown.
     """
 
     type: str
@@ -44,44 +44,44 @@ class RecordedError:
 
 
 def recorded_errors(view: Reader) -> list[RecordedError]:
-    """Return the errors of a run, those of all ranks and attempts, the oldest first.
+    """Return the errors of a run, over all ranks and attempts, the oldest first.
 
-    Errors of processes that only added to the run are left out.
+    Errors of processes that only contributed to the run are left out.
     """
     journals = {one.writer: one for one in view.journals()}
-    owners = {_line(one) for one in journals.values() if one.header.get("owner") is True}
+    owners = {_run_object_key(one) for one in journals.values() if one.header.get("owner") is True}
     found: list[RecordedError] = []
     for path, family in view.families().items():
         if family != "string_series" or path.rpartition("/")[2] != ERRORS:
             continue
         journal = journals.get(path.removeprefix(_SPACE).rpartition("/")[0])
-        if journal is None:  # a namespace that somebody chose, or a series of somebody's own
-            found += _read(view, path, None, whole=True)
+        if journal is None:  # a namespace chosen by the user, or a series of the user's own
+            found += _read_errors(view, path, None, whole=True)
         elif _is_participant(journal, owners):
             rank = journal.header.get("rank")
-            found += _read(view, path, rank if type(rank) is int else None)
-    return sorted(found, key=lambda one: one.time) or list(_of_state(view))
+            found += _read_errors(view, path, rank if type(rank) is int else None)
+    return sorted(found, key=lambda one: one.time) or list(_error_of_state(view))
 
 
 def _is_participant(journal: JournalInfo, owners: set[tuple[str, ...]]) -> bool:
     of_rank = bool(journal.header.get("rank")) and journal.header.get("attempt") is not None
-    return of_rank or _line(journal) in owners
+    return of_rank or _run_object_key(journal) in owners
 
 
-def _line(journal: JournalInfo) -> tuple[str, ...]:
+def _run_object_key(journal: JournalInfo) -> tuple[str, ...]:
     """Return the identity of a run object, shared by its copies and the run it resumes."""
     lineage = journal.header.get("lineage")
     return (repr(lineage),) if lineage else process_of(journal.header)
 
 
-def _read(
+def _read_errors(
     view: Reader, path: str, rank: int | None, *, whole: bool = False
 ) -> Iterator[RecordedError]:
     for point in view.texts(path, attempt="all"):
-        told = _load_record(view, point.text)
-        if whole and not told.keys() >= {"type", "message"}:
+        record = _load_record(view, point.text)
+        if whole and not record.keys() >= {"type", "message"}:
             continue
-        kind, message, trace = (told.get(key) for key in ("type", "message", "traceback"))
+        kind, message, trace = (record.get(key) for key in ("type", "message", "traceback"))
         yield RecordedError(
             type=str(kind or ""),
             message=str(message or ""),
@@ -97,12 +97,12 @@ def _load_record(view: Reader, text: str | Mapping[str, Any]) -> Mapping[str, An
         found = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, SeamarkError) and not isinstance(error, FileMissingError):
-            raise  # a server that cannot be asked says nothing about the text
+            raise  # an unreachable server does not mean that the text is missing
         found = None
     return found if isinstance(found, dict) else {"message": text}
 
 
-def _of_state(view: Reader) -> Iterator[RecordedError]:
+def _error_of_state(view: Reader) -> Iterator[RecordedError]:
     if view.state != "failed" or view.signal or not (reason := view.reason):
         return
     kind, _, message = reason.partition(": ")

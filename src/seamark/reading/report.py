@@ -1,4 +1,4 @@
-"""Report on a run or a project: a dict with a text and a notebook display."""
+"""Report on a run or a project: a dict with text and notebook displays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from seamark.reading.facts import (
     loops_of,
     progress_words,
 )
-from seamark.reading.html import block, harmless, table, text
+from seamark.reading.html import block, html_or_text, table, text
 from seamark.reading.recorded_errors import recorded_errors
 from seamark.reading.words import clean, plain
 from seamark.values.aggregates import Last, Ring
@@ -62,22 +62,22 @@ _INTERNAL: Final = {
     "trashed": "sys/trashed",
 }
 _OF_VERSIONS: Final = {"number": "sys/version", "stage": "sys/stage", "aliases": "sys/aliases"}
-"""Attributes that only versions of models and artifacts have."""
+"""Attributes that only model and artifact versions have."""
 _SETS: Final = {"tags": "sys/tags", "groups": "sys/group_tags"}
 _METADATA: Final = "metadata/"
 _CHRONOS: Final = "chronos/"
 _FAMILIES: Final = frozenset({"atom", "statistic", "float_series", "string_series", "string_set"})
-"""Families that count as metadata; files are not part of a report."""
+"""Families included in metadata; reports do not include files."""
 _TIMES: Final = frozenset({"start_time", "end_time", "creation_time", "last_record", "edited"})
-_HEAD: Final = frozenset({"name", "state", "detail"})
-_PRINTED: Final = frozenset({"mean", "std", "min", "max", "count"})
-"""Statistics that are printed; the report itself has all."""
+_TITLE_FIELDS: Final = frozenset({"name", "state", "detail"})
+_PRINTED_STATISTICS: Final = frozenset({"mean", "std", "min", "max", "count"})
+"""Statistics in the printed report; the dict has all."""
 _LONGEST: Final = 200
 """Maximum number of characters of a printed value."""
 
 
 class Report(dict[str, Any]):
-    """Report on a run or a project: values by name, shown by ``print`` and in notebooks."""
+    """Report on a run or a project: values by name, displayed by ``print`` and notebooks."""
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -107,7 +107,7 @@ class Report(dict[str, Any]):
         return [
             (name.replace("_", " "), _time_words(value) if name in _TIMES else _words(value))
             for name, value in self.items()
-            if name not in _HEAD and not _is_section(value) and value not in (None, [], "")
+            if name not in _TITLE_FIELDS and not _is_section(value) and value not in (None, [], "")
         ]
 
     def _sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -131,7 +131,7 @@ class Report(dict[str, Any]):
                 parts.append(table((name, ""), cells))
             return block(text(" ".join(self._title())), *parts)
 
-        return harmless(page, self.__str__)
+        return html_or_text(page, self.__str__)
 
 
 def report_of_run(
@@ -141,7 +141,7 @@ def report_of_run(
     project: str,
     short: bool = False,
 ) -> Report:
-    """Return the report of a run; ``short`` leaves out ids, place, health and tracebacks."""
+    """Return the report on a run; ``short`` leaves out ids, location, health and tracebacks."""
     errors = [] if view is None else recorded_errors(view)
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     sets = {one.path: one.value for one in attributes if one.family == "string_set"}
@@ -162,7 +162,7 @@ def report_of_run(
         }
         found["masked"] = sorted(sets.get("sys/masked", ()))
     found |= {name: sorted(sets.get(path, ())) for name, path in _SETS.items()}
-    found["keyed_tags"] = _below("tags", atoms)
+    found["keyed_tags"] = _values_below("tags", atoms)
     if not short:
         found["inherited_tags"] = _mapping(atoms.get(INHERITED))
     found["parameters"] = {
@@ -196,7 +196,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 def report_of_project(
     path: str, attributes: Sequence[Attribute], states: Iterable[str], *, short: bool = False
 ) -> Report:
-    """Return the report of a project; ``short`` leaves out its author and time."""
+    """Return the report on a project; ``short`` leaves out author and creation time."""
     atoms = {one.path: one.value for one in attributes if one.family == "atom"}
     sets = {one.path: one.value for one in attributes if one.family == "string_set"}
     found = Report(name=atoms.get("sys/name") or path, description=atoms.get("sys/description"))
@@ -204,7 +204,7 @@ def report_of_project(
         found["project"] = path
         found |= {name: atoms.get(_INTERNAL[name]) for name in ("owner", "creation_time")}
     found["tags"] = sorted(sets.get("sys/tags", ()))
-    found["keyed_tags"] = _below("tags", atoms)
+    found["keyed_tags"] = _values_below("tags", atoms)
     found["metadata"] = _metadata(attributes)
     groups = {one.path.split("/")[1] for one in attributes if one.path.startswith("groups/")}
     found["groups"] = sorted(groups)
@@ -244,7 +244,7 @@ def _summary_of(one: Attribute) -> Any:
 
 
 def with_plain_values(report: Report) -> Report:
-    """Return a report for ``json.dumps``: times become text; numbers stay as they are."""
+    """Return a report for ``json.dumps``: times become text, numbers are unchanged."""
     return Report(_plain_value(dict(report)))
 
 
@@ -256,7 +256,7 @@ def _plain_value(value: Any) -> Any:
     return value if isinstance(value, float) else plain(value)
 
 
-def _below(namespace: str, atoms: Mapping[str, Any]) -> dict[str, Any]:
+def _values_below(namespace: str, atoms: Mapping[str, Any]) -> dict[str, Any]:
     start = f"{namespace}/"
     return {path[len(start) :]: each for path, each in atoms.items() if path.startswith(start)}
 
@@ -278,7 +278,7 @@ def _error_words(one: Mapping[str, Any]) -> str:
 
 
 def _time_words(value: Any) -> str:
-    # A report may hold text already.
+    # The value may already be text.
     try:
         return _words(datetime.fromisoformat(value))
     except (TypeError, ValueError):
@@ -291,8 +291,8 @@ def _words(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="seconds")
     if isinstance(value, Mapping):
-        is_statistic = value.keys() >= _PRINTED
-        known = {key: value[key] for key in value if key in _PRINTED or not is_statistic}
+        is_statistic = value.keys() >= _PRINTED_STATISTICS
+        known = {key: value[key] for key in value if key in _PRINTED_STATISTICS or not is_statistic}
         kept = {key: each for key, each in known.items() if each not in (None, 0)}
         return ", ".join(f"{_plain(str(key))} {_words(each)}" for key, each in kept.items())
     if isinstance(value, list):

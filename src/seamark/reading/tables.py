@@ -1,4 +1,4 @@
-"""Tables as reads return them: of runs, one row each, and of the points of many series."""
+"""Tables returned by reads: runs (a row per run) and points of many series."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, overload
 
 from seamark.errors import ArgumentError, MissingFieldError
 from seamark.reading.attributes import is_background
-from seamark.reading.html import harmless, rows_of, text
+from seamark.reading.html import html_or_text, rows_of, text
 from seamark.reading.points import number_of, pandas, time_of
 from seamark.reading.words import hint_for, plural
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 __all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
 
-_MOST_COLUMNS: Final = 12
+_MAX_COLUMNS: Final = 12
 _NAMES: Final = ("sys/id", "sys/name", "sys/state", "sys/tags", "sys/creation_time")
 _MAX_KEYS: Final = 5000
 """Maximum number of suggested keys."""
 
 
 class RunRow(dict[str, Any]):
-    """A row of a table of runs: a dict from column to value; missing values are left out."""
+    """Row of a table of runs: a dict from column to value, without missing values."""
 
     __slots__ = ()
 
     def get_attribute_value(self, path: str) -> Any:
-        """Return a value; Neptune's name for it.
+        """Return a value; the name is that of Neptune's method.
 
         Raises:
-            ValueError: If the run has none, or the table no such column.
+            ValueError: If the run has no value there, or the table has no such column.
         """
         if path not in self:
-            msg = f"no value of {path!r} in this row; it has {', '.join(self)}"
+            msg = f"no value for column {path!r} in this row; it has {', '.join(self)}"
             raise ArgumentError(msg)
         return self[path]
 
@@ -43,19 +43,19 @@ class RunRow(dict[str, Any]):
 class RunsTable:
     """Table of runs, one row each; made by `seamark.Project.fetch_runs_table`.
 
-    ``table[0]`` is a row, ``table["val/loss"]`` a column, ``"val/loss" in table`` tells whether
-    there is one, and iterating gives the rows.
+    ``table[0]`` is a row, ``table["val/loss"]`` is a column, ``"val/loss" in table`` is whether the
+    column exists, and iterating gives the rows.
 
-    A row is a dict from column to value, without what the run does not have. Series show their last
-    value (or what the column asks for: ``val/loss:min``), sets of strings a sorted list, files
-    their names, artifacts their hash.
+    A row is a dict from column to value, without missing values. A series is represented by its
+    last value (or by the aggregate of the column, as in ``val/loss:min``), a string set by a sorted
+    list, files by their names, artifacts by their hash.
 
     Attributes:
         columns: All columns, ``sys/id`` first.
         refs: (project, run id) of the rows.
-        offset: How many of those that match come before the first row.
-        known_total: The total, if it is known without counting.
-        count: Counts them otherwise.
+        offset: Number of matching runs before the first row.
+        known_total: Total, if known without counting.
+        count: Function that counts the matching runs otherwise.
     """
 
     count: Callable[[], int]
@@ -76,9 +76,9 @@ class RunsTable:
 
     @property
     def total(self) -> int:
-        """Number of runs that match, regardless of limit and offset.
+        """Number of matching runs, ignoring limit and offset.
 
-        They are counted on first use if a limit cut the table off.
+        It is counted on first use if a limit truncated the table.
         """
         if self.known_total is None:
             self.known_total = self.count()
@@ -93,7 +93,7 @@ class RunsTable:
         limit: int | None = None,
         without: Collection[str] = (),
     ) -> RunsTable:
-        """Return the rows of some runs up to a limit, in order, without some columns."""
+        """Return the rows of given runs up to a limit, in order, without some columns."""
         places = [at for at, ref in enumerate(self.refs) if ref in refs]
         shown = places[:limit]
         cells = {
@@ -105,7 +105,7 @@ class RunsTable:
 
     @property
     def rows(self) -> list[RunRow]:
-        """The rows, in order."""
+        """Rows, in order."""
         if self._rows is None:
             self._rows = [RunRow() for _ in self.refs]
             for column, values in self._cells.items():
@@ -124,23 +124,23 @@ class RunsTable:
     @overload
     def __getitem__(self, at: str) -> list[Any]: ...
     def __getitem__(self, at: int | slice | str) -> RunRow | list[RunRow] | list[Any]:
-        """Return a row by its number (from 0; negative from the end), some rows, or a column.
+        """Return a row (0-based; negative from the end), a slice of rows, or a column.
 
-        In a column, None stands where a run has no value.
+        In a column, None means that a run has no value.
 
         Raises:
             IndexError: If there is no such row.
-            MissingFieldError: If there is no such column; the nearest one is named.
-            TypeError: If it is neither a number nor a slice nor a name.
+            MissingFieldError: If there is no such column; the message names the nearest.
+            TypeError: If the index is not a number, a slice or a name.
         """
         if not isinstance(at, str):
             return self.rows[at if isinstance(at, slice) else number_of(at, len(self))]
         if at in self._cells:
             return list(self._cells[at])
-        raise _no_column(at, self.columns)
+        raise _missing_column(at, self.columns)
 
     def __contains__(self, column: object) -> bool:
-        """Return whether there is such a column, or, of a dict, such a row."""
+        """Return whether a column exists, or, for a dict, an equal row."""
         return column in self.rows if isinstance(column, dict) else column in self.columns
 
     def __len__(self) -> int:
@@ -150,7 +150,7 @@ class RunsTable:
         return self.columns[:_MAX_KEYS]
 
     def _repr_html_(self) -> str:
-        return harmless(self._page, self.__repr__)
+        return html_or_text(self._page, self.__repr__)
 
     def _page(self) -> str:
         shown = _first_columns(self.columns)
@@ -175,7 +175,7 @@ class RunsTable:
         return self.rows
 
     def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return one array a column: float64 for numbers (NaN: no value), objects for others."""
+        """Return an array for each column: float64 for numbers (NaN: no value), else objects."""
         import numpy as np
 
         found: dict[str, np.ndarray[Any, Any]] = {}
@@ -190,7 +190,7 @@ class RunsTable:
         return found
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame; sets of strings become ``"a,b"``, as Neptune has them.
+        """Return a data frame; string sets become ``"a,b"``, as in Neptune.
 
         Raises:
             MissingExtraError: If pandas is not installed.
@@ -202,12 +202,12 @@ class RunsTable:
 
 
 def _first_columns(columns: list[str]) -> list[str]:
-    if len(columns) <= _MOST_COLUMNS:
+    if len(columns) <= _MAX_COLUMNS:
         return columns
     found = [one for one in _NAMES if one in columns]
     rest = [one for one in columns if one not in _NAMES]
     rest.sort(key=is_background)
-    return (found + rest)[:_MOST_COLUMNS]
+    return (found + rest)[:_MAX_COLUMNS]
 
 
 def _all_numbers(values: Sequence[Any]) -> bool:
@@ -223,18 +223,18 @@ def _joined(values: list[Any]) -> list[Any]:
     return [",".join(each) if type(each) is StringList else each for each in values]
 
 
-def _no_column(name: str, columns: Sequence[str]) -> MissingFieldError:
+def _missing_column(name: str, columns: Sequence[str]) -> MissingFieldError:
     return MissingFieldError(f"the table has no column {name!r:.200}{hint_for(name, columns)}")
 
 
 class StringList(list[str]):
-    """The sorted elements of a string set in a row; tells them from a list that was recorded."""
+    """Sorted elements of a string set in a row, as opposed to a recorded list."""
 
 
 class _LongTable:
     columns: ClassVar[tuple[str, ...]] = ()
     _kinds: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Attribute of a part that holds the column, and its type; by column."""
+    """Attribute of a part that holds a column, and its type, by column."""
 
     def __init__(self, parts: list[tuple[str, str, Any]]) -> None:
         self.parts = parts
@@ -265,30 +265,30 @@ class _LongTable:
     def __getitem__(
         self, at: int | slice | str
     ) -> dict[str, Any] | list[dict[str, Any]] | np.ndarray[Any, Any]:
-        """Return a row by its number (from 0; negative from the end), some rows, or a column.
+        """Return a row (0-based; negative from the end), a slice of rows, or a column.
 
-        A column is an array, as `to_numpy` has it.
+        A column is an array, as in `to_numpy`.
 
         Raises:
             IndexError: If there is no such row.
-            MissingFieldError: If there is no such column; the nearest one is named.
-            TypeError: If it is neither a number nor a slice nor a name.
+            MissingFieldError: If there is no such column; the message names the nearest.
+            TypeError: If the index is not a number, a slice or a name.
         """
         if isinstance(at, slice):
             return [self[place] for place in range(*at.indices(len(self)))]
         if isinstance(at, str):
             if at not in self.columns:
-                raise _no_column(at, self.columns)
-            return self._column(at) if at in self._kinds else self._words()[at]
+                raise _missing_column(at, self.columns)
+            return self._column(at) if at in self._kinds else self._text_columns()[at]
         place = number_of(at, len(self))
         for run, path, part in self.parts:
             if place < len(part):
                 return next(self._rows(run, path, part, slice(place, place + 1)))
             place -= len(part)
-        raise AssertionError  # the parts are as long as the table
+        raise AssertionError  # the lengths of the parts add up to that of the table
 
     def __contains__(self, column: object) -> bool:
-        """Return whether there is such a column, or, of a dict, such a row."""
+        """Return whether a column exists, or, for a dict, an equal row."""
         return (
             any(row == column for row in self)
             if isinstance(column, dict)
@@ -296,7 +296,7 @@ class _LongTable:
         )
 
     def _repr_html_(self) -> str:
-        return harmless(self._page, self.__repr__)
+        return html_or_text(self._page, self.__repr__)
 
     def _page(self) -> str:
         def row(at: int) -> list[str]:
@@ -306,14 +306,14 @@ class _LongTable:
         return rows_of(title, self.columns, len(self), row)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return the rows as dicts, times as aware datetimes in UTC."""
+        """Return the rows as dicts, with times as aware datetimes in UTC."""
         return list(self)
 
     def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return one array a column; ``time`` is in nanoseconds since the Unix epoch."""
-        return self._words() | {name: self._column(name) for name in self._kinds}
+        """Return an array for each column; ``time`` is in nanoseconds since the Unix epoch."""
+        return self._text_columns() | {name: self._column(name) for name in self._kinds}
 
-    def _words(self) -> dict[str, np.ndarray[Any, Any]]:
+    def _text_columns(self) -> dict[str, np.ndarray[Any, Any]]:
         import numpy as np
 
         sizes = [len(part) for _, _, part in self.parts]
@@ -355,7 +355,7 @@ class _LongTable:
 class SeriesTable(_LongTable):
     """Points of several series of several runs; see `seamark.Project.fetch_series`.
 
-    Columns: ``run``, ``path``, ``step``, ``value``, ``time`` and ``attempt`` (-1: of a writer that
+    Columns: ``run``, ``path``, ``step``, ``value``, ``time`` and ``attempt`` (-1: the writer
     belongs to none).
 
     Attributes:

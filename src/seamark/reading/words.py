@@ -1,4 +1,4 @@
-"""Text for people: numbers, units, ages, values and suggestions."""
+"""Human-readable text: numbers, units, ages, values and suggestions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ __all__ = [
 
 
 _MAX_COMPARED: Final = 5000
-"""Maximum number of paths compared with a mistyped one, to keep the error quick."""
+"""Maximum number of paths compared with a mistyped one, to limit the delay."""
 _LONGEST: Final = 256
 
 
@@ -67,10 +67,10 @@ def hint_for(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def near_paths(path: str, known: Iterable[str]) -> Iterator[str]:
-    """Yield the known paths that are similar to one (or to a pattern), the most similar first.
+    """Yield the known paths that are similar to a path or pattern, the most similar first.
 
-    First those that end like it, as ``val/loss`` for ``loss``, then those below it, then the one of
-    the most similar spelling, then those with the same last part.
+    These are paths with the same end, such as ``val/loss`` for ``loss``; paths below it; the path
+    with the most similar spelling; and paths with the same last segment.
     """
     if not path or len(path) > _LONGEST:
         return
@@ -83,13 +83,13 @@ def near_paths(path: str, known: Iterable[str]) -> Iterator[str]:
 
 
 def nearest_path(path: str, known: Iterable[str]) -> str | None:
-    """Return the known path that is most similar to one; None if none is."""
+    """Return the known path that is most similar to a path; None if there is none."""
     return next(near_paths(path, known), None)
 
 
 _SPACE: Final = "monitoring"
 _FACTS: Final = "environment"
-_LEAST: Final = 2
+_MIN_PARTS: Final = 2
 UNITS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("cpu", "gpu"), "%"),
     **dict.fromkeys(("memory", "process_memory", "gpu_memory", "disk_free"), "GiB"),
@@ -99,22 +99,22 @@ UNITS: Final[Mapping[str, str]] = {
     "gpu_temperature": "°C",
     "process_cores": "cores",
 }
-"""Units of series, by the last part of their paths without the number of a device."""
+"""Units of series, by the last segment of the path without a device number."""
 FACT_UNITS: Final[Mapping[str, str]] = dict.fromkeys(
     ("memory", "memory_limit", "gpu_memory"), "GiB"
 )
-"""Units of facts about a machine."""
+"""Units of facts about a machine, by name."""
 
 
 def is_measured(path: str) -> bool:
-    """Return whether a path lies where measurements of machines are kept."""
+    """Return whether a path is in the namespace of machine measurements."""
     return path.partition("/")[0] == _SPACE
 
 
 def unit_of(path: str) -> str:
-    """Return the unit of a series or a fact of a machine, such as ``"GiB"``; empty if unknown."""
+    """Return the unit of a machine series or fact, such as ``"GiB"``; empty if unknown."""
     parts = path.split("/")
-    if not is_measured(path) or len(parts) < _LEAST:
+    if not is_measured(path) or len(parts) < _MIN_PARTS:
         return ""
     name, _, number = parts[-1].rpartition("_")
     if not (number.isascii() and number.isdecimal()):
@@ -123,7 +123,7 @@ def unit_of(path: str) -> str:
 
 
 def shared_unit(paths: Iterable[str]) -> str:
-    """Return the unit of all paths; empty if they have several, or none."""
+    """Return the common unit of paths; empty if there is none."""
     units = {unit_of(path) for path in paths}
     return units.pop() if len(units) == 1 else ""
 
@@ -136,7 +136,7 @@ _DAY_S: Final = 86_400
 
 
 def age_words(seconds: float) -> str:
-    """Return an age in seconds as words: ``"5 min ago"``, or ``"in 2 h"`` if negative."""
+    """Return an age in seconds as text: ``"5 min ago"``, or ``"in 2 h"`` if negative."""
     size = abs(seconds)
     if size < _SOON_S:
         return "just now"
@@ -154,7 +154,7 @@ def age_words(seconds: float) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """Return a duration with its two greatest units: ``"15 ms"``, ``"0.4 s"``, ``"2 min 3 s"``."""
+    """Return a duration in its two largest units: ``"15 ms"``, ``"0.4 s"``, ``"2 min 3 s"``."""
     if not math.isfinite(seconds) or seconds < 0:
         return "?"
     if 0 < round(seconds * 1000) < _TENTH_MS:
@@ -176,15 +176,15 @@ def duration_words(seconds: float) -> str:
 
 
 _LONG_BITS: Final = 2048
-"""Number of bits below which Python can convert every integer to decimal."""
+"""Number of bits below which Python converts every integer to decimal."""
 
 
 def plain(value: Any) -> Any:
-    """Return a value that strict JSON holds.
+    """Return a value that strict JSON can represent.
 
-    NaN and infinities become ``"nan"``, ``"inf"`` and ``"-inf"`` (a null would read as "nothing
-    recorded"), whole numbers of thousands of digits ``"0x..."`` (Python limits their decimal form),
-    times ISO 8601, sets sorted lists, other objects their text.
+    NaN and infinities become ``"nan"``, ``"inf"`` and ``"-inf"`` (null would mean "nothing
+    recorded"), integers of thousands of digits ``"0x..."`` (Python limits decimal conversion),
+    times ISO 8601, sets sorted lists, and other objects their text.
     """
     if value is None or isinstance(value, bool | str):
         return _text(value) if isinstance(value, str) else value
@@ -215,18 +215,18 @@ def plain(value: Any) -> Any:
 
 
 def _text(text: str) -> str:
-    # UTF-8 cannot hold lone surrogates.
+    # UTF-8 cannot encode lone surrogates.
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 _MAX_BYTES: Final = 1 << 63
-"""Greatest plausible file size; a record may claim any."""
+"""Maximum plausible file size, in bytes; a record may claim any size."""
 _DIGITS: Final = 8
-"""Number of digits shown of a digest."""
+"""Number of digits of a digest that are shown."""
 
 
 def value_text(value: Any, *, exact: bool) -> str:
-    """Return an atom or a set in one line; if exact, with all digits and times as ISO 8601."""
+    """Return an atom or a set on one line; if exact, with all digits and ISO 8601 times."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float):
@@ -251,7 +251,7 @@ def value_text(value: Any, *, exact: bool) -> str:
 
 
 def short_text(attribute: Attribute, *, exact: bool) -> str:
-    """Return the value of an attribute in one line; see `value_text`."""
+    """Return the value of an attribute on one line; see `value_text`."""
     value = attribute.value
     if attribute.type == "text" and isinstance(value, Mapping):
         return f"text of {human_bytes(value.get('size', 0))}"
@@ -265,7 +265,7 @@ def short_text(attribute: Attribute, *, exact: bool) -> str:
 
 
 def last_text(tail: SeriesTail) -> str:
-    """Return the last point of a series of texts, files or histograms in one line."""
+    """Return the last point of a text, file or histogram series on one line."""
     last = tail.last
     if isinstance(last, Mapping):
         last = str(last.get("name") or last.get("ext") or "file")
@@ -275,13 +275,13 @@ def last_text(tail: SeriesTail) -> str:
 
 
 def file_name(record: Mapping[str, Any]) -> str:
-    """Return the name of a file with its extension."""
+    """Return the name of a file with extension."""
     name, ending = str(record.get("name") or "file"), record.get("ext")
     return name if not ending or name.endswith(f".{ending}") else f"{name}.{ending}"
 
 
 def file_text(value: Any, *, exact: bool) -> str:
-    """Return name, size and (abbreviated unless exact) digest of a file, or count of a set."""
+    """Return name, size and digest (abbreviated unless exact) of a file, or the size of a set."""
     if not isinstance(value, Mapping):
         return value_text(value, exact=exact)
     if all(isinstance(member, Mapping) for member in value.values()):
@@ -300,28 +300,28 @@ _UNSAFE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-"""Characters that a terminal may obey, or that make a line read differently from its content.
+"""Characters that may control a terminal or disguise the content of a line.
 
-The invisible joiners of letters and emoji (U+200C, U+200D) are kept.
+The joiners of letters and emoji (U+200C, U+200D) are not included.
 """
 _SHORT: Final = 0x10000
 _KEPT_IN_BLOCKS: Final = "\n\t"
 _NAMED: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
-_STAND_INS: Final = str.maketrans("⚠…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "!~._.-:=+*#|+-++o>-^v")
-"""Replacements of our own symbols, equally wide, so that columns stay aligned."""
-_FORMULAS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - full-width ones count
-"""Pattern of cells that spreadsheets evaluate; leading white space is ignored by them."""
+_ASCII_SYMBOLS: Final = str.maketrans("⚠…·▁▂▃▄▅▆▇█│┤─┬└●→—▲▼", "!~._.-:=+*#|+-++o>-^v")
+"""ASCII replacements for our symbols, of equal width, so that columns stay aligned."""
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 - full-width ones count
+"""First characters of cells that spreadsheets evaluate, after any white space."""
 _WHITE: Final = ("\t", "\r", "\n")
 _BYTE: Final = 256
 _KILO: Final = 1000
-_ROUNDED: Final = 1e12
-"""Integers from this one on are rounded like other numbers."""
+_MIN_ROUNDED: Final = 1e12
+"""Lowest whole float that is rounded like other floats."""
 _LONG_NUMBER: Final = 200
 _EXACT_INTS: Final = 2.0**53
 
 
 def clean(text: str, *, block: bool = False) -> str:
-    """Return ``text`` with everything escaped that a terminal would obey instead of showing."""
+    """Return ``text`` with all characters escaped that may control a terminal."""
     if text.isprintable():
         return text
 
@@ -338,23 +338,25 @@ def clean(text: str, *, block: bool = False) -> str:
 
 
 def csv_safe(text: str) -> str:
-    """Return a text, never a number, for a CSV cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(_WHITE) or text.lstrip().startswith(_FORMULAS) else text
+    """Return a text as a CSV cell that no spreadsheet evaluates as a formula; not for numbers."""
+    return (
+        f"'{text}" if text.startswith(_WHITE) or text.lstrip().startswith(_FORMULA_STARTS) else text
+    )
 
 
 def readable(error: UnicodeError) -> tuple[str, int]:
-    r"""Return a substitute for signs that the output cannot show, for ``codecs.register_error``.
+    r"""Return a substitute for unencodable characters; an error handler of `codecs`.
 
-    Signs of our own have stand-ins in ASCII; other text is escaped, as ``\xb5``.
+    Our own symbols have ASCII replacements; other characters are escaped, as in ``\xb5``.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    text = error.object[error.start : error.end].translate(_STAND_INS)
+    text = error.object[error.start : error.end].translate(_ASCII_SYMBOLS)
     return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
 def display_width(text: str) -> int:
-    """Return how many terminal cells ``text`` (already `clean`) takes."""
+    """Return the width of ``text`` (already `clean`) in terminal cells."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -363,7 +365,7 @@ def display_width(text: str) -> int:
 
 
 def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
-    """Return a `clean` text, cut to ``width`` cells at its end or front, with an ellipsis."""
+    """Return a `clean` text, truncated to ``width`` cells at its end or start, with an ellipsis."""
     if display_width(text) <= width:
         return text
     kept, used = "", 1
@@ -376,25 +378,25 @@ def shorten(text: str, width: int, *, keep_end: bool = False) -> str:
 
 
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
-    """Return ``"1 run"``, ``"2 runs"``, ``"1,234 runs"``."""
+    """Return a count and a noun: ``"1 run"``, ``"2 runs"``, ``"1,234 runs"``."""
     return f"{count:,} {noun if count == 1 else plural_noun or noun + 's'}"
 
 
 def human_number(value: float, digits: int = 5) -> str:
-    """Return a number with a few significant digits; whole ones in full up to twelve of them."""
+    """Return a number with a few significant digits; whole numbers in full up to 12 digits."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return _int_in_short(value)
     if math.isnan(value) or math.isinf(value):
         return str(value)
-    if value == int(value) and abs(value) < _ROUNDED:
+    if value == int(value) and abs(value) < _MIN_ROUNDED:
         return str(int(value))
     return f"{value:.{digits}g}"
 
 
 def float_text(value: float) -> str:
-    """Return a number with as few digits as identify it, as a float32 if it is one."""
+    """Return the shortest exact text of a number, as a float32 if it is one."""
     for digits in range(6, 10):
         short = float(f"{value:.{digits}g}")
         with contextlib.suppress(OverflowError):
@@ -413,7 +415,7 @@ def _int_in_short(number: int) -> str:
 
 
 def int_text(number: int) -> str:
-    """Return a whole number in full; as ``0x...`` if it has more digits than Python writes."""
+    """Return an integer in full; as ``0x...`` if it has more digits than Python converts."""
     try:
         return str(number)
     except ValueError:
@@ -421,7 +423,7 @@ def int_text(number: int) -> str:
 
 
 def step_text(step: float) -> str:
-    """Return a step in full, whole ones without a fraction."""
+    """Return a step in full, without a fraction if it is whole."""
     if abs(step) < _EXACT_INTS and step == int(step):
         return str(int(step))
     return repr(float(step))
@@ -439,20 +441,20 @@ def human_bytes(size: float) -> str:
 
 
 def age_text(t_ns: int, now_ns: int) -> str:
-    """Return how long ago a moment was; both in nanoseconds since the Unix epoch."""
+    """Return the age of a time as text; both times in nanoseconds since the Unix epoch."""
     return age_words((now_ns - t_ns) / 1e9)
 
 
 def time_text(t_ns: int) -> str:
-    """Return a moment, in nanoseconds since the Unix epoch, in this computer's time zone."""
+    """Return a time, in nanoseconds since the Unix epoch, as text in this computer's time zone."""
     return human_time(datetime.fromtimestamp(t_ns / 1e9, tz=timezone.utc))
 
 
 def seen_text(t_ns: int, now_ns: int) -> str:
-    """Return a moment and its age; both in nanoseconds since the Unix epoch."""
+    """Return a time and its age as text; both times in nanoseconds since the Unix epoch."""
     return f"{time_text(t_ns)} ({age_text(t_ns, now_ns)})"
 
 
 def human_time(moment: datetime) -> str:
-    """Return a moment in this computer's time zone, to the second: ``"2026-11-21 08:00:12"``."""
+    """Return a datetime in this computer's time zone, to the second: ``"2026-11-21 08:00:12"``."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")

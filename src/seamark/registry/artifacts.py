@@ -190,7 +190,7 @@ class Artifact(Registered):
         objects = objects_in(members.value if members and members.family == "file_set" else {})
         if (digest := digest_of_objects(objects)) != self.folder.run:
             msg = (
-                f"{self.session.recorded.words}: its objects are not those that were saved: "
+                f"{self.session.recorded.words}: its objects differ from the saved ones: "
                 f"expected the digest {self.folder.run}, got {digest}"
             )
             raise FileMissingError(msg)
@@ -275,7 +275,7 @@ class Artifact(Registered):
         if draft is None or draft.recorder.silent:
             return self
         if not len(self._to_change("save").objects):
-            msg = f"save: {self.name!r} has no objects: add_file, add_dir or add_reference adds one"
+            msg = f"save: {self.name!r} has no objects: use add_file, add_dir or add_reference"
             raise ArgumentError(msg)
         self.session, again = draft.seal()
         if again and self._known("sys/trashed"):  # it is wanted again
@@ -367,7 +367,7 @@ class Artifact(Registered):
             msg = f"{self.session.recorded.words} has no object {destination!r:.200}"
             raise FileMissingError(msg)
         if found.uri is not None:
-            msg = f"{destination!r:.200} is a reference to {found.uri}: nothing of it is kept"
+            msg = f"{destination!r:.200} is a reference to {found.uri}: its content is not stored"
             raise FileMissingError(msg)
         if self.session.recorded.remote:
             return io.BytesIO(self.session.recorded.contents().read(found.record, destination))
@@ -405,7 +405,7 @@ class Artifact(Registered):
 
     def _expect_sealed(self, verb: str) -> None:
         if self.is_draft and self.mode != "disabled":
-            msg = f"{verb}: {self.folder.words} is not saved yet: save() makes a version"
+            msg = f"{verb}: {self.folder.words} is not saved yet: save() creates a version"
             raise InactiveRunError(msg)
 
     def _to_change(self, verb: str) -> DraftSession:
@@ -414,7 +414,7 @@ class Artifact(Registered):
             state = "was stopped" if self._draft is not None else "is saved and never changes"
             msg = (
                 f"{verb}: {self.folder.words} {state}; init_artifact(name={self.name!r}) "
-                "begins another version"
+                "starts another version"
             )
             raise InactiveRunError(msg)
         self._draft.expect_own()

@@ -67,15 +67,13 @@ class DraftSession(LogSession):
 
     def _refuse(self) -> None:
         # Refuse to read a draft, which is not indexed.
-        msg = (
-            f"{self.recorded.words} cannot be read before it is saved: save() makes a version of it"
-        )
+        msg = f"{self.recorded.words} cannot be read before it is saved: save() creates a version"
         raise InactiveRunError(msg)
 
     def expect_own(self) -> None:
         """Raise `InactiveRunError` in a forked child."""
         if self._made_by != os.getpid():
-            msg = "this draft belongs to the parent process, which alone can add to it and save it"
+            msg = "this draft belongs to the parent process, which alone can change or save it"
             raise InactiveRunError(msg)
 
     def add(self, files: Mapping[str, str]) -> None:
@@ -127,7 +125,7 @@ class DraftSession(LogSession):
             op = {"op": "files", "path": OBJECTS, "members": members}
             is_kept = writer.append_op(op) and is_kept
         if not is_kept or self.recorder.close("stop", CLOSE_TIMEOUT_S) > lost:
-            msg = f"{self.recorder.folder.words} is not saved: the disk did not take its journal"
+            msg = f"{self.recorder.folder.words} is not saved: its journal could not be written"
             raise JournalError(errno.EIO, msg)
 
     def _rename(self, draft: RunFolder, sealed: RunFolder) -> bool:

@@ -148,7 +148,7 @@ def _matches(expression: Expression, row: Row) -> bool:
 
 def _compares(found: Any, sign: str, value: Value) -> bool:
     if sign in ("matches", "not matches"):
-        msg = "query: regular expressions are for runs; groups and projects know CONTAINS"
+        msg = "query: regular expressions only work for runs; use CONTAINS for groups and projects"
         raise QueryError(msg)
     if sign == "contains":
         return isinstance(found, (StringList, str)) and value.text in found
@@ -344,7 +344,7 @@ def claim_run(
 
 def _may_claim(project: Home, verb: str) -> bool:
     if project.session.recorder.mode == "read-only":
-        msg = f"{verb}: the project was opened with mode='read-only', and a claim is a record"
+        msg = f"{verb}: the project was opened with mode='read-only' and cannot record a claim"
         raise ReadOnlyError(msg)
     return project.session.recorder.mode != "disabled"
 

@@ -123,7 +123,7 @@ class Place:
     def expect_writing(self, verb: str) -> None:
         """Raise if ``mode="read-only"`` would create a container."""
         if self.mode == "read-only":
-            msg = f"{verb}: mode='read-only': expected with_id of an existing one, got none"
+            msg = f"{verb}: mode='read-only': expected with_id of an existing object, got none"
             raise RunNotNamedError(msg)
 
     def take_number(self, version: RunFolder) -> int:
@@ -157,7 +157,7 @@ class Place:
         try:
             return call_within(ask, "seamark-names") if isinstance(at, str) else ask()
         except (SeamarkError, OSError) as error:
-            log.warning("seamark: %s cannot be asked for what is there: %s", at, error)
+            log.warning("seamark: %s could not be queried: %s", at, error)
             return []
 
 

@@ -161,7 +161,7 @@ class Mover:
         self._conflict, self._make_project = conflict, make_project
         self._project = None if project is None else check_project(project)
         if project is not None and isinstance(remote, KeepsByName):
-            msg = f"project: {uri} names the project in which runs come there; got {project!r}"
+            msg = f"project: {uri} determines the project of sent runs; got {project!r}"
             raise ArgumentError(msg)
         self._patience = patience or Patience()
 
@@ -252,13 +252,13 @@ class Mover:
                 there = "another artifact"
             msg = (
                 f"{folder.words}: {there} of project {home!r} at {self._uri} has"
-                f" the name {found.name!r:.200} (conflict= says what to do then)"
+                f" the name {found.name!r:.200} (conflict= selects what to do)"
             )
             raise RunExistsError(msg)
         if found is not None and found.outcome == "no project":
             msg = (
                 f"there is no project {home!r} at {self._uri} "
-                "(make_project=True, or without --no-make-project, makes it)"
+                "(make_project=True, or no --no-make-project, creates it)"
             )
             raise RemoteError(msg)
         return found

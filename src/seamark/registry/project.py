@@ -15,7 +15,7 @@ from seamark.options.settings import check_argument, remotes_of
 from seamark.pictures.drawing import PlotOptions, plot_runs
 from seamark.reading.curves import Look, RunCurve, check_points
 from seamark.reading.groups import GroupCurve, group_curves
-from seamark.reading.html import harmless
+from seamark.reading.html import html_or_text
 from seamark.reading.points import check_attempt
 from seamark.registry.model import check_arguments
 from seamark.registry.references import References, curves_of, path_list
@@ -99,7 +99,7 @@ class Project(Logbook):
             newest = self.fetch_runs_table(columns=columns, limit=5, progress_bar=False)
             return page_of_project(self.session.recorded, self.path, states, newest)
 
-        return harmless(page, self.__repr__)
+        return html_or_text(page, self.__repr__)
 
     @property
     def path(self) -> str:

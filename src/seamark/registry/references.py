@@ -102,7 +102,7 @@ class References:
             raise argument_error(runs, "runs", "run ids, a query, a RunsTable or None")
         names = [_named(one) for one in ([runs] if is_one else runs)]
         if not names:
-            msg = "runs: no runs were given; None stands for all of them"
+            msg = "runs: got no runs; use None for all runs"
             raise ArgumentError(msg)
         find = self._finder()
         try:

@@ -91,8 +91,8 @@ def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger
         raise argument_error(run, f"{what}(run=...)", wanted)
     if redundant := [name for name, value in others.items() if value is not None]:
         msg = (
-            f"{what}(run=...): {', '.join(redundant)} cannot be given with a run that "
-            "exists; pass them to seamark.init_run() instead"
+            f"{what}(run=...): {', '.join(redundant)} cannot be given with an existing "
+            "run; pass them to seamark.init_run() instead"
         )
         raise ArgumentError(msg)
 
@@ -107,7 +107,7 @@ def new_run(*, api_key: str | None = None, **given: Any) -> Run:
     """Return a run that touches no disk until something is recorded."""
     if api_key is not None:
         if given.get("api_token") is not None:
-            msg = "SeamarkLogger: expected api_key or api_token (they are the same), got both"
+            msg = "SeamarkLogger: expected api_key or api_token (synonyms), got both"
             raise ArgumentError(msg)
         given["api_token"] = api_key
     return make_run(**check_names(given))
@@ -138,7 +138,9 @@ def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: s
         if points:
             _append_each(run, "histogram", points, step)
         for path, trouble in failed.items():
-            run.session.drop("histogram", warn=f"no histogram of {path!r}: {trouble}")
+            run.session.drop(
+                "histogram", warn=f"the histogram of {path!r} could not be recorded: {trouble}"
+            )
 
 
 def _append_each(run: Run, what: str, points: Mapping[str, Any], step: Any) -> None:

@@ -81,13 +81,13 @@ class Aggregator:
                 if type(what) is type(cell.keep):
                     return cell
                 msg = (
-                    f"path {path!r} keeps {cell.keep.kind} and cannot keep {what.kind}; use "
+                    f"path {path!r} keeps {cell.keep.kind}, not {what.kind}; use "
                     f"another path, or free this one with `del run[{path!r}]`"
                 )
                 raise FamilyError(msg)
             if (held := writer.families.get(path, _FAMILY)) != _FAMILY:
                 msg = (
-                    f"path {path!r} holds {spoken(held)}, of which nothing else can be kept; use "
+                    f"path {path!r} holds {spoken(held)}, so it cannot hold statistics; use "
                     f"another path, or free this one with `del run[{path!r}]`"
                 )
                 raise FamilyError(msg)
@@ -149,7 +149,7 @@ class Aggregator:
         """Write the changes since the last time. Never raises."""
         self.due_ns = perf_counter_ns() + _EVERY_NS
         if self.cells:
-            with self._outlet.guard("statistics", "what is kept of series could not be written"):
+            with self._outlet.guard("statistics", "statistics of series could not be written"):
                 self._write()
 
     def _write(self) -> None:

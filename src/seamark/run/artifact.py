@@ -124,11 +124,11 @@ class Objects:
                     continue
                 if there.rstrip("/") != path:
                     msg = (
-                        f"destination: {name!r:.200} and {there!r:.200} differ by case alone, "
-                        "which not every disk tells apart"
+                        f"destination: {name!r:.200} and {there!r:.200} differ only in case, "
+                        "which some file systems ignore"
                     )
                 else:
-                    msg = f"destination: {name!r:.200}: the artifact has {there!r:.200} already"
+                    msg = f"destination: {name!r:.200}: the artifact already has {there!r:.200}"
                 raise ArgumentError(msg)
         return places
 
@@ -137,7 +137,7 @@ class Objects:
         places = self.expect(one.path for one in objects)
         for one in objects:
             if self._found.get(one.path, one) != one:
-                msg = f"destination: the artifact has another object {one.path!r:.200} already"
+                msg = f"destination: the artifact already has another object {one.path!r:.200}"
                 raise ArgumentError(msg)
         self._folded |= places
         for one in objects:
@@ -149,8 +149,8 @@ def _check_parts(name: str) -> None:
     for part in parts:
         if part[-1] in ". " or is_device(part) or _STRANGE.search(part):
             msg = (
-                "destination: expected names that every file system takes (no backslash, no "
-                "control character, no trailing dot or blank, no device such as 'aux'), "
+                "destination: expected names valid on all file systems (no backslash, no "
+                "control character, no trailing dot or space, no device such as 'aux'), "
                 f"got {part!r:.80} in {name!r:.200}"
             )
             raise ArgumentError(msg)

@@ -210,7 +210,7 @@ class Chronos:
     def _begin(self, path: str, keep: Keep) -> Cell | None:
         recorder = self._recorder
 
-        with recorder.guard("chrono", "how long things take is not kept"):
+        with recorder.guard("chrono", "durations could not be recorded"):
             if recorder.recording and (writer := recorder.to_write()) is not None:
                 return recorder.kept.keep(writer, check_path(path), keep)
         return None
@@ -274,7 +274,7 @@ class _Device:
 
     @staticmethod
     def _lost(error: Exception) -> None:
-        log.warning("seamark: a time of the CUDA device is lost: %r", error)
+        log.warning("seamark: a CUDA time could not be read: %r", error)
 
 
 T = TypeVar("T")
@@ -317,7 +317,7 @@ class Progress(Generic[T]):
 
     def __len__(self) -> int:
         if self.total is None:
-            msg = f"progress {self.name!r}: how many rounds it makes is not known: give total="
+            msg = f"progress {self.name!r}: the number of iterations is unknown: give total="
             raise TypeError(msg)
         return max(0, self.total - self.start)
 
@@ -372,12 +372,12 @@ class Loops:
     ) -> Progress[T]:
         """Return a loop; see `seamark.Run.progress`."""
         if not isinstance(name, str) or not name.strip():
-            raise argument_error(name, "name", "what the loop is called, such as 'epoch'")
+            raise argument_error(name, "name", "the name of the loop, such as 'epoch'")
         if isinstance(iterable, str) or not hasattr(type(iterable), "__iter__"):
-            raise argument_error(iterable, "progress", "something to iterate over")
+            raise argument_error(iterable, "progress", "an iterable")
         for what, given in (("total", total), ("start", start)):
             if (what == "start" or given is not None) and (type(given) is not int or given < 0):
-                raise argument_error(given, what, "a whole number from 0 on")
+                raise argument_error(given, what, "a whole number of at least 0")
         if total is None:
             with quietly():  # len() of a loader of an iterable data set raises
                 total = start + len(iterable)  # type: ignore[arg-type]

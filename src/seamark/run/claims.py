@@ -182,14 +182,16 @@ class Hold:
         try:
             held = self._place.holds(self.ref, self.claim)
         except (SeamarkError, OSError) as error:
-            log.debug("seamark: whether %s is still claimed is not known: %s", self.ref[1], error)
+            log.debug(
+                "seamark: cannot determine whether %s is still claimed: %s", self.ref[1], error
+            )
             return False
         if not held:
             self._open = False
             log.warning(
-                "seamark: %s of project %s is claimed by another process: nothing was heard of "
-                "this one for so long that it counted as crashed. What it records from now on "
-                "changes no state",
+                "seamark: %s of project %s is claimed by another process, because this one "
+                "was silent for so long that it counted as crashed. Its further records do not "
+                "change the state",
                 self.ref[1],
                 self.ref[0],
             )
@@ -203,7 +205,7 @@ class Hold:
         if not self._is_held or self.is_lost():
             return False
         if recorder is not None and recorder.recording:
-            with recorder.guard("claim", "a claim is shown as held"):
+            with recorder.guard("claim", "the end of a claim could not be recorded"):
                 recorder.values.record_op({"op": "delete", "paths": [self._path]})
         return True
 
@@ -218,8 +220,8 @@ class Hold:
             self._place.release(self.ref, self.claim, positions)
         except (SeamarkError, OSError) as error:
             log.warning(
-                "seamark: %s could not be given back, and counts as claimed for 90 s after this "
-                "process ended: %s",
+                "seamark: %s could not be released, and counts as claimed until 90 s after this "
+                "process has ended: %s",
                 self.ref[1],
                 error,
             )

@@ -17,7 +17,7 @@ from seamark.options.checks import TAGS
 from seamark.paths import check_writable, given_path, is_inside, projects_above
 from seamark.pictures.printing import show
 from seamark.process.interrupts import quietly
-from seamark.reading.html import harmless
+from seamark.reading.html import html_or_text
 from seamark.remote.arrival import call_within
 from seamark.run.handler import Handler
 from seamark.run.lifecycle import NEW, STOPPED
@@ -77,7 +77,7 @@ class TagCheck:
             if wanted != atom:
                 value = decode_atom(wanted.type, wanted.value)
                 msg = (
-                    f"tags: {path[len(_BELOW) :]!r} is {value!r:.80} in all of project "
+                    f"tags: {path[len(_BELOW) :]!r} is {value!r:.80} throughout project "
                     f"{project!r} and cannot be set below it, "
                     f"got {decode_atom(atom.type, atom.value)!r:.80}"
                 )
@@ -180,7 +180,7 @@ class Container(Recordable, metaclass=_Opening):
         from seamark.pictures.notebook import page_of
 
         folder, recorded = self.folder, self.session.recorded
-        return harmless(lambda: page_of(recorded, folder.project, folder.run), self.__repr__)
+        return html_or_text(lambda: page_of(recorded, folder.project, folder.run), self.__repr__)
 
     def __getitem__(self, path: str) -> Handler:
         return Handler(self, given_path(path))
@@ -199,7 +199,7 @@ class Container(Recordable, metaclass=_Opening):
         """
         handler = self[path]
         if self.exists(path):
-            msg = f"{path!r} holds something already: assign to it instead"
+            msg = f"{path!r} already has a value: assign to it instead"
             raise FamilyError(msg)
         handler.assign(value, wait=wait)
         return handler

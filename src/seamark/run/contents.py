@@ -116,8 +116,8 @@ class Contents:
             asked = [path for path in hidden if path not in self.unasked]
             if asked and self._hidden_at <= self.unasked:
                 log.warning(
-                    "seamark: what is recorded at %r looks like a secret and is hidden; run[%r] "
-                    "lists all such places. secrets=False records them as they are",
+                    "seamark: the value at %r looks like a secret and is hidden; run[%r] "
+                    "lists all such paths. secrets=False records them unmasked",
                     asked[0],
                     MASKED,
                 )

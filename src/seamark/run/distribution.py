@@ -163,12 +163,12 @@ _HOW: Final = (
     "call init_run() after init_process_group() or hvd.init(), or set RANK and WORLD_SIZE before it"
 )
 _STOPS: Final = (
-    "seamark: this process began run %s and turned out to be rank %d of a training, which rank 0 "
-    "records: it records nothing more. To record one run, %s"
+    "seamark: this process began run %s and turned out to be rank %d of a training that rank 0 "
+    "records: it stops recording. For a single run, %s"
 )
 _MIXED: Final = (
-    "seamark: this process began run %s as rank 0 and turned out to be rank %d; what it records is "
-    "mixed with what rank 0 does. With ranks='all' %s"
+    "seamark: this process began run %s as rank 0 and turned out to be rank %d; its records are "
+    "mixed with those of rank 0. With ranks='all' %s"
 )
 
 
@@ -240,6 +240,6 @@ class LateRank:
 def _warn_of_slurm_tasks(count: int | None) -> None:
     log.warning(
         "seamark: only task 0 of the %s of this SLURM step recorded. If they are independent, and "
-        "not the ranks of one training: srun ... env -u SLURM_PROCID python ...",
+        "not ranks of one training, use: srun ... env -u SLURM_PROCID python ...",
         count,
     )

@@ -267,9 +267,7 @@ def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, An
 
 def _whereabouts(path: str, file: dict[str, Any]) -> dict[str, Any]:
     if not file.get("ref"):
-        msg = (
-            f"{path}: the artifact does not say where {file['path']!r:.200} is, and keeps no bytes"
-        )
+        msg = f"{path}: the artifact has neither content nor location of {file['path']!r:.200}"
         raise FileMissingError(msg)
     return {"name": file["path"], **file}
 

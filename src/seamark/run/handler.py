@@ -15,7 +15,7 @@ from seamark.paths import check_path, check_writable, given_path, join_path
 from seamark.pictures.drawing import PlotOptions, plot_run
 from seamark.reading.attributes import TrackedFile
 from seamark.reading.curves import Look
-from seamark.reading.html import harmless
+from seamark.reading.html import html_or_text
 from seamark.run.artifact import artifact_op
 from seamark.run.fetching import (
     bytes_of,
@@ -85,7 +85,7 @@ class Handler(Recordable):
     def _repr_html_(self) -> str:
         from seamark.pictures.notebook import page_of_path
 
-        return harmless(lambda: page_of_path(*self._place()), self.__repr__)
+        return html_or_text(lambda: page_of_path(*self._place()), self.__repr__)
 
     def __repr__(self) -> str:
         return f"<Handler {self._path!r} of {self._root!r}>"

@@ -107,7 +107,9 @@ class Introduction:
         """Write the arguments of `init_run` and the facts."""
         options, recorder = self._options, self._recorder
         if options.name == LATEST:
-            log.warning("seamark: the name %r finds the newest run, whatever it is called", LATEST)
+            log.warning(
+                "seamark: the name %r always means the newest run, whatever its name", LATEST
+            )
         given = {path: recorder.contents.hide(path, text) for path, text in self._given().items()}
         owned = self.of_owner() if owner else {}
         recorder.values.assign_quietly({**given, **owned, **revision})

@@ -85,7 +85,7 @@ class Lifecycle:
             hooks = [*once, *reversed(hooks)]
 
         for hook in hooks:
-            with logged(f"a part of a run failed at its {name}", logging.DEBUG):
+            with logged(f"a component of a run failed in {name}", logging.DEBUG):
                 hook()
 
 

@@ -106,7 +106,7 @@ class Associations:
         op = self.op(kind, what, name)
         path, digest = op["path"], op["hash"]
         if self._marked.setdefault(path, digest) != digest:
-            msg = f"mark_{kind}: {path!r} is another {kind} already; give this one a name="
+            msg = f"mark_{kind}: {path!r} is already another {kind}; give this one a name="
             raise ArgumentError(msg)
         writer.claim(path, "artifact")
         writer.append_op(op)
@@ -115,7 +115,7 @@ class Associations:
     def op(self, kind: str, what: Any, name: str | None) -> dict[str, Any]:
         """Return the op that records an input or output."""
         if name is not None and (not isinstance(name, str) or not name.strip("/")):
-            raise argument_error(name, "name", "a text or None")
+            raise argument_error(name, "name", "a string or None")
         if isinstance(what, str) and _URL.match(what) and not what.startswith("file://"):
             what = Reference(what)
         if isinstance(what, Reference):
@@ -146,14 +146,14 @@ class Associations:
                 found = self._artifact(word)
             except RunNotFoundError as error:
                 if not there:
-                    msg = f"mark_{kind}: {error}, and no path is called so"
+                    msg = f"mark_{kind}: {error}, and there is no such path"
                     raise RunNotFoundError(msg) from None
         elif not there:
             raise argument_error(word, f"mark_{kind}", "an existing path", FileMissingError)
         if found is not None and there:
             msg = (
-                f"mark_{kind}: {word!r:.200} is a path and an artifact: give {f'./{word}'!r:.200} "
-                f"for the path, or what init_artifact({word!r:.200}) returns"
+                f"mark_{kind}: {word!r:.200} is a path and an artifact: pass {f'./{word}'!r:.200} "
+                f"for the path, or the result of init_artifact({word!r:.200})"
             )
             raise ArgumentError(msg)
         return found

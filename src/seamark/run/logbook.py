@@ -102,7 +102,7 @@ class LogSession:
     def up_to_date(self, progress_bar: Progress = False) -> Catalog:  # noqa: FBT002 - as people
         """Return the catalog, updated for the project and everything below it."""
         if not (progress_bar is None or isinstance(progress_bar, bool) or callable(progress_bar)):
-            wanted = "True, False, None, a function of two numbers or a progress bar's class"
+            wanted = "True, False, None, a function of two numbers or a progress bar class"
             raise argument_error(progress_bar, "progress_bar", wanted)
         index = self.recorded.index
         with _progress(progress_bar) as progress:

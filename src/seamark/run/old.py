@@ -66,7 +66,7 @@ def init(
     .. deprecated:: 0.1
        Write ``init_run(project=..., with_id=...)``.
     """
-    msg = "neptune.init() is that of old clients: write init_run(project=..., with_id=...)"
+    msg = "neptune.init() belongs to old clients: use init_run(project=..., with_id=...)"
     warnings.warn(msg, DeprecationWarning, stacklevel=2)
     return init_run(
         project=project,

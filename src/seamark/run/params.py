@@ -169,7 +169,7 @@ class Params(MutableMapping[str, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(type(self), name):
-            msg = f"params: {name!r} is the name of a method: write params[{name!r}] = ..."
+            msg = f"params: {name!r} is the name of a method: use params[{name!r}] = ..."
             raise AttributeError(msg)
         self[name] = value
 

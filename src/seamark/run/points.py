@@ -106,7 +106,7 @@ class Points:
             return {}
         if epoch is not None:
             if found.pop(prefix + _EPOCH, None) is not None:
-                what = f"{_EPOCH!r} among the metrics is left out beside the argument epoch="
+                what = f"{_EPOCH!r} among the metrics is left out, because epoch= is given"
                 drop(_EPOCH, 1, f"log_metrics: {what}")
             what = "log_metrics: epoch: expected a number, got"
             with quietly(lambda _: drop(_EPOCH, 1, f"{what} {shown(epoch)}")):
@@ -189,7 +189,7 @@ class Points:
         if any(leaf is None for leaf in leaves.values()):
             leaves = {at: leaf for at, leaf in leaves.items() if leaf is not None}
             self._outlet.drop(
-                "none", 1, f"append: None is no point of a series, left out at {path!r}"
+                "none", 1, f"append: None is not a point of a series, left out at {path!r}"
             )
         return leaves
 
@@ -316,7 +316,7 @@ def _sequences(path: str, values: Any) -> Iterator[tuple[str, list[Any]]]:
             yield from _sequences(join_path(path, check_path(str(key))), part)
         return
     if not isinstance(values, Iterable) or isinstance(values, Browsable):
-        raise argument_error(values, f"{path!r}", "several values in a sequence", ValueKindError)
+        raise argument_error(values, f"{path!r}", "a sequence of values", ValueKindError)
     yield path, list(values)
 
 

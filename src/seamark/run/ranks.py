@@ -172,10 +172,10 @@ def _refuse_unknown_id() -> None:
     if rank.rank or (rank.world_size or 1) > 1:
         size = f" of {rank.world_size}" if rank.world_size else ""
         msg = (
-            f"ranks='all': this is rank {rank.rank}{size}, and nothing connects the ranks yet; "
+            f"ranks='all': this is rank {rank.rank}{size}, and the ranks are not connected yet; "
             "call init_run() after torch.distributed.init_process_group() or hvd.init(), or give "
-            "custom_run_id, the same on every rank (or in SEAMARK_CUSTOM_RUN_ID), or with_id as a "
-            "whole id"
+            "custom_run_id, the same on every rank (or in SEAMARK_CUSTOM_RUN_ID), or a complete "
+            "with_id"
         )
         raise ArgumentError(msg)
 

@@ -259,7 +259,7 @@ class Recorded:
         if family is None:
             return self.missing(path)
         msg = (
-            f"{path!r} holds {spoken(family)}, and nothing lies below it to iterate over: "
+            f"{path!r} holds {spoken(family)}, and has nothing below it to iterate over: "
             "read it with fetch() or fetch_points()"
         )
         return FamilyError(msg)
@@ -343,8 +343,8 @@ class _ServerView:
             if not self._has_warned:
                 self._has_warned = True
                 log.warning(
-                    "seamark: %s, which may have more of run %s, cannot be asked now (%s). What is "
-                    "read is what is on this disk",
+                    "seamark: %s, which may have more of run %s, cannot be read (%s). Reads use "
+                    "the records on this disk",
                     *(self._place, folder.run, str(error)[:400]),
                 )
 
@@ -360,13 +360,13 @@ class _ServerView:
         until = time.monotonic() + _SEND_S
         shippers = shipper.known(self._place)
         if not all(each.wait(max(0.0, until - time.monotonic()), folder) for each in shippers):
-            msg = f"what was recorded here was not sent within {_SEND_S:g} s"
+            msg = f"the records of this process were not sent within {_SEND_S:g} s"
             raise TimeoutError(msg)
         catalog = self._opened()
         reader = catalog.fresh_view(folder.project, folder.run)
         while catalog.behind:
             if time.monotonic() > until:
-                msg = f"what was recorded here cannot be read there after {_SEND_S:g} s"
+                msg = f"the records of this process are not readable there after {_SEND_S:g} s"
                 raise TimeoutError(msg)
             reader.has("sys")  # the server waits briefly for sent data to be folded
         return catalog, reader

@@ -240,7 +240,9 @@ class Recorder:
     def expect_free(self, path: str) -> None:
         """Refuse to change a fixed path."""
         if self._fixed is not None and is_inside(path, self._fixed):
-            msg = f"path: {path!r} is what {self.folder.words} consists of, and never changes"
+            msg = (
+                f"path: {path!r} is part of the content of {self.folder.words}, which never changes"
+            )
             raise PathError(msg)
 
     def to_share(self, path: str) -> JournalWriter | None:
@@ -285,7 +287,7 @@ class Recorder:
     def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
         """Count a lost record, and warn once for each reason. Never raises."""
         if (writer := self.writer) is not None:
-            writer.drop(reason, count, warn or f"something could not be recorded ({reason})")
+            writer.drop(reason, count, warn or f"records could not be written ({reason})")
 
     @property
     def lost(self) -> int:

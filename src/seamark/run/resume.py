@@ -67,7 +67,7 @@ class Resume:
         if not options.must_resume or found or self._recorder.silent:
             return
         msg = (
-            "resume='must': expected with_id or custom_run_id of a run that exists, a checkpoint "
+            "resume='must': expected with_id or custom_run_id of an existing run, a checkpoint "
             f"that names one, or a restart of a job that recorded one in project "
             f"{self._folder.project!r} below {self._folder.root}; got none of these"
         )
@@ -150,7 +150,7 @@ class Resume:
         is_apart = options.ranks == "all" or options.resume == "never"
         if is_apart or recorder.silent or recorder.writer is None:
             return
-        with recorder.guard("state", "that a training began again was not recorded"):
+        with recorder.guard("state", "the restart of a training could not be recorded"):
             self.mark_checkpoint()
             self.origin = replace(self.origin, begun=Attempt(self._newest() + 1, None))
             recorder.begin_attempt()

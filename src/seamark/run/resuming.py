@@ -44,8 +44,8 @@ def parse_positional_argument(first: Any, given: Mapping[str, Any]) -> dict[str,
         return {**given, "with_id": first}
     if not named and is_neptunes and not current_rank().rank:
         log.warning(
-            "seamark: init_run(%r) means the project of that name; write with_id=%r, and project=, "
-            "if a run is meant",
+            "seamark: init_run(%r) means the project of that name; for a run, use with_id=%r, and "
+            "project=",
             *(first, first),
         )
     return {**given, "project": first}
@@ -106,7 +106,7 @@ def _switch(session: Session, saved: Saved, opening: Opening, *, begins: bool) -
     if begins:
         found.begin_attempt(saved)
     if session.recorder.writer is not None:  # it was started immediately and has no further records
-        log.info("seamark: run %s is not recorded: run %s goes on", session.folder.run, saved.run)
+        log.info("seamark: run %s is not recorded: run %s continues", session.folder.run, saved.run)
         _withdraw(session)
         found.open_at_once()
     return found

@@ -33,7 +33,7 @@ log = logging.getLogger("seamark")
 _SETTABLE: Final = ("running", "interrupted", "failed", "suspended", "completed")
 _NOT_SET: Final = {
     "created": "a run is created by init_run(start=False)",
-    "crashed": "readers derive it of a run whose process is gone",
+    "crashed": "readers derive it from a run whose process is gone",
     "error": "it is a group of states",
     "finished": "it is a group of states",
 }
@@ -61,8 +61,8 @@ def expect_owned(verb: str, words: str, *, owned: bool) -> None:
     if owned:
         return
     msg = (
-        f"{verb}: this process neither made {words} nor trains it, and its state is its owner's to "
-        "tell; to own it, open it with owner=True"
+        f"{verb}: this process did not create {words} and does not train it; only the owner can "
+        "set its state; to own it, open it with owner=True"
     )
     raise ArgumentError(msg)
 
@@ -163,7 +163,7 @@ class OwnState:
         namespace = self._opening.options.monitoring_namespace or "monitoring"
         folder, remote = self._recorder.folder, self._opening.remote
 
-        with logged(f"what run {folder.run} holds could not be read"):
+        with logged(f"the values of run {folder.run} could not be read"):
             if remote is None:
                 self._held = learn(folder, writer, namespace)
             elif not folder.journals():
@@ -208,8 +208,8 @@ class OwnState:
         if path is None:
             return False
         log.warning(
-            "seamark: this process adds to %r, which the training of %s recorded, and does not own "
-            "the run: its state stays. To go on with the training, open it with owner=True",
+            "seamark: this process adds to %r, recorded by the training of %s, and does not own "
+            "the run, so its state stays. To continue the training, open it with owner=True",
             *(path, self._recorder.folder.words),
         )
         return True

@@ -63,9 +63,7 @@ def files_to_upload(
                 raise
             log.warning("seamark: upload_files: no file matches the pattern %r", name)
         except StoppedError as error:  # what is to be ignored may be large, or secret
-            text = (
-                "seamark: upload_files: nothing of %r is stored, as ignore=%r cannot be applied: %s"
-            )
+            text = "seamark: upload_files: nothing in %r is stored: ignore=%r cannot be applied: %s"
             log.warning(text, name, ignore, error)
     if max_bytes is not None:
         _check_size(found, max_bytes)
@@ -76,7 +74,7 @@ def _check(ignore: object, max_bytes: object) -> None:
     is_name = isinstance(ignore, str) and ignore == os.path.basename(ignore) and bool(ignore)
     if ignore is not None and not is_name:
         raise argument_error(
-            ignore, "ignore", "the name of files with rules, such as '.gitignore', or None"
+            ignore, "ignore", "the name of ignore files, such as '.gitignore', or None"
         )
     is_count = isinstance(max_bytes, int) and not isinstance(max_bytes, bool) and max_bytes >= 0
     if max_bytes is not None and not is_count:
@@ -131,7 +129,7 @@ def _files_of_module(module: ModuleType, ignore: str | None) -> dict[str, Path]:
     file = getattr(module, "__file__", None)
     if not folders and not (isinstance(file, str) and os.path.isfile(file)):
         raise argument_error(
-            module.__name__, "upload_files", "a module that lies in files", FileMissingError
+            module.__name__, "upload_files", "a module stored in files", FileMissingError
         )
     if not folders:
         return members_of(str(file))
@@ -187,17 +185,17 @@ class SourceFiles:
                 return
             told = [self._left_out(self._why)] if self._why else []
             if ruled := self._walk.ruled:
-                what = "git is not found, so folders with rules of what is ignored are left out"
+                what = "git was not found, so folders with ignore rules are left out"
                 told.append(f"{what}: {_listed(ruled)}")
             if links := self._walk.linked:
-                what = "links that lead out of what was named are left out"
+                what = "links that point outside the given paths are left out"
                 told.append(f"{what}: {_listed(links)}")
             if told:
                 recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
 
     def _left_out(self, why: str) -> str:
-        what = f"{self._count:,} files are kept, the rest is left out ({why})"
-        log.warning("seamark: source_files: %s; run.upload_files() keeps any number", what)
+        what = f"{self._count:,} files are stored, the rest is left out ({why})"
+        log.warning("seamark: source_files: %s; run.upload_files() stores any number", what)
         return what
 
     def _found(self) -> Iterator[tuple[str, str]]:

@@ -346,7 +346,7 @@ def _value(at: str, value: Value) -> _Write:
     if isinstance(value, Artifact):
         known = {"kind": "tracked", "files": [], "references": [], "hash": value.hash}
         return _Write("artifact", known)
-    msg = f"{at!r}: a {type(value).__name__} cannot be assigned; give it to init_run(git_ref=)"
+    msg = f"{at!r}: a {type(value).__name__} cannot be assigned; pass it to init_run(git_ref=)"
     raise ValueKindError(msg)
 
 
@@ -378,7 +378,7 @@ def _atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
     if atom.type == "json" and is_long(atom.value):
         msg = (
             f"{path!r}: expected a value of at most {LONG_TEXT} bytes as JSON, got "
-            f"{len(atom.value)} characters; keep it as a file: File.from_content(json.dumps(...))"
+            f"{len(atom.value)} characters; store it as a file: File.from_content(json.dumps(...))"
         )
         raise ValueKindError(msg)
     return atom

@@ -1,7 +1,7 @@
 """Families of values, and conversions of Python values to atoms, floats, steps and times.
 
-NumPy arrays, tensors and OmegaConf configurations are recognised by the modules that are already
-loaded; nothing is ever imported for them, so this package costs no more than the standard library.
+NumPy arrays, tensors and OmegaConf configurations are recognised through modules that are already
+loaded. No library is imported for them, so this package loads only the standard library.
 """
 
 from __future__ import annotations
@@ -52,4 +52,4 @@ FAMILIES: Final[tuple[str, ...]] = (
     "artifact",
     "statistic",
 )
-"""Families of values; a path keeps its family for life."""
+"""Families of values; the family of a path never changes."""

@@ -1,4 +1,4 @@
-"""Atoms, which are single values with their type, and flattening of containers."""
+"""Atoms (single values with a type), and flattening of containers."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ _NOTHING: Final = object()
 
 
 def thaw(value: Any) -> Any:
-    """Return an OmegaConf configuration as plain containers, anything else as it is."""
+    """Return an OmegaConf configuration as plain containers, any other value unchanged."""
     return plain_omegaconf(value) if is_omegaconf(type(value)) else value
 
 
 def is_container(value: Any) -> bool:
-    """Return whether `flatten` would go into ``value``.
+    """Return whether `flatten` descends into ``value``.
 
     Containers are mappings, dataclass and attrs instances, pydantic models, and namespaces. Lists
     are not: they are atoms.
@@ -88,7 +88,7 @@ def _field_names(kind: type) -> tuple[str, ...]:
 
 
 def members(value: Any) -> list[tuple[Any, Any]] | None:
-    """Return (key, value) of a container in order, calling no property; None if it is none."""
+    """Return a container's (key, value) pairs without calling properties; None for other values."""
     kind = type(value)
     if issubclass(kind, dict):
         return list(dict.items(value))
@@ -114,15 +114,14 @@ def _stored(value: Any, name: str) -> Any:
 
 
 def flatten(value: Any, path: str, leaves: tuple[type, ...] = ()) -> dict[str, Any]:
-    """Return ``{path: leaf}`` of nested containers, in order; an empty one is a leaf, ``{}``.
+    """Return ``{path: leaf}`` of nested containers, in order; an empty container is a leaf ``{}``.
 
-    Keys that are no strings are turned into text; a key that holds ``/`` makes levels, as in
-    Neptune. Whether paths are legal is checked where they are written. Instances of ``leaves`` stay
-    whole.
+    Keys other than strings are converted to text. A key that contains ``/`` creates levels, as in
+    Neptune. Paths are validated when they are written. Instances of ``leaves`` are not flattened.
 
     Raises:
-        ArgumentError: If two keys lead to one path, such as ``1`` and ``"1"``.
-        ValueKindError: If a container holds itself, or more than `MAX_DEPTH` levels are nested.
+        ArgumentError: If two keys give the same path, such as ``1`` and ``"1"``.
+        ValueKindError: If a container contains itself, or there are more than `MAX_DEPTH` levels.
     """
     found: dict[str, Any] = {}
     _flatten(value, path, leaves, found, ())
@@ -140,35 +139,35 @@ def _flatten(
     inside = None if isinstance(value, leaves) else members(value)
     if not inside:
         if path in found:
-            msg = f"{path}: expected one value for each path, got two keys that lead to it"
+            msg = f"{path}: expected one value for each path, got two keys with this path"
             raise ArgumentError(msg)
         found[path] = value if inside is None else {}
         return
     if id(value) in above:
         kind = type(value).__name__
-        msg = f"{path}: expected nested values that end, got a {kind} that holds itself"
+        msg = f"{path}: expected nested values without cycles, got a {kind} that contains itself"
         raise ValueKindError(msg)
     if len(above) >= MAX_DEPTH:
         msg = f"{path[:80]}...: expected at most {MAX_DEPTH} nested levels"
         raise ValueKindError(msg)
     for key, each in inside:
         name = key if isinstance(key, str) else str(key)
-        # not join_path: an empty key has to end in an illegal path, rather than vanish
+        # not join_path: an empty key must give an invalid path instead of being dropped
         at = f"{path}/{name}" if path else name
         _flatten(each, at, leaves, found, (*above, id(value)))
 
 
 MAX_ARRAY: Final = 10_000
-"""Maximum number of elements of an array assigned as an atom."""
+"""Maximum number of elements of an array that is assigned as an atom."""
 _MAX_VALUES: Final = 10_000_000
 _EXACT_BITS: Final = 2048
-"""Integers with more bits are stored in hexadecimal: Python limits decimal conversion."""
+"""Maximum number of bits of a decimal integer; larger ones are hexadecimal (Python's limit)."""
 _UNPRINTABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _AS_TEXT: Final = (PurePath, UUID, Decimal, Fraction, date, time, timedelta)
 _LISTS: Final = (list, tuple, set, frozenset)
 NOT_PLAIN: Final = object()
-"""Result of `scalar` for a value that is not a single one."""
+"""Result of `scalar` for a value that is not a scalar."""
 
 
 class Atom(NamedTuple):
@@ -176,9 +175,8 @@ class Atom(NamedTuple):
 
     Attributes:
         type: ``int``, ``float``, ``bool``, ``string``, ``datetime``, ``null``, ``json``, ``text``.
-        value: The value in JSON: floats that are not finite are ``"nan"``, ``"inf"`` and
-            ``"-inf"``, ints over 2048 bits are hexadecimal text, datetimes are ISO 8601 with an
-            offset, lists are JSON text.
+        value: JSON value: non-finite floats are ``"nan"``, ``"inf"`` and ``"-inf"``, ints over 2048
+            bits are hexadecimal text, datetimes are ISO 8601 with an offset, lists are JSON text.
     """
 
     type: str
@@ -192,23 +190,23 @@ class Escaped(str):
 
 
 def escape(text: str) -> str:
-    """Return text that UTF-8 and SQL can hold; it is an `Escaped` if anything had to change."""
+    """Return text that UTF-8 and SQL can store; it is an `Escaped` if characters were replaced."""
     if not _UNPRINTABLE.search(text):
         return str.__str__(text)
-    return Escaped(_UNPRINTABLE.sub(_visible, text))
+    return Escaped(_UNPRINTABLE.sub(_escape_character, text))
 
 
-def _visible(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     return "\\x00" if found[0] == "\x00" else f"\\u{ord(found[0]):04x}"
 
 
 def encode_atom(value: Any) -> Atom:
-    """Return a value as an atom.
+    """Convert a value to an atom.
 
-    Kept are None, bools, ints of any size, floats, strings, datetimes (a naive one is local time),
-    enums, paths, dates, decimals, NumPy scalars, tensors and arrays of up to `MAX_ARRAY` elements,
-    and lists, tuples, sets and mappings of all these, as JSON. Raises ValueKindError if the value,
-    or something inside it, cannot be kept; says where.
+    Supported are None, bools, ints of any size, floats, strings, datetimes (a naive one is local
+    time), enums, paths, dates, decimals, NumPy scalars, tensors and arrays of up to `MAX_ARRAY`
+    elements, and lists, tuples, sets and mappings of these, as JSON. Raises ValueKindError, with
+    the location, for other values and for containers of other values.
     """
     plain = scalar(value)
     if plain is NOT_PLAIN:
@@ -217,7 +215,7 @@ def encode_atom(value: Any) -> Atom:
 
 
 def atom_of(plain: Any) -> Atom:
-    """Return a plain Python value (from `scalar` or `JsonWalk`) as an atom."""
+    """Convert a plain Python value (from `scalar` or `JsonWalk`) to an atom."""
     if plain is None:
         return Atom("null", None)
     kind = type(plain)
@@ -232,15 +230,15 @@ def atom_of(plain: Any) -> Atom:
     if kind is datetime:
         return Atom("datetime", plain.isoformat())
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-    # JSON has escapes of its own for what UTF-8 cannot hold, so nothing is lost here
-    return Atom("json", _SURROGATE.sub(_visible, text))
+    # JSON has escapes for characters that UTF-8 cannot encode, so nothing is lost
+    return Atom("json", _SURROGATE.sub(_escape_character, text))
 
 
 def scalar(value: Any) -> Any:
-    """Return a value as exactly a built-in None, bool, int, float, str or aware datetime.
+    """Return a value as a plain None, bool, int, float, str or aware datetime.
 
-    Anything else gives `NOT_PLAIN`. Subclasses are reduced with the methods of the built-in type,
-    so that nothing that they override is called.
+    For other values, return `NOT_PLAIN`. Subclasses are converted with the methods of the built-in
+    type, so that overridden methods are not called.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -252,7 +250,7 @@ def scalar(value: Any) -> Any:
     if issubclass(kind, str):
         return str.__str__(value)
     if issubclass(kind, datetime):
-        return _moment(value)
+        return _aware(value)
     if issubclass(kind, _AS_TEXT):
         return str(value)
     if issubclass(kind, Enum):
@@ -270,7 +268,7 @@ def _enum(value: Enum) -> str:
     )
 
 
-def _moment(value: datetime) -> datetime | None:
+def _aware(value: datetime) -> datetime | None:
     if value != value:  # noqa: PLR0124 - "not a time" alone differs from itself
         return None
     parts = (value.year, value.month, value.day, value.hour, value.minute, value.second)
@@ -279,17 +277,17 @@ def _moment(value: datetime) -> datetime | None:
         return exact.replace(tzinfo=timezone(exact.utcoffset() or timedelta(0)))
     try:
         return exact.astimezone()
-    except (ValueError, OverflowError, OSError):  # the first and last days that a datetime can name
+    except (ValueError, OverflowError, OSError):  # near the limits of datetime
         return exact.replace(tzinfo=timezone.utc)
 
 
 class JsonWalk:
-    """Turn nested values into what `json.dumps` takes, one level at a time.
+    """Conversion of nested values to values that `json.dumps` accepts, level by level.
 
-    ``odd`` is called with a value without a JSON form, its place, and the reason ("" if it is its
-    type); it returns what to keep, or raises. So it is for containers that hold themselves or are
-    nested too deep, arrays above ``array_limit``, and containers after ``limit`` values: shared
-    references can multiply.
+    ``odd`` is called with a value without a JSON form, its location, and the reason ("" if it is
+    the type); it returns a substitute, or raises. It is also called for containers that contain
+    themselves or are nested too deeply, for arrays above ``array_limit``, and for containers after
+    ``limit`` values (shared references can multiply).
     """
 
     def __init__(
@@ -301,7 +299,7 @@ class JsonWalk:
         self._limit = self._left = limit
 
     def walk(self, value: Any, where: str = "") -> Any:
-        """Return the JSON form of ``value``, which is at ``where`` (such as ``[3].lr``)."""
+        """Return the JSON form of ``value``; its location is ``where``, such as ``[3].lr``."""
         self._left -= 1
         plain = scalar(value)
         if plain is not NOT_PLAIN:
@@ -335,7 +333,7 @@ class JsonWalk:
             return self._odd(value, where, f"has {size} elements, over {self._array_limit}")
         try:
             inside = array_values(value)
-        except Exception as error:  # no data behind it (meta, fake), or out of reach
+        except Exception as error:  # without data (meta, fake), or inaccessible
             if raised_by_signal_handler(error):
                 raise
             return self._odd(value, where, "cannot be read")
@@ -345,7 +343,7 @@ class JsonWalk:
         found: dict[str, Any] = {}
         for key, each in inside:
             name = self._key(key)
-            while name in found:  # 1 and "1" are two keys here, and one in JSON
+            while name in found:  # 1 and "1" are different keys in Python, but not in JSON
                 name += "~"
             found[name] = self.walk(each, f"{where}.{name}")
         return found
@@ -363,7 +361,7 @@ class JsonWalk:
 
 
 def _sorted(value: Any) -> list[Any]:
-    with quietly():  # mixed types, or a broken order
+    with quietly():  # mixed types, or an invalid order
         return sorted(value)
     return sorted(value, key=lambda each: (type(each).__qualname__, repr(each)))
 
@@ -374,27 +372,27 @@ def _refuse(value: Any, where: str, reason: str) -> Any:
     msg = (
         "value: expected None, a bool, number, string, datetime, small array, or lists or mappings "
         f"of these, got {kind}{place}{f', which {reason}' if reason else ''}; "
-        "seamark.utils.stringify_unsupported(value) keeps what cannot be kept as text"
+        "seamark.utils.stringify_unsupported(value) converts unsupported values to text"
     )
     raise ValueKindError(msg)
 
 
 def decode_atom(type: str, value: Any) -> Any:  # noqa: A002 - the journal's own word
-    """Return the Python value of an atom read from a journal; ValueKindError if it is no such.
+    """Return the Python value of an atom from a journal; raise ValueKindError if it is invalid.
 
-    Datetimes are aware; ``json`` is what the text holds; the value of ``text``, a string too long
-    for a journal, is where it is kept (``sha256``, ``size``).
+    Datetimes are aware; ``json`` is decoded; the value of ``text``, a string too long for a
+    journal, is the record of its blob (``sha256``, ``size``).
     """
     try:
         return _DECODERS[type](value)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         known = ", ".join(_DECODERS)
-        msg = f"atom: expected one of {known} with its value, got {type!r}: {value!r:.80}"
+        msg = f"atom: expected one of {known} with a valid value, got {type!r}: {value!r:.80}"
         raise ValueKindError(msg) from error
 
 
 def _decode_int(value: Any) -> int:
-    return int(value, 16) if isinstance(value, str) else _exactly(int, value)
+    return int(value, 16) if isinstance(value, str) else _expect_type(int, value)
 
 
 def _decode_float(value: Any) -> float:
@@ -403,16 +401,16 @@ def _decode_float(value: Any) -> float:
     return float(value)
 
 
-def _exactly(kind: type, value: Any) -> Any:
+def _expect_type(kind: type, value: Any) -> Any:
     if type(value) is not kind:
         raise TypeError(value)
     return value
 
 
 def _decode_json(value: Any) -> Any:
-    # deeper than ours ever is, it would stop who writes it
+    # deeper than we write; encoding it again would fail
     found = json.loads(value)
-    if value.count("[") + value.count("{") <= MAX_DEPTH:  # else it cannot be too deep
+    if value.count("[") + value.count("{") <= MAX_DEPTH:  # cannot be too deep
         return found
     level = [found]
     for _ in range(MAX_DEPTH):
@@ -427,12 +425,12 @@ def _decode_json(value: Any) -> Any:
 
 
 _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "null": lambda value: _exactly(type(None), value),
-    "bool": lambda value: _exactly(bool, value),
+    "null": lambda value: _expect_type(type(None), value),
+    "bool": lambda value: _expect_type(bool, value),
     "int": _decode_int,
     "float": _decode_float,
     "string": str.__str__,
     "datetime": datetime.fromisoformat,
     "json": _decode_json,
-    "text": lambda value: _exactly(dict, value),
+    "text": lambda value: _expect_type(dict, value),
 }

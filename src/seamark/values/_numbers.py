@@ -1,4 +1,4 @@
-"""Conversion of numbers, steps and times for a series, and histograms."""
+"""Conversion of numbers, steps and times of series; histograms of tensors."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ __all__ = [
     "argument_error",
     "histograms",
     "move",
+    "needs_transfer",
     "shown",
     "to_float",
     "to_floats",
     "to_step",
     "to_time_ns",
-    "waits",
 ]
 
 
-_PIECE: Final = 1 << 14
-"""Number of elements counted together on the CPU, which fit into a core's cache."""
-_DEVICE_PIECE: Final = 1 << 22
-"""Number of elements counted together on a device; each needs about 25 bytes of memory."""
+_CPU_CHUNK: Final = 1 << 14
+"""Number of elements counted at a time on the CPU, which fit into a core's cache."""
+_DEVICE_CHUNK: Final = 1 << 22
+"""Number of elements counted at a time on a device; each needs about 25 bytes of memory."""
 
 
 def histograms(
     tensors: Mapping[str, Any], bins: int = 64
 ) -> tuple[dict[str, tuple[list[float], list[float]]], dict[str, Exception]]:
-    """Return (edges, counts) by name, with one edge more than counts, and the errors of the rest.
+    """Return (edges, counts) by name, with n + 1 edges for n counts, and the errors by name.
 
-    Bins are equal, from the smallest to the largest value (one where all are equal), counted on the
-    device of each tensor and moved in one transfer from each device. NaN and infinities do not
-    count; of a sparse tensor the stored values do.
+    Bins have equal width, from the smallest to the largest value (a single bin if all values are
+    equal). They are counted on the device of each tensor, with one transfer for each device. NaN
+    and infinities are not counted; for a sparse tensor only stored values are.
     """
     rows: dict[str, Any] = {}
     failed: dict[str, Exception] = {}
     for name, tensor in tensors.items():
         try:
-            rows[name] = _row(tensor, bins)
+            rows[name] = _histogram_row(tensor, bins)
         except Exception as error:  # noqa: BLE001 - complex, not yet made, without elements
             let_pass(error)
             failed[name] = error
@@ -70,7 +70,7 @@ def histograms(
     return found, failed
 
 
-def _row(tensor: Any, bins: int) -> Any:
+def _histogram_row(tensor: Any, bins: int) -> Any:
     values = tensor.detach()
     if values.is_complex():
         msg = "expected real numbers, got complex ones"
@@ -80,10 +80,10 @@ def _row(tensor: Any, bins: int) -> Any:
 
 
 def _count_on_cpu(values: Any, bins: int) -> Any:
-    """Count on the CPU, where numbers may be looked at."""
+    """Count on the CPU, where values can be read without a transfer."""
     torch = sys.modules["torch"]
     low, high, all_finite = math.inf, -math.inf, True
-    for piece in values.split(_PIECE):
+    for piece in values.split(_CPU_CHUNK):
         least, most = (each.item() for each in piece.double().aminmax())
         if not (math.isfinite(least) and math.isfinite(most)):
             all_finite, part = False, piece[piece.isfinite()].double()
@@ -91,7 +91,7 @@ def _count_on_cpu(values: Any, bins: int) -> Any:
         low, high = min(low, least), max(high, most)
     counts = torch.zeros(bins, dtype=torch.int64)
     scale = bins / (high - low) if high > low else 0.0
-    for piece in values.split(_PIECE):
+    for piece in values.split(_CPU_CHUNK):
         part = piece.double() if all_finite else piece[piece.isfinite()].double()
         index = part.sub(low).mul_(scale).to(torch.int64).clamp_(max=bins - 1)
         counts += index.bincount(minlength=bins)
@@ -99,31 +99,31 @@ def _count_on_cpu(values: Any, bins: int) -> Any:
 
 
 def _count_on_device(values: Any, bins: int) -> Any:
-    """Count on a device, without waiting for it."""
+    """Count on a device without synchronizing with it."""
     torch = sys.modules["torch"]
     wide = wide_dtype(values.device)
     inf = math.inf
     low = torch.full((), inf, dtype=wide, device=values.device)
     high, counts = -low, torch.zeros(bins, dtype=wide, device=values.device)
-    for piece in values.split(_DEVICE_PIECE):
+    for piece in values.split(_DEVICE_CHUNK):
         part = piece.to(wide)
         finite = part.isfinite()
         low = torch.minimum(low, part.where(finite, inf).amin())
         high = torch.maximum(high, part.where(finite, -inf).amax())
     scale = torch.where(high > low, bins / (high - low), torch.zeros_like(low))
-    for piece in values.split(_DEVICE_PIECE):
+    for piece in values.split(_DEVICE_CHUNK):
         part = piece.to(wide)
         finite = part.isfinite()
-        # A value without a bin is put into the first one, with the weight 0.
+        # A value without a bin goes to the first one, with weight 0.
         index = ((part - low) * scale).where(finite, 0).to(torch.int64).clamp(0, bins - 1)
         counts.index_add_(0, index, finite.to(wide))
     return torch.cat([low.reshape(1), high.reshape(1), counts])
 
 
 NUMERIC: Final[set[type]] = {float, int, bool}
-"""Types packed as floats without conversion; NumPy's are added when first seen."""
+"""Types that are packed as floats without conversion; NumPy types are added on first use."""
 Converted = tuple[dict[str, float], dict[str, Exception]]
-"""Result of `to_floats`: numbers by name, and the errors of the rest."""
+"""Result of `to_floats`: numbers by name and errors by name."""
 _NO_NUMBERS: Final = (str, bytes, bytearray, complex, datetime)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _NS: Final = 1_000_000_000
@@ -131,17 +131,17 @@ _MAX_NS: Final = 2**63 - 1
 
 
 def to_float(value: Any) -> float:
-    """Return a number, a one-element tensor or array, or an object with ``__float__``, as a float.
+    """Convert a number, a one-element tensor or array, or an object with ``__float__`` to a float.
 
-    NaN and infinities are numbers. Ints beyond 2^53 are rounded. Raises ValueKindError if it is not
-    a real number, or too large for a float.
+    NaN and infinities are accepted. Ints beyond 2^53 are rounded. Raises ValueKindError if it is
+    not a real number, or too large for a float.
     """
     kind = type(value)
     if kind is float:
         return value  # type: ignore[no-any-return]  # its type is exactly float
     if kind is int or kind is bool:
         return _from_int(value)
-    return _how(kind)(value)  # type: ignore[arg-type]  # typeshed asks for Hashable
+    return _converter(kind)(value)  # type: ignore[arg-type]  # typeshed asks for Hashable
 
 
 def _from_int(value: int) -> float:
@@ -152,7 +152,7 @@ def _from_int(value: int) -> float:
 
 
 @functools.lru_cache(maxsize=256)
-def _how(kind: type) -> Callable[[Any], float]:
+def _converter(kind: type) -> Callable[[Any], float]:
     if kind is int or kind is bool:
         return _from_int
     if issubclass(kind, _NO_NUMBERS):
@@ -185,7 +185,7 @@ def _refuse(value: Any) -> float:
 
 
 def _from_numpy(value: Any) -> float:
-    if value.dtype.kind not in "biufV":  # V: the short floats of ml_dtypes
+    if value.dtype.kind not in "biufV":  # V: the small floats of ml_dtypes
         raise _no_float(value)
     found = _from_object(value)
     NUMERIC.add(type(value))
@@ -210,10 +210,10 @@ def _no_float(value: Any, what: str | None = None) -> ValueKindError:
 
 
 def to_floats(values: Mapping[str, Any]) -> Converted:
-    """Return the numbers among ``values`` as floats in their order, and the errors of the others.
+    """Return the numbers among ``values`` as floats, in order, and the errors of the others.
 
     Tensors on a device are stacked there and moved in one transfer, so that a row of metrics costs
-    one synchronisation with the device rather than one a metric.
+    one synchronization with the device instead of one for each metric.
     """
     found: dict[str, float] = {}
     failed: dict[str, Exception] = {}
@@ -223,13 +223,13 @@ def to_floats(values: Mapping[str, Any]) -> Converted:
         if kind is float:
             found[name] = value
             continue
-        how = _how(kind)  # type: ignore[arg-type]  # typeshed asks for Hashable
-        if how is _from_tensor and waits(value) and value.numel() == 1:
+        convert = _converter(kind)  # type: ignore[arg-type]  # typeshed asks for Hashable
+        if convert is _from_tensor and needs_transfer(value) and value.numel() == 1:
             waiting[name] = value
-            found[name] = math.nan  # its place in the order
+            found[name] = math.nan  # placeholder that keeps the order
             continue
         try:
-            found[name] = how(value)
+            found[name] = convert(value)
         except ValueKindError as error:
             failed[name] = error
     moved = move(waiting) if len(waiting) > 1 else {}
@@ -242,20 +242,20 @@ def to_floats(values: Mapping[str, Any]) -> Converted:
     return found, failed
 
 
-def waits(tensor: Any) -> bool:
-    """Return whether reading a tensor's numbers would wait for a device."""
+def needs_transfer(tensor: Any) -> bool:
+    """Return whether reading the values of a tensor waits for a device."""
     try:
-        if tensor.is_cpu:  # the quick answer to what is asked of every tensor
+        if tensor.is_cpu:  # fast path: called for every tensor
             return False
         return tensor.device.type not in {"cpu", "meta"} and not tensor.is_complex()
-    except Exception as error:  # half-made; it gets its own error later
+    except Exception as error:  # incomplete tensor; its conversion reports the error
         if raised_by_signal_handler(error):
             raise
         return False
 
 
 def move(tensors: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return tensors' numbers, in one transfer from each device; none that cannot be joined."""
+    """Return the values of tensors, with one transfer for each device; skip those not joinable."""
     by_device: dict[Any, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         by_device.setdefault(tensor.device, {})[name] = tensor.detach()
@@ -266,7 +266,7 @@ def move(tensors: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def wide_dtype(device: Any) -> Any:
-    """Return the widest floating type of a device; Apple's have no float64."""
+    """Return the widest float type of a device; Apple devices have no float64."""
     torch = sys.modules["torch"]
     return torch.float32 if device.type == "mps" else torch.float64
 
@@ -277,7 +277,7 @@ def _joined(device: Any, tensors: dict[str, Any]) -> dict[str, list[float]]:
     row = None
     with quietly():
         row = torch.cat([each.reshape(-1).to(wide) for each in tensors.values()]).tolist()
-    if row is None:  # cannot be joined; one by one then
+    if row is None:  # cannot be joined: converted one by one
         return {}
     found, start = {}, 0
     for name, tensor in tensors.items():
@@ -287,7 +287,7 @@ def _joined(device: Any, tensors: dict[str, Any]) -> dict[str, list[float]]:
 
 
 def to_step(step: Any) -> float:
-    """Return a finite step, or a datetime's seconds since the Unix epoch; else ArgumentError."""
+    """Return a finite step, or a datetime in seconds since the epoch; else raise ArgumentError."""
     try:
         timed = isinstance(step, datetime)
         found = (to_time_ns(step) or 0) / _NS if timed else to_float(step)
@@ -299,10 +299,10 @@ def to_step(step: Any) -> float:
 
 
 def to_time_ns(timestamp: float | datetime | None) -> int | None:
-    """Return a time (seconds since the Unix epoch, or a datetime) in nanoseconds since the epoch.
+    """Convert a time (seconds since the Unix epoch, or a datetime) to nanoseconds since the epoch.
 
-    A naive datetime is local time. Raises ArgumentError if it is anything else, not finite, or
-    beyond the years 1678 to 2262.
+    A naive datetime is local time. Raises ArgumentError for other types, for non-finite values, and
+    outside the years 1678 to 2262.
     """
     if timestamp is None:
         return None
@@ -318,36 +318,36 @@ def to_time_ns(timestamp: float | datetime | None) -> int | None:
     return found
 
 
-class _Short(reprlib.Repr):
-    """Texts of values, which take no time for large ones; the end of them may be left out."""
+class _ShortRepr(reprlib.Repr):
+    """Fast repr of values, truncated for large ones."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.maxstring = self.maxlong = 2 * _NAME + 8
+        self.maxstring = self.maxlong = 2 * _MAX_NAME + 8
         self.maxlevel = 3
 
     def repr_instance(self, x: Any, level: int) -> str:
-        return repr(x)  # there it suppresses what a signal handler raises
+        return repr(x)  # the base class would suppress exceptions of signal handlers
 
 
-_TEXT: Final = 80
-_NAME: Final = 200
-"""Maximum length of a value and of a possible path in a message, in characters."""
-_SHORT: Final = _Short()
+_MAX_TEXT: Final = 80
+_MAX_NAME: Final = 200
+"""Maximum length of a string or path in a message, in characters."""
+_REPR: Final = _ShortRepr()
 
 
 def shown(value: Any) -> str:
-    """Return type and text of a value for a message; the text of some values is refused."""
-    with quietly():  # ints of over 4300 digits, and whatever people write
-        longest = _NAME if isinstance(value, (str, os.PathLike)) else _TEXT
-        return f"{type(value).__name__}: {_SHORT.repr(value)[:longest]}"
+    """Return type and repr of a value for a message; only the type if repr fails."""
+    with quietly():  # ints of over 4300 digits, and faulty __repr__ methods
+        longest = _MAX_NAME if isinstance(value, (str, os.PathLike)) else _MAX_TEXT
+        return f"{type(value).__name__}: {_REPR.repr(value)[:longest]}"
     return type(value).__name__
 
 
 def argument_error(
     given: object, what: str, expected: str, kind: type[SeamarkError] = ArgumentError
 ) -> SeamarkError:
-    """Return an error about an argument with what was expected and what was given."""
+    """Return the error for an argument: the expected and the given value."""
     return kind(f"{what}: expected {expected}, got {shown(given)}")
 
 

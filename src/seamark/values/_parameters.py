@@ -1,4 +1,4 @@
-"""Hyperparameters as atoms, points in nested values, and the digest of an experiment."""
+"""Hyperparameters as atoms, points in nested values, and the digest of a configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seamark.values._atoms import (
     scalar,
     thaw,
 )
-from seamark.values._numbers import move, waits
+from seamark.values._numbers import move, needs_transfer
 from seamark.values.arrays import is_array, is_tensor, summary
 
 __all__ = [
@@ -46,22 +46,21 @@ CONTENT: Final = "sys/content_hash"
 VERSION: Final = "source_code/version"
 """Path of the code version of a run."""
 is_parameter: Final = re.compile("^parameters/|hyperparams/").search
-"""Match the path of a parameter of a run."""
+"""Matcher of paths of hyperparameters of a run."""
 _DIGITS: Final = 32
 _DECIMAL_BITS: Final = 2048
-"""Integers with more bits are written in hexadecimal: Python writes at most 4,300 decimal digits.
-"""
+"""Maximum number of bits of a decimal integer; Python converts at most 4,300 digits."""
 _NO_NUMBER: Final = re.compile("NaN|Infinity")
 
 
 def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
-    """Return a digest that is equal for runs with the same parameters and the same code.
+    """Return a digest that is equal for runs with equal parameters and code.
 
-    ``atoms`` are type and value by path, as the journal has them, with secrets hidden. The digest
-    has 32 hexadecimal digits; None without parameters.
+    ``atoms`` are type and value by path as in the journal, with secrets masked. The digest has 32
+    hexadecimal digits; None without parameters.
     """
     found = [
-        [path, kind, _plain(kind, value)]
+        [path, kind, _normalized(kind, value)]
         for path, (kind, value) in sorted(atoms.items())
         if is_parameter(path)
     ]
@@ -72,8 +71,8 @@ def content_hash(atoms: Mapping[str, tuple[str, Any]]) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
 
 
-def _plain(kind: str, value: Any) -> Any:
-    """Return a value in a form in which equal values have equal texts."""
+def _normalized(kind: str, value: Any) -> Any:
+    """Return a normalized value: equal values give equal texts."""
     if kind == "float":
         return repr(float(value))
     if kind == "int":
@@ -83,20 +82,20 @@ def _plain(kind: str, value: Any) -> Any:
         return [value.get("sha256"), value.get("size")] if isinstance(value, dict) else None
     if kind == "json" and isinstance(value, str) and _NO_NUMBER.search(value):
         try:
-            return json.dumps(_finite(json.loads(value)), separators=(",", ":"))
+            return json.dumps(_with_named_floats(json.loads(value)), separators=(",", ":"))
         except (ValueError, RecursionError):
             return value
     return value
 
 
-def _finite(value: Any) -> Any:
-    """Return a value with NaN and infinities as their names, as in documents."""
+def _with_named_floats(value: Any) -> Any:
+    """Return a value with NaN and infinities replaced by their names, as in documents."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_with_named_floats(one) for one in value]
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _with_named_floats(one) for key, one in value.items()}
     return value
 
 
@@ -104,22 +103,24 @@ _NO_SEQUENCES = (str, bytes, bytearray, memoryview)
 
 
 class SeriesLeaves(NamedTuple):
-    """Points by path; other values are among ``numbers``, for ``log_metrics`` to refuse."""
+    """Points by path; ``numbers`` includes unsupported values, which ``log_metrics`` rejects."""
 
     numbers: dict[str, Any]
     texts: dict[str, str]
 
 
 def series_leaves(values: Mapping[str, Any], prefix: str = "") -> SeriesLeaves:
-    """Return the points in nested values.
+    """Return the points in nested values, by path.
 
-    Mappings, dataclasses and namespaces go on by name, lists, tuples and one-dimensional arrays and
-    tensors by their 0-based index: ``{"iou": [0.5, 0.7]}`` is ``iou/0`` and ``iou/1``. Tensors on a
-    device are moved together, in one transfer.
+    Members of mappings, dataclasses and namespaces are named by key, elements of lists, tuples and
+    one-dimensional arrays and tensors by 0-based index: ``{"iou": [0.5, 0.7]}`` gives ``iou/0`` and
+    ``iou/1``. Tensors on a device are moved in one transfer.
     """
     leaves = {path: (leaf, _dimensions(leaf)) for path, leaf in _flatten(values, prefix, ())}
     waiting = {
-        path: leaf for path, (leaf, size) in leaves.items() if size is not None and waits(leaf)
+        path: leaf
+        for path, (leaf, size) in leaves.items()
+        if size is not None and needs_transfer(leaf)
     }
     moved = move(waiting) if waiting else {}
     numbers: dict[str, Any] = {}
@@ -155,12 +156,12 @@ def _flatten(value: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[st
         yield from _flatten(each, f"{path}/{key}" if path else str(key), (*above, id(value)))
 
 
-_SMALL: Final = 100
-"""Number of elements up to which arrays and tensors are kept whole; larger ones are summarized."""
+_MAX_FULL_SIZE: Final = 100
+"""Maximum number of elements of an array or tensor recorded in full; larger ones are summarized."""
 _MAX_VALUES: Final = 200_000
-"""Maximum number of values per call; only multiply shared references reach it."""
-_ROOM: Final = 80
-"""Number of bytes that a path must leave for a shortened key."""
+"""Maximum number of values per call; only repeatedly shared references reach it."""
+_RESERVED_BYTES: Final = 80
+"""Number of bytes of a path reserved for a shortened key."""
 _ADDRESS: Final = re.compile(r" at 0x[0-9A-Fa-f]+")
 _ILLEGAL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _DEFAULT_TEXT: Final = {object.__str__, object.__repr__}
@@ -175,17 +176,17 @@ _NAMED: Final = (
 
 
 def parameters(params: Any, path: str) -> dict[str, Atom]:
-    """Return whatever was given as hyperparameters as atoms below a legal path; never raises.
+    """Convert any hyperparameters to atoms below a valid path; never raises.
 
-    Containers nest; lists, tuples and sets are JSON; small tensors and arrays are values and large
-    ones a summary (type, shape, dtype, extremes); functions, classes and modules are their names,
-    and an object that can be called is the name of its class. Anything else is its text, without
-    memory addresses. No callable is called, no property is read, nothing is cut short.
+    Containers are flattened. Lists, tuples and sets become JSON; small tensors and arrays become
+    values and large ones a summary (type, shape, dtype, extremes); functions, classes and modules
+    become their names, and callable objects the names of their classes. Other objects become their
+    text, without memory addresses. No callable is called, no property is read, nothing is
+    truncated.
 
-    A key that is not a legal part of a path is made one visibly: control characters, and the
-    slashes of a key with empty parts, are percent-encoded; an empty key is ``(empty)``; a key that
-    meets another gets a ``~2`` behind; one too long for a path is cut and its value holds the whole
-    key.
+    An invalid key is replaced visibly: control characters, and the slashes of a key with empty
+    segments, are percent-encoded; an empty key becomes ``(empty)``; a duplicate key gets the suffix
+    ``~2``; a key too long for a path is truncated, and its value contains the full key.
     """
     with quietly():
         return _Walk().run(params, path)
@@ -193,14 +194,14 @@ def parameters(params: Any, path: str) -> dict[str, Atom]:
 
 
 def parameter(value: Any) -> Atom:
-    """Return one value as `parameters` keeps it, whatever it is; never raises."""
+    """Convert one value of any type to an atom, as `parameters` does; never raises."""
     with quietly():
         return _Walk().leaf(value)
     return Atom("string", _type_name(type(value)))  # the last resort
 
 
 def has_name(value: Any) -> bool:
-    """Return whether a value is known by its name: a class, a function, a module or a partial."""
+    """Return whether a value is recorded by name: a class, a function, a module or a partial."""
     return issubclass(type(value), (*_NAMED, types.ModuleType, functools.partial))
 
 
@@ -209,45 +210,50 @@ class _Walk:
         self._found: dict[str, Atom] = {}
         self._above: list[int] = []
         self._left = _MAX_VALUES
-        self._json = JsonWalk(self._odd, array_limit=_SMALL, limit=_MAX_VALUES)
+        self._json = JsonWalk(self._substitute, array_limit=_MAX_FULL_SIZE, limit=_MAX_VALUES)
 
     def run(self, params: Any, path: str) -> dict[str, Atom]:
-        self._go(params, path)
+        self._visit(params, path)
         return self._found
 
-    def _go(self, value: Any, path: str) -> None:
+    def _visit(self, value: Any, path: str) -> None:
         self._left -= 1
         inside = None
-        with quietly():  # a mapping that fails is kept as text
+        with quietly():  # a mapping that raises is recorded as text
             value = thaw(value)
             inside = members(value)
         stuck = id(value) in self._above or len(self._above) >= MAX_DEPTH
-        if not inside or stuck or self._left < 0 or len(path.encode()) + _ROOM > MAX_PATH_BYTES:
+        if (
+            not inside
+            or stuck
+            or self._left < 0
+            or len(path.encode()) + _RESERVED_BYTES > MAX_PATH_BYTES
+        ):
             self._found[path] = self.leaf({} if inside == [] else value)
             return
         self._above.append(id(value))
         for key, each in inside:
-            self._member(path, _text_of_key(key), each)
+            self._add_member(path, _text_of_key(key), each)
         self._above.pop()
 
-    def _member(self, path: str, key: str, value: Any) -> None:
+    def _add_member(self, path: str, key: str, value: Any) -> None:
         name = _legal(key)
         full = f"{path}/{name}" if path else name
         if len(full.encode()) > MAX_PATH_BYTES:
             mark = "~" + sha256(name.encode()).hexdigest()[:8]
             full = full.encode()[: MAX_PATH_BYTES - len(mark) - 8].decode(errors="ignore") + mark
-            self._found[self._free(full)] = self.leaf({key: value})
+            self._found[self._free_path(full)] = self.leaf({key: value})
             return
-        self._go(value, self._free(full))
+        self._visit(value, self._free_path(full))
 
-    def _free(self, path: str) -> str:
+    def _free_path(self, path: str) -> str:
         number, free = 2, path
         while free in self._found:
             free, number = f"{path}~{number}", number + 1
         return free
 
     def leaf(self, value: Any) -> Atom:
-        with quietly():  # recursion, or fails whatever it is asked
+        with quietly():  # recursion, or an object whose methods raise
             if id(value) in self._above:
                 return Atom("string", f"<{type(value).__name__} that holds itself>")
             plain = scalar(value)
@@ -255,7 +261,7 @@ class _Walk:
         return atom_of(text_of(value))
 
     @staticmethod
-    def _odd(value: Any, _where: str, reason: str) -> Any:
+    def _substitute(value: Any, _where: str, reason: str) -> Any:
         if is_array(type(value)):
             return summary(value)
         if "itself" in reason or "after" in reason:
@@ -264,7 +270,7 @@ class _Walk:
 
 
 def legal_key(key: Any) -> str:
-    """Return the path, or the part of one, that a key gets in `parameters`."""
+    """Return the path, or path segment, of a key in `parameters`."""
     return _legal(_text_of_key(key))
 
 
@@ -286,14 +292,14 @@ def _percent(found: re.Match[str]) -> str:
 
 
 def text_of(value: Any, *, names_callables: bool = True) -> str:
-    """Return the name or the text of any object; never raises and calls nothing but ``__str__``.
+    """Return the name or text of any object; never raises and calls only its text methods.
 
-    Memory addresses are left out: two runs that are equal should read so. An object that can be
-    called, such as a metric or a model, is named by its class with ``names_callables``.
+    Memory addresses are left out, so that equal runs have equal texts. With ``names_callables``, a
+    callable object, such as a metric or a model, is represented by the name of its class.
     """
     ways = (_name, str, repr) if names_callables or not _prints_itself(value) else (str, repr)
     for describe in ways:
-        with quietly():  # what cannot be printed has a type
+        with quietly():  # the type is the fallback
             found: str | None = describe(value)
             if found is not None:
                 return _ADDRESS.sub("", str.__str__(found))
@@ -308,7 +314,7 @@ def _prints_itself(value: Any) -> bool:
 def _name(value: Any) -> str | None:
     kind = type(value)
     if issubclass(kind, type):
-        return str(value.__name__)  # alone, as NeptuneLogger recorded it
+        return str(value.__name__)  # without module, as NeptuneLogger records it
     if issubclass(kind, _NAMED):
         return _qualified(value)
     if issubclass(kind, types.ModuleType):

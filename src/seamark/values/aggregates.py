@@ -1,4 +1,4 @@
-"""Summaries that replace the points of a fast series, and the checks of their stored states."""
+"""Aggregates that replace the points of a fast series, and validation of their stored states."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from typing import Any, ClassVar, Final
 
 from seamark.values._numbers import argument_error, to_float
 
-__all__ = ["Keep", "Last", "Ring", "a_count", "a_float", "a_mapping"]
+__all__ = ["Keep", "Last", "Ring", "checked_count", "checked_float", "checked_mapping"]
 
 MOST_KEPT: Final = 1_000
-"""Maximum number of observations kept by a `Ring`: all of them are written once a second."""
+"""Maximum number of observations in a `Ring`: all of them are written once per second."""
 _COUNTS: Final = 1 << 63
-_ODD: Final = ("nan", "inf", "-inf")
+_NOT_FINITE: Final = ("nan", "inf", "-inf")
 
 
 class Keep:
-    """Base class of summaries of observations: `Statistics`, `Last` and `Ring`."""
+    """Base class of aggregates of observations: `Statistics`, `Last` and `Ring`."""
 
     __slots__ = ()
 
     kind: ClassVar[str]
-    """Kind, as named in records."""
+    """Name of the kind in records."""
 
     @abstractmethod
     def fresh(self) -> Keep:
-        """Return one of the same kind that has seen nothing."""
+        """Return an empty aggregate of the same kind."""
 
     def resumed(self) -> Keep:
-        """Return one that has seen nothing, to go on in the same process."""
+        """Return an empty aggregate that continues this one in the same process."""
         return self.fresh()
 
     @abstractmethod
     def update(self, value: float) -> None:
-        """Take in one observation; ValueKindError if it is no number."""
+        """Add an observation; raise ValueKindError if it is not a number."""
 
     @abstractmethod
     def merge(self, other: Keep) -> None:
-        """Merge the observations of another aggregate as later ones; other kind: ArgumentError."""
+        """Append another aggregate's observations; raise ArgumentError if its kind differs."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return all of it as numbers, texts and lists that JSON can hold."""
+        """Return the state as numbers, texts and lists for JSON."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -58,11 +58,11 @@ class Keep:
     @property
     @abstractmethod
     def last(self) -> float:
-        """The last of them; NaN without any."""
+        """Last observation; NaN without observations."""
 
 
 class Last(Keep):
-    """The last observation alone."""
+    """Aggregate that keeps the last observation only."""
 
     kind: ClassVar[str] = "last"
 
@@ -73,23 +73,23 @@ class Last(Keep):
         self._count = 0
 
     def fresh(self) -> Last:
-        """Return one that has seen nothing."""
+        """Return an empty aggregate."""
         return type(self)()
 
     def update(self, value: float) -> None:
-        """Take in one observation.
+        """Add an observation.
 
         Raises:
-            ValueKindError: If it is no number.
+            ValueKindError: If it is not a number.
         """
         self._last = to_float(value)
         self._count += 1
 
     def merge(self, other: Keep) -> None:
-        """Take in a later one.
+        """Append the observations of another `Last`.
 
         Raises:
-            ArgumentError: If it is of another kind.
+            ArgumentError: If the other aggregate is of a different kind.
         """
         if not isinstance(other, Last):
             raise argument_error(other, "merge", "Last")
@@ -99,47 +99,49 @@ class Last(Keep):
 
     @property
     def count(self) -> int:
-        """Number of all observations, including those no longer held."""
+        """Number of all observations, including those no longer kept."""
         return self._count
 
     @property
     def last(self) -> float:
-        """The last of them; NaN without any."""
+        """Last observation; NaN without observations."""
         return self._last
 
     def __repr__(self) -> str:
-        """Return it."""
+        """Return the class name and the last observation."""
         return f"<Last: {self._last!r}, count {self._count:,}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it, and how many there were."""
+        """Return the last observation and the number of observations."""
         return {"last": self._last, "count": self._count}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the state as numbers and texts for JSON."""
         return {"count": self._count, "last": _plain(self._last) if self._count else None}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Last:
-        """Return the aggregate that has a state from `state_dict`.
+        """Return the aggregate with a state from `state_dict`.
 
         Raises:
-            ArgumentError: If it is no such state.
+            ArgumentError: If the state is invalid.
         """
-        found, told = cls(), a_mapping(cls, state)
-        found._count = a_count("count", told.get("count"))
-        found._last = a_float("last", told.get("last"), odd=True) if found._count else math.nan
+        found, checked = cls(), checked_mapping(cls, state)
+        found._count = checked_count("count", checked.get("count"))
+        found._last = (
+            checked_float("last", checked.get("last"), odd=True) if found._count else math.nan
+        )
         return found
 
 
 class Ring(Keep):
-    """The last observations.
+    """Aggregate that keeps a fixed number of last observations.
 
     Args:
-        size: Number of observations, at most 1,000.
+        size: Maximum number of observations to keep, from 1 to 1,000.
 
     Raises:
-        ArgumentError: If the size is not such a number.
+        ArgumentError: If the size is not a whole number from 1 to 1,000.
     """
 
     kind: ClassVar[str] = "ring"
@@ -154,23 +156,23 @@ class Ring(Keep):
         self._count = 0
 
     def fresh(self) -> Ring:
-        """Return one of this size that has seen nothing."""
+        """Return an empty aggregate of the same size."""
         return type(self)(self.size)
 
     def update(self, value: float) -> None:
-        """Take in one observation.
+        """Add an observation.
 
         Raises:
-            ValueKindError: If it is no number.
+            ValueKindError: If it is not a number.
         """
         self._kept.append(to_float(value))
         self._count += 1
 
     def merge(self, other: Keep) -> None:
-        """Take in later ones.
+        """Append the observations of another `Ring`.
 
         Raises:
-            ArgumentError: If it is of another kind.
+            ArgumentError: If the other aggregate is of a different kind.
         """
         if not isinstance(other, Ring):
             raise argument_error(other, "merge", "a Ring")
@@ -179,75 +181,75 @@ class Ring(Keep):
 
     @property
     def values(self) -> list[float]:
-        """Last `size` observations, the oldest first."""
+        """The last `size` observations, the oldest first."""
         while True:
             try:
                 return list(self._kept)
-            except RuntimeError:  # another thread has added one meanwhile
+            except RuntimeError:  # another thread has added an observation meanwhile
                 continue
 
     @property
     def count(self) -> int:
-        """Number of all observations, including those no longer held."""
+        """Number of all observations, including those no longer kept."""
         return self._count
 
     @property
     def last(self) -> float:
-        """The last of them; NaN without any."""
+        """Last observation; NaN without observations."""
         return self._kept[-1] if self._kept else math.nan
 
     def __repr__(self) -> str:
-        """Return how many there are."""
+        """Return the class name and the number of observations."""
         return f"<Ring of {self.size:,}: last {self.last!r}, count {self._count:,}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return those that are kept, and how many there were."""
+        """Return the kept observations and the number of all observations."""
         return {"values": self.values, "last": self.last, "count": self._count}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it."""
+        """Return the state as numbers, texts and lists for JSON, for `from_dict`."""
         return {"size": self.size, "count": self._count, "values": list(map(_plain, self.values))}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Ring:
-        """Return the aggregate that has a state from `state_dict`.
+        """Return the aggregate with a state from `state_dict`.
 
         Raises:
-            ArgumentError: If it is no such state.
+            ArgumentError: If the state is invalid.
         """
-        told = a_mapping(cls, state)
-        found, values = cls(told.get("size", 0)), told.get("values")
+        checked = checked_mapping(cls, state)
+        found, values = cls(checked.get("size", 0)), checked.get("values")
         if not isinstance(values, list | tuple) or len(values) > found.size:
             raise argument_error(values, "values", f"at most {found.size} numbers")
-        found._kept.extend(a_float("values", each, odd=True) for each in values)
-        found._count = a_count("count", told.get("count"))
+        found._kept.extend(checked_float("values", each, odd=True) for each in values)
+        found._count = checked_count("count", checked.get("count"))
         return found
 
 
-# ---------------------------------------------------------------------- states
+# ---------------------------------------------------------------------- validation
 
 
 def _plain(number: float) -> float | str:
     return number if math.isfinite(number) else str(number)
 
 
-def a_mapping(kind: type, state: object) -> Mapping[str, Any]:
-    """Return the state of an aggregate; ArgumentError if it is not a mapping."""
+def checked_mapping(kind: type, state: object) -> Mapping[str, Any]:
+    """Return the state of an aggregate; raise ArgumentError if it is not a mapping."""
     if not isinstance(state, Mapping):
         raise argument_error(state, f"{kind.__name__}.from_dict", "what state_dict() returned")
     return state
 
 
-def a_count(name: str, given: object) -> int:
-    """Return a number of observations; ArgumentError if it is none that 64 bits hold."""
+def checked_count(name: str, given: object) -> int:
+    """Return a number of observations; raise ArgumentError if it is not a 63-bit int."""
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < _COUNTS:
-        raise argument_error(given, name, "a whole number from 0 on")
+        raise argument_error(given, name, "a whole number of at least 0")
     return given
 
 
-def a_float(name: str, given: object, *, odd: bool = False) -> float:
-    """Return a state's float, if ``odd`` also NaN or infinity as a text; else ArgumentError."""
-    if odd and isinstance(given, str) and given in _ODD:
+def checked_float(name: str, given: object, *, odd: bool = False) -> float:
+    """Return a float of a state, with ``odd`` also NaN or infinity; else raise ArgumentError."""
+    if odd and isinstance(given, str) and given in _NOT_FINITE:
         return float(given)
     if isinstance(given, float | int) and not isinstance(given, bool):
         try:

@@ -1,9 +1,9 @@
-"""Types of arrays of numbers, and recognition of values of libraries that may not be installed.
+"""Types of arrays of numbers, and recognition of values of optional libraries.
 
-The types are at run time classes that are readable without NumPy. No library is imported.
+At run time the types are classes that do not need NumPy. No library is imported.
 
-Everything here looks at ``type(value)`` rather than at ``value.__class__``: that can be a property
-with side effects, and a dead weak reference raises when it is asked.
+All functions use ``type(value)`` instead of ``value.__class__``, which can be a property with side
+effects, and raises for a dead weak reference.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ else:
 
 
 def check_lengths(*columns: Sized) -> None:
-    """Check that columns have one length; ValueError if they have not."""
+    """Check that columns have equal lengths; raise ValueError otherwise."""
     if len(lengths := set(map(len, columns))) > 1:
-        msg = f"expected columns of one length, got {sorted(lengths)}"
+        msg = f"expected columns of equal length, got lengths {sorted(lengths)}"
         raise ValueError(msg)
 
 
@@ -81,35 +81,35 @@ def _derives(kind: type, module: str, *names: str) -> bool:
     return any(isinstance(each, type) and issubclass(kind, each) for each in known)
 
 
-# Asked of each value at each step; whatever a type derives from was loaded before it.
+# Cached, since it is called for each value at each step. Base classes are loaded before a type.
 _is_kind: Final[Callable[..., bool]] = functools.lru_cache(maxsize=1024)(_derives)
 
 
 def is_tensor(kind: type) -> bool:
-    """Return whether a class is that of torch's tensors."""
+    """Return whether a class is or derives from torch's tensor class."""
     return _is_kind(kind, "torch", "Tensor")
 
 
 def is_array(kind: type) -> bool:
-    """Return whether a class is that of arrays of NumPy or of tensors."""
+    """Return whether a class is or derives from NumPy's array class or torch's tensor class."""
     return _is_kind(kind, "numpy", "ndarray") or is_tensor(kind)
 
 
 def is_numpy_scalar(kind: type) -> bool:
-    """Return whether a type is that of a NumPy scalar such as ``numpy.float32(1)``."""
+    """Return whether a type is that of NumPy scalars such as ``numpy.float32(1)``."""
     return _is_kind(kind, "numpy", "generic")
 
 
 def is_omegaconf(kind: type) -> bool:
-    """Return whether a class is a container of OmegaConf."""
+    """Return whether a class is a container class of OmegaConf."""
     return _is_kind(kind, "omegaconf", "DictConfig", "ListConfig")
 
 
 def numpy_scalar(value: Any) -> Any:
-    """Return a NumPy scalar as the Python value nearest to it.
+    """Convert a NumPy scalar to the nearest Python value.
 
-    Times become aware datetimes (NumPy's carry no zone and mean UTC), "not a time" becomes None.
-    What has no Python counterpart (complex numbers, records, bytes) is returned by its ``item``.
+    Times become aware datetimes (NumPy times have no zone and mean UTC), "not a time" becomes None.
+    Other values (complex numbers, records, bytes) are the result of their ``item`` method.
     """
     from datetime import datetime, timezone
 
@@ -125,12 +125,12 @@ def numpy_scalar(value: Any) -> Any:
 
 
 def array_size(value: Any) -> int:
-    """Return how many elements an array or a tensor has."""
+    """Return the number of elements of an array or a tensor."""
     return int(value.numel()) if is_tensor(type(value)) else int(value.size)
 
 
 def array_values(value: Any) -> Any:
-    """Return an array or (even sparse) tensor as nested lists, or as one Python scalar."""
+    """Convert an array or tensor, dense or sparse, to nested lists or a Python scalar."""
     if is_tensor(type(value)):
         value = value.detach()
         if getattr(value, "is_sparse", False):
@@ -143,7 +143,7 @@ def array_values(value: Any) -> Any:
 
 
 def summary(value: Any) -> dict[str, Any]:
-    """Describe a large array or tensor: type, shape, dtype, device, and extremes if it has them."""
+    """Describe a large array or tensor: type, shape, dtype, device, and extremes if available."""
     kind = type(value)
     found: dict[str, Any] = {
         "type": f"{kind.__module__}.{kind.__qualname__}",
@@ -153,17 +153,17 @@ def summary(value: Any) -> dict[str, Any]:
     if is_tensor(kind):
         found["device"] = str(value.device)
         value = value.detach()
-    with quietly():  # no numbers inside, or out of reach
+    with quietly():  # not numeric, or inaccessible
         wide = value.double() if is_tensor(kind) else value.astype("float64", casting="same_kind")
         found |= {name: float(getattr(wide, name)()) for name in ("min", "max", "mean")}
     return found
 
 
 def plain_omegaconf(config: Any) -> Any:
-    """Return an OmegaConf configuration as dictionaries and lists, without calling a resolver.
+    """Convert an OmegaConf configuration to dictionaries and lists without calling resolvers.
 
-    References to other nodes (``${model.lr}``) are followed; whatever would call something
-    (``${oc.env:TOKEN}``) stays as it is written, also because its result may be a secret.
+    References to other nodes (``${model.lr}``) are resolved. Resolver calls (``${oc.env:TOKEN}``)
+    are kept as written, because their results may be secrets.
     """
     omegaconf = sys.modules["omegaconf"].OmegaConf
     raw = omegaconf.to_container(config, resolve=False, throw_on_missing=False)

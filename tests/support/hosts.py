@@ -31,7 +31,7 @@ def refuse_others(modules: Mapping[str, str], proven: Mapping[str, Mapping[str, 
 
 
 @pytest.fixture
-def _environment() -> dict[str, str]:
+def without_captures() -> dict[str, str]:
     """What every run looks up when it starts depends on no release of the host.
 
     Hardware is measured every 10 s: whether a run has such series depends on how long a test takes.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from hosts import _environment, refuse_others  # noqa: F401 - in place of the fixture above
+from hosts import refuse_others, without_captures
 from isolation import *  # noqa: F403 - its fixtures and hooks
+
+_environment = without_captures  # in place of the fixture of `isolation`
 
 
 def pytest_configure():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hosts import _environment, refuse_others  # noqa: F401 - in place of the fixture above
+from hosts import refuse_others, without_captures
 from isolation import *  # noqa: F403 - its fixtures and hooks
 from profiled import PROFILERS
 
+_environment = without_captures  # in place of the fixture of `isolation`
 PROVEN = {
     "ignite:oldest": {"pytorch-ignite": "0.4.13"},
     "ignite:latest": {"pytorch-ignite": "0.5.5"},

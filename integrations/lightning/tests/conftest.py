@@ -15,9 +15,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 # Programs of tests import this file, too, and have no settings of pytest.
 sys.path.append(str(Path(__file__).parents[3] / "tests" / "support"))
-from isolation import *  # noqa: F403, I001 - its fixtures and hooks
-from hosts import _environment, refuse_others  # noqa: F401 - in place of the fixture above
+from hosts import refuse_others, without_captures
+from isolation import *  # noqa: F403 - its fixtures and hooks
 
+_environment = without_captures  # in place of the fixture of `isolation`
 PACKAGES = {"lightning.pytorch": "lightning", "pytorch_lightning": "pytorch-lightning"}
 PROVEN = {
     "lightning:oldest": {"pytorch-lightning": "1.9.5"},

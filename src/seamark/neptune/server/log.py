@@ -262,11 +262,13 @@ class Log:
 
     def _open(self) -> RunState:
         server, container = self._server, self.container
-        journals, position = server.intake.known(*container)
+        journals, _ = server.intake.known(*container)
         if not journals and not container.is_project:
             raise ContainerNotFound(container_id(container))
         limit = server.now_ns() + AHEAD_NS
         at = next_journal(server.kept, server.instance, container, journals, limit, NEPTUNE)
+        # Only now: the attributes read below must include everything in the journal so far.
+        position = server.intake.known(*container)[1]
         opened = RunState(uid=at.uid, writer=at.writer, size=at.size, position=position)
         if at.last is not None:
             opened.last_t, opened.request = at.last.t, _request_of(at.last)

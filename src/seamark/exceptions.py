@@ -93,7 +93,10 @@ _NEVER_RAISED: Final = {
 
 for _above, _names in _NEVER_RAISED.items():
     for _name in _names:
-        _attributes = {"__module__": __name__, "__doc__": "Neptune exception that Seamark never raises."}
+        _attributes = {
+            "__module__": __name__,
+            "__doc__": "Neptune exception that Seamark never raises.",
+        }
         globals()[_name] = type(_name, (globals()[_above],), _attributes)
 
 __all__ = sorted(  # noqa: PLE0605 - a list of the names above

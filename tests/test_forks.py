@@ -143,7 +143,7 @@ def test_a_fork_without_its_parent_has_its_own_points_and_says_so(child, tmp_pat
     assert values(run, "loss") == CURVE[6:]
     assert not run.exists("only/here")
     told = output_of("show", child.id, "--root", str(there))
-    assert "it was forked from a run that is not here, 'first'" in told
+    assert "forked from a run that is not here, 'first'" in told
     seamark.sync(id_of_parent(), there.as_uri())
     assert values(opened(child, root=there), "loss") == CURVE
     assert "not here" not in output_of("show", child.id, "--root", str(there))

@@ -194,7 +194,7 @@ def test_commands_take_models_and_versions(given, root):
     assert one["attributes"]["data"]["value"] == "é"
     assert "3 journals" in called("fsck")
     called("trash", "RESNET", "RESNET-1")
-    with pytest.raises(AssertionError, match="has 1 version that would go with it"):
+    with pytest.raises(AssertionError, match="has 1 version that would be deleted with it"):
         called("purge", "--yes")
     called("trash", versions[1])
     kept = copytree(root / "team/p/.models/RESNET" / versions[0], root.parent / "kept")

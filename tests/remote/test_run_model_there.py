@@ -246,7 +246,7 @@ def test_models_of_two_machines_are_sent_later(there, server, monkeypatch):
         done = invoke(app, words)
         assert done.exit_code == 0, done.output
     refused = invoke(app, ["purge", "--yes", "--project", project])
-    assert "has 2 versions that would go with it" in refused.output
+    assert "has 2 versions that would be deleted with it" in refused.output
     shown = invoke(app, ["show", f"{project}/M-2", "--json"])
     assert json.loads(shown.stdout)["attributes"]["sys/tags"]["value"] == ["good"]
     listed = invoke(app, ["ls", "--kind", "model_version", "--csv", "--columns", "from"])

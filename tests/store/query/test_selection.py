@@ -79,11 +79,11 @@ def test_a_word_means_one_container_of_the_project_named_or_of_those_below_it(wo
 @pytest.mark.parametrize(
     ("word", "project", "kinds", "error", "message"),
     [
-        ("NET", None, MODEL_KINDS, ArgumentError, r"any of 2: p/.models/NET, q/.models/NET"),
+        ("NET", None, MODEL_KINDS, ArgumentError, r"matches 2: p/.models/NET, q/.models/NET"),
         ("NET-2", None, ("model",), RunNotFoundError, "no model 'NET-2' in here"),
         ("NET-9", "p", MODEL_KINDS, RunNotFoundError, "no model or model version 'NET-9'"),
         ("RES-1", "p", MODEL_KINDS, RunNotFoundError, "in project 'p' of here"),
-        ("data", None, ("artifact",), ArgumentError, "any of 2: p/data:.*, p/sub/data:1 .name the"),
+        ("data", None, ("artifact",), ArgumentError, "matches 2: p/data:.*, p/sub/data:1 .add the"),
         ("data:9", "p", ("artifact",), RunNotFoundError, "; data has 1, 2, best, latest"),
         ("dat", None, ("artifact",), RunNotFoundError, "no artifact 'dat' in here; there are data"),
         (f"data@sha256:{'d' * 8}", "p", ("artifact",), RunNotFoundError, "no artifact"),

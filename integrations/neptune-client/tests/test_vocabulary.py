@@ -24,7 +24,7 @@ ROWS = {
         "artifacts whole files, artifacts part files, artifacts placed files"
     ),
     '`upload("missing.txt")`': "mistakes upload to value",
-    "`del`, `pop` of what is not there": "mistakes delete nothing, mistakes pop nothing",
+    "`del`, `pop` of a missing path": "mistakes delete nothing, mistakes pop nothing",
     "`run[1]`": "mistakes number path",
     '`run["x"] = object()`': "mistakes object",
     "after `stop()`": "mistakes after stop, mistakes append after stop",

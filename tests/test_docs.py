@@ -227,7 +227,7 @@ def test_command_reference_is_what_the_commands_say():
 
 def test_every_record_is_documented():
     """The page about the journal names every kind of frame and every op that the package writes."""
-    page = (ROOT / "docs" / "explanation" / "journal.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "journal.md").read_text("utf-8")
     sources = [path.read_text("utf-8") for path in SOURCE.rglob("*.py")]
     ops = {op for source in sources for op in re.findall(r'"op": "(\w+)"', source)}
     assert ops

@@ -15,7 +15,7 @@ from seamark.registry.group import Group
 from seamark.run.params import Params
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "explanation" / "words.md"
+PAGE = ROOT / "docs" / "reference" / "glossary.md"
 CODE = re.compile(r"`([^`]+)`")
 CONTAINERS = (seamark.Run, seamark.Project, seamark.Model, seamark.ModelVersion, seamark.Artifact)
 OWNERS = (*CONTAINERS, seamark.Handler, Group, Params)

@@ -1,6 +1,6 @@
 """Journals as the page about them describes their bytes, read without the package.
 
-See ``docs/explanation/journal.md``: table A has the bytes, table C the records. Nothing here is
+See ``docs/reference/journal.md``: table A has the bytes, table C the records. Nothing here is
 shared with the reader of the package, so that neither can hide a fault of the other.
 """
 

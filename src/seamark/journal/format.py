@@ -1,6 +1,6 @@
 """Format of a journal: file header, frames and limits, and the checked decoding of its records.
 
-See ``docs/explanation/journal.md``, table A. Everything is little-endian and every frame starts at
+See ``docs/reference/journal.md``, table A. Everything is little-endian and every frame starts at
 a multiple of 8 bytes. A frame is::
 
     0  u32 crc      crc32(frame[4:end], salt), padding included; salt = crc32(uid)
@@ -9,7 +9,7 @@ a multiple of 8 bytes. A frame is::
     16 i64 t        nanoseconds since the Unix epoch, strictly increasing within a file
     24 payload, zero-padded to a multiple of 8
 
-Decoded records have the types and ranges of ``docs/explanation/journal.md``, table C; null is the
+Decoded records have the types and ranges of ``docs/reference/journal.md``, table C; null is the
 same as absent.
 """
 

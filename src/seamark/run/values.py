@@ -149,7 +149,7 @@ class Values:
     # ---------------------------------------------------------------- records of other parts
 
     def record_op(self, op: Mapping[str, Any]) -> bool:
-        """Append one op (``docs/explanation/journal.md``, table C), if this rank records it.
+        """Append one op (``docs/reference/journal.md``, table C), if this rank records it.
 
         Secrets in it are masked, as everywhere. Return whether its bytes are in the kernel.
         """

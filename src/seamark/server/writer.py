@@ -149,7 +149,7 @@ class Frames:
         self.frame(Kind.HEADER, dump_json(header))
 
     def op(self, record: Mapping[str, Any], kind: int = Kind.OP) -> None:
-        """Add a record; see ``docs/explanation/journal.md`` for the format."""
+        """Add a record; see ``docs/reference/journal.md`` for the format."""
         self.frame(kind, dump_json(record))
 
     def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:

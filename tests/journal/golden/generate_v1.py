@@ -1,6 +1,6 @@
 """Write the golden journal of format version 1, from the tables of the format alone.
 
-Nothing of the package is imported: this is a second reading of ``docs/explanation/journal.md``.
+Nothing of the package is imported: this is a second reading of ``docs/reference/journal.md``.
 The file it wrote is committed and never written again; a test compares the two.
 
 Run as ``python generate_v1.py FOLDER``.

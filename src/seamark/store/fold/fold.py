@@ -1,4 +1,4 @@
-"""Folding of frames into the state of a run, by table B of ``docs/explanation/journal.md``.
+"""Folding of frames into the state of a run, by table B of ``docs/reference/journal.md``.
 
 `fold` applies the frames of one journal after the other, in batches of any size. The visible state
 does not depend on the order in which journals are read. Registers (`seamark.store.fold.registers`)

@@ -2,7 +2,7 @@
 
 An attribute is identified by run, path and family. A register reaches the same state for any order
 and repetition of operations, except that each point of a series is counted once. Table B of
-``docs/explanation/journal.md`` has the rules.
+``docs/reference/journal.md`` has the rules.
 
 Sums are exact: every finite float64 is a multiple of 2 ** -1074, so a sum is an int in that unit.
 """

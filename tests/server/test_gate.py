@@ -14,10 +14,10 @@ import pytest
 pytest.importorskip("fastapi")
 
 import urllib3
-import uvicorn
 from asking import ask
 from fastapi import APIRouter
 from fastapi.responses import Response
+from served import serving as serve
 from server_waits import until
 
 from seamark.server import app as app_module
@@ -31,22 +31,9 @@ from seamark.server.state import open_server
 def serving(folder, **limits):
     """Serve in a thread of this process, with limits that a test reaches."""
     server = open_server(Settings.at(folder, limits=Limits(**limits)))
-    config = uvicorn.Config(
-        make_app(server),
-        http=protocol_for(limits.get("idle_s", 30.0)),
-        log_config=None,
-        lifespan="on",
-        ws="none",
-    )
-    runner = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=runner.run, args=([listening],))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            runner.should_exit = True
-            thread.join()
+    protocol = protocol_for(limits.get("idle_s", 30.0))
+    with serve(make_app(server), http=protocol) as url:
+        yield url.rstrip("/")
 
 
 @contextlib.contextmanager

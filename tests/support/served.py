@@ -38,9 +38,9 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def serving(app: Any) -> Iterator[str]:
+def serving(app: Any, **config: Any) -> Iterator[str]:
     """Serve an application at a real socket; return its address."""
-    runner = _Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none"))
+    runner = _Server(uvicorn.Config(app, log_config=None, lifespan="on", ws="none", **config))
     # As the server does it: a socket that names no protocol waits 40 ms with every answer (Nagle).
     with bind("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=runner.run, args=([listening],))

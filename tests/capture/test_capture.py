@@ -15,18 +15,17 @@ from seamark.capture import Capture, Switches
 SECRET = "topsecret99"
 # However busy this machine is, git gets the time it needs, and the run waits for what is found out.
 SCRIPT = """
-    import sys, threading, seamark.capture.code.repository, seamark.capture.hardware
+    import sys, threading, seamark.capture.code.repository
+    import seamark.capture.facts, seamark.capture.hardware
     seamark.capture.code.repository.TIMEOUT_S = 60
+    seamark.capture._STOP_TIMEOUT_S = seamark.capture.facts._GRACE_S = 60
     seamark.capture.hardware.BEGIN_S = 60  # facts of the machine: see test_hardware.py
     run = seamark.init_run(SWITCHES)
     sys.argv.append("--too-late")
     run.log_metrics({"loss": 1.0}, step=0)
     print(run.writer)
-    for thread in threading.enumerate():
-        if thread.name == "seamark-capture":
-            thread.join()
-    assert not [one.name for one in threading.enumerate() if "capture" in one.name]
     run.stop()
+    assert not [one.name for one in threading.enumerate() if "capture" in one.name]
 """
 
 

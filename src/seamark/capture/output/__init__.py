@@ -54,7 +54,8 @@ class Output:
         if self._running:
             return
         streams = dict(self._streams)
-        if sys.stderr is sys.stdout and len(streams) > 1 and not streams["stderr"].source.polled:
+        both = streams.get("stderr") if len(streams) > 1 else None
+        if sys.stderr is sys.stdout and both is not None and isinstance(both.source, Tee):
             del streams["stderr"]  # the same object: all output would be recorded twice
         if not (running := list(streams.values())):
             return

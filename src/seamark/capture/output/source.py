@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import _thread
+import contextlib
 import functools
 import io
 import logging
+import queue
 import sys
 import threading
 import weakref
@@ -35,13 +36,11 @@ class Source:
     `start` is called by the thread that starts the run, all other methods by the recording thread.
 
     Attributes:
-        polled: Whether text must be fetched with `take`.
         lost: Number of bytes lost so far.
         broken: Reason why no more text can be taken, or None.
         full: Whether so much text is queued that it should be taken early.
     """
 
-    polled = True
     full = False
     lost = 0
     broken: str | None = None
@@ -65,40 +64,6 @@ class Source:
         raise NotImplementedError
 
 
-class WakeEvent:
-    """Event that wakes one thread.
-
-    It may be set anywhere, also in a signal handler and during another `wake`. Conditions and
-    events of `threading` do not allow that, because they hold a lock while they are set.
-
-    Attributes:
-        asleep: Whether the thread waits without a time limit.
-    """
-
-    __slots__ = ("_lock", "asleep")
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset the event; a forked child has no waiting thread."""
-        self.asleep = False
-        self._lock = _thread.allocate_lock()
-        self._lock.acquire()
-
-    def wake(self) -> None:
-        """Wake the thread, or make its next `wait` return at once. Never waits."""
-        self.asleep = False
-        try:  # noqa: SIM105 - takes a third of the time
-            self._lock.release()
-        except RuntimeError:  # it is already set
-            pass
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until the event is set, and reset it; None is no time limit."""
-        self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
-
-
 # Maximum length of the queued text of one stream, in characters.
 _MAX_QUEUED_CHARS: Final = 2 << 20
 # Memory of a string object, counted in addition to its characters.
@@ -113,24 +78,34 @@ class _OutputQueue:
     """Text written to the streams of this process, in the order of writing, until it is recorded.
 
     Attributes:
-        queue: Texts with their receivers.
+        texts: Texts with their receivers.
     """
 
     def __init__(self) -> None:
-        self.wake_event = WakeEvent()
-        self.queue: deque[tuple[tuple[Tee, ...], str]] = deque()
+        self.texts: deque[tuple[tuple[Tee, ...], str]] = deque()
         self.wrappers: weakref.WeakSet[_WriteWrapper] = weakref.WeakSet()
         self.reset()
         fork.register(self.reset)
 
     def reset(self) -> None:
         """Reset, in a forked child: remove all receivers and restore the streams."""
-        self.wake_event.reset()
         self.lock = threading.RLock()
-        self.queue.clear()
+        # Conditions and events of `threading` hold a lock while they are set; a signal handler may
+        # interrupt that, and needs it.
+        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.texts.clear()
         for wrapper in list(self.wrappers):
             wrapper.receivers = ()
             wrapper.close()
+
+    def wake(self) -> None:
+        """Wake the thread that waits, or make its next `wait` return at once. Never waits."""
+        self._requests.put(None)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for `wake`."""
+        with contextlib.suppress(queue.Empty):
+            self._requests.get(timeout=timeout_s)
 
     def take(self) -> list[tuple[tuple[Tee, ...], list[str]]]:
         """Return new output of all streams, each piece with its receivers."""
@@ -140,8 +115,8 @@ class _OutputQueue:
             for wrapper in wrappers:  # before the text: lost text follows all queued text
                 for receiver in wrapper.receivers:
                     receiver.lost = receiver.missing
-            for _ in range(len(self.queue)):  # ends even if the program prints all the time
-                receivers, text = self.queue.popleft()
+            for _ in range(len(self.texts)):  # ends even if the program prints all the time
+                receivers, text = self.texts.popleft()
                 recent = found if len(found) >= _MAX_PIECES else found[-1:]
                 texts = next(
                     (texts for known, texts in reversed(recent) if known is receivers), None
@@ -209,26 +184,19 @@ class _WriteWrapper:
         receivers = self.receivers
         if not receivers:
             return
-        if self.is_overfull:
-            # Counted first, because another thread may run meanwhile.
-            size = (
-                size_of(text[:_MAX_QUEUED_CHARS]) * len(text) // min(len(text), _MAX_QUEUED_CHARS)
-                if text
-                else 0
-            )
-        else:
+        kept = ""
+        if not self.is_overfull:
             self.is_overfull = True
             self.room = _MAX_QUEUED_CHARS - FRAME_BYTES
-            OUTPUT_QUEUE.queue.append((receivers, text[:_MAX_QUEUED_CHARS]))
+            kept = text[:_MAX_QUEUED_CHARS]
+            OUTPUT_QUEUE.texts.append((receivers, kept))
+            OUTPUT_QUEUE.wake()
+        if len(kept) < len(text):
             # Estimated from the beginning, because the text may have any size.
-            size = (
-                size_of(text[:_MAX_QUEUED_CHARS])
-                * max(0, len(text) - _MAX_QUEUED_CHARS)
-                // _MAX_QUEUED_CHARS
-            )
-            OUTPUT_QUEUE.wake_event.wake()
-        for receiver in receivers:
-            receiver.missing += size
+            begin = text[:_MAX_QUEUED_CHARS]
+            size = size_of(begin) * (len(text) - len(kept)) // len(begin)
+            for receiver in receivers:
+                receiver.missing += size
 
 
 def _wrap_text_write(
@@ -239,7 +207,7 @@ def _wrap_text_write(
     All streams of `io` have this signature. It takes half the time of a function for any arguments,
     and is called twice for each ``print``.
     """
-    wake_event, queue = OUTPUT_QUEUE.wake_event, OUTPUT_QUEUE.queue
+    texts = OUTPUT_QUEUE.texts
 
     @functools.wraps(original, assigned=_COPIED_ATTRIBUTES, updated=())
     def write(text: Any, /) -> Any:
@@ -248,9 +216,7 @@ def _wrap_text_write(
             cost = len(text) + _TEXT_OVERHEAD
             wrapper.room -= cost  # without a call, so that no other thread runs in between
             if wrapper.room > 0:
-                queue.append((wrapper.receivers, text))
-                if wake_event.asleep:
-                    wake_event.wake()
+                texts.append((wrapper.receivers, text))
             else:
                 wrapper.handle_overflow(text)
         except Exception as error:  # noqa: BLE001 - see `let_pass`; the text is already written
@@ -292,8 +258,6 @@ class Tee(Source):
     Attributes:
         missing: Number of bytes left out so far.
     """
-
-    polled = False
 
     def __init__(self, name: str) -> None:
         self._name = name

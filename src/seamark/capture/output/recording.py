@@ -59,16 +59,12 @@ def cut(text: str, most: int) -> int:
     """
     if len(text) <= most and size_of(text) <= most:
         return len(text)
-    fits = _chars_within(text, most)
+    start = text[:most].encode("utf-8", "surrogatepass")[:most]
+    # Leaves out an incomplete character at the end.
+    fits = len(codecs.getincrementaldecoder("utf-8")("surrogatepass").decode(start))
     if (end := text.rfind("\n", 0, fits) + 1) > 0:
         return end
     return unfinished_from(text[:fits]) or fits
-
-
-def _chars_within(text: str, most: int) -> int:
-    start = text[:most].encode("utf-8", "surrogatepass")[:most]
-    # Leaves out an incomplete character at the end.
-    return len(codecs.getincrementaldecoder("utf-8")("surrogatepass").decode(start))
 
 
 # Interval between two records of the number of omitted bytes, in seconds.

@@ -135,6 +135,8 @@ OUTPUT_QUEUE: Final = _OutputQueue()
 class _WriteWrapper:
     """Replacement of the ``write`` of one stream object, for any number of receivers.
 
+    Raises TypeError if the object does not allow it.
+
     Attributes:
         room: Number of characters that may be queued before `handle_overflow` is called.
         receivers: Sources that receive the text; without any, nothing is queued.
@@ -149,16 +151,13 @@ class _WriteWrapper:
         wrap = _wrap_text_write if isinstance(stream, io.TextIOWrapper) else _wrap_any_write
         self.write = wrap(stream.write, self)
         self.write.seamark_wrapper = self  # type: ignore[attr-defined]
-        OUTPUT_QUEUE.wrappers.add(self)
-
-    def install(self) -> None:
-        """Install as the stream's ``write``; raise TypeError if the object does not allow it."""
         # Not by setattr, which a wrapper may forward to the wrapped stream whose write it calls.
-        vars(self.stream)["write"] = self.write
-        if self.stream.write is not self.write:
+        vars(stream)["write"] = self.write
+        if stream.write is not self.write:
             self.close()
-            msg = f"{type(self.stream).__name__} does not allow its write method to be replaced"
+            msg = f"{type(stream).__name__} does not allow its write method to be replaced"
             raise TypeError(msg)
+        OUTPUT_QUEUE.wrappers.add(self)
 
     @property
     def is_on_top(self) -> bool:
@@ -271,7 +270,8 @@ class Tee(Source):
             return
         with OUTPUT_QUEUE.lock:
             try:
-                self._wrapper = self._find_or_install_wrapper(stream)
+                # One below a wrapper of other code is not used, because it may have been removed.
+                self._wrapper = _wrapper_of(vars(stream).get("write")) or _WriteWrapper(stream)
             except (AttributeError, TypeError, ValueError) as error:
                 log.debug("seamark: sys.%s cannot be recorded: %r", self._name, error)
             else:
@@ -291,18 +291,6 @@ class Tee(Source):
         if isinstance(stream, io.StringIO):
             return getattr(sys, f"__{self._name}__", None) or stream
         return stream
-
-    def _find_or_install_wrapper(self, stream: Any) -> _WriteWrapper:
-        """Return the wrapper that is the current ``write`` of a stream; install one if necessary.
-
-        A wrapper below one of other code is not used again, because it may have been removed.
-        """
-        top = vars(stream).get("write")
-        if top is not None and (wrapper := _wrapper_of(top)) is not None:
-            return wrapper
-        wrapper = _WriteWrapper(stream)
-        wrapper.install()
-        return wrapper
 
     def leave(self) -> None:
         """Receive no more text; earlier text is in the queue."""

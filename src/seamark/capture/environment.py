@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from seamark.process.interrupts import quietly
 
-__all__ = ["environment_facts"]
+__all__ = ["environment_facts", "read_text"]
 
 _MAX_FILE_BYTES: Final = 1 << 16
 _MAX_FACT_CHARS: Final = 1000
@@ -113,7 +113,7 @@ def _system(root: Path) -> Iterator[tuple[str, str]]:
 def _os_release(root: Path) -> str:
     # Source: os-release(5).
     found = re.search(
-        r"^PRETTY_NAME=([\"']?)(.*?)\1$", _read_text(root / "etc/os-release"), re.MULTILINE
+        r"^PRETTY_NAME=([\"']?)(.*?)\1$", read_text(root / "etc/os-release"), re.MULTILINE
     )
     return found[2] if found else ""
 
@@ -134,7 +134,7 @@ def _container(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
     podman_file = root / "run/.containerenv"  # written by podman, with the image
     if podman_file.exists():
         yield "container", "podman"
-        if named := re.search(r"^image=\"([^\"\n]*)\"$", _read_text(podman_file), re.MULTILINE):
+        if named := re.search(r"^image=\"([^\"\n]*)\"$", read_text(podman_file), re.MULTILINE):
             yield "container_image", named[1]
     elif (root / ".dockerenv").exists():
         yield "container", "docker"
@@ -156,7 +156,7 @@ def _kubernetes(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]
     mounted = root / _NAMESPACE_FILE
     if "KUBERNETES_SERVICE_HOST" not in env and not mounted.exists():
         return
-    namespace = _read_text(mounted).strip()
+    namespace = read_text(mounted).strip()
     if namespace:
         yield "kubernetes/namespace", namespace
     yield from _known_variables(env, "kubernetes", _KUBERNETES)
@@ -195,7 +195,8 @@ def _torch() -> Iterator[tuple[str, Any]]:
             yield f"torch/{name}", str(value)
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the first 64 KiB of a small file; an empty text if it cannot be read."""
     with quietly(only=OSError), path.open("rb") as file:
         return file.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
     return ""

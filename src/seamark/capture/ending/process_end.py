@@ -135,9 +135,7 @@ def _notify_exception(error: BaseException | None) -> None:
     """Notify the observers. Never raises, so that the original exception is reported."""
     global _reported_error  # noqa: PLW0603
     try:
-        if error is None or _is_at_prompt():
-            return
-        if threading.current_thread() is not threading.main_thread():
+        if error is None or not _may_end():
             return
         _reported_error = id(error)
         for observer in observers_alive(_exception_observers):
@@ -148,9 +146,8 @@ def _notify_exception(error: BaseException | None) -> None:
 
 def _script_has_ended() -> bool:
     """Return whether the interpreter called the hook, not the script, which would continue."""
-    if threading.current_thread() is not threading.main_thread() or _is_at_prompt():
-        return False
-    return _outermost_code(sys._getframe()) is not _script  # noqa: SLF001 - documented
+    frame = sys._getframe()  # noqa: SLF001 - documented
+    return _may_end() and _outermost_code(frame) is not _script
 
 
 def _outermost_code(frame: FrameType) -> CodeType:
@@ -159,9 +156,12 @@ def _outermost_code(frame: FrameType) -> CodeType:
     return frame.f_code
 
 
-def _is_at_prompt() -> bool:
-    # Prompts of Python and IPython, where an error does not end the process.
-    return hasattr(sys, "ps1")
+def _may_end() -> bool:
+    """Return whether an uncaught exception of this thread ends the process.
+
+    It does not at a prompt of Python or IPython.
+    """
+    return threading.current_thread() is threading.main_thread() and not hasattr(sys, "ps1")
 
 
 def _install_hook() -> None:

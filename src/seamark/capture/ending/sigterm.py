@@ -163,12 +163,9 @@ def _die(observers: list[Observer]) -> None:
     """
     started = time.monotonic()
     if not _wait_until_idle(observers, started + _MAX_HANDLER_WAIT_S):
-        try:
+        with contextlib.suppress(RuntimeError):
             # Not a threading.Thread: that takes locks, which the interrupted code may hold.
             _thread.start_new_thread(_die_when_idle, (observers, started + _MAX_WAIT_S))
-        except RuntimeError:
-            pass
-        else:
             return
     signal.raise_signal(signal.SIGTERM)
 

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 import psutil
 import pynvml
 
+from seamark.capture.environment import read_text
 from seamark.capture.hardware.gpus import GIB, MIB, AmdGpus, Gpus, NvidiaGpus
 from seamark.process import fork
 
@@ -76,14 +77,14 @@ def limits(root: Path = Path("/")) -> tuple[CpuLimit | None, MemoryLimit | None]
     path in ``/proc`` is that of the host, and the mounted folder is the group itself.
     """
     top = root / "sys/fs/cgroup"
-    named = re.search(r"^0::/(.*)$", _read_text(root / "proc/self/cgroup"), re.MULTILINE)
+    named = re.search(r"^0::/(.*)$", read_text(root / "proc/self/cgroup"), re.MULTILINE)
     group = top / named[1] if named else top
     if ".." in group.parts or not group.is_dir():
         group = top
     cpu, memory = [], []
     for each in (group, *(above for above in group.parents if above.is_relative_to(top))):
         if found := re.fullmatch(
-            r"([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", _read_text(each / "cpu.max")
+            r"([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", read_text(each / "cpu.max").strip()
         ):
             cpu.append(CpuLimit(int(found[1]) / int(found[2]), each))
         if size := _field(each / "memory.max", ""):
@@ -91,16 +92,9 @@ def limits(root: Path = Path("/")) -> tuple[CpuLimit | None, MemoryLimit | None]
     return min(cpu, default=None), min(memory, default=None)
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _field(path: Path, name: str) -> int | None:
     """Return the number after a name at the start of a line; an empty name reads the whole file."""
-    found = re.search(rf"^{name}[ \t]*([0-9]{{1,18}})$", _read_text(path), re.MULTILINE)
+    found = re.search(rf"^{name}[ \t]*([0-9]{{1,18}})$", read_text(path), re.MULTILINE)
     return int(found[1]) if found else None
 
 
@@ -215,10 +209,7 @@ class Machine:
         return found
 
     def _cpu_name(self) -> str:
-        text = ""
-        with contextlib.suppress(OSError), (self._root / "proc/cpuinfo").open("rb") as file:
-            text = file.read(1 << 14).decode(errors="replace")  # the rest repeats for each core
-        if found := _CPU_NAME.search(text):
+        if found := _CPU_NAME.search(read_text(self._root / "proc/cpuinfo")):
             return " ".join(found[1].split())
         return platform.machine() or "unknown"
 
@@ -328,5 +319,5 @@ def _process_tree() -> list[int]:
         return found + [each.pid for each in psutil.Process().children(recursive=True)]
     for parent in found:  # grows during the loop
         for children in glob.glob(f"/proc/{parent}/task/*/children"):  # noqa: PTH207 - names are faster
-            found += map(int, _read_text(Path(children)).split())
+            found += map(int, read_text(Path(children)).split())
     return found

@@ -57,8 +57,7 @@ class Output:
         both = streams.get("stderr") if len(streams) > 1 else None
         if sys.stderr is sys.stdout and both is not None and isinstance(both.source, Tee):
             del streams["stderr"]  # the same object: all output would be recorded twice
-        if not (running := list(streams.values())):
-            return
+        running = list(streams.values())
         for name, stream in streams.items():
             _start_source(name, stream)
         try:

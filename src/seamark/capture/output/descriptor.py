@@ -164,25 +164,18 @@ class DescriptorSource(Source):
         if self._is_duplicate:
             return ""
         try:
-            data, lost = self._read(channel)
+            end = channel.end()
+            at = min(self._at, end)  # the file was truncated, or its position moved back
+            data = os.pread(channel.reading, min(end - at, _MAX_READ_BYTES), at)
         except OSError as error:
             channel.broken = f"the file cannot be read: {error.strerror}"
             return ""
-        self.lost += lost
-        text = self._decoder.decode(data, final or lost > 0)
-        if final:
-            self._decoder.reset()
-        return text
-
-    def _read(self, channel: _File) -> tuple[bytes, int]:
-        """Return new output and the number of bytes missing after it."""
-        end = channel.end()
-        at = min(self._at, end)  # the file was truncated, or its position moved back
-        data = os.pread(channel.reading, min(end - at, _MAX_READ_BYTES), at)
         if channel.released_end() > at:
             data = b""
         self._at = end
-        return data, end - at - len(data)
+        lost = end - at - len(data)
+        self.lost += lost
+        return self._decoder.decode(data, final or lost > 0)
 
 
 _lock = threading.RLock()  # reentrant, because a signal handler may call `stop` during `stop`

@@ -280,17 +280,13 @@ class RecordingThread:
     def add(self, streams: Iterable[Recording]) -> None:
         """Record streams with started sources; raise RuntimeError if the thread cannot start."""
         with self._lock:
-            self._streams += tuple(streams)
             if self._thread is None:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._run_thread, name="seamark-output", daemon=True
                 )
-                try:
-                    self._thread.start()
-                except BaseException:
-                    self._thread, self._streams = None, ()
-                    raise
-        OUTPUT_QUEUE.wake()
+                thread.start()
+                self._thread = thread
+            self._streams += tuple(streams)
 
     def remove(self, streams: Iterable[Recording], timeout_s: float) -> None:
         """Record the remaining output of streams and stop; the thread may exceed the timeout."""

@@ -61,7 +61,8 @@ class Source:
 
     def stop(self) -> str:
         """Stop, and return the remaining text."""
-        raise NotImplementedError
+        self.leave()
+        return ""
 
 
 # Maximum length of the queued text of one stream, in characters.
@@ -296,16 +297,11 @@ class Tee(Source):
         """Receive no more text; earlier text is in the queue."""
         with OUTPUT_QUEUE.lock:
             wrapper, self._wrapper = self._wrapper, None
+            self.lost = self.missing
             if wrapper is not None:
                 wrapper.receivers = tuple(each for each in wrapper.receivers if each is not self)
                 if not wrapper.receivers:
                     wrapper.close()
-
-    def stop(self) -> str:
-        """Stop receiving text; return an empty text."""
-        self.leave()
-        self.lost = self.missing
-        return ""
 
     @property
     def full(self) -> bool:  # type: ignore[override]

@@ -48,6 +48,7 @@ class Facts:
         self._cancelled = False
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._one_thread = threading.Lock()
 
     def start(self) -> None:
         """Start to determine and record the facts, each only once."""
@@ -81,13 +82,15 @@ class Facts:
         thread.join(max(0.0, until - time.monotonic()))
 
     def _run_tasks(self, tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
-        # The thread also waits for the end, when the interpreter may not start another one.
-        for task in iter(tasks.get, None):
-            with self._guard:
-                task()
-        if self._code is not None:
-            with self._guard:
-                self._code.record_changes()
+        # The thread also waits for the end, when the interpreter may not start another one. A thread
+        # that hangs comes first, because the training needs the cores.
+        with self._one_thread:
+            for task in iter(tasks.get, None):
+                with self._guard:
+                    task()
+            if self._code is not None:
+                with self._guard:
+                    self._code.record_changes()
 
     def _record_environment(self) -> None:
         with fork.delay_forks():

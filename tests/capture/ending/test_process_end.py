@@ -267,6 +267,27 @@ assert handlers() == before
     assert sorted(states) == sorted(["completed", state])
 
 
+def test_hooks_that_are_taken_away_and_put_back_make_no_circle(scripts):
+    """The hook that was there at the very beginning is still called, also after the last run."""
+    code = """
+sys.excepthook = lambda *_: print("first", end=" ")
+for _ in range(2):
+    run = begin()
+    before = sys.excepthook
+    other = lambda *given, before=before: (print("other", end=" "), before(*given))
+    sys.excepthook = before
+    run.stop()
+    sys.excepthook = other
+begin()
+sys.excepthook(ValueError, ValueError("x"), None)
+raise ValueError("y")
+"""
+    ended = scripts.run(HANDLERS + code)
+    assert ended.stdout.splitlines()[-1].endswith("other other first other other first ")
+    states = [run.states[-1]["state"] for run in scripts.all_recorded()]
+    assert sorted(states) == ["completed", "completed", "failed"]
+
+
 RESTING = (
     HANDLERS
     + """

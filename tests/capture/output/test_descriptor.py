@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -573,6 +574,28 @@ def test_original_is_put_back_when_no_helper_can_be_started_again(tmp_path, monk
     assert shown == b"restored\n"
 
 
+def test_helpers_are_not_started_again_and_again_for_a_destination_that_fails(tmp_path):
+    before = os.dup(1)
+    here, there = socket.socketpair()
+    try:
+        os.dup2(here.fileno(), 1)
+        there.shutdown(socket.SHUT_RD)  # each write fails, which no poll shows
+        source = DescriptorSource(1, tmp_path)
+        source.start()
+        os.write(1, b"lost\n")
+        groups = set()
+        while not source.broken:
+            groups.add(source.channel._group)
+            source.take()
+        assert len(groups) <= 2
+        source.stop()
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+        here.close()
+        there.close()
+
+
 def test_child_that_prints_without_end_does_not_hold_up_the_end(tmp_path):
     with piped():
         source = DescriptorSource(1, tmp_path)
@@ -732,6 +755,10 @@ def test_helper_that_does_not_start_changes_nothing_and_raises(monkeypatch, tmp_
             DescriptorSource(1, tmp_path).start()
         nothing_stays(before)
         assert os.path.samestat(os.fstat(1), file)
+        if Path(python).is_file():  # not once more: it may take as long each time
+            monkeypatch.setattr(descriptor.subprocess, "Popen", None)
+            with pytest.raises(NotCapturableError, match="no process"):
+                DescriptorSource(1, tmp_path).start()
         os.write(1, b"as before")
     assert shown == b"as before"
 

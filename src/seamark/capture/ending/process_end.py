@@ -34,7 +34,7 @@ import sys
 import threading
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from seamark.capture.ending import cause_of, sigterm
 from seamark.capture.ending.sigterm import Observer, Observers, observers_alive
@@ -49,8 +49,6 @@ _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any
 
 
 _exception_observers: Final = Observers()
-# Hook that ours calls, while ours is installed or other code may call it.
-_previous_hook: _Hook | None = None
 _reported_error = 0
 _is_interrupted = False
 # Outermost code of the main thread, while exceptions are observed.
@@ -108,6 +106,7 @@ def _after_fork() -> None:
     """
     global _worker_code, _worker_error, _is_interrupted  # noqa: PLW0603
     _exception_observers.clear()
+    _ExceptHook.passing.clear()
     _worker_code = _worker_error = None
     _is_interrupted = False
     _uninstall_hook()
@@ -121,14 +120,33 @@ fork.register(_after_fork)
 # --------------------------------------------------------------------- uncaught exceptions
 
 
-def _except_hook(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    global _is_interrupted  # noqa: PLW0603 - one process is interrupted
-    _notify_exception(error)
-    if isinstance(error, KeyboardInterrupt) and _script_has_ended():
-        _is_interrupted = True
-    (_previous_hook or sys.__excepthook__)(kind, error, trace)
+class _ExceptHook:
+    """Hook that notifies the observers, then calls the hook that was installed before.
+
+    Several may be below each other, because other code may put back an earlier one. Only the
+    uppermost notifies.
+    """
+
+    passing: ClassVar[set[int]] = set()
+
+    def __init__(self, before: _Hook) -> None:
+        self.before = before
+
+    def __call__(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        global _is_interrupted  # noqa: PLW0603 - one process is interrupted
+        if id(error) in self.passing:
+            self.before(kind, error, trace)
+            return
+        self.passing.add(id(error))
+        try:
+            _notify_exception(error)
+            if isinstance(error, KeyboardInterrupt) and _script_has_ended():
+                _is_interrupted = True
+            self.before(kind, error, trace)
+        finally:
+            self.passing.discard(id(error))
 
 
 def _notify_exception(error: BaseException | None) -> None:
@@ -165,18 +183,13 @@ def _may_end() -> bool:
 
 
 def _install_hook() -> None:
-    global _previous_hook  # noqa: PLW0603
-    # A hook of other code on top of ours is expected to call ours; see `_report_unseen_error`.
-    if _previous_hook is None or sys.excepthook is _previous_hook:
-        _previous_hook = sys.excepthook
-        sys.excepthook = _except_hook
+    if not isinstance(sys.excepthook, _ExceptHook):
+        sys.excepthook = _ExceptHook(sys.excepthook)
 
 
 def _uninstall_hook() -> None:
-    global _previous_hook  # noqa: PLW0603
-    if _previous_hook is not None and sys.excepthook is _except_hook:
-        sys.excepthook = _previous_hook
-        _previous_hook = None
+    while isinstance(sys.excepthook, _ExceptHook):
+        sys.excepthook = sys.excepthook.before
 
 
 def _last_error() -> BaseException | None:
@@ -194,7 +207,7 @@ def _report_unseen_error() -> None:
             observer.on_exception(interrupt)
         return
     error = _last_error()
-    if id(error) != _reported_error and sys.excepthook is not _except_hook:
+    if id(error) != _reported_error and not isinstance(sys.excepthook, _ExceptHook):
         _notify_exception(error)
 
 

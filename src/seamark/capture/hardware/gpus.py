@@ -76,10 +76,12 @@ class NvidiaGpus(Gpus):
 
     def __init__(self, nvml: Any) -> None:
         super().__init__(nvml)
+        self._is_open = False
         try:
             nvml.nvmlInit()
         except Exception:  # noqa: BLE001 - the types differ between releases of the package
             return
+        self._is_open = True
         self._handles = dict(self._visible())
         handles = self._handles.values()
         names = [str(self._query("nvmlDeviceGetName", one) or "NVIDIA GPU") for one in handles]
@@ -90,8 +92,8 @@ class NvidiaGpus(Gpus):
 
     def close(self) -> None:
         """Let go of the driver."""
-        if self._handles:
-            self._handles = {}
+        if self._is_open:
+            self._is_open, self._handles = False, {}
             self._query("nvmlShutdown")
 
     def _visible(self) -> list[tuple[int, Any]]:

@@ -272,9 +272,13 @@ def _open_gpus() -> Gpus:
     try:
         with fork.delay_forks():
             import amdsmi
-    except Exception:  # noqa: BLE001 - amdsmi loads a library, which may be missing
+        amd = AmdGpus(amdsmi)
+    except Exception:  # noqa: BLE001 - amdsmi loads a library, which may be missing or another release
         return nvidia
-    return AmdGpus(amdsmi)
+    if not amd.numbers:
+        return nvidia
+    nvidia.close()
+    return amd
 
 
 def _busy_seconds(times: Any) -> float:

@@ -54,8 +54,8 @@ class Output:
         if self._running:
             return
         streams = dict(self._streams)
-        both = streams.get("stderr") if len(streams) > 1 else None
-        if sys.stderr is sys.stdout and both is not None and isinstance(both.source, Tee):
+        stderr = streams.get("stderr") if "stdout" in streams else None
+        if sys.stderr is sys.stdout and stderr is not None and isinstance(stderr.source, Tee):
             del streams["stderr"]  # the same object: all output would be recorded twice
         running = list(streams.values())
         for name, stream in streams.items():

@@ -15,8 +15,8 @@ would wait for a reader that waits for the GIL.
 **If the helper is killed**, its parent starts another one, which continues at the same byte. This
 process also holds the read end of the pipe, so that writers do not get SIGPIPE or EPIPE. If both
 are killed, the next `DescriptorSource.take` starts them again. If the original accepts no more data
-(its reader has ended), it restores the original (`DescriptorSource.broken`). A stopped helper is
-sent SIGCONT.
+(its reader has ended), or the new ones end too without showing anything, it restores the original
+(`DescriptorSource.broken`). A stopped helper is sent SIGCONT.
 
 **The record** keeps the last 16 MiB. Bytes that are not read in time are counted
 (`DescriptorSource.lost`) and not recorded, but shown. The record is not a file in the run's folder,
@@ -56,7 +56,7 @@ from seamark.process.interrupts import quietly
 __all__ = ["DescriptorSource", "NotCapturableError"]
 
 _MAX_READ_BYTES: Final = 8 << 20
-# Maximum time to wait for the start of a helper, in seconds.
+# Maximum time to wait for the start of a helper, in seconds; after a failure it is not retried.
 _START_TIMEOUT_S: Final = 3.0
 # Maximum time to wait until the content of the pipe is shown, in seconds.
 _SHOW_TIMEOUT_S: Final = 0.3
@@ -282,6 +282,7 @@ class _Helper(_File):
     def _open(self) -> None:
         self._saved: dict[int, int] = {}
         self._terminal = self._feed = self._alive = -1
+        self._shown_at_restart = -1
         self.reading = self._adopt(_move_up(_create_record()))
         self._source, self.writing = (self._adopt(_move_up(fd)) for fd in os.pipe())
         if os.isatty(self.original):
@@ -329,7 +330,7 @@ class _Helper(_File):
             self._give_up("its destination accepts no more output")
         elif self._is_busy() or not self._has_no_writer():
             try:
-                self._launch()
+                self._restart()
             except (OSError, subprocess.SubprocessError):
                 self._give_up("the process that copies it was killed")
 
@@ -352,9 +353,19 @@ class _Helper(_File):
         end = self._source if self._terminal < 0 else self._terminal
         return bool(_poll(end) & select.POLLHUP)
 
+    def _restart(self) -> None:
+        """Start another helper, unless the previous restart helped nothing."""
+        shown = os.lseek(self.reading, 0, os.SEEK_CUR)
+        if shown == self._shown_at_restart:
+            msg = "no output was shown since the last restart"
+            raise NotCapturableError(msg)
+        self._shown_at_restart = shown
+        self._launch()
+
     def _launch(self) -> None:
         python = sys.executable
-        if not python or getattr(sys, "frozen", False) or not hasattr(os, "splice"):
+        impossible = not python or getattr(sys, "frozen", False) or not hasattr(os, "splice")
+        if impossible or python in _failed_pythons:
             msg = "no process can be started for it here"
             raise NotCapturableError(msg)
         self._release(self._alive)
@@ -374,12 +385,15 @@ class _Helper(_File):
         finally:
             os.close(child_end)
         self._group = process.pid
+        code: int | None = None
         try:
             code = process.wait(_START_TIMEOUT_S)  # the copying process is its grandchild
         except subprocess.TimeoutExpired:
             process.kill()
-            code = process.wait(_SHOW_TIMEOUT_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_SHOW_TIMEOUT_S)
         if code != 0:
+            _failed_pythons.add(python)
             msg = f"{python} did not start"
             raise NotCapturableError(msg)
 
@@ -391,6 +405,10 @@ class _Helper(_File):
         self._terminal, self._feed, self._source = map(
             self._release, (self._terminal, self._feed, self._source)
         )
+
+
+# Python executables that failed to start: another attempt might block as long.
+_failed_pythons: Final[set[str]] = set()
 
 
 # --------------------------------------------------------------------- descriptors

@@ -82,8 +82,8 @@ class Facts:
         thread.join(max(0.0, until - time.monotonic()))
 
     def _run_tasks(self, tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
-        # The thread also waits for the end, when the interpreter may not start another one. A thread
-        # that hangs comes first, because the training needs the cores.
+        # The thread also waits for the end, when the interpreter may not start another one. Several
+        # work one after the other, because the training needs the cores.
         with self._one_thread:
             for task in iter(tasks.get, None):
                 with self._guard:

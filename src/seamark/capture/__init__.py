@@ -82,11 +82,9 @@ class Capture:
         self._run = run
         self._switches = switches
         self.owner = owner
-        self._namespace = switches.monitoring_namespace or "monitoring"
         self._parts: list[Part] = []
         self._output: Output | None = None
         self._pid = os.getpid()
-        self._recorded = False
         self._got_sigterm = False
         self._last_error: tuple[object, ...] | None = None
         self._guard = quietly(functools.partial(_count_failure, run))
@@ -109,8 +107,7 @@ class Capture:
             exceptions=switches.traceback or (self.owner and switches.fail_on_exception),
             signals=self.owner and switches.signals,
         )
-        if not self._recorded:
-            self._recorded = True
+        if not self._parts:
             self._parts = self._create_parts()
         for part in self._parts:
             with self._guard:
@@ -119,7 +116,7 @@ class Capture:
     def _create_parts(self) -> list[Part]:
         # Parts are stopped in reverse order.
         run, switches = self._run, self._switches
-        namespace, secrets = self._settle_namespace(), switches.secrets
+        namespace, secrets = self._namespace, switches.secrets
         streams = {"stdout": switches.stdout, "stderr": switches.stderr}
         # Only modules that are needed are imported, slow ones on the thread that uses them.
         parts: list[Part] = []
@@ -140,10 +137,9 @@ class Capture:
             parts.append(Hardware(run, namespace, facts=facts, metrics=metrics))
         return parts
 
-    def _settle_namespace(self) -> str:
-        if not self._switches.monitoring_namespace:
-            self._namespace = f"monitoring/{self._run.writer}"
-        return self._namespace
+    @property
+    def _namespace(self) -> str:
+        return self._switches.monitoring_namespace or f"monitoring/{self._run.writer}"
 
     @_quiet
     def stop(self, timeout_s: float | None = None) -> None:
@@ -176,7 +172,7 @@ class Capture:
         """
         if self._pid != os.getpid():
             return
-        namespace, secrets = self._settle_namespace(), self._switches.secrets
+        namespace, secrets = self._namespace, self._switches.secrets
         details = {"type": type(error).__name__, "message": error_message(error, secrets)}
         # Exceptions allow no weak reference, and their tracebacks grow as they propagate.
         known = (id(error), *details.values())

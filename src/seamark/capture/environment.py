@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from seamark.process.interrupts import quietly
 
-__all__ = ["environment_facts"]
+__all__ = ["environment_facts", "read_text"]
 
 _MAX_FILE_BYTES: Final = 1 << 16
 _MAX_FACT_CHARS: Final = 1000
@@ -113,25 +113,13 @@ def _system(root: Path) -> Iterator[tuple[str, str]]:
 def _os_release(root: Path) -> str:
     # Source: os-release(5).
     found = re.search(
-        r"^PRETTY_NAME=([\"']?)(.*?)\1$", _read_text(root / "etc/os-release"), re.MULTILINE
+        r"^PRETTY_NAME=([\"']?)(.*?)\1$", read_text(root / "etc/os-release"), re.MULTILINE
     )
     return found[2] if found else ""
 
 
 def _python() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_implementation()} {platform.python_version()}"
-    yield "python_environment", _python_environment()
-
-
-def _python_environment() -> str:
-    # Paths are not recorded, because they may contain a user's name.
-    if getattr(sys, "frozen", False):
-        return "frozen"
-    if Path(sys.prefix, "conda-meta").is_dir():
-        return "conda"
-    if sys.prefix != sys.base_prefix:
-        return "venv"
-    return "system" if sys.base_prefix in ("/usr", "/usr/local") else "own"
 
 
 # --------------------------------------------------------------------- containers
@@ -139,18 +127,19 @@ def _python_environment() -> str:
 
 def _container(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]:
     for prefix in ("APPTAINER", "SINGULARITY"):
-        if f"{prefix}_NAME" in env or f"{prefix}_CONTAINER" in env:
+        if image := env.get(f"{prefix}_CONTAINER") or env.get(f"{prefix}_NAME"):
             yield "container", prefix.lower()
-            image = env.get(f"{prefix}_CONTAINER") or env.get(f"{prefix}_NAME") or ""
             yield "container_image", image.rpartition("/")[2]
             return
     podman_file = root / "run/.containerenv"  # written by podman, with the image
-    kind = env.get("container", "")
-    kind = kind if kind in ("lxc", "podman", "systemd-nspawn") else ""
-    kind = "docker" if (root / ".dockerenv").exists() else kind
-    yield "container", "podman" if podman_file.exists() else kind
-    if named := re.search(r"^image=\"([^\"\n]*)\"$", _read_text(podman_file), re.MULTILINE):
-        yield "container_image", named[1]
+    if podman_file.exists():
+        yield "container", "podman"
+        if named := re.search(r"^image=\"([^\"\n]*)\"$", read_text(podman_file), re.MULTILINE):
+            yield "container_image", named[1]
+    elif (root / ".dockerenv").exists():
+        yield "container", "docker"
+    elif env.get("container") in ("lxc", "podman", "systemd-nspawn"):
+        yield "container", env["container"]
 
 
 # --------------------------------------------------------------------- clusters and services
@@ -167,7 +156,7 @@ def _kubernetes(env: Mapping[str, str], root: Path) -> Iterator[tuple[str, str]]
     mounted = root / _NAMESPACE_FILE
     if "KUBERNETES_SERVICE_HOST" not in env and not mounted.exists():
         return
-    namespace = _read_text(mounted).strip()
+    namespace = read_text(mounted).strip()
     if namespace:
         yield "kubernetes/namespace", namespace
     yield from _known_variables(env, "kubernetes", _KUBERNETES)
@@ -195,7 +184,7 @@ def _service(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _torch() -> Iterator[tuple[str, Any]]:
-    # Only if torch is imported already; this does not initialize a GPU.
+    # Only if torch is imported already. No GPU is asked, because that could initialize CUDA.
     torch: Any = sys.modules.get("torch")
     built: Any = getattr(torch, "version", None)
     if built is None:  # not imported, or import not finished
@@ -204,15 +193,10 @@ def _torch() -> Iterator[tuple[str, Any]]:
     for name, attribute in (("cuda", "cuda"), ("rocm", "hip"), ("xpu", "xpu")):
         if value := getattr(built, attribute, None):
             yield f"torch/{name}", str(value)
-    cuda: Any = getattr(torch, "cuda", None)
-    # Counting GPUs before the training uses them could initialize CUDA.
-    if cuda is not None and getattr(built, "cuda", None) and cuda.is_initialized():
-        yield "torch/devices", int(cuda.device_count())
-        if (cudnn := torch.backends.cudnn.version()) is not None:
-            yield "torch/cudnn", str(cudnn)
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the first 64 KiB of a small file; an empty text if it cannot be read."""
     with quietly(only=OSError), path.open("rb") as file:
         return file.read(_MAX_FILE_BYTES).decode("utf-8", "replace")
     return ""

@@ -46,66 +46,51 @@ class Facts:
         self._script: Script | None = None
         self._code: Code | None = None
         self._cancelled = False
-        self._collector: threading.Thread | None = None
-        self._rechecker: threading.Thread | None = None
-        self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._one_thread = threading.Lock()
 
     def start(self) -> None:
         """Start to determine and record the facts, each only once."""
-        tasks: list[Callable[[], None]] = []
+        if self._thread is None:
+            self._tasks = queue.SimpleQueue()
+            self._cancelled = False
+            thread = threading.Thread(
+                target=self._run_tasks, args=(self._tasks,), name="seamark-capture", daemon=True
+            )
+            thread.start()
+            self._thread = thread
         if not self._environment_started and self._switches.host:
-            tasks.append(self._record_environment)
+            self._tasks.put(self._record_environment)
         self._environment_started = True
         if self._script is None and self._switches.finds_code and self._owner():
             known = self._switches.version_at_start()
             self._script = script = known.script if known else Script.running()
-            tasks.append(lambda: self._find_code(script))
-        if tasks:
-            self._cancelled = False
-            self._collector = threading.Thread(
-                target=self._run_tasks,
-                args=(tasks, self._collector),
-                name="seamark-capture",
-                daemon=True,
-            )
-            self._collector.start()
-        rechecking = self._rechecker is not None and self._rechecker.is_alive()
-        if self._script is not None and self._switches.script and not rechecking:
-            # Started now, because no thread can be started while the interpreter exits.
-            ended: queue.SimpleQueue[None] = queue.SimpleQueue()
-            self._ended = ended
-            self._rechecker = threading.Thread(
-                target=self._recheck_code, args=(ended,), name="seamark-code", daemon=True
-            )
-            self._rechecker.start()
+            self._tasks.put(lambda: self._find_code(script))
 
     def stop(self, timeout_s: float) -> None:
         """Record code imported since the start; wait at most one second for a hanging git."""
-        self._ended.put(None)
         until = time.monotonic() + timeout_s
-        for grace_s in (min(_GRACE_S, timeout_s), timeout_s):
-            for thread in (self._collector, self._rechecker):
-                if thread is not None and thread is not threading.current_thread():
-                    thread.join(max(0.0, until - timeout_s + grace_s - time.monotonic()))
-            self._cancelled = True
-            if self._code is not None:
-                self._code.cancel()
-
-    def _recheck_code(self, ended: queue.SimpleQueue[None]) -> None:
-        # A hanging disk blocks only this thread, for which `stop` waits no longer than its timeout.
-        ended.get()
-        if self._collector is not None:
-            self._collector.join()
+        thread, self._thread = self._thread, None
+        self._tasks.put(None)
+        if thread is None or thread is threading.current_thread():
+            return
+        thread.join(min(_GRACE_S, timeout_s))
+        self._cancelled = True
         if self._code is not None:
-            with self._guard:
-                self._code.record_changes()
+            self._code.cancel()
+        thread.join(max(0.0, until - time.monotonic()))
 
-    def _run_tasks(self, tasks: list[Callable[[], None]], before: threading.Thread | None) -> None:
-        if before is not None:
-            before.join()  # one after the other, because the training needs the cores
-        for task in tasks:
-            with self._guard:
-                task()
+    def _run_tasks(self, tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+        # The thread also waits for the end, when the interpreter may not start another one. Several
+        # work one after the other, because the training needs the cores.
+        with self._one_thread:
+            for task in iter(tasks.get, None):
+                with self._guard:
+                    task()
+            if self._code is not None:
+                with self._guard:
+                    self._code.record_changes()
 
     def _record_environment(self) -> None:
         with fork.delay_forks():

@@ -15,8 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["Limit", "Switches", "is_switched_off"]
 
 
-_UNITS: Final = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
-_UNITS_OF_TEN: Final = {"kb": 10**3, "mb": 10**6, "gb": 10**9}
+_UNITS: Final = {
+    "b": 1,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+}
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmg]i?b|b)\s*(/\s*min(?:ute)?)?", re.IGNORECASE)
 _EXPECTED: Final = 'expected an amount such as "1MiB/min", "500MiB" or "1MiB/min, 500MiB"'
 
@@ -55,7 +62,7 @@ def _parse_amount(part: str) -> tuple[str, int]:
     if matched is None:
         return "", 0
     number, unit, a_minute = matched.groups()
-    amount = int(float(number) * {**_UNITS, **_UNITS_OF_TEN}[unit.lower()])
+    amount = int(float(number) * _UNITS[unit.lower()])
     return "per_minute" if a_minute else "total", amount
 
 

@@ -14,9 +14,10 @@ import pytest
 BEGIN = """
     import threading, seamark
     def recorded():
-        for thread in threading.enumerate():
-            if thread.name == "seamark-capture":
-                thread.join()
+        done = threading.Event()
+        facts = run.session.ending._capture._parts[0]
+        facts._tasks.put(done.set)
+        assert done.wait(60)
     run = seamark.init_run(capture=dict(git=False, packages=False))
     recorded()
 """

@@ -233,7 +233,8 @@ before = put_over()
 run.stop()
 assert handlers() != found
 put_back(before)
-assert handlers() == found
+assert handlers()[0] == found[0]
+sys.excepthook = found[1]  # ours only passes on
 for thread in threading.enumerate():
     if thread.name == "seamark-sigterm":
         thread.join()
@@ -264,6 +265,27 @@ assert handlers() == before
     scripts.run(HANDLERS + code)
     states = [run.states[-1]["state"] for run in scripts.all_recorded()]
     assert sorted(states) == sorted(["completed", state])
+
+
+def test_hooks_that_are_taken_away_and_put_back_make_no_circle(scripts):
+    """The hook that was there at the very beginning is still called, also after the last run."""
+    code = """
+sys.excepthook = lambda *_: print("first", end=" ")
+for _ in range(2):
+    run = begin()
+    before = sys.excepthook
+    other = lambda *given, before=before: (print("other", end=" "), before(*given))
+    sys.excepthook = before
+    run.stop()
+    sys.excepthook = other
+begin()
+sys.excepthook(ValueError, ValueError("x"), None)
+raise ValueError("y")
+"""
+    ended = scripts.run(HANDLERS + code)
+    assert ended.stdout.splitlines()[-1].endswith("other other first other other first ")
+    states = [run.states[-1]["state"] for run in scripts.all_recorded()]
+    assert sorted(states) == ["completed", "completed", "failed"]
 
 
 RESTING = (
@@ -407,7 +429,7 @@ def test_signals_of_a_forked_child_are_not_taken_for_our_own(scripts):
         + """
 sigterm._EXIT_TIMEOUT_S = sigterm._READ_PAUSE_S = 0
 died = []
-sigterm.SigtermWatcher._die = lambda self: died.append(self)
+sigterm.SigtermWatcher._handle = lambda self, answered: died.append(self)
 signal.signal(signal.SIGUSR1, lambda *_: None)
 child = os.fork()
 if child == 0:

@@ -12,11 +12,14 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import seamark
+from seamark.capture.hardware import machine
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("g++")
 SOURCE = Path(__file__).parents[2] / "support" / "nvml.c"
@@ -46,8 +49,7 @@ from seamark.capture.hardware.gpus import NvidiaGpus
 for line in sys.stdin:
     os.environ.clear()
     os.environ.update(json.loads(line))
-    gpus = NvidiaGpus()
-    gpus.open(pynvml)
+    gpus = NvidiaGpus(pynvml)
     said = {"numbers": gpus.numbers, "facts": gpus.facts, "reads": [gpus.read()]}
     if os.environ.get("THEN"):
         os.replace(os.environ["THEN"], os.environ["NVML_RECORDED"])
@@ -328,7 +330,7 @@ def test_gpus_of_amd_are_asked_where_rocm_has_its_module(tmp_path):
     It does not count who has opened it: another run that ends takes nothing away.
     """
     (tmp_path / "amdsmi.py").write_text(AMDSMI)
-    (tmp_path / "pynvml.py").write_text("def nvmlInit():\n    raise RuntimeError\n")
+    (tmp_path / "pynvml.py").write_text("")
     env = {name: value for name, value in os.environ.items() if "VISIBLE" not in name}
     env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
     numbers_of = {None: [0, 1], "1": [1], "": [], "GPU-1": [0, 1]}
@@ -346,3 +348,29 @@ def test_gpus_of_amd_are_asked_where_rocm_has_its_module(tmp_path):
                 "gpu_memory": pytest.approx(191.98, abs=0.01),
                 "driver": "6.8.5",
             }
+
+
+class Nvml:
+    """A driver without visible devices."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        return lambda *_: self.calls.append(name) or {"nvmlSystemGetDriverVersion": "595"}.get(name)
+
+
+@pytest.mark.parametrize("amd", ["none", "odd", "some"])
+def test_driver_without_visible_gpus_is_closed_too(monkeypatch, amd):
+    """It is still recorded, unless there are GPUs of AMD, also if their library answers oddly."""
+    nvml, smi = Nvml(), types.ModuleType("amdsmi")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    smi.amdsmi_get_processor_handles = lambda: [] if amd == "none" else ["one"]
+    smi.amdsmi_get_gpu_asic_info = lambda _: "text" if amd == "odd" else {}
+    monkeypatch.setattr(machine, "pynvml", nvml)
+    monkeypatch.setitem(sys.modules, "amdsmi", smi)
+    gpus = machine._open_gpus()
+    assert gpus.facts.get("driver") == (None if amd == "some" else "595")
+    for _ in range(2):
+        gpus.close()
+    assert nvml.calls.count("nvmlShutdown") == 1

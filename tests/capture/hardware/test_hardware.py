@@ -158,10 +158,11 @@ def test_rates_are_those_of_the_time_between_two_samples():
 def test_rates_that_cannot_be_computed_are_left_out():
     before = Reading(0.0, {}, {"a": 10.0, "b": 5.0})
     after = Reading(10.0, {"memory": 1.0}, {"a": 4.0, "b": 25.0, "c": 1.0})
-    assert between(before, after, {}) == {"memory": 1.0, "b": 2.0}
-    assert between(before, after, {"b": 1.5}) == {"memory": 1.0, "b": 1.5}
+    assert between(before, after) == {"memory": 1.0, "b": 2.0}
     after.at = 0.0
-    assert between(before, after, {}) == {"memory": 1.0}
+    assert between(before, after) == {"memory": 1.0}
+    before, after = Reading(0.0, {}, {"cpu": 0.0}), Reading(1.0, {}, {"cpu": 101.0})
+    assert between(before, after) == {"cpu": 100.0}
 
 
 def test_one_gpu_has_no_number_and_several_have_that_of_nvidia_smi():
@@ -213,7 +214,7 @@ def test_numbers_are_near_to_those_of_the_kernel():
     assert 0 < reading.present["memory"] < facts["memory"]
     with Path("/proc/self/status").open(encoding="ascii") as status:
         (resident,) = (line.split()[1] for line in status if line.startswith("VmRSS"))
-    seconds, memory = usage(psutil)
+    seconds, memory = usage()
     assert memory >= int(resident) * 1024 * 0.5
     assert seconds >= sum(os.times()[:2]) * 0.5
     rates = {"disk_read_rate", "disk_write_rate", "network_receive_rate", "network_send_rate"}
@@ -225,9 +226,9 @@ def test_numbers_are_near_to_those_of_the_kernel():
 
 
 def test_percent_and_memory_are_those_of_the_container(tmp_path, monkeypatch):
-    machine = Machine(write_tree(DOCKER_V2, tmp_path))
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 8)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    machine = Machine(write_tree(DOCKER_V2, tmp_path))
     facts = next(machine.facts())
     assert (facts["cpu_usable"], facts["memory_limit"]) == (1.5, 2.0)
     before = machine.read()
@@ -235,7 +236,7 @@ def test_percent_and_memory_are_those_of_the_container(tmp_path, monkeypatch):
     write_tree({"sys/fs/cgroup/cpu.stat": f"usage_usec {61_500_000 + 7_500_000}\n"}, tmp_path)
     after = machine.read()
     before.at, after.at = -10.0, 0.0
-    assert between(before, after, {})["cpu"] == pytest.approx(50)
+    assert between(before, after)["cpu"] == pytest.approx(50)
 
 
 def test_percent_is_of_the_cores_that_may_be_used(monkeypatch):
@@ -262,26 +263,26 @@ sys.stdin.read()
 inner.stdin.close()
 inner.wait()  # its time passes to who waits for it, and would be lost otherwise
 """
-    _, before = usage(psutil)
+    _, before = usage()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as child:
         inner = int(child.stdout.readline())
         below = psutil.Process().children(recursive=True)
         assert {child.pid, inner} <= {each.pid for each in below}
-        seconds, memory = usage(psutil)
+        seconds, memory = usage()
         child.stdin.close()
         child.wait()
     assert memory - before > 50 << 20
-    assert usage(psutil)[0] >= seconds
+    assert usage()[0] >= seconds
 
 
 def test_process_that_vanishes_is_left_out(monkeypatch):
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
     monkeypatch.setattr(
-        "seamark.capture.hardware.machine._process_tree", lambda _: [gone.pid, os.getpid()]
+        "seamark.capture.hardware.machine._process_tree", lambda: [gone.pid, os.getpid()]
     )
-    assert usage(psutil)[1] > 1 << 20
+    assert usage()[1] > 1 << 20
 
 
 def hardware_threads():

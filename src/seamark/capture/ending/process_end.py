@@ -5,7 +5,7 @@ change the behaviour of the process: output, exit code and handlers stay the sam
 
 =============================  =================================================================
 uncaught exception             ``sys.excepthook`` notifies the runs, then calls the previous hook
-KeyboardInterrupt              the same, if it is uncaught; see `set_interrupt_flag`
+KeyboardInterrupt              the same, if it is uncaught; see `_keep_interrupt`
 exception in a thread          ignored, because it does not end the process
 SystemExit                     observed as it leaves the script, by Python 3.12 and later, if a run
                                was started in the main thread; otherwise the run is marked as
@@ -20,24 +20,24 @@ after ``os.fork``              the child removes its parent's runs and restores 
 =============================  =================================================================
 
 After the last observer is removed, the previous hook and handler are restored. If other code
-replaced ours, it may restore ours later (Lightning does, after each stage). The removal then waits
-until the other object is deleted; until then, ours only calls the previous one.
+replaced the hook, ours stays below it and only calls the previous one. If other code replaced the
+handler of SIGTERM, it may restore ours later (Lightning does, after each stage). The removal then
+waits until the other handler is deleted.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
-import os
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any, ClassVar, Final
 
 from seamark.capture.ending import cause_of, sigterm
-from seamark.capture.ending.sigterm import Observer, Observers, call_on_removal
+from seamark.capture.ending.sigterm import Observer, Observers, observers_alive
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 
@@ -48,10 +48,14 @@ log = logging.getLogger("seamark")
 _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], Any]
 
 
-_exception_observers = Observers()
+_exception_observers: Final = Observers()
 _reported_error = 0
+_is_interrupted = False
 # Outermost code of the main thread, while exceptions are observed.
 _script: CodeType | None = None
+# Code of a ``multiprocessing`` worker, and the exception that left it.
+_worker_code: CodeType | None = None
+_worker_error: BaseException | None = None
 
 
 # --------------------------------------------------------------------- registration
@@ -65,7 +69,7 @@ def watch(observer: Observer, *, exceptions: bool, signals: bool) -> None:
     """
     _register()
     if exceptions:
-        _exception_observers.add(observer)
+        _exception_observers[id(observer)] = observer
         _install_hook()
         _watch_script()
     if signals:
@@ -75,11 +79,10 @@ def watch(observer: Observer, *, exceptions: bool, signals: bool) -> None:
 def unwatch(observer: Observer) -> None:
     """Stop notifying ``observer``; do nothing if it is not registered.
 
-    After the last observer the previous hooks are restored, at once or when the hook that replaced
-    ours is deleted. The handler of SIGTERM stays if the last observer is removed by a thread other
-    than the main thread.
+    After the last observer the previous hooks are restored. The handler of SIGTERM stays if the
+    last observer is removed by a thread other than the main thread.
     """
-    _exception_observers.discard(observer)
+    _exception_observers.pop(id(observer), None)
     if not _exception_observers:
         _uninstall_hook()
         _forget_script()
@@ -93,7 +96,6 @@ def _register() -> None:
     atexit.register(_report_unseen_error)
     if not _exception_observers:
         _reported_error = id(_last_error())
-    fork.register(_after_fork)
 
 
 def _after_fork() -> None:
@@ -102,51 +104,59 @@ def _after_fork() -> None:
     The runs belong to the parent. A child that is blocked in C code is terminated by SIGTERM at
     once only if there is no Python handler.
     """
+    global _worker_code, _worker_error, _is_interrupted  # noqa: PLW0603
     _exception_observers.clear()
     _ExceptHook.passing.clear()
+    _worker_code = _worker_error = None
+    _is_interrupted = False
     _uninstall_hook()
     _forget_script()
     sigterm.remove_all()
+
+
+fork.register(_after_fork)
 
 
 # --------------------------------------------------------------------- uncaught exceptions
 
 
 class _ExceptHook:
-    passing: ClassVar[set[int]] = set()  # shared: one error may pass several hooks
-    living: ClassVar[weakref.WeakSet[_ExceptHook]] = weakref.WeakSet()
+    """Hook that notifies the observers, then calls the hook that was installed before.
+
+    Several may be below each other, because other code may put back an earlier one. Only the
+    uppermost notifies.
+    """
+
+    passing: ClassVar[set[int]] = set()
 
     def __init__(self, before: _Hook) -> None:
         self.before = before
-        self.living.add(self)
 
     def __call__(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        key = id(error)
-        first = key not in self.passing
-        self.passing.add(key)
+        global _is_interrupted  # noqa: PLW0603 - one process is interrupted
+        if id(error) in self.passing:
+            self.before(kind, error, trace)
+            return
+        self.passing.add(id(error))
         try:
-            if first:
-                _notify_exception(error)
-                if isinstance(error, KeyboardInterrupt) and _script_has_ended():
-                    set_interrupt_flag()
+            _notify_exception(error)
+            if isinstance(error, KeyboardInterrupt) and _script_has_ended():
+                _is_interrupted = True
             self.before(kind, error, trace)
         finally:
-            if first:
-                self.passing.discard(key)
+            self.passing.discard(id(error))
 
 
 def _notify_exception(error: BaseException | None) -> None:
     """Notify the observers. Never raises, so that the original exception is reported."""
     global _reported_error  # noqa: PLW0603
     try:
-        if error is None or _is_at_prompt():
-            return
-        if threading.current_thread() is not threading.main_thread():
+        if error is None or not _may_end():
             return
         _reported_error = id(error)
-        for observer in _exception_observers.alive():
+        for observer in observers_alive(_exception_observers):
             observer.on_exception(error)
     except BaseException:
         log.debug("seamark: an uncaught exception could not be recorded", exc_info=True)
@@ -154,9 +164,8 @@ def _notify_exception(error: BaseException | None) -> None:
 
 def _script_has_ended() -> bool:
     """Return whether the interpreter called the hook, not the script, which would continue."""
-    if threading.current_thread() is not threading.main_thread() or _is_at_prompt():
-        return False
-    return _outermost_code(sys._getframe()) is not _script  # noqa: SLF001 - documented
+    frame = sys._getframe()  # noqa: SLF001 - documented
+    return _may_end() and _outermost_code(frame) is not _script
 
 
 def _outermost_code(frame: FrameType) -> CodeType:
@@ -165,9 +174,12 @@ def _outermost_code(frame: FrameType) -> CodeType:
     return frame.f_code
 
 
-def _is_at_prompt() -> bool:
-    # Prompts of Python and IPython, where an error does not end the process.
-    return hasattr(sys, "ps1")
+def _may_end() -> bool:
+    """Return whether an uncaught exception of this thread ends the process.
+
+    It does not at a prompt of Python or IPython.
+    """
+    return threading.current_thread() is threading.main_thread() and not hasattr(sys, "ps1")
 
 
 def _install_hook() -> None:
@@ -176,12 +188,8 @@ def _install_hook() -> None:
 
 
 def _uninstall_hook() -> None:
-    if _exception_observers:
-        return
     while isinstance(sys.excepthook, _ExceptHook):
         sys.excepthook = sys.excepthook.before
-    if _ExceptHook.living:
-        call_on_removal("hook", sys.excepthook, _uninstall_hook)
 
 
 def _last_error() -> BaseException | None:
@@ -195,13 +203,12 @@ def _report_unseen_error() -> None:
     disables our hook. Python still stores the exception in ``sys.last_exc``.
     """
     if (interrupt := _interrupt_of_last_cell()) is not None:
-        for observer in _exception_observers.alive():
+        for observer in observers_alive(_exception_observers):
             observer.on_exception(interrupt)
         return
     error = _last_error()
-    if error is None or id(error) == _reported_error or isinstance(sys.excepthook, _ExceptHook):
-        return
-    _notify_exception(error)
+    if id(error) != _reported_error and not isinstance(sys.excepthook, _ExceptHook):
+        _notify_exception(error)
 
 
 @quietly()
@@ -217,27 +224,36 @@ def _interrupt_of_last_cell() -> BaseException | None:
     return error if isinstance(error, KeyboardInterrupt) else None
 
 
+def _keep_interrupt() -> None:
+    """Make this process end by SIGINT, as Python does after an uncaught interrupt.
+
+    Python has one flag for that, and reads it at the very end. Every ``exec`` of a string on any
+    thread clears it, such as that of ``namedtuple`` in a module that one of our threads imports. An
+    ``exec`` that is interrupted sets it.
+    """
+    if _is_interrupted:
+        with contextlib.suppress(KeyboardInterrupt):
+            exec("raise KeyboardInterrupt")  # noqa: S102
+
+
+atexit.register(_keep_interrupt)  # called after the functions that are registered later
+
+
 # --------------------------------------------------------------------- SystemExit
 
 
 def _watch_script() -> None:
     global _script  # noqa: PLW0603
-    if _script is not None or threading.current_thread() is not threading.main_thread():
-        return
-    _script = _outermost_code(sys._getframe())  # noqa: SLF001 - documented
-    _call_on_exit(_script, _notify_exit)
+    if _script is None and threading.current_thread() is threading.main_thread():
+        _script = _outermost_code(sys._getframe())  # noqa: SLF001 - documented
+        _watch_exits()
 
 
 def _forget_script() -> None:
     global _script  # noqa: PLW0603
-    if _script is not None:
-        _forget_code(_script)
-        _script = None
-
-
-def _notify_exit(error: BaseException) -> None:
-    if isinstance(error, SystemExit):
-        _notify_exception(error)
+    _script = None
+    if _worker_code is None:
+        _forget_exits()
 
 
 # `SystemExit` cannot be observed in another way: it does not reach ``sys.excepthook``, and is not
@@ -245,32 +261,25 @@ def _notify_exit(error: BaseException) -> None:
 # Tool identifiers of ``sys.monitoring`` that are not reserved for a kind of tool.
 _TOOL_IDS: Final = (3, 4)
 
-# Callbacks by the id of the code: code objects are compared by content, and slow to hash.
-_exit_callbacks: dict[int, tuple[CodeType, Callable[[BaseException], None]]] = {}
 
+def _watch_exits() -> None:
+    """Note each exception that leaves the script or the code of the worker.
 
-if sys.version_info >= (3, 12):
-
-    def _call_on_exit(code: CodeType, call: Callable[[BaseException], None]) -> None:
-        """Call ``call``, which must not raise, with each exception that leaves ``code``.
-
-        Costs about 0.1 µs for each function that is left by an exception, and nothing otherwise.
-        Does nothing if other tools use both free tool identifiers.
-        """
-        _exit_callbacks[id(code)] = (code, call)
+    Costs about 0.1 µs for each function that is left by an exception, and nothing otherwise. Does
+    nothing if other tools use both free tool identifiers, and before Python 3.12.
+    """
+    if sys.version_info >= (3, 12):
         monitoring = sys.monitoring
         tools = {monitoring.get_tool(each): each for each in reversed(_TOOL_IDS)}
-        if __name__ in tools or None not in tools:
-            return
-        tool = tools[None]
-        monitoring.use_tool_id(tool, __name__)
-        monitoring.register_callback(tool, monitoring.events.PY_UNWIND, _call_back)
-        monitoring.set_events(tool, monitoring.events.PY_UNWIND)
+        if __name__ not in tools and None in tools:
+            tool = tools[None]
+            monitoring.use_tool_id(tool, __name__)
+            monitoring.register_callback(tool, monitoring.events.PY_UNWIND, _note_exit)
+            monitoring.set_events(tool, monitoring.events.PY_UNWIND)
 
-    def _forget_code(code: CodeType) -> None:
-        _exit_callbacks.pop(id(code), None)
-        if _exit_callbacks:
-            return
+
+def _forget_exits() -> None:
+    if sys.version_info >= (3, 12):
         monitoring = sys.monitoring
         for tool in _TOOL_IDS:
             if monitoring.get_tool(tool) == __name__:
@@ -278,24 +287,18 @@ if sys.version_info >= (3, 12):
                 monitoring.register_callback(tool, monitoring.events.PY_UNWIND, None)
                 monitoring.free_tool_id(tool)
 
-    def _call_back(code: CodeType, _offset: int, error: BaseException) -> None:
-        if (called := _exit_callbacks.get(id(code))) is not None:
-            called[1](error)
 
-else:
-
-    def _call_on_exit(code: CodeType, call: Callable[[BaseException], None]) -> None:
-        pass  # not reported by this version of Python
-
-    def _forget_code(code: CodeType) -> None:
-        pass
+def _note_exit(code: CodeType, _offset: int, error: BaseException) -> None:
+    global _worker_error  # noqa: PLW0603
+    # Not by a mapping: code objects are compared by content, and slow to hash.
+    if code is _worker_code:
+        _worker_error = error
+    elif code is _script and isinstance(error, SystemExit):
+        _notify_exception(error)
 
 
 # Runs after other finalizers of a worker, such as those of queues.
 _FINALIZER_PRIORITY: Final = -100
-
-# Exception that left the worker's code, by pid: a forked child inherits its parent's entry.
-_worker_errors: dict[int, BaseException] = {}
 
 
 def at_worker_end(end: Callable[[BaseException | None], None]) -> None:
@@ -310,56 +313,18 @@ def at_worker_end(end: Callable[[BaseException | None], None]) -> None:
     exit handlers (https://github.com/python/cpython/issues/83856), when the exception is no longer
     available. It is therefore noted when it leaves the worker's own code.
     """
+    global _worker_code  # noqa: PLW0603
     util: Any = sys.modules.get("multiprocessing.util")
     process: Any = sys.modules.get("multiprocessing.process")
     if util is None or process is None or process.parent_process() is None:
         return
-    pid = os.getpid()
 
     def finish() -> None:
-        if os.getpid() == pid:
-            end(cause_of(_worker_errors.get(pid) or sys.exc_info()[1]))
+        end(cause_of(_worker_error or sys.exc_info()[1]))
 
     if sys.version_info >= (3, 13):
-        code = getattr(type(process.current_process()).run, "__code__", None)
-        if code is not None:
-            _call_on_exit(code, _note_worker_error)
+        _worker_code = getattr(type(process.current_process()).run, "__code__", None)
+        _watch_exits()
         atexit.register(finish)
     else:
         util.Finalize(None, finish, exitpriority=_FINALIZER_PRIORITY)
-
-
-def _note_worker_error(error: BaseException) -> None:
-    _worker_errors[os.getpid()] = error
-
-
-class _InterruptFlag:
-    """Object that sets Python's flag of an interrupted process when the interpreter is torn down.
-
-    Python has one such flag for each process, and reads it at the very end. Every ``exec`` of a
-    string on any thread clears it, such as that of ``namedtuple`` in a module that one of our
-    threads imports. An ``exec`` that is interrupted sets it. Other threads are stopped before
-    modules are torn down, and this object is deleted with its module.
-    """
-
-    def __init__(self) -> None:
-        self._execute, self._interrupt = exec, KeyboardInterrupt
-        self._pid, self._owner_pid = os.getpid, os.getpid()
-
-    def __del__(self) -> None:
-        if self._pid() != self._owner_pid:
-            return
-        try:  # noqa: SIM105 - contextlib is already cleared at the end of the process
-            self._execute("raise interrupt", {"interrupt": self._interrupt})
-        except self._interrupt:
-            pass
-
-
-_interrupt_flag: _InterruptFlag | None = None
-
-
-def set_interrupt_flag() -> None:
-    """Make this process end by SIGINT, as Python does after an uncaught interrupt."""
-    global _interrupt_flag  # noqa: PLW0603 - one flag for the process
-    if _interrupt_flag is None:
-        _interrupt_flag = _InterruptFlag()

@@ -17,13 +17,12 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from types import FrameType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from seamark.process.interrupts import let_pass, raised_by_signal_handler
 
-__all__ = ["Observer", "Observers", "call_on_removal", "remove_all", "unwatch", "watch"]
+__all__ = ["Observer", "Observers", "observers_alive", "remove_all", "unwatch", "watch"]
 
 # Maximum time to wait for the call that the signal interrupted, in seconds.
 _MAX_WAIT_S = 1.0
@@ -53,57 +52,29 @@ class Observer(Protocol):
         """Record the signal that ends the process."""
 
 
-class Observers(dict[int, weakref.ref[Observer]]):
-    """Observers, referenced weakly. Safe to read in a signal handler: takes no lock."""
-
-    def add(self, observer: Observer) -> None:
-        """Add an observer as a weak reference."""
-        self[id(observer)] = weakref.ref(observer, self._forget)
-
-    def discard(self, observer: Observer) -> None:
-        """Remove an observer; do nothing if it is not registered."""
-        self.pop(id(observer), None)
-
-    def alive(self) -> list[Observer]:
-        """Return the observers that still exist."""
-        return [observer for held in list(self.values()) if (observer := held()) is not None]
-
-    def _forget(self, dead: weakref.ref[Observer]) -> None:
-        for key, held in list(self.items()):
-            if held is dead:
-                self.pop(key, None)
+# By id, so that observers need not be hashable. Reading takes no lock, as in a signal handler.
+Observers = weakref.WeakValueDictionary[int, Observer]
 
 
-_signal_observers = Observers()
-# Hook or handler that replaced ours, when ours is no longer needed.
-_replacements: dict[str, weakref.ref[Any]] = {}
+def observers_alive(observers: Observers) -> list[Observer]:
+    """Return the observers that still exist."""
+    return [one for held in observers.valuerefs() if (one := held()) is not None]
 
 
-def call_on_removal(what: str, replacement: Any, call: Callable[[], None]) -> bool:
-    """Call ``call`` when ``replacement`` is deleted; return False if that cannot be observed."""
-
-    def on_removal(_: object) -> None:
-        try:  # noqa: SIM105 - contextlib, like all modules, is already cleared at the end of the process
-            call()
-        except Exception:  # noqa: BLE001, S110
-            pass
-
-    try:
-        _replacements[what] = weakref.ref(replacement, on_removal)
-    except TypeError:
-        return False
-    return True
+_signal_observers: Final = Observers()
+# Handler that replaced ours, when ours is no longer needed.
+_replacement: weakref.ref[Any] | None = None
 
 
 def watch(observer: Observer) -> None:
     """Report SIGTERM to ``observer``, referenced weakly, if this is the main thread."""
-    _signal_observers.add(observer)
+    _signal_observers[id(observer)] = observer
     _install_handler()
 
 
 def unwatch(observer: Observer) -> None:
     """Stop reporting to ``observer``; after the last one restore the previous handler."""
-    _signal_observers.discard(observer)
+    _signal_observers.pop(id(observer), None)
     if not _signal_observers:
         _uninstall_handler()
 
@@ -151,7 +122,7 @@ class _SigtermHandler:
         _SigtermHandler.calls += 1
         first = not _SigtermHandler.passing
         _SigtermHandler.passing = True
-        observers = _signal_observers.alive() if first else []
+        observers = observers_alive(_signal_observers) if first else []
         try:
             try:
                 _notify_signal(observers)
@@ -192,12 +163,9 @@ def _die(observers: list[Observer]) -> None:
     """
     started = time.monotonic()
     if not _wait_until_idle(observers, started + _MAX_HANDLER_WAIT_S):
-        try:
+        with contextlib.suppress(RuntimeError):
             # Not a threading.Thread: that takes locks, which the interrupted code may hold.
             _thread.start_new_thread(_die_when_idle, (observers, started + _MAX_WAIT_S))
-        except RuntimeError:
-            pass
-        else:
             return
     signal.raise_signal(signal.SIGTERM)
 
@@ -230,20 +198,27 @@ def _install_handler() -> None:
 
 
 def _uninstall_handler() -> None:
+    global _replacement  # noqa: PLW0603 - one handler for the process
     if threading.current_thread() is not threading.main_thread():
         return  # the handler stays, without observers
     while isinstance(found := signal.getsignal(signal.SIGTERM), _SigtermHandler):
         signal.signal(signal.SIGTERM, found.found)
-    if not (_SigtermHandler.living and call_on_removal("handler", found, _on_handler_removal)):
-        _watcher.stop()
+    if _SigtermHandler.living:
+        with contextlib.suppress(TypeError):
+            _replacement = weakref.ref(found, _on_replacement_removal)
+            return
+    _watcher.stop()
 
 
-def _on_handler_removal() -> None:
-    # Called after the handler that replaced ours is deleted; it may have restored ours.
-    if not _signal_observers:
-        _uninstall_handler()
-    elif _would_die():
-        _watcher.start()
+def _on_replacement_removal(_: object) -> None:
+    # The handler that replaced ours is deleted; it may have restored ours.
+    try:
+        if not _signal_observers:
+            _uninstall_handler()
+        elif _would_die():
+            _watcher.start()
+    except Exception:  # noqa: BLE001, S110
+        pass
 
 
 def _would_die() -> bool:
@@ -305,16 +280,25 @@ class SigtermWatcher:
         try:
             while received := os.read(read_end, 1 << 16):
                 if signal.SIGTERM in received:
-                    started = time.monotonic()
-                    if self._is_unanswered(answered, started + _RESPONSE_TIMEOUT_S):
-                        alive = _signal_observers.alive()
-                        notifier = _start_thread("seamark-last", _notify_signal, alive)
-                        if self._is_unanswered(answered, started + _EXIT_TIMEOUT_S):
-                            self._die(notifier)
+                    self._handle(answered)
                     answered = _SigtermHandler.calls
                 time.sleep(_READ_PAUSE_S)
         finally:
             os.close(read_end)
+
+    def _handle(self, answered: int) -> None:
+        """Notify the observers and end the process, unless the handler is called in time."""
+        started = time.monotonic()
+        if not self._is_unanswered(answered, started + _RESPONSE_TIMEOUT_S):
+            return
+        args = (observers_alive(_signal_observers),)
+        notifier = threading.Thread(target=_notify_signal, args=args, daemon=True)
+        notifier.start()
+        if self._is_unanswered(answered, started + _EXIT_TIMEOUT_S):
+            # Blocked C code may hold a lock, or wait for the same disk.
+            notifier.join(_NOTIFY_TIMEOUT_S)
+            if _would_die() and self._ends is not None:
+                self._die()
 
     def _is_unanswered(self, answered: int, until: float) -> bool:
         """Wait for the handler; return whether it was not called and would end the process."""
@@ -322,19 +306,10 @@ class SigtermWatcher:
             time.sleep(0.02)
         return _SigtermHandler.calls == answered and _would_die()
 
-    def _die(self, notifier: threading.Thread) -> None:
-        # Blocked C code may hold a lock, or wait for the same disk.
-        notifier.join(_NOTIFY_TIMEOUT_S)
-        if _would_die() and self._ends is not None:
-            # signal.signal works only in the main thread.
-            ctypes.CDLL(None).signal(signal.SIGTERM.value, ctypes.c_void_p(signal.SIG_DFL.value))
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _start_thread(name: str, call: Callable[..., None], *given: Any) -> threading.Thread:
-    thread = threading.Thread(target=call, args=given, name=name, daemon=True)
-    thread.start()
-    return thread
+    def _die(self) -> None:
+        # signal.signal works only in the main thread.
+        ctypes.CDLL(None).signal(signal.SIGTERM.value, ctypes.c_void_p(signal.SIG_DFL.value))
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 _watcher = SigtermWatcher()

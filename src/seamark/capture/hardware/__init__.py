@@ -12,8 +12,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from seamark.process import fork
 from seamark.process.rank import current_rank, local_rank
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["BEGIN_S", "EVERY_S", "FIRST_S", "LAST_S", "Hardware", "between"]
 
 log = logging.getLogger("seamark")
+_T = TypeVar("_T")
 
 BEGIN_S: Final = 0.5
 """Delay before hardware is examined, in seconds: longer than a script that only adds a tag runs,
@@ -37,7 +38,7 @@ LAST_S: Final = 1.0
 """Minimum time between the last regular sample and the final one, in seconds."""
 # Maximum time that the end of a run waits for the last sample, in seconds.
 _STOP_TIMEOUT_S: Final = 0.2
-_LIMITS: Final = {"cpu": 100.0}
+_MAX_CPU: Final = 100.0
 _PROCESS_PREFIX: Final = "process_"
 
 
@@ -72,7 +73,6 @@ class Hardware:
         self._clock = clock
         self._thread: threading.Thread | None = None
         self._ended: queue.SimpleQueue[None] | None = None
-        self._lock = threading.RLock()
         # A rank above 0 records only its own GPU; the first rank of a host records shared metrics.
         self._local_rank = local_rank() if current_rank().rank else None
         self._host = not self._local_rank
@@ -93,12 +93,8 @@ class Hardware:
         if self._ended is None or self._thread is None:
             return
         self._ended.put(None)
-        until = time.monotonic() + min(timeout_s, _STOP_TIMEOUT_S)
-        self._thread.join(max(0.0, until - time.monotonic()))
-        waited = self._lock.acquire(timeout=max(0.0, until - time.monotonic()))
+        self._thread.join(min(timeout_s, _STOP_TIMEOUT_S))
         self._ended = None
-        if waited:
-            self._lock.release()
 
     def sample(self, ended: queue.SimpleQueue[None]) -> None:
         """Record facts and samples until ``ended`` has an entry; the thread calls this."""
@@ -109,7 +105,8 @@ class Hardware:
         try:
             with contextlib.closing(self._create_machine()) as machine:
                 for found in machine.facts() if facts else ():
-                    self._record(ended, self._run.assign_quietly, "environment/", found)
+                    if self._ended is ended:
+                        self._run.assign_quietly(self._paths("environment/", found))
                 if self._metrics and self._ended is ended:
                     self._take_samples(ended, machine, since)
         except Exception:
@@ -140,13 +137,14 @@ class Hardware:
         try:
             reading = machine.read(self._run.place)
             if before is not None:
-                numbers = between(before, reading, _LIMITS)
+                numbers = between(before, reading)
                 if not self._host:
                     numbers = {
                         name: numbers[name] for name in numbers if name.startswith(_PROCESS_PREFIX)
                     }
-                found = {**numbers, **self._gpu_metrics(reading)}
-                self._record(ended, self._run.append_numbers, "", found)
+                numbers.update(self._gpu_metrics(reading))
+                if numbers and self._ended is ended:
+                    self._run.append_numbers(self._paths("", numbers))
         except Exception:
             log.debug("seamark: hardware could not be recorded", exc_info=True)
             return before
@@ -163,24 +161,21 @@ class Hardware:
             for name, value in reading.gpus[number].items()
         }
 
-    def _record(
-        self, ended: queue.SimpleQueue[None], record: Any, below: str, values: dict[str, Any]
-    ) -> None:
-        with self._lock:
-            if self._ended is ended and values:
-                record({f"{self._namespace}/{below}{name}": one for name, one in values.items()})
+    def _paths(self, below: str, values: dict[str, _T]) -> dict[str, _T]:
+        return {f"{self._namespace}/{below}{name}": value for name, value in values.items()}
 
 
-def between(before: Reading, after: Reading, limits: Mapping[str, float]) -> dict[str, float]:
+def between(before: Reading, after: Reading) -> dict[str, float]:
     """Return the metrics for the time between two readings.
 
     A rate is left out if its counter is new or decreased, as counters of processes do when a
-    process ends. A rate is clipped to its limit, because the clocks of counters and readings differ
-    slightly.
+    process ends. The load of the CPU is at most 100 %, though the clocks of counters and readings
+    differ slightly.
     """
     seconds, found = after.at - before.at, dict(after.present)
     for name, count in after.counted.items():
         if seconds > 0 and name in before.counted and count >= before.counted[name]:
-            rate = (count - before.counted[name]) / seconds
-            found[name] = min(rate, limits.get(name, rate))
+            found[name] = (count - before.counted[name]) / seconds
+    if "cpu" in found:
+        found["cpu"] = min(found["cpu"], _MAX_CPU)
     return found

@@ -23,7 +23,8 @@ class Gpus:
         facts: Facts about the GPUs and their driver, by name; memory in GiB.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, library: Any = None) -> None:
+        self._library = library
         self._handles: dict[int, Any] = {}
         self.facts: dict[str, Any] = {}
 
@@ -46,50 +47,54 @@ class Gpus:
     def _read(self, handle: Any) -> dict[str, float | None]:
         raise NotImplementedError
 
-    def _describe(self, names: list[str], sizes: list[float | None]) -> None:
+    def _describe(self, names: list[str], sizes: list[float | None], driver: object) -> None:
         if names:
             self.facts["gpu"] = ", ".join(dict.fromkeys(names))
             self.facts["gpu_count"] = len(names)
         if known := [size for size in sizes if size is not None]:
             self.facts["gpu_memory"] = min(known)
+        if driver:
+            self.facts["driver"] = str(driver)
+
+    def _query(self, function: str, *args: Any) -> Any:
+        """Return the result of a function of the library, or None if it fails."""
+        try:
+            result = getattr(self._library, function)(*args)
+        except Exception:  # noqa: BLE001 - no driver, not supported, or another release
+            return None
+        return result.decode(errors="replace") if isinstance(result, bytes) else result
 
 
 class NvidiaGpus(Gpus):
     """GPUs of NVIDIA, through NVML (the package ``nvidia-ml-py``).
 
-    Devices have the numbers of NVML and ``nvidia-smi``, in the order of the PCI bus. CUDA uses the
-    same order with ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` or if all GPUs of the machine are identical;
-    otherwise it puts the fastest first.
+    Without a driver, its library or permission there are none. Devices have the numbers of NVML and
+    ``nvidia-smi``, in the order of the PCI bus. CUDA uses the same order with
+    ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` or if all GPUs of the machine are identical; otherwise it puts
+    the fastest first.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._nvml: Any = None
-
-    def open(self, nvml: Any) -> None:
-        """Find the devices; without a driver, its library or permission there are none."""
+    def __init__(self, nvml: Any) -> None:
+        super().__init__(nvml)
+        self._is_open = False
         try:
             nvml.nvmlInit()
-        except Exception:  # noqa: BLE001 - see above; the types differ between releases of the package
+        except Exception:  # noqa: BLE001 - the types differ between releases of the package
             return
-        self._nvml = nvml
-        names, sizes = [], []
+        self._is_open = True
         self._handles = dict(self._visible())
-        for handle in self._handles.values():
-            names.append(str(self._query("nvmlDeviceGetName", handle) or "NVIDIA GPU"))
-            memory = self._query("nvmlDeviceGetMemoryInfo", handle)
-            sizes.append(None if memory is None else memory.total / GIB)
-        self._describe(names, sizes)
-        if (driver := self._query("nvmlSystemGetDriverVersion")) is not None:
-            self.facts["driver"] = str(driver)
+        handles = self._handles.values()
+        names = [str(self._query("nvmlDeviceGetName", one) or "NVIDIA GPU") for one in handles]
+        sizes = [self._memory(one, "total") for one in handles]
+        self._describe(names, sizes, self._query("nvmlSystemGetDriverVersion"))
         if (cuda := self._query("nvmlSystemGetCudaDriverVersion")) is not None:
             self.facts["cuda_driver"] = f"{cuda // 1000}.{cuda % 1000 // 10}"
 
     def close(self) -> None:
         """Let go of the driver."""
-        if self._nvml is not None:
+        if self._is_open:
+            self._is_open, self._handles = False, {}
             self._query("nvmlShutdown")
-        self._nvml, self._handles = None, {}
 
     def _visible(self) -> list[tuple[int, Any]]:
         """Return number and handle of each device that CUDA would use, up to the first invalid one.
@@ -121,25 +126,21 @@ class NvidiaGpus(Gpus):
         index = None if whole is None else self._query("nvmlDeviceGetIndex", whole)
         return None if handle is None else (index or 0, handle)
 
+    def _memory(self, handle: Any, name: str) -> float | None:
+        memory = self._query("nvmlDeviceGetMemoryInfo", handle)
+        return None if memory is None else getattr(memory, name) / GIB
+
     def _read(self, handle: Any) -> dict[str, float | None]:
         busy = self._query("nvmlDeviceGetUtilizationRates", handle)
-        memory = self._query("nvmlDeviceGetMemoryInfo", handle)
         milliwatts = self._query("nvmlDeviceGetPowerUsage", handle)
-        sensor = self._nvml.NVML_TEMPERATURE_GPU
+        sensor = self._library.NVML_TEMPERATURE_GPU
         degrees = self._query("nvmlDeviceGetTemperature", handle, sensor)
         return {
             "gpu": None if busy is None else float(busy.gpu),
-            "gpu_memory": None if memory is None else memory.used / GIB,
+            "gpu_memory": self._memory(handle, "used"),
             "gpu_power": None if milliwatts is None else milliwatts / 1000,
             "gpu_temperature": None if degrees is None else float(degrees),
         }
-
-    def _query(self, function: str, *args: Any) -> Any:
-        try:
-            result = getattr(self._nvml, function)(*args)
-        except Exception:  # noqa: BLE001 - the types differ between releases of the package
-            return None
-        return result.decode(errors="replace") if isinstance(result, bytes) else result
 
 
 class AmdGpus(Gpus):
@@ -150,19 +151,18 @@ class AmdGpus(Gpus):
     """
 
     def __init__(self, smi: Any) -> None:
-        super().__init__()
-        self._smi = smi
+        super().__init__(smi)
         self._query("amdsmi_init")
         every = list(self._query("amdsmi_get_processor_handles") or ())
         self._handles = {at: every[at] for at in _visible(len(every))}
-        handles = list(self._handles.values())
-        kinds = [self._facts_of("amdsmi_get_gpu_asic_info", one) for one in handles]
-        names = [str(one.get("market_name") or "AMD GPU") for one in kinds]
-        self._describe(names, [self._memory(one, "vram_total") for one in handles])
-        for one in handles[:1]:
-            driver = self._facts_of("amdsmi_get_gpu_driver_info", one)
-            if driver.get("driver_version"):
-                self.facts["driver"] = str(driver["driver_version"])
+        handles = self._handles.values()
+        kinds = [self._query("amdsmi_get_gpu_asic_info", one) or {} for one in handles]
+        drivers = [self._query("amdsmi_get_gpu_driver_info", one) or {} for one in handles]
+        self._describe(
+            [str(one.get("market_name") or "AMD GPU") for one in kinds],
+            [self._memory(one, "vram_total") for one in handles],
+            next((one.get("driver_version") for one in drivers), None),
+        )
 
     def _read(self, handle: Any) -> dict[str, float | None]:
         power = self._query("amdsmi_get_power_info", handle)
@@ -176,24 +176,14 @@ class AmdGpus(Gpus):
         }
 
     def _temperature(self, handle: Any, sensor: str) -> Any:
-        kind = getattr(getattr(self._smi, "AmdSmiTemperatureType", None), sensor, None)
-        now = getattr(getattr(self._smi, "AmdSmiTemperatureMetric", None), "CURRENT", None)
+        kind = getattr(getattr(self._library, "AmdSmiTemperatureType", None), sensor, None)
+        now = getattr(getattr(self._library, "AmdSmiTemperatureMetric", None), "CURRENT", None)
         return self._query("amdsmi_get_temp_metric", handle, kind, now)
-
-    def _facts_of(self, function: str, handle: Any) -> Mapping[str, Any]:
-        result = self._query(function, handle)
-        return result if isinstance(result, Mapping) else {}
 
     def _memory(self, handle: Any, name: str) -> float | None:
         # The library returns MiB.
         size = _number(self._query("amdsmi_get_gpu_vram_usage", handle), name)
         return None if size is None else size * MIB / GIB
-
-    def _query(self, function: str, *args: Any) -> Any:
-        try:
-            return getattr(self._smi, function)(*args)
-        except Exception:  # noqa: BLE001 - no driver, not supported, or another release
-            return None
 
 
 def _visible(count: int) -> list[int]:

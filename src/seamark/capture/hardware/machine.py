@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import importlib
 import logging
 import os
 import platform
@@ -20,6 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import psutil
+import pynvml
+
+from seamark.capture.environment import read_text
 from seamark.capture.hardware.gpus import GIB, MIB, AmdGpus, Gpus, NvidiaGpus
 from seamark.process import fork
 
@@ -74,14 +77,14 @@ def limits(root: Path = Path("/")) -> tuple[CpuLimit | None, MemoryLimit | None]
     path in ``/proc`` is that of the host, and the mounted folder is the group itself.
     """
     top = root / "sys/fs/cgroup"
-    named = re.search(r"^0::/(.*)$", _read_text(root / "proc/self/cgroup"), re.MULTILINE)
+    named = re.search(r"^0::/(.*)$", read_text(root / "proc/self/cgroup"), re.MULTILINE)
     group = top / named[1] if named else top
     if ".." in group.parts or not group.is_dir():
         group = top
     cpu, memory = [], []
     for each in (group, *(above for above in group.parents if above.is_relative_to(top))):
         if found := re.fullmatch(
-            r"([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", _read_text(each / "cpu.max")
+            r"([1-9][0-9]{0,15}) ([1-9][0-9]{0,15})", read_text(each / "cpu.max").strip()
         ):
             cpu.append(CpuLimit(int(found[1]) / int(found[2]), each))
         if size := _field(each / "memory.max", ""):
@@ -89,16 +92,9 @@ def limits(root: Path = Path("/")) -> tuple[CpuLimit | None, MemoryLimit | None]
     return min(cpu, default=None), min(memory, default=None)
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _field(path: Path, name: str) -> int | None:
     """Return the number after a name at the start of a line; an empty name reads the whole file."""
-    found = re.search(rf"^{name}[ \t]*([0-9]{{1,18}})$", _read_text(path), re.MULTILINE)
+    found = re.search(rf"^{name}[ \t]*([0-9]{{1,18}})$", read_text(path), re.MULTILINE)
     return int(found[1]) if found else None
 
 
@@ -126,34 +122,33 @@ class Reading:
 
 
 class Machine:
-    """Reader of facts and metrics; for use by one thread, opened on first use.
+    """Reader of facts and metrics; for use by one thread. GPUs are opened on first use.
 
-    No method raises; unavailable values are left out. Each call may take long. ``proc`` and ``sys``
-    are below ``root``.
+    Unavailable values are left out. Each call may take long. ``proc`` and ``sys`` are below
+    ``root``.
     """
 
     def __init__(self, root: Path = Path("/"), clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
-        self._opened = False
-        self._psutil: Any = None
         self._gpus: Gpus | None = None
         self._driver_timeout_s = _DRIVER_TIMEOUT_S
         self._cpu_limit: CpuLimit | None = None
         self._memory_limit: MemoryLimit | None = None
-        self._cores = 1.0
         self._allowed: frozenset[int] | None = None
+        cpu, memory = limits(root)
+        self._cores = self._find_cores(cpu)
+        if memory is not None and memory.size < psutil.virtual_memory().total:
+            self._memory_limit = memory
 
     def facts(self) -> Iterator[dict[str, Any]]:
         """Yield constant facts: first those known immediately, then those of drivers; in GiB."""
-        self._open()
         yield self._host_facts()
         with self._locked_gpus() as gpus:
             yield dict(gpus.facts)
 
     def read(self, place: Path | None = None) -> Reading:
         """Return the current metrics; ``place`` selects the disk for the free space."""
-        self._open()
         found = Reading(self._clock())
         parts = (self._cpu, self._memory, self._disk, self._network, self._processes)
         for read in (*parts, self._read_gpus):
@@ -161,9 +156,9 @@ class Machine:
                 read(found)
             except Exception:
                 log.debug("seamark: a metric of the hardware is not available", exc_info=True)
-        if place is not None and self._psutil is not None:
+        if place is not None:
             with contextlib.suppress(OSError):
-                found.present["disk_free"] = self._psutil.disk_usage(str(place)).free / GIB
+                found.present["disk_free"] = psutil.disk_usage(str(place)).free / GIB
         return found
 
     def close(self) -> None:
@@ -174,27 +169,17 @@ class Machine:
 
     # ---------------------------------------------------------------- opening
 
-    def _open(self) -> None:
-        if self._opened:
-            return
-        self._opened = True
-        self._psutil = _import_optional("psutil")
-        if self._psutil is None:
-            return
-        cpu, memory = limits(self._root)
-        self._find_cores(cpu)
-        if memory is not None and memory.size < self._psutil.virtual_memory().total:
-            self._memory_limit = memory
-
-    def _find_cores(self, limit: CpuLimit | None) -> None:
-        every = self._psutil.cpu_count() or 1
-        self._cores = float(every)
+    def _find_cores(self, limit: CpuLimit | None) -> float:
+        """Return the number of CPUs that this process may use, and note what limits it."""
+        every = psutil.cpu_count() or 1
+        cores = float(every)
         affinity = getattr(os, "sched_getaffinity", None)
         allowed = frozenset(affinity(0)) if affinity is not None else frozenset[int]()
         if 0 < len(allowed) < every:
-            self._allowed, self._cores = allowed, float(len(allowed))
-        if limit is not None and limit.cores < self._cores and limit.used_s() is not None:
-            self._cpu_limit, self._cores = limit, limit.cores
+            self._allowed, cores = allowed, float(len(allowed))
+        if limit is not None and limit.cores < cores and limit.used_s() is not None:
+            self._cpu_limit, cores = limit, limit.cores
+        return cores
 
     @contextlib.contextmanager
     def _locked_gpus(self) -> Iterator[Gpus]:
@@ -214,23 +199,17 @@ class Machine:
     # ---------------------------------------------------------------- facts
 
     def _host_facts(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"cpu": self._cpu_name()}
-        if self._psutil is None:
-            return found
-        found["cpu_count"] = self._psutil.cpu_count() or 1
-        if cores := self._psutil.cpu_count(logical=False):
+        found: dict[str, Any] = {"cpu": self._cpu_name(), "cpu_count": psutil.cpu_count() or 1}
+        if cores := psutil.cpu_count(logical=False):
             found["cpu_cores"] = cores
         found["cpu_usable"] = self._cores
-        found["memory"] = self._psutil.virtual_memory().total / GIB
+        found["memory"] = psutil.virtual_memory().total / GIB
         if self._memory_limit is not None:
             found["memory_limit"] = self._memory_limit.size / GIB
         return found
 
     def _cpu_name(self) -> str:
-        text = ""
-        with contextlib.suppress(OSError), (self._root / "proc/cpuinfo").open("rb") as file:
-            text = file.read(1 << 14).decode(errors="replace")  # the rest repeats for each core
-        if found := _CPU_NAME.search(text):
+        if found := _CPU_NAME.search(read_text(self._root / "proc/cpuinfo")):
             return " ".join(found[1].split())
         return platform.machine() or "unknown"
 
@@ -241,10 +220,10 @@ class Machine:
         if self._cpu_limit is not None:
             busy = self._cpu_limit.used_s()
         elif self._allowed is not None:
-            each = self._psutil.cpu_times(percpu=True)
+            each = psutil.cpu_times(percpu=True)
             busy = sum(_busy_seconds(times) for at, times in enumerate(each) if at in self._allowed)
         else:
-            busy = _busy_seconds(self._psutil.cpu_times())
+            busy = _busy_seconds(psutil.cpu_times())
         if busy is not None:
             found.counted["cpu"] = 100 * busy / self._cores
 
@@ -252,13 +231,13 @@ class Machine:
         if self._memory_limit is not None:
             used = self._memory_limit.used()
         else:
-            memory = self._psutil.virtual_memory()
+            memory = psutil.virtual_memory()
             used = memory.total - memory.available
         if used is not None:
             found.present["memory"] = used / GIB
 
     def _disk(self, found: Reading) -> None:
-        if (disk := self._psutil.disk_io_counters(nowrap=False)) is not None:
+        if (disk := psutil.disk_io_counters(nowrap=False)) is not None:
             found.counted["disk_read_rate"] = disk.read_bytes / MIB
             found.counted["disk_write_rate"] = disk.write_bytes / MIB
 
@@ -267,7 +246,7 @@ class Machine:
 
         Bridges and bonds would count the traffic of a card twice.
         """
-        each = self._psutil.net_io_counters(pernic=True, nowrap=False)
+        each = psutil.net_io_counters(pernic=True, nowrap=False)
         known = self._root / "sys/class/net"
         cards = [name for name in each if (known / name / "device").exists()]
         outside = cards or [name for name in each if not name.startswith("lo")]
@@ -277,7 +256,7 @@ class Machine:
         found.counted["network_send_rate"] = sent / MIB
 
     def _processes(self, found: Reading) -> None:
-        seconds, memory = usage(self._psutil)
+        seconds, memory = usage()
         found.counted["process_cores"] = seconds
         found.present["process_memory"] = memory / GIB
 
@@ -287,25 +266,19 @@ class Machine:
 
 
 def _open_gpus() -> Gpus:
-    nvidia = NvidiaGpus()
-    if (nvml := _import_optional("pynvml")) is not None:
-        nvidia.open(nvml)
-    if not nvidia.numbers and (smi := _import_optional("amdsmi")) is not None:
-        amd = AmdGpus(smi)
-        if amd.numbers:
-            nvidia.close()
-            return amd
-    return nvidia
-
-
-def _import_optional(name: str) -> Any:
-    """Return an optional module, or None; amdsmi loads a library, which may be missing."""
-    with fork.delay_forks():
-        try:
-            return importlib.import_module(name)
-        except Exception:
-            log.debug("seamark: %s cannot be imported", name, exc_info=True)
-            return None
+    nvidia = NvidiaGpus(pynvml)
+    if nvidia.numbers:
+        return nvidia
+    try:
+        with fork.delay_forks():
+            import amdsmi
+        amd = AmdGpus(amdsmi)
+    except Exception:  # noqa: BLE001 - amdsmi loads a library, which may be missing or another release
+        return nvidia
+    if not amd.numbers:
+        return nvidia
+    nvidia.close()
+    return amd
 
 
 def _busy_seconds(times: Any) -> float:
@@ -315,7 +288,7 @@ def _busy_seconds(times: Any) -> float:
     return float(sum(times) - idle - twice)
 
 
-def usage(psutil: Any) -> tuple[float, int]:
+def usage() -> tuple[float, int]:
     """Return the CPU time (seconds) and memory (bytes) of this process and its descendants.
 
     The time includes that of children that ended. Memory is resident memory. Shareable memory
@@ -324,7 +297,7 @@ def usage(psutil: Any) -> tuple[float, int]:
     exact value (PSS) is computed page by page and would block the process.
     """
     seconds, private, shared = 0.0, 0, 0
-    for pid in _process_tree(psutil):
+    for pid in _process_tree():
         try:
             process = psutil.Process(pid)
             times, memory = process.cpu_times(), process.memory_info()
@@ -340,7 +313,7 @@ def usage(psutil: Any) -> tuple[float, int]:
     return round(seconds, 6), private + shared
 
 
-def _process_tree(psutil: Any) -> list[int]:
+def _process_tree() -> list[int]:
     """Return the pids of this process and its descendants.
 
     The kernel lists the children of each thread; psutil would examine every process of the host.
@@ -350,5 +323,5 @@ def _process_tree(psutil: Any) -> list[int]:
         return found + [each.pid for each in psutil.Process().children(recursive=True)]
     for parent in found:  # grows during the loop
         for children in glob.glob(f"/proc/{parent}/task/*/children"):  # noqa: PTH207 - names are faster
-            found += map(int, _read_text(Path(children)).split())
+            found += map(int, read_text(Path(children)).split())
     return found

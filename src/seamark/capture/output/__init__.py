@@ -54,10 +54,10 @@ class Output:
         if self._running:
             return
         streams = dict(self._streams)
-        if sys.stderr is sys.stdout and len(streams) > 1 and not streams["stderr"].source.polled:
+        stderr = streams.get("stderr") if "stdout" in streams else None
+        if sys.stderr is sys.stdout and stderr is not None and isinstance(stderr.source, Tee):
             del streams["stderr"]  # the same object: all output would be recorded twice
-        if not (running := list(streams.values())):
-            return
+        running = list(streams.values())
         for name, stream in streams.items():
             _start_source(name, stream)
         try:

@@ -14,9 +14,9 @@ would wait for a reader that waits for the GIL.
 
 **If the helper is killed**, its parent starts another one, which continues at the same byte. This
 process also holds the read end of the pipe, so that writers do not get SIGPIPE or EPIPE. If both
-are killed, or the original accepts no more data (its reader has ended), the next
-`DescriptorSource.take` restores the original (`DescriptorSource.broken`), and a thread shows the
-rest. A stopped helper is sent SIGCONT.
+are killed, the next `DescriptorSource.take` starts them again. If the original accepts no more data
+(its reader has ended), or the new ones end too without showing anything, it restores the original
+(`DescriptorSource.broken`). A stopped helper is sent SIGCONT.
 
 **The record** keeps the last 16 MiB. Bytes that are not read in time are counted
 (`DescriptorSource.lost`) and not recorded, but shown. The record is not a file in the run's folder,
@@ -89,16 +89,13 @@ class DescriptorSource(Source):
         self.fd, self.folder = fd, folder
         self.channel: _File | None = None
         self._is_duplicate = False
-        self._unreadable: str | None = None
         self._at = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def broken(self) -> str | None:  # type: ignore[override]
         """Reason why capturing has ended, or None."""
-        if self.channel is None or self._is_duplicate:
-            return None
-        return self._unreadable or self.channel.broken
+        return None if self.channel is None or self._is_duplicate else self.channel.broken
 
     def start(self) -> None:
         """Start capturing, after flushing the buffers of Python and C.
@@ -111,7 +108,6 @@ class DescriptorSource(Source):
                 return
             _flush_buffers()
             try:
-                self._unreadable = None
                 self.channel = channel = _open_channel(self.fd)
                 self._at = channel.end()
                 channel.capture(self.fd)
@@ -165,28 +161,21 @@ class DescriptorSource(Source):
             channel.close()
 
     def _decode(self, channel: _File, *, final: bool = False) -> str:
-        if self._is_duplicate or self._unreadable is not None:
+        if self._is_duplicate:
             return ""
         try:
-            data, lost = self._read(channel)
+            end = channel.end()
+            at = min(self._at, end)  # the file was truncated, or its position moved back
+            data = os.pread(channel.reading, min(end - at, _MAX_READ_BYTES), at)
         except OSError as error:
-            self._unreadable = f"the file cannot be read: {error.strerror}"
+            channel.broken = f"the file cannot be read: {error.strerror}"
             return ""
-        self.lost += lost
-        text = self._decoder.decode(data, final or lost > 0)
-        if final:
-            self._decoder.reset()
-        return text
-
-    def _read(self, channel: _File) -> tuple[bytes, int]:
-        """Return new output and the number of bytes missing after it."""
-        end = channel.end()
-        at = min(self._at, end)  # the file was truncated, or its position moved back
-        data = os.pread(channel.reading, min(end - at, _MAX_READ_BYTES), at)
         if channel.released_end() > at:
             data = b""
         self._at = end
-        return data, end - at - len(data)
+        lost = end - at - len(data)
+        self.lost += lost
+        return self._decoder.decode(data, final or lost > 0)
 
 
 _lock = threading.RLock()  # reentrant, because a signal handler may call `stop` during `stop`
@@ -292,7 +281,8 @@ class _Helper(_File):
 
     def _open(self) -> None:
         self._saved: dict[int, int] = {}
-        self._terminal = self._feed = -1
+        self._terminal = self._feed = self._alive = -1
+        self._shown_at_restart = -1
         self.reading = self._adopt(_move_up(_create_record()))
         self._source, self.writing = (self._adopt(_move_up(fd)) for fd in os.pipe())
         if os.isatty(self.original):
@@ -329,28 +319,27 @@ class _Helper(_File):
             self.writing = self._release(self.writing)
 
     def check(self) -> None:
-        """Stop if the helper was killed, or ended because the original accepts no more data."""
+        """Start another helper if it was killed; stop if the original accepts no more data."""
         if self.broken is not None:
             return
         if not _poll(self._alive):
             if self._is_busy():  # a stopped helper would block writers forever
                 with contextlib.suppress(OSError):
                     os.killpg(self._group, signal.SIGCONT)
-            return
-        if self.writing < 0 and self._has_no_writer() and not self._is_busy():
-            self.broken = "all output was copied"
         elif _poll(self.original):
             self._give_up("its destination accepts no more output")
-        else:
-            self._give_up("the process that copies it was killed")
+        elif self._is_busy() or not self._has_no_writer():
+            try:
+                self._restart()
+            except (OSError, subprocess.SubprocessError):
+                self._give_up("the process that copies it was killed")
 
     def settle(self, deadline: float) -> None:
         quiet, before = 0, os.lseek(self.reading, 0, os.SEEK_CUR)
         while quiet < _QUIET_MS and time.monotonic() < deadline:
             self.check()
             copied = os.lseek(self.reading, 0, os.SEEK_CUR) - before
-            ended = self.broken is not None and self._source < 0
-            if ended or copied > _MAX_IN_TRANSIT:
+            if self.broken is not None or copied > _MAX_IN_TRANSIT:
                 return
             quiet = 0 if self._is_busy() else quiet + 1
             time.sleep(0.001)
@@ -364,68 +353,62 @@ class _Helper(_File):
         end = self._source if self._terminal < 0 else self._terminal
         return bool(_poll(end) & select.POLLHUP)
 
+    def _restart(self) -> None:
+        """Start another helper, unless the previous restart helped nothing."""
+        shown = os.lseek(self.reading, 0, os.SEEK_CUR)
+        if shown == self._shown_at_restart:
+            msg = "no output was shown since the last restart"
+            raise NotCapturableError(msg)
+        self._shown_at_restart = shown
+        self._launch()
+
     def _launch(self) -> None:
         python = sys.executable
-        impossible = getattr(sys, "frozen", False) or not hasattr(os, "splice") or not python
-        code: int | None = -1
-        if not impossible and python not in _failed_pythons:
-            alive, child_end = map(_move_up, os.pipe())
-            self._alive = self._adopt(alive)
-            descriptors = (self._terminal, self._feed, self._source, self.reading, self.original)
-            try:
-                process = subprocess.Popen(  # noqa: S603 - this Python with a file of this package
-                    [python, "-I", "-S", str(_copier.__file__), *map(str, descriptors)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    pass_fds=[fd for fd in (*descriptors, child_end) if fd >= 0],
-                    start_new_session=True,
-                    cwd="/",
-                )
-            finally:
-                os.close(child_end)
-            self._group = process.pid
-            try:
-                code = process.wait(_START_TIMEOUT_S)  # the copying process is its grandchild
-            except subprocess.TimeoutExpired:
-                with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait(_SHOW_TIMEOUT_S)
+        impossible = not python or getattr(sys, "frozen", False) or not hasattr(os, "splice")
+        if impossible or python in _failed_pythons:
+            msg = "no process can be started for it here"
+            raise NotCapturableError(msg)
+        self._release(self._alive)
+        self._alive, child_end = map(_move_up, os.pipe())
+        self._adopt(self._alive)
+        descriptors = (self._terminal, self._feed, self._source, self.reading, self.original)
+        try:
+            process = subprocess.Popen(  # noqa: S603 - this Python with a file of this package
+                [python, "-I", "-S", str(_copier.__file__), *map(str, descriptors)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[fd for fd in (*descriptors, child_end) if fd >= 0],
+                start_new_session=True,
+                cwd="/",
+            )
+        finally:
+            os.close(child_end)
+        self._group = process.pid
+        code: int | None = None
+        try:
+            code = process.wait(_START_TIMEOUT_S)  # the copying process is its grandchild
+        except subprocess.TimeoutExpired:
+            process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_SHOW_TIMEOUT_S)
         if code != 0:
             _failed_pythons.add(python)
             msg = f"{python} did not start"
             raise NotCapturableError(msg)
 
     def _give_up(self, why: str) -> None:
-        """Restore the original, and show the rest on a thread."""
-        ends = (self._terminal, self._feed, self._source)
-        descriptors = [fd if fd < 0 else _dup(fd) for fd in (*ends, self.reading, self.original)]
-        is_closed = bool(_poll(self.original))
-        threading.Thread(
-            target=_copy_here, args=descriptors, name="seamark-fd", daemon=True
-        ).start()
-        until = time.monotonic() + _SHOW_TIMEOUT_S
-        while self._is_busy() and time.monotonic() < until:
-            time.sleep(0.001)
+        """Restore the original; blocked writers get an error."""
+        self.broken = why
         for fd in list(self._saved):
             self.restore(fd)
-        if is_closed:  # blocked writers get the error
-            for fd in ends:
-                self._release(fd)
-            self._terminal = self._source = -1
-        self.broken = why
+        self._terminal, self._feed, self._source = map(
+            self._release, (self._terminal, self._feed, self._source)
+        )
 
 
-# Python executables that failed to start.
+# Python executables that failed to start: another attempt might block as long.
 _failed_pythons: Final[set[str]] = set()
-
-
-def _copy_here(*descriptors: int) -> None:
-    with contextlib.suppress(OSError):
-        _copier.copy(*descriptors)
-    for fd in descriptors:
-        if fd >= 0:
-            os.close(fd)
 
 
 # --------------------------------------------------------------------- descriptors

@@ -33,7 +33,6 @@ _T = TypeVar("_T")
 
 log = logging.getLogger("seamark")
 
-_MAX_WORD_CHARS: Final = 1 << 12
 _MAX_ESCAPE_CHARS: Final = 1 << 9
 # Characters before a piece of a line, and at its start, that are searched together for secrets.
 _MAX_LINE_CHARS: Final = 1 << 8
@@ -55,25 +54,17 @@ def unfinished_from(text: str) -> int:
 def cut(text: str, most: int) -> int:
     """Return the number of characters of a text to take for at most ``most`` bytes.
 
-    These are all characters, or those up to the end of the last line that fits, or else of the last
-    word of a long line. Characters and escape sequences of terminals are not split. May be 0.
+    These are all characters, or those up to the end of the last line that fits, or else a part of a
+    long line. Characters and escape sequences of terminals are not split. May be 0.
     """
     if len(text) <= most and size_of(text) <= most:
         return len(text)
-    fits = _chars_within(text, most)
-    if (end := text.rfind("\n", 0, fits) + 1) > 0:
-        return end
-    if (
-        end := max(text.rfind(space, max(0, fits - _MAX_WORD_CHARS), fits) for space in " \t\r") + 1
-    ) > 0:
-        fits = end
-    return unfinished_from(text[:fits]) or fits
-
-
-def _chars_within(text: str, most: int) -> int:
     start = text[:most].encode("utf-8", "surrogatepass")[:most]
     # Leaves out an incomplete character at the end.
-    return len(codecs.getincrementaldecoder("utf-8")("surrogatepass").decode(start))
+    fits = len(codecs.getincrementaldecoder("utf-8")("surrogatepass").decode(start))
+    if (end := text.rfind("\n", 0, fits) + 1) > 0:
+        return end
+    return unfinished_from(text[:fits]) or fits
 
 
 # Interval between two records of the number of omitted bytes, in seconds.
@@ -129,7 +120,6 @@ class Recording:
     """Recorder of the output of one source. Only `path` may be used by several threads at a time.
 
     Attributes:
-        holds: Whether text that may be part of a secret is held back for one period.
         until: Time on the clock after which text is only counted.
     """
 
@@ -146,7 +136,6 @@ class Recording:
         self.path = path
         self.source = source
         self.left_out = 0
-        self.holds = False
         self.until = float("inf")
         self._run = run
         self._clock = clock
@@ -168,9 +157,10 @@ class Recording:
     def record(self, new: str) -> None:
         """Record output of the source; an empty text records the text that was held back."""
         text = self._held + new
+        if not text:
+            return
         whole = unfinished_secret_from(text, self._secrets, is_quiet=not new)
         whole = min(whole, unfinished_from(text))
-        self.holds = whole < len(text) and bool(new)
         self._held = text[whole:]
         self._record_text(text[:whole])
 
@@ -184,7 +174,7 @@ class Recording:
 
     def finish(self) -> None:
         """Stop the source and record the rest; the recording may be continued later."""
-        text, self._held, self.holds = self._held + self.source.stop(), "", False
+        text, self._held = self._held + self.source.stop(), ""
         self._record_text(text)
         self._count_lost()
         self._end_gap()
@@ -272,8 +262,7 @@ _SETTLE_S: Final = 0.3
 class RecordingThread:
     """Thread that records the streams of all runs of a process.
 
-    The thread sleeps while nothing is printed, and is woken only by a source with new output.
-    Sources that cannot wake it are polled. The thread ends with the last stream.
+    The thread takes new output twice a second, or when there is much. It ends with the last stream.
     """
 
     def __init__(self) -> None:
@@ -291,17 +280,13 @@ class RecordingThread:
     def add(self, streams: Iterable[Recording]) -> None:
         """Record streams with started sources; raise RuntimeError if the thread cannot start."""
         with self._lock:
-            self._streams += tuple(streams)
             if self._thread is None:
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._run_thread, name="seamark-output", daemon=True
                 )
-                try:
-                    self._thread.start()
-                except BaseException:
-                    self._thread, self._streams = None, ()
-                    raise
-        OUTPUT_QUEUE.wake_event.wake()
+                thread.start()
+                self._thread = thread
+            self._streams += tuple(streams)
 
     def remove(self, streams: Iterable[Recording], timeout_s: float) -> None:
         """Record the remaining output of streams and stop; the thread may exceed the timeout."""
@@ -313,7 +298,7 @@ class RecordingThread:
         with self._lock:
             thread = self._thread
             self._ending.extend(ended)
-        OUTPUT_QUEUE.wake_event.wake()
+        OUTPUT_QUEUE.wake()
         if thread is None or not thread.is_alive() or thread is threading.current_thread():
             self._finish_streams()
             return
@@ -327,12 +312,9 @@ class RecordingThread:
 
         For signal handlers, after which the process may end.
         """
-        is_idle = OUTPUT_QUEUE.wake_event.asleep and not any(
-            each.source.polled for each in self._streams
-        )
-        if self._thread is not None and not is_idle:
+        if self._thread is not None:
             self._requested += 1
-            OUTPUT_QUEUE.wake_event.wake()
+            OUTPUT_QUEUE.wake()
 
     @property
     def drained(self) -> bool:
@@ -366,7 +348,7 @@ class RecordingThread:
                     _attempt(stream, stream.record, "".join(texts))
         for stream in streams:
             text = _attempt(stream, stream.source.take) or ""
-            if text or (stream.holds and stream not in added):
+            if text or stream not in added:
                 _attempt(stream, stream.record, text)  # "" records the text that was held back
             _attempt(stream, stream.settle)
 
@@ -383,20 +365,11 @@ class RecordingThread:
                 ended.set()
 
     def _wait(self) -> None:
-        wake_event = OUTPUT_QUEUE.wake_event
-        wake_event.asleep = True
-        # Checked after setting `asleep`: later output wakes the thread.
-        if not OUTPUT_QUEUE.queue and not any(
-            each.holds or each.source.polled for each in self._streams
-        ):
-            while not self._ending and wake_event.asleep:
-                wake_event.wait()
-        wake_event.asleep = False
         until = time.monotonic() + _MAX_DELAY_S
         while not self._ending and self.drained and (remaining := until - time.monotonic()) > 0:
             if any(each.source.full and each.may_record for each in self._streams):
                 return
-            wake_event.wait(remaining)
+            OUTPUT_QUEUE.wait(remaining)
 
 
 def _attempt(stream: Recording, call: Callable[..., _T], *args: Any) -> _T | None:

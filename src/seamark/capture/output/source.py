@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import _thread
+import contextlib
 import functools
 import io
 import logging
+import queue
 import sys
 import threading
 import weakref
@@ -35,13 +36,11 @@ class Source:
     `start` is called by the thread that starts the run, all other methods by the recording thread.
 
     Attributes:
-        polled: Whether text must be fetched with `take`.
         lost: Number of bytes lost so far.
         broken: Reason why no more text can be taken, or None.
         full: Whether so much text is queued that it should be taken early.
     """
 
-    polled = True
     full = False
     lost = 0
     broken: str | None = None
@@ -62,41 +61,8 @@ class Source:
 
     def stop(self) -> str:
         """Stop, and return the remaining text."""
-        raise NotImplementedError
-
-
-class WakeEvent:
-    """Event that wakes one thread.
-
-    It may be set anywhere, also in a signal handler and during another `wake`. Conditions and
-    events of `threading` do not allow that, because they hold a lock while they are set.
-
-    Attributes:
-        asleep: Whether the thread waits without a time limit.
-    """
-
-    __slots__ = ("_lock", "asleep")
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Reset the event; a forked child has no waiting thread."""
-        self.asleep = False
-        self._lock = _thread.allocate_lock()
-        self._lock.acquire()
-
-    def wake(self) -> None:
-        """Wake the thread, or make its next `wait` return at once. Never waits."""
-        self.asleep = False
-        try:  # noqa: SIM105 - takes a third of the time
-            self._lock.release()
-        except RuntimeError:  # it is already set
-            pass
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until the event is set, and reset it; None is no time limit."""
-        self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
+        self.leave()
+        return ""
 
 
 # Maximum length of the queued text of one stream, in characters.
@@ -113,24 +79,34 @@ class _OutputQueue:
     """Text written to the streams of this process, in the order of writing, until it is recorded.
 
     Attributes:
-        queue: Texts with their receivers.
+        texts: Texts with their receivers.
     """
 
     def __init__(self) -> None:
-        self.wake_event = WakeEvent()
-        self.queue: deque[tuple[tuple[Tee, ...], str]] = deque()
+        self.texts: deque[tuple[tuple[Tee, ...], str]] = deque()
         self.wrappers: weakref.WeakSet[_WriteWrapper] = weakref.WeakSet()
         self.reset()
         fork.register(self.reset)
 
     def reset(self) -> None:
         """Reset, in a forked child: remove all receivers and restore the streams."""
-        self.wake_event.reset()
         self.lock = threading.RLock()
-        self.queue.clear()
+        # Conditions and events of `threading` hold a lock while they are set; a signal handler may
+        # interrupt that, and needs it.
+        self._requests: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.texts.clear()
         for wrapper in list(self.wrappers):
             wrapper.receivers = ()
             wrapper.close()
+
+    def wake(self) -> None:
+        """Wake the thread that waits, or make its next `wait` return at once. Never waits."""
+        self._requests.put(None)
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for `wake`."""
+        with contextlib.suppress(queue.Empty):
+            self._requests.get(timeout=timeout_s)
 
     def take(self) -> list[tuple[tuple[Tee, ...], list[str]]]:
         """Return new output of all streams, each piece with its receivers."""
@@ -140,8 +116,8 @@ class _OutputQueue:
             for wrapper in wrappers:  # before the text: lost text follows all queued text
                 for receiver in wrapper.receivers:
                     receiver.lost = receiver.missing
-            for _ in range(len(self.queue)):  # ends even if the program prints all the time
-                receivers, text = self.queue.popleft()
+            for _ in range(len(self.texts)):  # ends even if the program prints all the time
+                receivers, text = self.texts.popleft()
                 recent = found if len(found) >= _MAX_PIECES else found[-1:]
                 texts = next(
                     (texts for known, texts in reversed(recent) if known is receivers), None
@@ -160,6 +136,8 @@ OUTPUT_QUEUE: Final = _OutputQueue()
 class _WriteWrapper:
     """Replacement of the ``write`` of one stream object, for any number of receivers.
 
+    Raises TypeError if the object does not allow it.
+
     Attributes:
         room: Number of characters that may be queued before `handle_overflow` is called.
         receivers: Sources that receive the text; without any, nothing is queued.
@@ -174,16 +152,13 @@ class _WriteWrapper:
         wrap = _wrap_text_write if isinstance(stream, io.TextIOWrapper) else _wrap_any_write
         self.write = wrap(stream.write, self)
         self.write.seamark_wrapper = self  # type: ignore[attr-defined]
-        OUTPUT_QUEUE.wrappers.add(self)
-
-    def install(self) -> None:
-        """Install as the stream's ``write``; raise TypeError if the object does not allow it."""
         # Not by setattr, which a wrapper may forward to the wrapped stream whose write it calls.
-        vars(self.stream)["write"] = self.write
-        if self.stream.write is not self.write:
+        vars(stream)["write"] = self.write
+        if stream.write is not self.write:
             self.close()
-            msg = f"{type(self.stream).__name__} does not allow its write method to be replaced"
+            msg = f"{type(stream).__name__} does not allow its write method to be replaced"
             raise TypeError(msg)
+        OUTPUT_QUEUE.wrappers.add(self)
 
     @property
     def is_on_top(self) -> bool:
@@ -209,26 +184,19 @@ class _WriteWrapper:
         receivers = self.receivers
         if not receivers:
             return
-        if self.is_overfull:
-            # Counted first, because another thread may run meanwhile.
-            size = (
-                size_of(text[:_MAX_QUEUED_CHARS]) * len(text) // min(len(text), _MAX_QUEUED_CHARS)
-                if text
-                else 0
-            )
-        else:
+        kept = ""
+        if not self.is_overfull:
             self.is_overfull = True
             self.room = _MAX_QUEUED_CHARS - FRAME_BYTES
-            OUTPUT_QUEUE.queue.append((receivers, text[:_MAX_QUEUED_CHARS]))
+            kept = text[:_MAX_QUEUED_CHARS]
+            OUTPUT_QUEUE.texts.append((receivers, kept))
+            OUTPUT_QUEUE.wake()
+        if len(kept) < len(text):
             # Estimated from the beginning, because the text may have any size.
-            size = (
-                size_of(text[:_MAX_QUEUED_CHARS])
-                * max(0, len(text) - _MAX_QUEUED_CHARS)
-                // _MAX_QUEUED_CHARS
-            )
-            OUTPUT_QUEUE.wake_event.wake()
-        for receiver in receivers:
-            receiver.missing += size
+            begin = text[:_MAX_QUEUED_CHARS]
+            size = size_of(begin) * (len(text) - len(kept)) // len(begin)
+            for receiver in receivers:
+                receiver.missing += size
 
 
 def _wrap_text_write(
@@ -239,7 +207,7 @@ def _wrap_text_write(
     All streams of `io` have this signature. It takes half the time of a function for any arguments,
     and is called twice for each ``print``.
     """
-    wake_event, queue = OUTPUT_QUEUE.wake_event, OUTPUT_QUEUE.queue
+    texts = OUTPUT_QUEUE.texts
 
     @functools.wraps(original, assigned=_COPIED_ATTRIBUTES, updated=())
     def write(text: Any, /) -> Any:
@@ -248,9 +216,7 @@ def _wrap_text_write(
             cost = len(text) + _TEXT_OVERHEAD
             wrapper.room -= cost  # without a call, so that no other thread runs in between
             if wrapper.room > 0:
-                queue.append((wrapper.receivers, text))
-                if wake_event.asleep:
-                    wake_event.wake()
+                texts.append((wrapper.receivers, text))
             else:
                 wrapper.handle_overflow(text)
         except Exception as error:  # noqa: BLE001 - see `let_pass`; the text is already written
@@ -293,8 +259,6 @@ class Tee(Source):
         missing: Number of bytes left out so far.
     """
 
-    polled = False
-
     def __init__(self, name: str) -> None:
         self._name = name
         self._wrapper: _WriteWrapper | None = None
@@ -307,7 +271,8 @@ class Tee(Source):
             return
         with OUTPUT_QUEUE.lock:
             try:
-                self._wrapper = self._find_or_install_wrapper(stream)
+                # One below a wrapper of other code is not used, because it may have been removed.
+                self._wrapper = _wrapper_of(vars(stream).get("write")) or _WriteWrapper(stream)
             except (AttributeError, TypeError, ValueError) as error:
                 log.debug("seamark: sys.%s cannot be recorded: %r", self._name, error)
             else:
@@ -328,32 +293,15 @@ class Tee(Source):
             return getattr(sys, f"__{self._name}__", None) or stream
         return stream
 
-    def _find_or_install_wrapper(self, stream: Any) -> _WriteWrapper:
-        """Return the wrapper that is the current ``write`` of a stream; install one if necessary.
-
-        A wrapper below one of other code is not used again, because it may have been removed.
-        """
-        top = vars(stream).get("write")
-        if top is not None and (wrapper := _wrapper_of(top)) is not None:
-            return wrapper
-        wrapper = _WriteWrapper(stream)
-        wrapper.install()
-        return wrapper
-
     def leave(self) -> None:
         """Receive no more text; earlier text is in the queue."""
         with OUTPUT_QUEUE.lock:
             wrapper, self._wrapper = self._wrapper, None
+            self.lost = self.missing
             if wrapper is not None:
                 wrapper.receivers = tuple(each for each in wrapper.receivers if each is not self)
                 if not wrapper.receivers:
                     wrapper.close()
-
-    def stop(self) -> str:
-        """Stop receiving text; return an empty text."""
-        self.leave()
-        self.lost = self.missing
-        return ""
 
     @property
     def full(self) -> bool:  # type: ignore[override]

@@ -59,7 +59,6 @@ KEY_SIGNS: Final = ("---- BEGIN", "-----BEGIN", "PuTTY-User-Key-File-")
 """Substrings; each of these first lines contains one of them."""
 _KEYS: Final = re.compile(rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|(\Z))", re.DOTALL)
 _KEY_LINE: Final = re.compile(r"[^\s\"'`+,()#][^\"'`\n]*")
-_KEY: Final = re.compile(rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|\Z)", re.DOTALL)
 _TOKENS: Final = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"gh[pousr]_(?:[A-Za-z0-9]{30,}|(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{12,})|github_pat_\w{6,}"
@@ -276,7 +275,7 @@ def mask_shapes(text: str, *, by_line: bool = False) -> str:
     """
     text = mask_tokens(text)
     if any(map(text.__contains__, KEY_SIGNS)):
-        text = _KEY.sub(lambda found: _mask_match(found, by_line=by_line), text)
+        text = _KEYS.sub(lambda found: _mask_match(found, by_line=by_line), text)
     if "://" in text:
         text = _WEBHOOKS.sub(rf"\1{MASK}", text)
         text = USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)

@@ -414,11 +414,9 @@ def _decode_json(value: Any) -> Any:
         return found
     level = [found]
     for _ in range(MAX_DEPTH):
-        inside = [each for each in level if isinstance(each, list | dict)]
-        level = [
-            one for each in inside for one in (each.values() if isinstance(each, dict) else each)
-        ]
-    if any(isinstance(each, list | dict) for each in level):
+        inside = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [one for several in inside for one in several if isinstance(one, list | dict)]
+    if level:
         msg = f"nested more than {MAX_DEPTH} levels deep"
         raise ValueError(msg)
     return found

@@ -1,6 +1,6 @@
 """Search for the files below given folders and matching given patterns."""
 
-# ruff: noqa: PTH100, PTH111, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120 - paths are strings
+# ruff: noqa: PTH100, PTH111, PTH112, PTH113, PTH114, PTH118, PTH120 - paths are strings
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Final
 
 from seamark.capture.code import read_beginning, repository_top
 from seamark.capture.code.git import Git, StoppedError, has_git, listing
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import let_pass
 
 __all__ = ["Search", "StoppedError", "Walk"]
 
@@ -146,25 +146,23 @@ class Walk:
             StoppedError: If the search ended early.
         """
         place = os.path.abspath(os.path.join(self._here, os.path.expanduser(target)))
-        base = place
-        pattern: list[str] = []
         if os.path.isfile(place):
             yield self._name(place, os.path.dirname(place)), place
             return
-        if not os.path.isdir(place):
-            while glob.has_magic(base):
-                part, base = os.path.basename(base), os.path.dirname(base)
-                if not (part == _ANY_DEPTH and pattern[:1] == [part]):  # "**/**" equals "**"
-                    pattern.insert(0, part)
-            if not pattern or not os.path.isdir(base):
-                return
+        base = place
+        while not os.path.isdir(base) and glob.has_magic(base):
+            base = os.path.dirname(base)
+        if not os.path.isdir(base):
+            return
+        parts = [] if base == place else list(Path(place).relative_to(base).parts)
+        # "**/**" equals "**", but matching it takes longer.
+        pairs = zip(parts, [*parts, ""][1:], strict=True)
+        pattern = [part for part, after in pairs if part != _ANY_DEPTH or part != after]
         # Searched on this thread, because a folder of PATH may hang.
-        uses_git = has_git()
-        names = (
-            self._search.names(base, _MAX_NAME_BYTES)
-            if uses_git
-            else sorted(self._walk_below(base))
-        )
+        if has_git():
+            names = self._search.names(base, _MAX_NAME_BYTES)
+        else:
+            names = sorted(self._walk_below(base))
         known = frozenset(names)
         for name in names:
             self._check_limits()
@@ -185,25 +183,22 @@ class Walk:
 
     def _walk_below(self, base: str) -> Iterator[str]:
         """Yield the files and links below a folder, relative to it."""
-        top = repository_top(os.path.realpath(base))
-        above = [os.path.realpath(base)]
-        while top and above[-1] != top:
-            above.append(os.path.dirname(above[-1]))
-        folders = [] if any(map(_has_rules, above)) else [base]
-        if not folders:
-            self.ruled.append(self._name(base, base))
-        while folders:
-            folder = folders.pop()
-            if _has_rules(folder):
+        above = os.path.realpath(base)
+        top = repository_top(above) or above
+        while above != top and not _has_rules(above):
+            above = os.path.dirname(above)
+        is_ruled = _has_rules(above)
+        for folder, folders, names in os.walk(base):
+            self._check_limits()
+            if is_ruled or _has_rules(folder):
                 self.ruled.append(self._name(folder, base))
+                folders.clear()
                 continue
-            with quietly(only=OSError), os.scandir(folder) as entries:
-                for entry in entries:
-                    self._check_limits()
-                    if not entry.is_dir(follow_symlinks=False):
-                        yield os.path.relpath(entry.path, base).replace(os.sep, "/")
-                    elif entry.name not in _EXCLUDED_FOLDERS and entry.path != self._aside:
-                        folders.append(entry.path)
+            excluded = _EXCLUDED_FOLDERS | {os.path.relpath(self._aside, folder)}
+            folders[:] = [name for name in folders if name not in excluded]
+            for name in names:
+                self._check_limits()
+                yield os.path.relpath(os.path.join(folder, name), base).replace(os.sep, "/")
 
     def _is_inside(self, path: str, base: str, known: frozenset[str]) -> bool:
         """Return whether a path is a file, or a link to a known file below the named folder."""

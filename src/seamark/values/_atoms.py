@@ -66,10 +66,7 @@ def is_container(value: Any) -> bool:
     Containers are mappings, dataclass and attrs instances, pydantic models, and namespaces. Lists
     are not: they are atoms.
     """
-    return _is_named(type(thaw(value)))
-
-
-def _is_named(kind: type) -> bool:
+    kind = type(thaw(value))
     return (
         issubclass(kind, (dict, argparse.Namespace, types.SimpleNamespace, Mapping))
         or bool(_field_names(kind))

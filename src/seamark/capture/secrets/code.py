@@ -176,11 +176,10 @@ class Code:
 
     def _read_open(self, bracket: str) -> None:
         self._depth += 1
-        if self._called:
-            self._expects_value = self._expects_value and bracket == "("
-            self._default = self._level if self._expects_value else self._default
+        if self._called and self._expects_value:
+            self._default = self._level if bracket == "(" else self._default
             function = self._called.rpartition(".")[2]
-            self._expects_value = self._expects_value and function in _TRANSPARENT_CALLS
+            self._expects_value = bracket == "(" and function in _TRANSPARENT_CALLS
         if self._expects_value and self._holds and not self._holder:
             self._holder, self._holder_depth = self._level, self._depth
         self._called = ""

@@ -18,9 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from seamark.capture.code.changes import name_of, parts_of
+from seamark.capture.secrets.code import Change, apply_changes
 from seamark.capture.secrets.masking import mask_code, mask_file
 from seamark.capture.secrets.shapes import MASK, mask_known
-from seamark.capture.secrets.text import Change, apply_changes
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets

@@ -8,8 +8,8 @@ proportional to the length of any text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
 
 from seamark.capture.secrets.names import (
     Level,
@@ -19,19 +19,24 @@ from seamark.capture.secrets.names import (
     may_name,
     should_mask,
 )
-from seamark.capture.secrets.shapes import (
-    KEY_BEGINS,
-    MASK,
-    SCHEMES,
-    is_masked,
-    mask_commands,
-    mask_credentials,
-    mask_lines,
-    mask_shapes,
-)
-from seamark.capture.secrets.text import Change, mask_named
+from seamark.capture.secrets.shapes import MASK, SCHEMES, is_masked, mask_lines
 
-__all__ = ["Code", "closing_quotes"]
+__all__ = ["Change", "Code", "apply_changes", "closing_quotes"]
+
+Change: TypeAlias = tuple[int, int, str]
+"""Start and end of a range of a text, and its replacement."""
+
+
+def apply_changes(text: str, changes: Iterable[Change]) -> str:
+    """Return a text with changes applied; the first of two overlapping changes counts."""
+    parts: list[str] = []
+    done = 0
+    for start, end, new in sorted(changes):
+        if end > done:
+            parts += [text[done:start], new if start >= done else ""]
+            done = end
+    return "".join(parts) + text[done:] if parts else text
+
 
 _SCRIPT_COMMENT: Final = r"\#[^\n]*|(?m:^)[ \t]*(?:%%?[a-z_]\w*[ \t]|!\w)[^\n]*"
 _C_COMMENT: Final = r"//[^\n]*|/\*(?:[^*]|\*(?!/))*"
@@ -39,8 +44,7 @@ _C_COMMENT: Final = r"//[^\n]*|/\*(?:[^*]|\*(?!/))*"
 
 def _compile_literals(comment: str, quotes: str) -> re.Pattern[str]:
     prefix = r"(?P<prefix>(?<!\w)[rbfutRBFUT]{1,2})?"
-    note = rf"{comment}|(?:{KEY_BEGINS})[^\"'`]*"
-    return re.compile(rf"\\.|(?P<note>{note})|{prefix}(?P<quote>{quotes})", re.DOTALL)
+    return re.compile(rf"\\.|(?P<note>{comment})|{prefix}(?P<quote>{quotes})", re.DOTALL)
 
 
 _SCRIPT_LITERALS: Final = _compile_literals(_SCRIPT_COMMENT, r"\"{3}|'{3}|[\"']")
@@ -54,10 +58,9 @@ _BODY: Final = {
     "`": re.compile(r"[^`\\]*(?:\\.[^`\\]*)*", re.DOTALL),
 }
 _CODE_TOKEN: Final = re.compile(
-    r"\#[ \t]*define[ \t]+(?P<define>[A-Za-z_]\w*)[ \t]|(?:await|new|return)\b"
-    r"|(?P<other>\|\||\?\??(?!:)|(?:or|else)\b)|(?P<name>[A-Za-z_$][\w$.]*)"
-    r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<line>(?<![\\=|? \t\r])[ \t\r]*\n)|(?P<end>;)"
-    r"|(?P<comma>,)|(?P<sign>\?:|:=|=>|[=!]={1,2}|=|:)"
+    r"(?P<define>\#[ \t]*define[ \t]+[A-Za-z_]\w*)[ \t]|(?P<name>[A-Za-z_$][\w$.]*)"
+    r"|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<line>(?<!\\)(?<!\\\r)\n)"
+    r"|(?P<comma>[,;])|(?P<sign>\?:|:=|=>|[=!]={1,2}|=|:)|(?P<other>\|\||\?\??)"
 )
 _KEY_SIGN: Final = re.compile(r"\s{0,8}(?::(?![=:])|=>|=(?!=))")
 _NAME_ALONE: Final = re.compile(r"(?P<dash>--?)?(?P<name>[A-Za-z_][\w.-]{0,120})=?")
@@ -69,6 +72,7 @@ _TRANSPARENT_CALLS: Final = frozenset(
     )
 )
 _DEFAULT_ARGUMENTS: Final = frozenset({"const", "default", "value"})
+_SKIPPED_WORDS: Final = frozenset({"await", "define", "new", "return"})
 _SCHEME: Final = re.compile(rf"((?:{SCHEMES})\s{{1,4}})\S.*", re.IGNORECASE)
 _ONLY_PLACEHOLDERS: Final = re.compile(
     r"(?:[A-Za-z]{1,8} )?\W*(?:\{[^{}]*\}|%[sdr]|%\(\w+\)[sdr])\W*"
@@ -80,15 +84,6 @@ _GETTER_BEFORE: Final = re.compile(
 )
 _TRIPLE: Final = re.compile(r"\"{3}|'{3}")
 _OPENING: Final = re.compile(r"(?:[=(\[{,:+%]|\breturn|\byield|\bin|(?:^|\W)[rbfuRBFU]{1,2})\Z")
-# Placeholders and escaped line ends within a literal.
-_FORMAT_FIELD: Final = re.compile(
-    r"(\{\{|\}\}|\{(?:[^{}]|\{[^{}]{0,200}\}){0,1000}\}|[{}]|%\(\w{1,80}\)[-\d.]*[a-z]|%[sdrif]"
-    r"|(?<!\\)\\[nr])"
-)
-_PLAIN_FIELD: Final = re.compile(
-    r"(\{[\w.\[\]]{0,80}(?:![rsa])?(?::[^{}\"'\s]{0,20})?\}|%\(\w{1,80}\)[-\d.]*[a-z]|%[sdrif]\b"
-    r"|(?<!\\)\\[nr])"
-)
 
 
 class Code:
@@ -97,33 +92,55 @@ class Code:
     Args:
         text: The code.
         rules: Additional rules of the user.
+        inner: Function that masks the text of a literal or comment; its arguments are the text and
+            the prefix of the literal (``#`` for a comment).
         name: Name of the file, which determines the language.
     """
 
-    def __init__(self, text: str, rules: UserRules, name: str = "") -> None:
-        self._text, self._rules = text, rules
+    def __init__(
+        self, text: str, rules: UserRules, inner: Callable[[str, str], str], name: str = ""
+    ) -> None:
+        self._text, self._rules, self._inner = text, rules, inner
         self._pattern = _C_LITERALS if _C_SUFFIX.search(name.lower()) else _SCRIPT_LITERALS
+        self._readers = {
+            "define": self._read_define,
+            "name": self._read_name,
+            "open": self._read_open,
+            "close": self._read_close,
+            "comma": self._read_comma,
+            "sign": self._read_sign,
+            "other": self._read_other,
+            "line": self._read_line,
+        }
         self._end_statement()
 
     def _end_statement(self) -> None:
-        # The last name, the name directly before, which may be that of a function, and the last
-        # sign after a name.
-        self._name = self._called = self._sign = ""
-        # Levels of the current entry, of the next argument, of an argument such as `default`, and
-        # of all entries of the brackets at `_holder_depth`.
-        self._level = self._next_level = self._default = self._holder = Level.NO
-        self._expects_value = self._holds = False
-        self._depth = self._holder_depth = 0
+        self._name = self._sign = self._holder_name = ""
+        self._level = self._default = self._holder = Level.NO
+        self._holder_depth = 0
+        self._expects_value = self._expected_value = self._is_called = self._is_getter = (
+            self._is_open
+        ) = False
+        self._is_keyed = False
+        self._depth = 0
 
-    def changes(self) -> Iterator[Change]:
-        """Yield the changes that mask secrets."""
-        text = self._text
-        at = done = 0
+    def changes(self, opened: str = "") -> Iterator[Change]:
+        """Yield the changes that mask secrets.
+
+        Args:
+            opened: Quotes of the literal in which the text begins.
+        """
+        text, at = self._text, 0
+        if opened:
+            at = _literal_end(text, 0, opened)
+            yield 0, at, self._inner(text[:at], "")
+            at += len(opened)
+        done = at
         while found := self._pattern.search(text, at):
             at, quote = found.end(), found["quote"]
             if found["note"]:
                 self._read(text[done : found.start()])
-                yield *found.span(), _mask_inside(found[0], "#", self._rules)
+                yield *found.span(), self._inner(found[0], "#")
                 done = at
             elif quote:
                 end = _literal_end(text, at, quote)
@@ -142,54 +159,66 @@ class Code:
             self._end_statement()
             return
         for found in _CODE_TOKEN.finditer(code):
-            if kind := found.lastgroup:
-                self._read_token(kind, found[kind])
+            kind = found.lastgroup or ""
+            self._readers[kind](found[0])
+            if kind not in ("line", "other"):
+                self._is_open = kind == "sign" and (found[0] != ":" or self._is_keyed)
+                self._is_keyed = False
 
-    def _read_token(self, kind: str, token: str) -> None:
-        match kind:
-            case "define":
-                self._name = token
-                self._read_sign("=")
-            case "name":
-                self._name = self._called = token
-            case "sign":
-                self._read_sign(token)
-            case "other":
-                self._expects_value = self._level > Level.NO
-                self._called = ""
-            case "open":
-                self._read_open(token)
-            case "close":
-                self._depth = max(0, self._depth - 1)
-                self._holder = self._holder if self._depth >= self._holder_depth else Level.NO
-                self._expects_value = False
-                self._called = ""
-            case "comma":
-                self._level = max(self._holder, self._next_level)
-                self._expects_value = self._level > Level.NO
-                self._next_level = Level.NO
-                self._called = self._sign = ""
-            case "line" if self._depth:
-                pass
-            case _:
-                self._end_statement()
+    def _read_line(self, _: str) -> None:
+        if self._depth == 0 and not self._is_open:
+            self._end_statement()
+
+    def _read_other(self, mark: str) -> None:
+        self._expects_value = self._is_open = self._level > Level.NO
+        if mark == "?" and self._expects_value:
+            self._sign = mark
+
+    def _read_define(self, line: str) -> None:
+        self._name = line.rsplit(maxsplit=1)[-1]
+        self._read_sign("=")
+
+    def _read_name(self, word: str) -> None:
+        if word in ("or", "else"):
+            self._expects_value = self._level > Level.NO
+        elif word not in _SKIPPED_WORDS:
+            self._expected_value, self._expects_value = self._expects_value, False
+            self._name, self._is_called = word, True
 
     def _read_open(self, bracket: str) -> None:
         self._depth += 1
-        if self._called and self._expects_value:
-            self._default = self._level if bracket == "(" else self._default
-            function = self._called.rpartition(".")[2]
-            self._expects_value = bracket == "(" and function in _TRANSPARENT_CALLS
-        if self._expects_value and self._holds and not self._holder:
+        call = self._name.rpartition(".")[2] if self._is_called else ""
+        if self._is_called:
+            self._default = (
+                self._level if self._expected_value and bracket == "(" else self._default
+            )
+            self._expects_value = (
+                self._expected_value and bracket == "(" and call in _TRANSPARENT_CALLS
+            )
+        if self._expects_value and not self._holder and self._rules.holds(self._holder_name):
             self._holder, self._holder_depth = self._level, self._depth
-        self._called = ""
+        self._is_called = False
         self._sign = self._sign if bracket == "[" else ""
 
+    def _read_close(self, _: str) -> None:
+        self._depth = max(0, self._depth - 1)
+        self._holder = self._holder if self._depth >= self._holder_depth else Level.NO
+        self._expects_value = self._is_called = False
+
+    def _read_comma(self, mark: str) -> None:
+        if mark == ";":
+            self._end_statement()
+        elif self._is_getter and self._name:
+            self._level = max(self._rules.level(self._name), self._default)
+        else:
+            self._level = self._holder
+        self._expects_value, self._is_getter, self._sign = self._level > Level.NO, False, ""
+
     def _read_sign(self, sign: str) -> None:
-        if sign == ":" and not self._name:  # second value of a conditional expression
-            self._expects_value = self._level > Level.NO
+        if self._sign == "?" and sign == ":":  # second value of a conditional expression
+            self._expects_value, self._sign = True, ""
             return
-        level = self._rules.level(self._name)
+        level = self._rules.level(self._name) if self._name else Level.NO
         if self._name in _DEFAULT_ARGUMENTS:
             level = max(level, self._default)
         if self._holder and not is_plain_fact(self._name):
@@ -197,9 +226,9 @@ class Code:
         if self._sign in (":", "?:") and sign == "=":  # an annotation
             level = max(level, self._level)
         else:
-            self._holds = self._rules.holds(self._name)
+            self._holder_name = self._name
         self._level, self._expects_value, self._sign = level, level > Level.NO, sign
-        self._name = self._called = ""
+        self._name, self._is_called = "", False
 
     # ---------------------------------------------------------------- literals
 
@@ -208,40 +237,29 @@ class Code:
         text, begin, quote = self._text, found.end(), found["quote"]
         body = text[begin:end]
         is_key = not self._sign and _KEY_SIGN.match(text, end + len(quote)) is not None
-        is_value = self._expects_value and not self._called and not is_key
-        self._name = self._called = ""
-        if is_value and self._is_secret(body):
+        level = Level.NO if is_key or not self._expects_value else self._level
+        if self._is_secret(level, body):
             scheme = _SCHEME.fullmatch(body)
             return f"{scheme[1]}{MASK}" if scheme else mask_lines(body)
-        self._expects_value = is_value and not body
+        self._expects_value, self._is_keyed = level > Level.NO and not body, is_key
         named = _NAME_ALONE.fullmatch(body)
-        self._name = named["name"] if named else ""
-        if named and (level := self._rules.level(self._name)):
-            self._depth = max(1, self._depth)  # its brackets may have been left out
-            if named["dash"]:
-                self._default = level
-            elif _GETTER_BEFORE.search(text, max(0, begin - _MAX_CALL_CHARS), found.start()):
-                self._next_level = level
-        hidden = _mask_inside(body, (found["prefix"] or "").lower(), self._rules)
+        self._name, self._is_called = named["name"] if named else "", False
+        if named and named["dash"]:
+            self._default, self._depth = self._rules.level(self._name), max(1, self._depth)
+        elif named and self._rules.level(self._name):
+            before = text[max(0, found.start() - _MAX_CALL_CHARS) : found.start()]
+            self._is_getter = _GETTER_BEFORE.search(before) is not None
+            self._depth = max(self._depth, int(self._is_getter))
+        hidden = self._inner(body, (found["prefix"] or "").lower())
         is_same = hidden == body or _literal_end(hidden, 0, quote) == len(hidden)
         return hidden if is_same else mask_lines(body)
 
-    def _is_secret(self, body: str) -> bool:
-        if is_empty(body) or is_masked(body) or _ONLY_PLACEHOLDERS.fullmatch(body):
+    def _is_secret(self, level: Level, body: str) -> bool:
+        if level is Level.NO or not body or is_empty(body) or is_masked(body):
             return False
         is_mixed = self._holder and _MIXED_TEXT.fullmatch(body)
-        return body != "" and (should_mask(self._level, body, text=True) or bool(is_mixed))
-
-
-def _mask_inside(text: str, prefix: str, rules: UserRules) -> str:
-    """Return the text of a literal or comment with secrets masked; ``#`` marks a comment."""
-    is_prose = prefix == "#" or "\n" in text
-    fields = _FORMAT_FIELD if "f" in prefix else _PLAIN_FIELD
-    parts = [text] if prefix == "#" else fields.split(text)
-    for at in range(0, len(parts), 2):
-        part = mask_credentials(mask_shapes(mask_commands(parts[at]), by_line=True))
-        parts[at] = mask_named(part, rules, is_prose=is_prose)
-    return "".join(parts)
+        is_secret = should_mask(level, body, text=True) or bool(is_mixed)
+        return is_secret and not _ONLY_PLACEHOLDERS.fullmatch(body)
 
 
 def _literal_end(text: str, begin: int, quote: str) -> int:

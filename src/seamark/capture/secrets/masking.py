@@ -19,12 +19,13 @@ masked.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from seamark.capture.secrets.code import Code, closing_quotes
+from seamark.capture.secrets.code import Change, Code, apply_changes, closing_quotes
 from seamark.capture.secrets.names import (
     NO_USER_RULES,
     Level,
@@ -44,9 +45,10 @@ from seamark.capture.secrets.shapes import (
     mask_known,
     mask_shapes,
     mask_tokens,
+    may_hold_shape,
     secret_values,
 )
-from seamark.capture.secrets.text import Change, apply_changes, mask_named, named_changes
+from seamark.capture.secrets.text import mask_named, named_changes
 
 __all__ = [
     "MASK",
@@ -133,9 +135,10 @@ def mask_value(
     if not (rules.names or may_name(text)):
         return text
     parts = _TRACEBACK_CODE.split(text) if 'File "' in text else [text]
+    inner = functools.partial(_mask_literal, rules=rules)
     for at, part in enumerate(parts):
         if at % 3 == 2:  # noqa: PLR2004 - text, place, code
-            parts[at] = apply_changes(part, Code(part, rules).changes())
+            parts[at] = apply_changes(part, Code(part, rules, inner).changes())
         else:
             parts[at] = mask_named(mask_credentials(part), rules)
     return "".join(parts)
@@ -169,6 +172,15 @@ def bare_url(url: str) -> str:
 
 _Pace: TypeAlias = Callable[[Iterator[Change]], Iterator[Change]]
 
+# Placeholders and escaped line ends within a literal.
+_FORMAT_FIELD: Final = re.compile(
+    r"(\{\{|\}\}|\{(?:[^{}]|\{[^{}]{0,200}\}){0,1000}\}|[{}]|%\(\w{1,80}\)[-\d.]*[a-z]|%[sdrif]"
+    r"|(?<!\\)\\[nr])"
+)
+_PLAIN_FIELD: Final = re.compile(
+    r"(\{[\w.\[\]]{0,80}(?:![rsa])?(?::[^{}\"'\s]{0,20})?\}|%\(\w{1,80}\)[-\d.]*[a-z]|%[sdrif]\b"
+    r"|(?<!\\)\\[nr])"
+)
 _PGPASS: Final = re.compile(
     r"^((?:[^:\n\\#]|\\.){1,256}(?::(?:[^:\n\\]|\\.){1,256}){3}:).+$", re.MULTILINE
 )
@@ -197,9 +209,27 @@ def mask_code(
         is_middle: Whether the text may begin in the middle of a literal.
         pace: Function that yields the changes with pauses between them.
     """
-    quotes = closing_quotes(text) if is_middle else ""
-    text = mask_tokens(mask_keys(mask_known(quotes + text, known, rules, by_line=True)))
-    return apply_changes(text, pace(Code(text, rules, name).changes()))[len(quotes) :]
+    text = mask_keys(mask_known(text, known, rules, by_line=True))
+    code = Code(text, rules, functools.partial(_mask_literal, rules=rules), name)
+    parts: list[str] = []
+    done = 0
+    has_shapes = may_hold_shape(text)
+    for start, end, new in pace(code.changes(closing_quotes(text) if is_middle else "")):
+        rest = text[done:start]
+        parts += [mask_tokens(rest, by_line=True) if has_shapes else rest, new]
+        done = end
+    return "".join(parts) + mask_tokens(text[done:], by_line=True)
+
+
+def _mask_literal(text: str, prefix: str, *, rules: UserRules) -> str:
+    """Return a literal or comment with secrets masked; a comment has the prefix ``#``."""
+    is_prose = prefix == "#" or "\n" in text
+    fields = _FORMAT_FIELD if "f" in prefix else _PLAIN_FIELD
+    parts = [text] if prefix == "#" else fields.split(text)
+    for at in range(0, len(parts), 2):
+        part = mask_credentials(mask_shapes(mask_commands(parts[at]), by_line=True))
+        parts[at] = mask_named(part, rules, is_prose=is_prose)
+    return "".join(parts)
 
 
 def mask_file(

@@ -28,7 +28,7 @@ from seamark.capture.secrets.names import (
     is_plain_fact,
     plain_name,
 )
-from seamark.capture.secrets.shapes import mask_known, secret_values
+from seamark.capture.secrets.shapes import secret_values
 from seamark.values import Atom, Escaped, encode_atom
 
 __all__ = ["BY_NAME", "BY_VALUE", "Secrets", "user_rules"]
@@ -95,14 +95,14 @@ class Secrets:
         The middle of a text of more than 256 Ki characters is left out.
         """
         if not self.masked:
-            return mask_known(text, self.known)
+            return self._mask_known_values(text)
         return mask_secrets(text, environment={}, known=self.values(), rules=self.rules)
 
     def arguments(self, arguments: Iterable[str]) -> list[str]:
         """Return the arguments of a command with secrets masked; their number is unchanged."""
         arguments = list(arguments)
         if not self.masked:
-            return [mask_known(each, self.known) for each in arguments]
+            return [self._mask_known_values(each) for each in arguments]
         return mask_arguments(arguments, environment={}, known=self.values(), rules=self.rules)
 
     def atoms(self, atoms: Mapping[str, Atom]) -> dict[str, Atom]:
@@ -144,7 +144,7 @@ class Secrets:
     def printed(self, text: str) -> str:
         """Return output with secrets masked."""
         if not self.masked:
-            return mask_known(text, self.known)
+            return self._mask_known_values(text)
         return mask_value(text, environment={}, known=self.values(), rules=self.rules)
 
     def values(self) -> set[str]:
@@ -187,6 +187,11 @@ class Secrets:
         if self.masked and len(words) == len(value) and any(map(_OPTION.match, words)):
             return self.arguments(words)
         return [self._mask_json(each, names) for each in value]
+
+    def _mask_known_values(self, text: str) -> str:
+        for value in self.known:
+            text = text.replace(value, MASK)
+        return text
 
 
 _cached_values: dict[UserRules, tuple[dict[Any, Any], set[str]]] = {}

@@ -59,8 +59,9 @@ KEY_SIGNS: Final = ("---- BEGIN", "-----BEGIN", "PuTTY-User-Key-File-")
 """Substrings; each of these first lines contains one of them."""
 _KEYS: Final = re.compile(rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|(\Z))", re.DOTALL)
 _KEY_LINE: Final = re.compile(r"[^\s\"'`+,()#][^\"'`\n]*")
-_TOKENS: Final = re.compile(
-    r"(?<![A-Za-z0-9])(?:"
+_SHAPES: Final = re.compile(
+    rf"(?:{KEY_BEGINS}).*?(?:{KEY_ENDS}|\Z)"
+    r"|(?<![A-Za-z0-9])(?:"
     r"gh[pousr]_(?:[A-Za-z0-9]{30,}|(?=[A-Za-z]{0,29}\d)[A-Za-z0-9]{12,})|github_pat_\w{6,}"
     r"|gl(?:pat|dt|rt|ptt|ft|imt|agent|oas|soat|cbt|ffct)-[\w-]{12,}"
     r"|hf_(?=[A-Z0-9]{0,40}[a-z])(?=[a-z0-9]{0,40}[A-Z])"
@@ -86,12 +87,14 @@ _TOKENS: Final = re.compile(
     r"|dp\.(?:st|pt|ct|sa|scim|audit)\.(?:[\w-]{1,35}\.)?[A-Za-z0-9]{30,}"
     r"|key-[0-9a-f]{32}(?![0-9A-Za-z])|seamark_[\w-]{43}(?![\w-])"
     r"|\d{8,10}:AA[\w-]{33}(?![\w-])"
-    r")"
+    r")",
+    re.DOTALL,
 )
-# Substrings of the tokens: a text without any of them has no shape. Searching for them takes a
+# Substrings of the shapes: a text without any of them has no shape. Searching for them takes a
 # tenth of the time, and most texts have none.
 # fmt: off
 _SHAPE_SUBSTRINGS: Final = (
+    *KEY_SIGNS,
     "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "gldt-", "glrt-",
     "glptt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-", "glcbt-", "glffct-", "hf_",
     "api_org_", "sk-", "k_live_", "k_test_", "whsec_", "AKIA", "ASIA", "AROA", "AIDA", "AGPA",
@@ -250,11 +253,16 @@ def _mask_match(found: re.Match[str], *, by_line: bool) -> str:
     return mask_lines(found[0]) if by_line else MASK * bool(found[0])
 
 
-def mask_tokens(text: str) -> str:
-    """Return a text with tokens of well-known shapes masked."""
+def mask_tokens(text: str, *, by_line: bool = False) -> str:
+    """Return a text with tokens and keys of well-known shapes masked.
+
+    Args:
+        text: Any text.
+        by_line: As in `mask_known`.
+    """
     if len(text) < _MIN_SHAPE_CHARS or not may_hold_shape(text):
         return text
-    return _TOKENS.sub(MASK, text)
+    return _SHAPES.sub(lambda found: _mask_match(found, by_line=by_line), text)
 
 
 def mask_keys(text: str) -> str:
@@ -273,9 +281,7 @@ def mask_shapes(text: str, *, by_line: bool = False) -> str:
         text: Any text.
         by_line: As in `mask_known`.
     """
-    text = mask_tokens(text)
-    if any(map(text.__contains__, KEY_SIGNS)):
-        text = _KEYS.sub(lambda found: _mask_match(found, by_line=by_line), text)
+    text = mask_tokens(text, by_line=by_line)
     if "://" in text:
         text = _WEBHOOKS.sub(rf"\1{MASK}", text)
         text = USER_INFO.sub(lambda found: f"{found[1] or found[2]}{MASK}@", text)

@@ -8,9 +8,10 @@ The time is proportional to the length of any text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias
+from collections.abc import Iterator
+from typing import Final
 
+from seamark.capture.secrets.code import Change, apply_changes
 from seamark.capture.secrets.names import (
     PASSWORD,
     Level,
@@ -27,22 +28,7 @@ from seamark.capture.secrets.names import (
 )
 from seamark.capture.secrets.shapes import MASK, is_masked, mask_lines
 
-__all__ = ["Change", "apply_changes", "mask_named", "named_changes"]
-
-Change: TypeAlias = tuple[int, int, str]
-"""Start and end of a range of a text, and its replacement."""
-
-
-def apply_changes(text: str, changes: Iterable[Change]) -> str:
-    """Return a text with changes applied; the first of two overlapping changes counts."""
-    parts: list[str] = []
-    done = 0
-    for start, end, new in sorted(changes):
-        if end > done:
-            parts += [text[done:start], new if start >= done else ""]
-            done = end
-    return "".join(parts) + text[done:] if parts else text
-
+__all__ = ["mask_named", "named_changes"]
 
 _MAX_LEAD_CHARS: Final = 96
 _NEAR_CHARS: Final = 256

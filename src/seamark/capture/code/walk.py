@@ -17,7 +17,7 @@ from typing import Final
 
 from seamark.capture.code import read_beginning, repository_top
 from seamark.capture.code.git import Git, StoppedError, has_git
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 
 __all__ = ["Search", "StoppedError", "Walk"]
 
@@ -186,18 +186,23 @@ class Walk:
         top = repository_top(above) or above
         while above != top and not _has_rules(above):
             above = os.path.dirname(above)
-        is_ruled = _has_rules(above)
-        for folder, folders, names in os.walk(base):
-            self._check_limits()
-            if is_ruled or _has_rules(folder):
+        if _has_rules(above):
+            self.ruled.append(self._name(base, base))
+            return
+        folders = [base]
+        # Not os.walk: it lists a folder without pauses, and is recursive before Python 3.12.
+        while folders:
+            folder = folders.pop()
+            if _has_rules(folder):
                 self.ruled.append(self._name(folder, base))
-                folders.clear()
                 continue
-            excluded = _EXCLUDED_FOLDERS | {os.path.relpath(self._aside, folder)}
-            folders[:] = [name for name in folders if name not in excluded]
-            for name in names:
-                self._check_limits()
-                yield os.path.relpath(os.path.join(folder, name), base).replace(os.sep, "/")
+            with quietly(only=OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    self._check_limits()
+                    if not entry.is_dir(follow_symlinks=False):
+                        yield os.path.relpath(entry.path, base).replace(os.sep, "/")
+                    elif entry.name not in _EXCLUDED_FOLDERS and entry.path != self._aside:
+                        folders.append(entry.path)
 
     def _is_inside(self, path: str, base: str, known: frozenset[str]) -> bool:
         """Return whether a path is a file, or a link to a known file below the named folder."""

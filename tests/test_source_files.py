@@ -326,3 +326,17 @@ def test_target_that_names_no_files_is_refused_at_once(given, got):
         seamark.init_run(source_files=given)
     expected = f"source_files: expected a path, a list of paths or None, got {got}"
     assert str(caught.value) == expected
+
+
+def test_search_without_git_takes_any_depth(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    depth = 1_200
+    for _ in range(depth):
+        Path("d").mkdir()
+        os.chdir("d")
+    walk = Walk(str(tmp_path), ".seamark", threading.Event(), lambda: True)
+    found = list(walk.files(str(tmp_path)))
+    for _ in range(depth):  # pytest could not remove them
+        os.chdir("..")
+        Path("d").rmdir()
+    assert not found

@@ -220,37 +220,28 @@ def stringify_unsupported(value: Any, expand: bool = False) -> Any:  # noqa: FBT
             gets a path of its own.
     """
     try:
-        return _as_recorded(_expanded(value, ()) if expand else value, ())
+        return _as_recorded(value, (), expand=expand)
     except Exception:  # noqa: BLE001 - what fails whatever it is asked is text
         return text_of(value, names_callables=False)
 
 
-def _expanded(value: Any, above: tuple[int, ...]) -> Any:
-    if isinstance(value, (File, Histogram, Value)) or id(value) in above:
-        return value
-    value = thaw(value)
-    inside = members(value)
-    if inside is None and isinstance(value, (*_SERIES_OF, set, frozenset)):
-        inside = list(enumerate(value))
-    if inside is None:
-        return value
-    return {_key(key): _expanded(each, (*above, id(value))) for key, each in inside}
-
-
-def _as_recorded(value: Any, above: tuple[int, ...]) -> Any:
+def _as_recorded(value: Any, above: tuple[int, ...], *, expand: bool) -> Any:
     if isinstance(value, (File, Histogram, Value)):
         return value
     value = thaw(value)
     if id(value) in above:
         return f"<{type(value).__name__} that holds itself>"
+    above = (*above, id(value))
     inside = members(value)
+    if inside is None and expand and isinstance(value, (*_SERIES_OF, set, frozenset)):
+        inside = list(enumerate(value))
     if inside is not None:
-        return {_key(key): _as_recorded(each, (*above, id(value))) for key, each in inside}
+        return {_key(key): _as_recorded(each, above, expand=expand) for key, each in inside}
     try:
         encode_atom(value)
     except ValueKindError:
         if issubclass(type(value), _SERIES_OF):
-            return [_as_recorded(each, (*above, id(value))) for each in value]
+            return [_as_recorded(each, above, expand=expand) for each in value]
         return text_of(value, names_callables=False)
     return value
 

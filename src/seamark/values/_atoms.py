@@ -66,10 +66,7 @@ def is_container(value: Any) -> bool:
     Containers are mappings, dataclass and attrs instances, pydantic models, and namespaces. Lists
     are not: they are atoms.
     """
-    return _is_named(type(thaw(value)))
-
-
-def _is_named(kind: type) -> bool:
+    kind = type(thaw(value))
     return (
         issubclass(kind, (dict, argparse.Namespace, types.SimpleNamespace, Mapping))
         or bool(_field_names(kind))
@@ -414,11 +411,9 @@ def _decode_json(value: Any) -> Any:
         return found
     level = [found]
     for _ in range(MAX_DEPTH):
-        inside = [each for each in level if isinstance(each, list | dict)]
-        level = [
-            one for each in inside for one in (each.values() if isinstance(each, dict) else each)
-        ]
-    if any(isinstance(each, list | dict) for each in level):
+        inside = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [one for several in inside for one in several if isinstance(one, list | dict)]
+    if level:
         msg = f"nested more than {MAX_DEPTH} levels deep"
         raise ValueError(msg)
     return found

@@ -9,6 +9,7 @@ import reprlib
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError, ValueKindError
@@ -140,21 +141,12 @@ def to_float(value: Any) -> float:
     if kind is float:
         return value  # type: ignore[no-any-return]  # its type is exactly float
     if kind is int or kind is bool:
-        return _from_int(value)
+        return _from_object(value)
     return _converter(kind)(value)  # type: ignore[arg-type]  # typeshed asks for Hashable
-
-
-def _from_int(value: int) -> float:
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise _no_float(value, "an int over 1.8e308") from error
 
 
 @functools.lru_cache(maxsize=256)
 def _converter(kind: type) -> Callable[[Any], float]:
-    if kind is int or kind is bool:
-        return _from_int
     if issubclass(kind, _NO_NUMBERS):
         return _refuse
     if is_numpy_scalar(kind):
@@ -201,11 +193,13 @@ def _from_object(value: Any) -> float:
         raise _no_float(value) from error
 
 
-def _no_float(value: Any, what: str | None = None) -> ValueKindError:
+def _no_float(value: Any) -> ValueKindError:
     kind = type(value)
-    shape = getattr(value, "shape", None) if is_array(kind) else None
-    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    given = what or (name if shape is None else f"{name} of shape {tuple(shape)}")
+    given = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    if kind is int:
+        given = "an int over 1.8e308"
+    elif is_array(kind):
+        given = f"{given} of shape {tuple(value.shape)}"
     return ValueKindError(f"value: expected one real number, got {given}")
 
 
@@ -261,7 +255,12 @@ def move(tensors: Mapping[str, Any]) -> dict[str, list[float]]:
         by_device.setdefault(tensor.device, {})[name] = tensor.detach()
     found: dict[str, list[float]] = {}
     for device, group in by_device.items():
-        found |= _joined(device, group)
+        with quietly():  # the caller converts those that cannot be joined one by one
+            wide = wide_dtype(device)
+            parts = [tensor.reshape(-1).to(wide) for tensor in group.values()]
+            numbers = iter(sys.modules["torch"].cat(parts).tolist())
+            for name, tensor in group.items():
+                found[name] = list(islice(numbers, tensor.numel()))
     return found
 
 
@@ -269,21 +268,6 @@ def wide_dtype(device: Any) -> Any:
     """Return the widest float type of a device; Apple devices have no float64."""
     torch = sys.modules["torch"]
     return torch.float32 if device.type == "mps" else torch.float64
-
-
-def _joined(device: Any, tensors: dict[str, Any]) -> dict[str, list[float]]:
-    torch = sys.modules["torch"]
-    wide = wide_dtype(device)
-    row = None
-    with quietly():
-        row = torch.cat([each.reshape(-1).to(wide) for each in tensors.values()]).tolist()
-    if row is None:  # cannot be joined: converted one by one
-        return {}
-    found, start = {}, 0
-    for name, tensor in tensors.items():
-        found[name] = row[start : start + tensor.numel()]
-        start += tensor.numel()
-    return found
 
 
 def to_step(step: Any) -> float:

@@ -48,8 +48,6 @@ VERSION: Final = "source_code/version"
 is_parameter: Final = re.compile("^parameters/|hyperparams/").search
 """Matcher of paths of hyperparameters of a run."""
 _DIGITS: Final = 32
-_DECIMAL_BITS: Final = 2048
-"""Maximum number of bits of a decimal integer; Python converts at most 4,300 digits."""
 _NO_NUMBER: Final = re.compile("NaN|Infinity")
 
 
@@ -76,8 +74,7 @@ def _normalized(kind: str, value: Any) -> Any:
     if kind == "float":
         return repr(float(value))
     if kind == "int":
-        number = int(value, 0) if isinstance(value, str) else int(value)
-        return number if number.bit_length() <= _DECIMAL_BITS else hex(number)
+        return atom_of(int(value, 0) if isinstance(value, str) else int(value)).value
     if kind == "text":
         return [value.get("sha256"), value.get("size")] if isinstance(value, dict) else None
     if kind == "json" and isinstance(value, str) and _NO_NUMBER.search(value):
@@ -189,7 +186,9 @@ def parameters(params: Any, path: str) -> dict[str, Atom]:
     ``~2``; a key too long for a path is truncated, and its value contains the full key.
     """
     with quietly():
-        return _Walk().run(params, path)
+        walk = _Walk()
+        walk.visit(params, path)
+        return walk.found
     return {path: Atom("string", _type_name(type(params)))}  # the last resort
 
 
@@ -207,16 +206,12 @@ def has_name(value: Any) -> bool:
 
 class _Walk:
     def __init__(self) -> None:
-        self._found: dict[str, Atom] = {}
+        self.found: dict[str, Atom] = {}
         self._above: list[int] = []
         self._left = _MAX_VALUES
         self._json = JsonWalk(self._substitute, array_limit=_MAX_FULL_SIZE, limit=_MAX_VALUES)
 
-    def run(self, params: Any, path: str) -> dict[str, Atom]:
-        self._visit(params, path)
-        return self._found
-
-    def _visit(self, value: Any, path: str) -> None:
+    def visit(self, value: Any, path: str) -> None:
         self._left -= 1
         inside = None
         with quietly():  # a mapping that raises is recorded as text
@@ -229,7 +224,7 @@ class _Walk:
             or self._left < 0
             or len(path.encode()) + _RESERVED_BYTES > MAX_PATH_BYTES
         ):
-            self._found[path] = self.leaf({} if inside == [] else value)
+            self.found[path] = self.leaf({} if inside == [] else value)
             return
         self._above.append(id(value))
         for key, each in inside:
@@ -242,13 +237,13 @@ class _Walk:
         if len(full.encode()) > MAX_PATH_BYTES:
             mark = "~" + sha256(name.encode()).hexdigest()[:8]
             full = full.encode()[: MAX_PATH_BYTES - len(mark) - 8].decode(errors="ignore") + mark
-            self._found[self._free_path(full)] = self.leaf({key: value})
+            self.found[self._free_path(full)] = self.leaf({key: value})
             return
-        self._visit(value, self._free_path(full))
+        self.visit(value, self._free_path(full))
 
     def _free_path(self, path: str) -> str:
         number, free = 2, path
-        while free in self._found:
+        while free in self.found:
             free, number = f"{path}~{number}", number + 1
         return free
 

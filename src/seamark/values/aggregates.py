@@ -61,79 +61,6 @@ class Keep:
         """Last observation; NaN without observations."""
 
 
-class Last(Keep):
-    """Aggregate that keeps the last observation only."""
-
-    kind: ClassVar[str] = "last"
-
-    __slots__ = ("_count", "_last")
-
-    def __init__(self) -> None:
-        self._last = math.nan
-        self._count = 0
-
-    def fresh(self) -> Last:
-        """Return an empty aggregate."""
-        return type(self)()
-
-    def update(self, value: float) -> None:
-        """Add an observation.
-
-        Raises:
-            ValueKindError: If it is not a number.
-        """
-        self._last = to_float(value)
-        self._count += 1
-
-    def merge(self, other: Keep) -> None:
-        """Append the observations of another `Last`.
-
-        Raises:
-            ArgumentError: If the other aggregate is of a different kind.
-        """
-        if not isinstance(other, Last):
-            raise argument_error(other, "merge", "Last")
-        if other.count:
-            self._last = other.last
-        self._count += other.count
-
-    @property
-    def count(self) -> int:
-        """Number of all observations, including those no longer kept."""
-        return self._count
-
-    @property
-    def last(self) -> float:
-        """Last observation; NaN without observations."""
-        return self._last
-
-    def __repr__(self) -> str:
-        """Return the class name and the last observation."""
-        return f"<Last: {self._last!r}, count {self._count:,}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the last observation and the number of observations."""
-        return {"last": self._last, "count": self._count}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state as numbers and texts for JSON."""
-        return {"count": self._count, "last": _plain(self._last) if self._count else None}
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> Last:
-        """Return the aggregate with a state from `state_dict`.
-
-        Raises:
-            ArgumentError: If the state is invalid.
-        """
-        found, checked = cls(), checked_mapping(cls, state)
-        found._count = checked_count("count", checked.get("count"))
-        found._last = (
-            checked_float("last", checked.get("last"), odd=True) if found._count else math.nan
-        )
-        return found
-
-
 class Ring(Keep):
     """Aggregate that keeps a fixed number of last observations.
 
@@ -169,13 +96,13 @@ class Ring(Keep):
         self._count += 1
 
     def merge(self, other: Keep) -> None:
-        """Append the observations of another `Ring`.
+        """Append the observations of another aggregate of this kind.
 
         Raises:
             ArgumentError: If the other aggregate is of a different kind.
         """
-        if not isinstance(other, Ring):
-            raise argument_error(other, "merge", "a Ring")
+        if not isinstance(other, Ring) or other.kind != self.kind:
+            raise argument_error(other, "merge", type(self).__name__)
         self._kept.extend(other.values)
         self._count += other.count
 
@@ -223,6 +150,46 @@ class Ring(Keep):
             raise argument_error(values, "values", f"at most {found.size} numbers")
         found._kept.extend(checked_float("values", each, odd=True) for each in values)
         found._count = checked_count("count", checked.get("count"))
+        return found
+
+
+class Last(Ring):
+    """Aggregate that keeps the last observation only."""
+
+    kind: ClassVar[str] = "last"
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def fresh(self) -> Last:
+        """Return an empty aggregate."""
+        return type(self)()
+
+    def __repr__(self) -> str:
+        """Return the class name and the last observation."""
+        return f"<Last: {self.last!r}, count {self.count:,}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the last observation and the number of observations."""
+        return {"last": self.last, "count": self.count}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state as numbers and texts for JSON."""
+        return {"count": self.count, "last": _plain(self.last) if self.count else None}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Last:
+        """Return the aggregate with a state from `state_dict`.
+
+        Raises:
+            ArgumentError: If the state is invalid.
+        """
+        found, checked = cls(), checked_mapping(cls, state)
+        found._count = checked_count("count", checked.get("count"))
+        if found._count:
+            found._kept.append(checked_float("last", checked.get("last"), odd=True))
         return found
 
 

@@ -46,20 +46,9 @@ else:
         def __instancecheck__(cls, value: object) -> bool:
             return getattr(getattr(value, "dtype", None), "name", "") == cls.dtype
 
-    class Bools(metaclass=_ArrayType):
-        """Array of booleans."""
-
-        dtype = "bool"
-
-    class Floats(metaclass=_ArrayType):
-        """Array of float64."""
-
-        dtype = "float64"
-
-    class Ints(metaclass=_ArrayType):
-        """Array of int64."""
-
-        dtype = "int64"
+    Bools = _ArrayType("Bools", (), {"dtype": "bool"})
+    Floats = _ArrayType("Floats", (), {"dtype": "float64"})
+    Ints = _ArrayType("Ints", (), {"dtype": "int64"})
 
 
 def check_lengths(*columns: Sized) -> None:

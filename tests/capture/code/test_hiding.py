@@ -80,6 +80,9 @@ HIDDEN = [
     'log(f"https://«me:a1b2»@{host}/{path}")',
     'headers = f"token=«a1b2&page=»{page}"',
     'tokens = ["«Xq9-planted7»"]',
+    'token =  # of production\n"X"',
+    '    token="X"\n    "X",\n    name="a")',
+    'credentials = "«AKIAIOSFODNN7EXAMPLE:Xq9-planted7»"',
 ]
 
 
@@ -98,6 +101,8 @@ def test_secrets_in_literals_and_comments_are_hidden_and_nothing_else(code, secr
         'token = a ? "«X»" : "«Y»"',
         'token?: string = "«X»"',
         "password := `«X»`",
+        'const token = // of production\n  "«X»"',
+        'const token = a || // of production\n  "«X»"',
     ),
 )
 def test_secrets_in_code_of_languages_like_c_are_hidden(code, kept):
@@ -194,6 +199,11 @@ def test_key_of_several_literals_is_hidden(begin, end):
     assert "planted" not in kept
     assert kept.endswith('rest = "stays"\n')
     assert outline(kept) == outline(code)
+
+
+def test_key_without_its_end_is_hidden_beyond_an_apostrophe():
+    text = "PuTTY-User-Key-File-2: ssh-rsa\nComment: Bob's key\nplanted\n"
+    assert hidden(text) == "***\n***\n***\n"
 
 
 def test_files_that_are_no_code_are_searched_as_values_are():

@@ -358,6 +358,8 @@ def test_only_the_given_token_is_hidden_when_masking_is_off(monkeypatch):
     assert recorded({"x": "a given-token"}, secrets) == {"x": f"a {MASK}"}
     assert secrets.message("password='x' given-token") == f"password='x' {MASK}"
     assert secrets.arguments(["--password", "given-token"]) == ["--password", MASK]
+    of_letters = Secrets(masked=False, known=("geheim",))
+    assert of_letters.message("%20geheim, \\ngeheim") == f"%20{MASK}, \\n{MASK}"
 
 
 @pytest.mark.parametrize(("entries", "error"), [(["a("], ValueError), ([3], TypeError)])

@@ -14,8 +14,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.capture.code.executed import ExecutedCode
-from seamark.capture.code.hiding import hide_in_patch
+from seamark.capture.code import is_installed
+from seamark.capture.code.executed import (
+    MAX_FILE_BYTES,
+    CodeVersion,
+    cells_of_session,
+    read_source,
+)
+from seamark.capture.code.hiding import hide_in_code, hide_in_patch
 from seamark.capture.code.repository import GitProbe, repository_of, warn_no_repository
 from seamark.capture.secrets.masking import bare_url
 from seamark.process.interrupts import quietly
@@ -32,6 +38,9 @@ __all__ = ["Code", "conda_packages", "installed_packages"]
 
 _BRANCH: Final = "source_code/git/branch"
 _DIFF: Final = "source_code/diff"
+_FILES: Final = "source_code/files"
+_CODE_VERSION: Final = "source_code/version"
+_CELLS: Final = "source_code/cells"
 
 
 class Code:
@@ -44,20 +53,17 @@ class Code:
     """
 
     def __init__(self, run: Recorder, switches: Switches, script: Script) -> None:
-        self._run, self._switches = run, switches
-        self._executed: ExecutedCode | None = None
+        self._run, self._switches, self._script = run, switches, script
+        self._version: CodeVersion | None = None
+        self._recorded_version = ""
+        self._recorded_cells = b""
         self._git: GitProbe | None = None
         self.tasks: list[Callable[[], None]] = []
         if switches.script:
-            self._executed = executed = ExecutedCode(
-                run,
-                script,
-                switches.secrets,
-                stores_script=switches.script_file,
-                records_version=switches.version,
-                version=switches.version_at_start(),
-            )
-            self.tasks += [lambda: self._record_script(script), executed.find]
+            at_start = switches.version_at_start()
+            self._version = at_start or CodeVersion(script)
+            self._recorded_version = at_start.first if at_start else ""
+            self.tasks += [self._record_script, self._store_script, self._record_executed]
         if switches.dependencies is not None:
             self.tasks.append(self._store_requirements)
         where = repository_of(switches.git_ref, script) if switches.git else None
@@ -70,19 +76,66 @@ class Code:
 
     def record_changes(self) -> None:
         """Record modules and cells of a notebook that were executed since the start."""
-        if self._executed is not None:
-            self._executed.record_changes()
+        self._record_executed(is_end=True)
 
     def cancel(self) -> None:
         """Stop git if it is running, and do not start it again; may be called from any thread."""
         if self._git is not None:
             self._git.cancel()
 
-    def _record_script(self, script: Script) -> None:
-        facts = script.facts(self._switches.secrets)
+    def _record_script(self) -> None:
+        facts = self._script.facts(self._switches.secrets)
         self._run.assign_quietly(facts)
-        if facts["source_code/arguments"] != list(script.arguments):
+        if facts["source_code/arguments"] != list(self._script.arguments):
             self._run.note_masked(["source_code/arguments"])
+
+    def _store_script(self) -> None:
+        file, here = self._script.file, self._script.here
+        if file is None or is_installed(file) or not self._switches.script_file:
+            return
+        if (content := read_source(file)) is not None:
+            name = file.relative_to(here).as_posix() if file.is_relative_to(here) else file.name
+            self._run.keep_members(_FILES, {name: self._mask(content, _FILES, name)})
+
+    def _mask(self, content: bytes, path: str, name: str) -> bytes:
+        text = content.decode("utf-8", "surrogateescape")
+        masked = hide_in_code(text, self._switches.secrets, name)
+        if masked == text:
+            return content
+        self._run.note_masked([path])
+        return masked.encode("utf-8", "surrogateescape")
+
+    def _record_executed(self, *, is_end: bool = False) -> None:
+        """Record the executed cells and the version of the code.
+
+        A version that was recorded at the start stays until the run pauses or stops.
+        """
+        if self._version is None:
+            return
+        cells = cells_of_session()
+        if cells:
+            self._store_cells(cells)
+        if not self._switches.version or (self._recorded_version and not is_end):
+            return
+        version = self._version.now(cells)
+        if most := self._version.too_much:
+            why = f"more than {most} of imported files belong to no package"
+            self._run.assign_quietly({_CODE_VERSION: None, f"{_CODE_VERSION}_unknown": why})
+        elif version not in ("", self._recorded_version):
+            self._recorded_version = version
+            self._run.assign_quietly({_CODE_VERSION: version})
+
+    def _store_cells(self, cells: Mapping[int, str]) -> None:
+        parts = (f"# In[{number}]:\n\n{text.rstrip()}\n" for number, text in cells.items())
+        content = "\n\n".join(parts).encode("utf-8", "backslashreplace")
+        if content == self._recorded_cells:
+            return
+        self._recorded_cells = content
+        if len(content) > MAX_FILE_BYTES:
+            content = content[:MAX_FILE_BYTES].rpartition(b"\n\n\n# In[")[0]
+            what = f"the first {MAX_FILE_BYTES >> 20} MiB are kept"
+            self._run.assign_quietly({f"{_CELLS}_left_out": what})
+        self._run.keep(_CELLS, File.from_content(self._mask(content, _CELLS, "source.py"), "py"))
 
     def _record_git(self, facts: Mapping[str, Any]) -> None:
         # The name of a branch may contain a secret.

@@ -11,7 +11,6 @@ setting has to be disabled one by one.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -28,7 +27,7 @@ from seamark.process.interrupts import let_pass
 if sys.platform == "linux":
     import resource
 
-__all__ = ["Git", "StoppedError", "has_git", "listing"]
+__all__ = ["Git", "StoppedError", "has_git"]
 
 # Maximum output of one command, in bytes; a command that prints more is killed.
 _MAX_OUTPUT_BYTES: Final = 1 << 20
@@ -89,10 +88,11 @@ class Git:
         self._environment: Mapping[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._cancelled = False
-        self._timer = threading.Timer(timeout_s, self.cancel)
-        self._timer.daemon = True
+        self._timeout_s = timeout_s
 
     def __enter__(self) -> None:
+        self._timer = threading.Timer(self._timeout_s, self.cancel)
+        self._timer.daemon = True
         self._timer.start()
 
     def __exit__(self, *_: object) -> None:
@@ -193,25 +193,6 @@ class Git:
         if self._cancelled:
             msg = "git takes too long"
             raise StoppedError(msg)
-
-
-def listing(top: str, aside: str | None, *more: str, rules: str = ".gitignore") -> list[str]:
-    """Return a git command that lists files that are neither in the index nor ignored.
-
-    Args:
-        top: Working tree.
-        aside: Folder whose files are not listed: the folder of all runs.
-        more: Additional files with rules.
-        rules: Name of files with rules for their folder.
-    """
-    command = ["ls-files", "--others", f"--exclude-per-directory={rules}"]
-    command += [f"--exclude-from={file}" for file in more if os.path.isfile(file)]  # noqa: PTH113
-    if aside is not None:
-        place, above = Path(os.path.realpath(aside)), Path(os.path.realpath(top))
-        if above in place.parents:
-            inside = re.sub(r"([*?\[\]\\!#])", r"\\\1", place.relative_to(above).as_posix())
-            command.append(f"--exclude=/{inside}/")
-    return command
 
 
 def _git_environment() -> dict[str, str]:

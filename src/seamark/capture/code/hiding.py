@@ -39,15 +39,24 @@ _COMMA: Final = re.compile(r"\s*,\s*")
 _KEY_LINE: Final = re.compile(r'^[ \t]*"[\w.-]{1,120}"[ \t]*:[^\n]*', re.MULTILINE)
 
 
-def hide_in_code(text: str, secrets: Secrets, name: str = "") -> str:
+def hide_in_code(text: str, secrets: Secrets, name: str = "", *, is_middle: bool = False) -> str:
     """Return the text of a source file with secrets masked; the number of lines is unchanged.
 
     Args:
         text: Any text.
         secrets: Secrets to mask.
-        name: Name of the file, which decides whether it is code.
+        name: Name of the file, which decides whether it is code; empty for Python.
+        is_middle: Whether lines before the text may be missing.
     """
-    return _mask_text(text, secrets, name)
+    known, rules = secrets.values(), secrets.rules
+    if not secrets.masked:
+        return mask_known(text, known, by_line=True)
+    text = _LONG_LINE.sub(MASK, text)  # generated text
+    if name.lower().endswith(".ipynb"):
+        return _mask_notebook(text, partial(mask_code, known=known, rules=rules, pace=_pace), rules)
+    if not name or _CODE_SUFFIX.search(name.lower()):
+        return mask_code(text, known=known, rules=rules, name=name, is_middle=is_middle, pace=_pace)
+    return mask_file(text, known=known, rules=rules, name=name, pace=_pace)
 
 
 def hide_in_patch(patch: bytes, secrets: Secrets) -> bytes:
@@ -77,7 +86,7 @@ def _mask_hunk(hunk: str, secrets: Secrets, name: str) -> str:
     for marks in ("+ ", "- ") if any(line.startswith("-") for line in lines) else ("+ ",):
         chosen = [0, *(at for at, line in enumerate(lines, 1) if line[:1] and line[0] in marks)]
         text = "\n".join([above, *(lines[at - 1][1:] for at in chosen[1:])])
-        new_lines = _mask_text(text, secrets, name, is_middle=is_middle).split("\n")
+        new_lines = hide_in_code(text, secrets, name, is_middle=is_middle).split("\n")
         for at, line in zip(chosen, new_lines, strict=True):
             if not at or line != lines[at - 1][1:]:  # masked in one text or the other
                 masked[at] = line
@@ -86,26 +95,6 @@ def _mask_hunk(hunk: str, secrets: Secrets, name: str) -> str:
     return "\n".join(
         [first, *(line[:1] + new for line, new in zip(lines, masked[1:], strict=True))]
     )
-
-
-def _mask_text(text: str, secrets: Secrets, name: str, *, is_middle: bool = False) -> str:
-    """Return a text with secrets masked; the number of lines is unchanged.
-
-    Args:
-        text: Text of the file.
-        secrets: Secrets to mask.
-        name: Name of the file; empty for Python.
-        is_middle: Whether lines before the text may be missing.
-    """
-    known, rules = secrets.values(), secrets.rules
-    if not secrets.masked:
-        return mask_known(text, known, by_line=True)
-    text = _LONG_LINE.sub(MASK, text)  # generated text
-    if name.lower().endswith(".ipynb"):
-        return _mask_notebook(text, partial(mask_code, known=known, rules=rules, pace=_pace), rules)
-    if not name or _CODE_SUFFIX.search(name.lower()):
-        return mask_code(text, known=known, rules=rules, name=name, is_middle=is_middle, pace=_pace)
-    return mask_file(text, known=known, rules=rules, name=name, pace=_pace)
 
 
 def _mask_notebook(text: str, mask: Callable[[str], str], rules: UserRules) -> str:

@@ -175,22 +175,19 @@ class _Settings:
 
     def __init__(self, listed: str) -> None:
         # Not `git remote get-url`: it applies url.<base>.insteadOf, which often contains tokens.
-        self.plain: dict[str, str] = {}
-        self.filters: set[str] = set()
-        self.work_tree = ""
-        urls: dict[str, str] = {}
-        for entry in listed.split("\0"):
-            key, _, value = entry.partition("\n")
-            if key.startswith("remote."):
-                urls.setdefault(key, value)
-            elif key.startswith("filter."):
-                self.filters.add(key.removeprefix("filter.").rpartition(".")[0])
-            elif key == _WORK_TREE:
-                self.work_tree = value
-            elif re.fullmatch("[A-Za-z0-9]{1,12}", value):
-                self.plain[key] = value
-        url = urls.get(_ORIGIN) or next(iter(urls.values()), None)
-        self.remote = None if url is None else bare_url(url[:_MAX_TEXT_CHARS])
+        found = [entry.partition("\n") for entry in listed.split("\0")]
+        entries = [(key, value) for key, _, value in found]
+        urls = [value for key, value in entries if key == _ORIGIN]
+        urls += [value for key, value in entries if key.startswith("remote.")]
+        self.remote = bare_url(urls[0][:_MAX_TEXT_CHARS]) if urls else None
+        self.work_tree = dict(entries).get(_WORK_TREE, "")
+        filters = [key.removeprefix("filter.") for key, _ in entries if key.startswith("filter.")]
+        self.filters = {name.rpartition(".")[0] for name in filters}
+        self.plain = {
+            key: value
+            for key, value in entries
+            if key in _SETTINGS and re.fullmatch("[A-Za-z0-9]{1,12}", value)
+        }
 
 
 class Tree:

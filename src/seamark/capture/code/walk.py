@@ -1,12 +1,13 @@
 """Search for the files below given folders and matching given patterns."""
 
-# ruff: noqa: PTH100, PTH111, PTH112, PTH113, PTH114, PTH118, PTH119, PTH120 - paths are strings
+# ruff: noqa: PTH100, PTH111, PTH112, PTH113, PTH114, PTH118, PTH120 - paths are strings
 
 from __future__ import annotations
 
 import fnmatch
 import glob
 import os
+import re
 import tempfile
 import threading
 import time
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from seamark.capture.code import read_beginning, repository_top
-from seamark.capture.code.git import Git, StoppedError, has_git, listing
+from seamark.capture.code.git import Git, StoppedError, has_git
 from seamark.process.interrupts import let_pass, quietly
 
 __all__ = ["Search", "StoppedError", "Walk"]
@@ -28,6 +29,7 @@ _MAX_NAME_BYTES: Final = 8 << 20
 _EXCLUDED_FOLDERS: Final = frozenset({".git", ".hg", ".svn", "__pycache__"})
 _MAX_RULES_BYTES: Final = 1 << 18
 _ANY_DEPTH: Final = "**"
+_WILD: Final = re.compile(r"[*?\[\]\\!#]")
 _MAX_WORK_S: Final = 0.001
 _PAUSE_S: Final = 0.002
 
@@ -47,57 +49,54 @@ class Search:
         self, rules: str = ".gitignore", aside: str | None = None, timeout_s: float | None = None
     ) -> None:
         self._rules, self._aside = rules, aside
-        self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
-        self._git: Git | None = None
-        self._cancelled = False
+        self._git = Git(os.curdir, TIMEOUT_S if timeout_s is None else timeout_s)
         self.is_cut = False
 
     def cancel(self) -> None:
         """Stop git; may be called from any thread."""
-        self._cancelled = True
-        if self._git is not None:
-            self._git.cancel()
+        self._git.cancel()
 
     def names(self, folder: str, at_most: int) -> list[str]:
         """Return the files and links below a folder, relative to it, with ``/``.
 
         The names have at most ``at_most`` bytes in total. Raises `StoppedError` if git fails.
         """
-        deadline = time.monotonic() + self._timeout_s
         found: list[str] = []
         waiting = [""]
-        while waiting and not self.is_cut:
-            inside = waiting.pop()
-            place = os.path.realpath(os.path.join(folder, inside))
-            top = repository_top(place) or place
-            names = self._list_files(place, top, at_most, deadline)
-            if not names and top != place and self._is_ignored(place, top, at_most, deadline):
-                # The user named it nevertheless.
-                names = self._list_files(place, place, at_most, deadline)
-            at_most -= sum(map(len, names))
-            waiting += [inside + name for name in names if name.endswith("/")]
-            found += [inside + name for name in names if not name.endswith("/")]
+        with self._git:
+            while waiting and not self.is_cut:
+                inside = waiting.pop()
+                place = os.path.realpath(os.path.join(folder, inside))
+                top = repository_top(place) or place
+                names = self._list_files(place, top, at_most)
+                if not names and top != place and self._is_ignored(place, top, at_most):
+                    names = self._list_files(place, place, at_most)  # the user named it
+                at_most -= sum(map(len, names))
+                waiting += [inside + name for name in names if name.endswith("/")]
+                found += [inside + name for name in names if not name.endswith("/")]
         return found
 
-    def _is_ignored(self, place: str, top: str, at_most: int, deadline: float) -> bool:
+    def _is_ignored(self, place: str, top: str, at_most: int) -> bool:
         """Return whether a folder itself is ignored, not just all of its files."""
         inside = os.path.relpath(place, top).replace(os.sep, "/")
-        named = ("--directory", "--", f":(top,literal){inside}")
-        return not self._list_files(top, top, at_most, deadline, *named)
+        return not self._list_files(top, top, at_most, "--directory", f":(top,literal){inside}")
 
-    def _list_files(
-        self, place: str, top: str, at_most: int, deadline: float, *named: str
-    ) -> list[str]:
-        more = [os.path.join(top, ".git", "info", "exclude")] if self._rules == ".gitignore" else []
-        words = listing(top, self._aside, *more, rules=self._rules)
-        excluded = [f"--exclude={name}/" for name in sorted(_EXCLUDED_FOLDERS)]
-        self._git = git = Git(place, max(0.0, deadline - time.monotonic()))
-        if self._cancelled:  # `cancel` was called before `_git` was set
-            git.cancel()
+    def _list_files(self, place: str, top: str, at_most: int, *named: str) -> list[str]:
+        """Return the files below ``place`` that are not ignored in the working tree ``top``."""
+        command = ["ls-files", "-z", "--others", f"--exclude-per-directory={self._rules}"]
+        command += [f"--exclude={name}/" for name in sorted(_EXCLUDED_FOLDERS)]
+        more = os.path.join(top, ".git", "info", "exclude")
+        if self._rules == ".gitignore" and os.path.isfile(more):
+            command.append(f"--exclude-from={more}")
+        if self._aside and self._aside.startswith(os.path.join(os.path.realpath(top), "")):
+            inside = os.path.relpath(self._aside, os.path.realpath(top)).replace(os.sep, "/")
+            escaped = _WILD.sub(r"\\\g<0>", inside)
+            command.append(f"--exclude=/{escaped}/")
+        self._git.folder = place
         try:
-            with tempfile.TemporaryDirectory(prefix="seamark-") as own, git:
-                git.isolate(Path(own), top)
-                answer = git.ask(*words, *excluded, "-z", *named, at_most=max(0, at_most))
+            with tempfile.TemporaryDirectory(prefix="seamark-") as own:
+                self._git.isolate(Path(own), top)
+                answer = self._git.ask(*command, *named, at_most=max(0, at_most))
         except OSError as error:
             let_pass(error)
             msg = f"cannot run git: {error}"
@@ -146,25 +145,23 @@ class Walk:
             StoppedError: If the search ended early.
         """
         place = os.path.abspath(os.path.join(self._here, os.path.expanduser(target)))
-        base = place
-        pattern: list[str] = []
         if os.path.isfile(place):
             yield self._name(place, os.path.dirname(place)), place
             return
-        if not os.path.isdir(place):
-            while glob.has_magic(base):
-                part, base = os.path.basename(base), os.path.dirname(base)
-                if not (part == _ANY_DEPTH and pattern[:1] == [part]):  # "**/**" equals "**"
-                    pattern.insert(0, part)
-            if not pattern or not os.path.isdir(base):
-                return
+        base = place
+        while not os.path.isdir(base) and glob.has_magic(base):
+            base = os.path.dirname(base)
+        if not os.path.isdir(base):
+            return
+        parts = [] if base == place else list(Path(place).relative_to(base).parts)
+        # "**/**" equals "**", but matching it takes longer.
+        pairs = zip(parts, [*parts, ""][1:], strict=True)
+        pattern = [part for part, after in pairs if part != _ANY_DEPTH or part != after]
         # Searched on this thread, because a folder of PATH may hang.
-        uses_git = has_git()
-        names = (
-            self._search.names(base, _MAX_NAME_BYTES)
-            if uses_git
-            else sorted(self._walk_below(base))
-        )
+        if has_git():
+            names = self._search.names(base, _MAX_NAME_BYTES)
+        else:
+            names = sorted(self._walk_below(base))
         known = frozenset(names)
         for name in names:
             self._check_limits()
@@ -185,13 +182,15 @@ class Walk:
 
     def _walk_below(self, base: str) -> Iterator[str]:
         """Yield the files and links below a folder, relative to it."""
-        top = repository_top(os.path.realpath(base))
-        above = [os.path.realpath(base)]
-        while top and above[-1] != top:
-            above.append(os.path.dirname(above[-1]))
-        folders = [] if any(map(_has_rules, above)) else [base]
-        if not folders:
+        above = os.path.realpath(base)
+        top = repository_top(above) or above
+        while above != top and not _has_rules(above):
+            above = os.path.dirname(above)
+        if _has_rules(above):
             self.ruled.append(self._name(base, base))
+            return
+        folders = [base]
+        # Not os.walk: it lists a folder without pauses, and is recursive before Python 3.12.
         while folders:
             folder = folders.pop()
             if _has_rules(folder):

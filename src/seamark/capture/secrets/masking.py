@@ -253,11 +253,8 @@ def mask_file(
     text = mask_credentials(mask_commands(text))
     if "pgpass" in name.lower():
         text = _PGPASS.sub(rf"\1{MASK}", text)
-    if not (rules.names or may_name(text)):
-        return text
     is_prose = _PROSE_SUFFIX.search(name.lower()) is not None
-    changes = named_changes(text, rules, is_file=True, is_prose=is_prose)
-    return apply_changes(text, pace(changes))
+    return apply_changes(text, pace(named_changes(text, rules, is_file=True, is_prose=is_prose)))
 
 
 # --------------------------------------------------------------------- command lines
@@ -290,7 +287,7 @@ def mask_arguments(
     Returns:
         The arguments in the same number and order.
     """
-    known = [*known, *secret_values(os.environ if environment is None else environment, rules)]
+    known = _all_known_values(environment, known, rules)
     return [
         mask_secrets(argument, environment={}, known=known, rules=rules)
         for argument in _mask_option_values(arguments, rules)

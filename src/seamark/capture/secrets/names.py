@@ -83,7 +83,6 @@ _STEM: Final = re.compile(
     "auth|basic|bearer|cookie|cred|digest|jwt|key|otp|pass|pat|pswd|pw|secret|sig|token|webhook"
 )
 """Stems of names with a level (``SECRET_KEY``) and of credential schemes."""
-_LOWER_CASE: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _SECRET_KEYS: Final = (
     _split_words("access api auth encryption private secret signing ") | _KEY_KINDS
 )
@@ -182,9 +181,7 @@ def may_name(text: str) -> bool:
 
 def name_positions(text: str) -> Iterator[int]:
     """Yield the positions of stems of names that may have a level, in order."""
-    lower = text.lower()
-    if len(lower) != len(text):  # one letter became two
-        lower = text.translate(_LOWER_CASE)
+    lower = text.replace("\u0130", "i").lower()  # the only letter that would become two
     return (found.start() for found in _STEM.finditer(lower))
 
 

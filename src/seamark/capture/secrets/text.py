@@ -35,7 +35,7 @@ _NEAR_CHARS: Final = 256
 _MAX_BLOCK_CHARS: Final = 1 << 13
 
 _LINE: Final = re.compile(r"[\r\n]")
-_RUN: Final = re.compile(r"[\w.-]*")
+_NO_NAME: Final = re.compile(r"[^\w.-]")
 _NAME: Final = re.compile(r"(?P<dash>-{0,2})(?P<name>[A-Za-z_][\w.-]{0,120})")
 _LEAD: Final = re.compile(
     r"[ \t]{0,64}(?:[#;*>/]{1,3}[ \t]{0,8})?(?:-[ \t]{1,8})?"
@@ -118,8 +118,6 @@ def mask_named(text: str, rules: UserRules, *, is_prose: bool = False) -> str:
         rules: Additional rules of the user.
         is_prose: Whether several words after a name are a sentence.
     """
-    if not (rules.names or may_name(text)):
-        return text
     return apply_changes(text, named_changes(text, rules, is_prose=is_prose))
 
 
@@ -146,6 +144,8 @@ class _TextParser:
     def changes(self) -> Iterator[Change]:
         """Yield the changes that mask secrets, not always in order."""
         text, at = self._text, 0
+        if not (self._rules.names or may_name(text)):
+            return
         if self._is_file:
             for section in _SECTION.finditer(text):
                 if any(map(holds_secrets, re.split(r"[.\s:/\"']+", section["name"]))):
@@ -165,11 +165,9 @@ class _TextParser:
             return
         for place in name_positions(text):
             if place >= end:
-                before = text[max(end, place - _MAX_LEAD_CHARS) : place][::-1]
-                run = _RUN.match(before)
-                if found := _NAME.search(
-                    text, place - len(run[0] if run else ""), place + _NEAR_CHARS
-                ):
+                before = text[max(end, place - _MAX_LEAD_CHARS) : place]
+                start = place - len(_NO_NAME.split(before)[-1])
+                if found := _NAME.search(text, start, place + _NEAR_CHARS):
                     end = found.end()
                     yield found
 
@@ -251,18 +249,14 @@ class _TextParser:
             if held is not None:
                 yield from held
                 return
-        span = None
         for stop in (start + _NEAR_CHARS, len(text)):  # examine a short part first
-            span = self._span(start, stop, is_line=is_line)
-            if span is None or not self._is_secret(
-                name, level, text[slice(*span)], is_sure=is_sure
-            ):
+            begin, end = self._span(start, stop, is_line=is_line)
+            if not self._is_secret(name, level, text[begin:end], is_sure=is_sure):
                 return
-        if span is not None:
-            yield *span, mask_lines(text[slice(*span)])
+        yield begin, end, mask_lines(text[begin:end])
 
-    def _span(self, start: int, stop: int, *, is_line: bool) -> tuple[int, int] | None:
-        """Return the span of a value, without punctuation at its end."""
+    def _span(self, start: int, stop: int, *, is_line: bool) -> tuple[int, int]:
+        """Return the span of a value, without punctuation at its end; empty for a placeholder."""
         text = self._text
         if found := _QUOTED.match(text, start, stop) or _UNCLOSED.match(text, start, stop):
             begin, end = found.span("value")
@@ -271,8 +265,8 @@ class _TextParser:
             ends = " \t\r,;\\" if is_line else ".,;:!?)]}"
             begin, end = start, start + (len(value.rstrip(ends)) or len(value))
         else:
-            return None
-        return None if begin == end or _PLACEHOLDER.match(text, begin) else (begin, end)
+            return start, start
+        return begin, begin if _PLACEHOLDER.match(text, begin) else end
 
     def _is_secret(self, name: str, level: Level, value: str, *, is_sure: bool) -> bool:
         """Return whether a value is masked because of its name."""

@@ -1,8 +1,8 @@
 """Import of runs from the folders of the Neptune client: logged offline, or not sent yet.
 
 A log is a sequence of JSON objects whose version increases by one: ``{"obj": ..., "version": ...,
-"at": ...}``. It is read piece by piece; the last object may be incomplete if the process was
-killed.
+"at": ...}``. The client begins a new file every 64 MB; the last object may be incomplete if the
+process was killed.
 
 ``.neptune/offline`` and ``.neptune/async`` have a folder for each process and run, with the
 numbered operations of the process in files that only grow. A run that several processes resumed has
@@ -12,7 +12,6 @@ the client. If a log has grown since its import, the rest becomes a further jour
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import json
 import os
@@ -38,9 +37,7 @@ __all__ = ["ClientFolder", "ClientRun", "folders_below", "logs_in"]
 
 
 _LOG: Final = re.compile(r"data-([0-9]{1,18})\.log")
-_PIECE_BYTES: Final = 1 << 20
-_MAX_OPERATION_CHARACTERS: Final = 1 << 28
-"""Maximum length of an operation, in characters; the client omits images above 32 MB."""
+_OBJECT: Final = re.compile(r"\S")
 _NEXT_OBJECT: Final = re.compile(r"\n\s*\{")
 
 
@@ -82,35 +79,20 @@ def _ns(seconds: Any) -> int:
 
 def _objects(log: Path, notes: Notes, progress: Progress) -> Iterator[dict[str, Any]]:
     decode = json.JSONDecoder().raw_decode
-    text = codecs.getincrementaldecoder("utf-8")("replace")
-    waiting, wanted, is_end = "", _PIECE_BYTES, False
     with os.fdopen(open_file(log, 1), "rb") as file:
-        while True:
-            data = file.read(wanted)
-            progress(len(data))
-            is_end = len(data) < wanted
-            waiting += text.decode(data, is_end)
-            at = 0
-            while True:
-                while at < len(waiting) and waiting[at].isspace():
-                    at += 1
-                try:
-                    found, at = decode(waiting, at)
-                except (ValueError, RecursionError):
-                    left = len(waiting) - at
-                    if not left or (not is_end and left < _MAX_OPERATION_CHARACTERS):
-                        break
-                    # Incomplete at the end, or damaged: search for the next object.
-                    notes.add("incomplete or damaged operations", log.name)
-                    match = _NEXT_OBJECT.search(waiting, at + 1)
-                    at = len(waiting) if match is None else match.start()
-                    continue
-                yield found if isinstance(found, dict) else {}
-            waiting = waiting[at:]
-            if is_end:
-                return
-            # An object that is longer than a piece is tried again with twice the length.
-            wanted = max(_PIECE_BYTES, len(waiting))
+        text = file.read().decode("utf-8", "replace")
+    start = 0
+    while (found := _OBJECT.search(text, start)) is not None:
+        try:
+            operation, end = decode(text, found.start())
+        except (ValueError, RecursionError):  # incomplete at the end, or damaged
+            notes.add("incomplete or damaged operations", log.name)
+            match = _NEXT_OBJECT.search(text, found.end())
+            end = len(text) if match is None else match.start()
+        else:
+            yield operation if isinstance(operation, dict) else {}
+        progress(end - start)
+        start = end
 
 
 _NAME: Final = re.compile(r"([a-z_]+)__([0-9A-Za-z-]{1,64})(?:__.*)?", re.DOTALL)

@@ -55,26 +55,22 @@ class State(Records):
     """Journal, and the state of the paths of its run, on which later operations depend.
 
     Attributes:
-        kinds: Kind of each path, such as ``"atom:float"``, or its family; None if its value was
-            removed.
-        steps: Last step of each series; None if its points were removed.
+        kinds: Kind of each path, such as ``"atom:float"``, or its family.
+        steps: Last step of each series with points.
     """
 
     def __init__(self) -> None:
-        self.kinds: dict[str, str | None] = {}
-        self.steps: dict[str, float | None] = {}
+        self.kinds: dict[str, str] = {}
+        self.steps: dict[str, float] = {}
 
     def kind(self, path: str) -> str | None:
         """Return the kind of a path; None if it has no value."""
         return self.kinds.get(path)
 
-    def last_step(self, path: str) -> float | None:
-        """Return the last step of a series; None if it has no point."""
-        return self.steps.get(path)
-
     def removed(self, path: str) -> None:
         """Record that the value of a path was removed."""
-        self.kinds[path] = self.steps[path] = None
+        self.kinds.pop(path, None)
+        self.steps.pop(path, None)
 
 
 class _Column(NamedTuple):
@@ -187,7 +183,7 @@ class Operations:
     ) -> tuple[list[float], list[int]]:
         self.expect(check_series_path(path), family)
         steps, times = [], []
-        last = self._to.last_step(path)
+        last = self._to.steps.get(path)
         for each in entries:
             step = each.get("step")
             if step is None:  # the last step plus one, starting at 0
@@ -199,7 +195,9 @@ class Operations:
             last = step if last is None else max(last, step)
             steps.append(step)
             times.append(self.time_of(each))
-        self._to.kinds[path], self._to.steps[path] = family, last
+        self._to.kinds[path] = family
+        if last is not None:
+            self._to.steps[path] = last
         self.has_logged = True
         return steps, times
 
@@ -246,7 +244,7 @@ class Operations:
         if there.startswith("atom") or there in ("file", "file_set", "artifact", "string_set"):
             raise _kind_conflict(there, "a series")
         self._to.op({"op": "clear", "path": path})
-        self._to.steps[path] = None
+        self._to.steps.pop(path, None)
 
     def _configure(self, path: str, what: Mapping[str, Any]) -> None:
         self.expect(path, "float_series")

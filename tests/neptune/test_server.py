@@ -176,7 +176,7 @@ def test_a_token_may_be_refreshed_while_it_is_valid(admin, here):
 
 
 def test_files_arrive_in_parts_and_stay_below_their_set(admin):
-    """Parts in any order and twice; a missing one is refused; no name leads out of the set."""
+    """Parts in their order, and twice; a missing one is refused; no name leads out of the set."""
     run = admin.new_run("parts/run")
     into = {"experimentIdentifier": run["id"], "attribute": "f"}
     at = {"experimentId": run["id"], "attribute": "f"}
@@ -188,10 +188,11 @@ def test_files_arrive_in_parts_and_stay_below_their_set(admin):
         more = {**upload, "uploadPartIdx": number}
         return admin.call("fileAtomMultipartUploadPart", data, header, **more)[0]
 
-    assert part(b"fghij", "5-9", 1) == 200
-    assert admin.call("fileAtomMultipartUploadFinish", **upload)[0] == 400
+    assert part(b"fghij", "5-9", 1) == 400
     for data, status in ((b"abcde", 200), (b"abcde", 200), (b"abc", 400)):
         assert part(data, "0-4", 0) == status
+    assert admin.call("fileAtomMultipartUploadFinish", **upload)[0] == 400
+    assert (part(b"fghij", "5-9", 1), part(b"abcde", "0-4", 0)) == (200, 200)
     for _ in range(2):  # the answer to the first may have been lost
         assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
     assert admin.ok("downloadAttribute", **at) == b"abcdefghij"

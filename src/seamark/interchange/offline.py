@@ -16,7 +16,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -137,23 +137,21 @@ def _client_folder(place: Path) -> ClientFolder | None:
     logs = logs_in(place)
     if not logs:
         return None
-    metadata: Mapping[str, Any] = {}
+    metadata: Any = None
     with (
         contextlib.suppress(OSError, ValueError, RecursionError),
         os.fdopen(open_file(place / "metadata.json", 1), "rb") as file,
     ):
         metadata = json.loads(file.read(_METADATA_BYTES))
-    match = _NAME.fullmatch(place.name)
-    known = isinstance(metadata, dict)
-    kind = metadata.get("containerType") if known else None
-    container = metadata.get("containerId") if known else None
+    if not isinstance(metadata, dict):
+        metadata = {}
+    kind, container = metadata.get("containerType"), metadata.get("containerId")
     if not isinstance(kind, str) or not isinstance(container, str) or not container:
+        match = _NAME.fullmatch(place.name)
         if match is None:
             return None
         kind, container = match[1], match[2]
-    return ClientFolder(
-        place, kind, container[:200], _moment(metadata.get("createdAt") if known else 0)
-    )
+    return ClientFolder(place, kind, container[:200], _moment(metadata.get("createdAt")))
 
 
 def _moment(text: Any) -> int:

@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from seamark.errors import ArgumentError, PathError
 from seamark.interchange.draft import Records
@@ -73,12 +73,6 @@ class State(Records):
         self.steps.pop(path, None)
 
 
-class _Column(NamedTuple):
-    values: list[float]
-    steps: list[float]
-    times: list[int]
-
-
 class Operations:
     """Converter of operations for a journal; values and points are held in memory until `flush`.
 
@@ -94,15 +88,14 @@ class Operations:
 
     def _reset(self) -> None:
         self._atoms: dict[str, Atom] = {}
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, tuple[list[float], list[float], list[int]]] = {}
         self._texts: dict[str, list[Sequence[Any]]] = {}
         self._waiting = 0
 
     def apply(self, path: str, verb: str, what: Any) -> None:
         """Apply an operation such as ``assignFloat`` to a valid path."""
         if verb in _ASSIGNED:
-            kind, value_of = _ASSIGNED[verb]
-            value = value_of(what)
+            kind, value = _assigned_value(verb, what)
             if kind == "atom:int" and self._to.kind(path) == "atom:float":
                 kind, value = "atom:float", float(value)
             self.assign(path, kind, encode_atom(value))
@@ -205,10 +198,10 @@ class Operations:
         # Points of one path become one column, even if others are in between.
         values = [float(each["value"]) for each in entries]
         steps, times = self._points(path, entries, "float_series")
-        waiting = self._columns.setdefault(path, _Column([], [], []))
-        waiting.values.extend(values)
-        waiting.steps.extend(steps)
-        waiting.times.extend(times)
+        column = self._columns.setdefault(path, ([], [], []))
+        column[0].extend(values)
+        column[1].extend(steps)
+        column[2].extend(times)
         self._count_waiting(len(values))
 
     def _log_strings(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -323,38 +316,28 @@ def _kind_conflict(there: str | None, kind: str) -> RefusedError:
 # ---------------------------------------------------------------------- values
 
 
-def _int(what: Mapping[str, Any]) -> int:
-    value = what["value"]
-    if type(value) is not int:
-        msg = f"expected an integer, got {value!r:.60}"
-        raise RefusedError(msg)
-    return value
+def _moment(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def _string(what: Mapping[str, Any]) -> str:
-    if not isinstance(what["value"], (str, int, float)):
-        msg = f"expected a text, got {what['value']!r:.60}"
-        raise RefusedError(msg)
-    return str(what["value"])
-
-
-def _bool(what: Mapping[str, Any]) -> bool:
-    if type(what["value"]) is not bool:
-        msg = f"expected true or false, got {what['value']!r:.60}"
-        raise RefusedError(msg)
-    return bool(what["value"])
-
-
-_ASSIGNED: Final[dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]] = {
-    "assignFloat": ("atom:float", lambda what: float(what["value"])),
-    "assignInt": ("atom:int", _int),
-    "assignBool": ("atom:bool", _bool),
-    "assignString": ("atom:string", _string),
-    "assignDatetime": (
-        "atom:datetime",
-        lambda what: _EPOCH + timedelta(milliseconds=int(what["valueMilliseconds"])),
-    ),
+_NUMBERS: Final = (int, float, bool, str)
+_ASSIGNED: Final[dict[str, tuple[str, tuple[type, ...], Callable[[Any], Any]]]] = {
+    "assignFloat": ("atom:float", _NUMBERS, float),
+    "assignInt": ("atom:int", (int,), int),
+    "assignBool": ("atom:bool", (bool,), bool),
+    "assignString": ("atom:string", _NUMBERS, str),
+    "assignDatetime": ("atom:datetime", (int, float), _moment),
 }
+"""Kind, accepted types and conversion of each operation that assigns a value."""
+
+
+def _assigned_value(verb: str, what: Mapping[str, Any]) -> tuple[str, Any]:
+    kind, types, convert = _ASSIGNED[verb]
+    value = what["valueMilliseconds" if verb == "assignDatetime" else "value"]
+    if type(value) not in types:
+        msg = f"{verb}: expected another type of value, got {value!r:.60}"
+        raise RefusedError(msg)
+    return kind, convert(value)
 
 
 def checked_time(time_ns: int) -> int:

@@ -236,11 +236,8 @@ def last_number(server: Server, project: str) -> tuple[str, int]:
 
 def all_projects(server: Server, who: Identity) -> list[str]:
     """Return the readable projects with paths that the client can use, sorted."""
-    account, store = server.databases.account, server.store().database
-    with account.reading() as connection:
-        found = {row[0] for row in account.rows(connection, _WITH_KEY)}
-        found |= {row[0] for row in account.rows(connection, _CONFIGURED)}
-    found |= {home_of(row[0]) for row in store.fetch(_WITH_RUNS)}
+    found = {path for (path,) in server.databases.account.fetch(_CONFIGURED)}
+    found |= {home_of(path) for (path,) in server.store().database.fetch(_WITH_RUNS)}
     readable = server.accounts.readable(who)
     return sorted(each for each in found if each.count("/") == 1 and may_read(readable, each))
 
@@ -252,8 +249,7 @@ def trashed_runs(server: Server, project: str) -> list[Container]:
     return [Container(project, str(name)) for (name,) in rows]
 
 
-_WITH_KEY: Final = sa.select(_project.path)
-_CONFIGURED: Final = sa.select(tables.project.c.path)
+_CONFIGURED: Final = sa.union(sa.select(_project.path), sa.select(tables.project.c.path))
 _WITH_RUNS: Final = sa.select(_run.project).distinct()
 _TRASHED: Final = sa.select(_run.name).where(
     _run.project == sa.bindparam("project"), _run.trashed == 1

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import secrets
-import shutil
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Query, Request, Response
 
+from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import RunId, read_of
+from seamark.neptune.server.operations import PART_BYTES
 from seamark.neptune.server.reading import ContainerReader, number, shown_step
 from seamark.server.failures import Refusal
 
@@ -134,21 +136,17 @@ _FOLDER: Final = "neptune-uploads"
 _MAX_UPLOAD_AGE_S: Final = 24 * 3600
 """Age at which an unfinished upload is removed, in seconds."""
 _NAME: Final = re.compile(r"[0-9a-f]{32}-([0-9a-f]{16})-(\d{1,18})")
-_OFFSET_CHARS: Final = 20
 _WRONG_RANGE: Final = "Length of stream does not match given range"
 """Message on which the client restarts the upload."""
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class Upload:
-    """File of `size` bytes, uploaded in parts, each to any process of a server.
-
-    Its parts are files named by their offsets in the folder of the upload.
-    """
+    """File of `size` bytes, uploaded in consecutive parts, each to any process of a server."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size, self.name = path, size, path.name
-        self._done_mark = path / "done"
+        self._done_mark = path.with_name(f"{path.name}.done")
 
     @property
     def is_stored(self) -> bool:
@@ -164,36 +162,27 @@ class Upload:
         start, last, whole = map(int, found.groups()) if found else (0, -2, -1)
         if whole != self.size or last - start + 1 != len(data) or last >= self.size:
             raise ArgumentError(_WRONG_RANGE)
-        new = self.path / secrets.token_hex(16)
-        new.write_bytes(data)
-        new.replace(self.path / f"{start:0{_OFFSET_CHARS}}")
+        with self.path.open("r+b") as file:
+            if start > file.seek(0, os.SEEK_END):
+                raise ArgumentError(_WRONG_RANGE)
+            file.seek(start)
+            file.write(data)
 
     def keep(self, server: Server, container: Container) -> str:
         """Store the whole file durably and return its SHA-256 (hex)."""
-        digest, end = hashlib.sha256(), 0
-        for part in self._parts():
-            if int(part.name) != end:
+        with self.path.open("rb") as file:
+            digest, size = digest_of(file.fileno())
+            if size != self.size:
                 raise ArgumentError(_WRONG_RANGE)
-            data = part.read_bytes()
-            digest.update(data)
-            end += len(data)
-        if end != self.size:
-            raise ArgumentError(_WRONG_RANGE)
-        name, (project, run) = digest.hexdigest(), container
-        for part in self._parts():
-            server.blobs.put(project, run, name, self.size, int(part.name), part.read_bytes())
-        if not self.size:
-            server.blobs.put(project, run, name, 0, 0, b"")
-        return name
+            file.seek(0)
+            for start in range(0, size, PART_BYTES) or (0,):
+                server.blobs.put(*container, digest, size, start, file.read(PART_BYTES))
+        return digest
 
     def drop(self) -> None:
         """Remove the received parts; `is_stored` remains true for a day."""
         self._done_mark.touch()
-        for part in self._parts():
-            part.unlink(missing_ok=True)
-
-    def _parts(self) -> list[Path]:
-        return sorted(path for path in self.path.iterdir() if len(path.name) == _OFFSET_CHARS)
+        self.path.unlink(missing_ok=True)
 
 
 def begin_upload(server: Server, container: Container, what: str, size: int) -> Upload:
@@ -202,17 +191,18 @@ def begin_upload(server: Server, container: Container, what: str, size: int) -> 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_old_uploads(folder)
     path = folder / f"{secrets.token_hex(16)}-{_target_digest(container, what)}-{size}"
-    path.mkdir()
+    path.touch()
     return Upload(path, size)
 
 
 def find_upload(server: Server, container: Container, what: str, name: str) -> Upload:
     """Return the upload begun by `begin_upload`; it may be stored already."""
-    found = _NAME.fullmatch(name)
-    path = server.settings.folder / _FOLDER / name
-    if found is None or found[1] != _target_digest(container, what) or not path.is_dir():
-        raise Refusal(404, "no-upload", "unknown upload; start it again")
-    return Upload(path, int(found[2]))
+    if (found := _NAME.fullmatch(name)) is not None:
+        upload = Upload(server.settings.folder / _FOLDER / name, int(found[2]))
+        is_here = upload.is_stored or upload.path.is_file()
+        if is_here and found[1] == _target_digest(container, what):
+            return upload
+    raise Refusal(404, "no-upload", "unknown upload; start it again")
 
 
 def _target_digest(container: Container, what: str) -> str:
@@ -224,7 +214,4 @@ def _remove_old_uploads(folder: Path) -> None:
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < before:
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+                path.unlink()

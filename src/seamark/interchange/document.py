@@ -90,27 +90,19 @@ def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
 
 def as_strict_json(document: Any, where: str) -> Any:
     """Return a document converted to strict JSON types; ArgumentError if that is impossible."""
-    try:
+    with _placed(where, "a document of strict JSON"):
         return json.loads(json.dumps(document, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        msg = f"{where}: expected a document of strict JSON: {error}"
-        raise ArgumentError(msg) from error
 
 
 def documents_in(path: Path) -> list[tuple[str, Any]]:
     """Return position and content of each document in a JSON file; ArgumentError if invalid."""
 
     def refuse(token: str) -> Any:
-        msg = f"{path}: expected strict JSON, got {token}"
+        msg = f"expected strict JSON, got {token}"
         raise ArgumentError(msg)
 
-    try:
+    with _placed(str(path), "JSON as seamark export --format json writes it"):
         read = json.loads(path.read_bytes(), parse_constant=refuse)
-    except ArgumentError:
-        raise
-    except (ValueError, RecursionError) as error:
-        msg = f"{path}: expected JSON as seamark export --format json writes it: {error}"
-        raise ArgumentError(msg) from error
     return list(_unpacked(read))
 
 

@@ -63,10 +63,6 @@ class State(Records):
         self.kinds: dict[str, str] = {}
         self.steps: dict[str, float] = {}
 
-    def kind(self, path: str) -> str | None:
-        """Return the kind of a path; None if it has no value."""
-        return self.kinds.get(path)
-
     def removed(self, path: str) -> None:
         """Record that the value of a path was removed."""
         self.kinds.pop(path, None)
@@ -96,7 +92,7 @@ class Operations:
         """Apply an operation such as ``assignFloat`` to a valid path."""
         if verb in _ASSIGNED:
             kind, value = _assigned_value(verb, what)
-            if kind == "atom:int" and self._to.kind(path) == "atom:float":
+            if kind == "atom:int" and self._to.kinds.get(path) == "atom:float":
                 kind, value = "atom:float", float(value)
             self.assign(path, kind, encode_atom(value))
         elif verb in self._SERIES:
@@ -127,7 +123,7 @@ class Operations:
 
     def expect(self, path: str, family: str) -> str | None:
         """Return the kind of a path; `RefusedError` if it is of another family."""
-        there = self._to.kind(path)
+        there = self._to.kinds.get(path)
         if there not in (None, family):
             raise _kind_conflict(there, family)
         return there
@@ -142,7 +138,7 @@ class Operations:
         self, path: str, members: Mapping[str, Mapping[str, Any]], *, reset: bool = False
     ) -> None:
         """Add files to a set of files, or with `reset` replace all of its files."""
-        if reset and self._to.kind(path) == "file_set":
+        if reset and self._to.kinds.get(path) == "file_set":
             self._delete(path, {})
         self.expect(path, "file_set")
         if members:
@@ -153,7 +149,7 @@ class Operations:
 
     def assign(self, path: str, kind: str, atom: Atom) -> None:
         """Assign a single value."""
-        there = self._to.kind(path)
+        there = self._to.kinds.get(path)
         if there not in (None, kind) and not {there, kind} <= _LIKE_STRINGS:
             raise _kind_conflict(there, kind)
         if atom.type == "string" and is_long(atom.value):
@@ -231,7 +227,7 @@ class Operations:
             self._to.op({**record, "file": {**file, "sha256": self._keep(data)}})
 
     def _clear_series(self, path: str, _: Mapping[str, Any]) -> None:
-        there = self._to.kind(path)
+        there = self._to.kinds.get(path)
         if there is None:
             return
         if there.startswith("atom") or there in ("file", "file_set", "artifact", "string_set"):
@@ -260,7 +256,7 @@ class Operations:
         if path.startswith("sys/"):
             msg = "fields below sys/ cannot be deleted"
             raise RefusedError(msg)
-        if self._to.kind(path) is not None:
+        if self._to.kinds.get(path) is not None:
             self._to.op({"op": "delete", "paths": [path]})
             self._to.removed(path)
 

@@ -151,7 +151,7 @@ class Replay(Operations):
 
     def _copy(self, path: str, operation: Mapping[str, Any]) -> None:
         source = "/".join(operation["source_path"])
-        kind = self._to.kind(source) or ""
+        kind = self._to.kinds.get(source) or ""
         if operation["container_id"] != self._container or not kind.startswith("atom:"):
             self._notes.add("copies of values from another run", f"{path!r:.120}")
         else:
@@ -159,7 +159,7 @@ class Replay(Operations):
 
     def _remove(self, path: str, _: Mapping[str, Any]) -> None:
         # Files of an earlier import may no longer exist, and are then unknown here.
-        if self._to.kind(path) is None and not path.startswith("sys/"):
+        if self._to.kinds.get(path) is None and not path.startswith("sys/"):
             self._to.kinds[path] = "file_set"
         self._delete(path, {})
 

@@ -98,11 +98,9 @@ def _items_of_block(
                 some = _items_of_record(raw, payload_of(block.data, raw))
                 found += [(block.base + raw[0], *one) for one in some if isinstance(one[1], str)]
     found.sort(key=itemgetter(0, 2))
-    number = before = -1
-    for offset, *rest in found:
-        number = number + 1 if offset == before else 0
-        before = offset
-        yield Item((offset, number), *rest)
+    for offset, of_frame in itertools.groupby(found, itemgetter(0)):
+        for number, (_, *rest) in enumerate(of_frame):
+            yield Item((offset, number), *rest)
 
 
 def _items_of_record(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float, int]]:

@@ -156,7 +156,7 @@ class ForwardedRun:
         """Return the number of sent bytes by journal file name; create nothing on the server."""
         if not _read_record(self.folder, self._place)[0]:
             return {}
-        about = [header for header in headers(self.folder) if "forwarded_to" in header]
+        about = (header for header in headers(self.folder) if "forwarded_to" in header)
         records = {header.get("writer") for header in about}
         with self._opened():
             found = {name: one.done for name, one in self._journals.items() if one.sent > START}

@@ -150,7 +150,8 @@ class Log:
     @property
     def remembered(self) -> int:
         """Number of remembered paths of the run."""
-        return 0 if self._opened is None else len(self._opened.kinds)
+        opened = self._opened  # another thread may be writing
+        return 0 if opened is None else len(opened.kinds)
 
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
         """Create a run; return False if it exists already."""

@@ -17,7 +17,7 @@ from seamark.errors import ArgumentError
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import RunId, read_of
 from seamark.neptune.server.operations import PART_BYTES
-from seamark.neptune.server.reading import ContainerReader, number, shown_step
+from seamark.neptune.server.reading import missing, number, shown_step
 from seamark.server.failures import Refusal
 
 if TYPE_CHECKING:
@@ -49,11 +49,6 @@ Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=0)]
 
 
-def missing(path: str) -> Refusal:
-    """Return the refusal for a path without a value of the requested kind."""
-    return Refusal(404, "no-attribute", f"{path[:200]!r} has no value of this type")
-
-
 def _add_single_route(name: str, kinds: tuple[str, ...]) -> None:
     def get(request: Request, identifier: RunId, path: At) -> Response:
         found = read_of(request, identifier).as_attribute(path)
@@ -68,20 +63,13 @@ for _name, _kinds in _KINDS.items():
     _add_single_route(_name, _kinds)
 
 
-def _count_points(read: ContainerReader, path: str, family: str) -> int:
-    found = read.attribute(path)
-    if found is None or found.family != family:
-        raise missing(path)
-    return int(found.value.count)
-
-
 @router.answers("getFloatSeriesValues")
 def floats(
     request: Request, identifier: RunId, path: At, limit: Limit = 1000, offset: Offset = 0
 ) -> Response:
     """Return points of a float series, by step."""
     read = read_of(request, identifier)
-    _count_points(read, path, "float_series")
+    read.value_of(path, "float_series")
     points: Points = read.reader.points(path)
     part = points[offset : offset + min(limit, _MAX_POINTS)]
     steps, values, times = (column.tolist() for column in (part.step, part.value, part.time_ns))
@@ -98,7 +86,7 @@ def strings(
 ) -> Response:
     """Return points of a text series, by step."""
     read = read_of(request, identifier)
-    _count_points(read, path, "string_series")
+    read.value_of(path, "string_series")
     points = read.reader.texts(path)
     found = [
         {
@@ -114,15 +102,15 @@ def strings(
 @router.answers("getImageSeriesValues")
 def images(request: Request, identifier: RunId, path: At) -> Response:
     """Return the number of images in a series."""
-    read = read_of(request, identifier)
-    return answer({"totalItemCount": _count_points(read, path, "file_series"), "values": []})
+    found = read_of(request, identifier).value_of(path, "file_series")
+    return answer({"totalItemCount": found.count, "values": []})
 
 
 @router.answers("getFloatSeriesValuesCSV")
 def csv(request: Request, identifier: RunId, path: At) -> Response:
     """Return all points of a float series as CSV: step, time in milliseconds, value."""
     read = read_of(request, identifier)
-    _count_points(read, path, "float_series")
+    read.value_of(path, "float_series")
     points: Points = read.reader.points(path)
     columns = (points.step, points.time_ns, points.value)
     lines = [

@@ -61,15 +61,13 @@ def operations(
     """Yield number, time (ns since the Unix epoch; 0: none) and operation; note damaged ones."""
     for log in logs:
         for found in _objects(log, notes, progress):
-            try:
-                version, at, operation = found["version"], found.get("at"), found["obj"]
-                known = type(version) is int and isinstance(operation["type"], str)
-            except (KeyError, TypeError):
-                known = False
-            if not known:
+            version: Any = found.get("version")
+            operation: Any = found.get("obj")
+            known = type(version) is int and isinstance(operation, dict)
+            if known and isinstance(operation.get("type"), str):
+                yield version, _ns(found.get("at")), operation
+            else:
                 notes.add("damaged operations", log.name)
-                continue
-            yield version, _ns(at), operation
 
 
 def _ns(seconds: Any) -> int:

@@ -116,11 +116,13 @@ class ServerBackend:
     ) -> str:
         """Create a project and return its path."""
         workspace, _, name = project.rpartition("/")
-        new = {"name": name, "organizationId": workspace, "visibility": visibility}
-        if key is not None:
-            new["projectKey"] = key
-        if description is not None:
-            new["description"] = description
+        new = {
+            "name": name,
+            "organizationId": workspace,
+            "visibility": visibility,
+            "projectKey": key,
+            "description": description,
+        }
         made = self._ask("POST", "backend/v1/projects/create", _NO_WORKSPACE, new)
         return f"{made['organizationName']}/{made['name']}"
 

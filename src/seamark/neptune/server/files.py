@@ -170,8 +170,7 @@ def begin(
             "too-large",
             f"this server accepts files of up to {server.blobs.limits.blob_bytes:,} bytes",
         )
-    if server.quota is not None:
-        server.quota.expect(container.project, size)
+    server.quota.expect(container.project, size)
     name = begin_upload(server, container, what, size).name
     return answer({"uploadId": f"{name}.{_ext(ext)}".rstrip("."), "errors": []})
 

@@ -97,6 +97,9 @@ class Changes:
             batch.beat(self._request)
 
     def _add(self, to: BatchOperations, batch: Batch, path: Any, each: Any) -> None:
+        if not isinstance(each, dict):
+            msg = "expected an object"
+            raise RefusedError(msg)
         if path == _STAGE and self._container.kind == "model_version":
             if set(each) != {"path", "assignString"} or each["assignString"]["value"] not in STAGES:
                 msg = f"expected one of the stages {', '.join(STAGES)}, got {each!r:.200}"

@@ -27,7 +27,7 @@ from seamark.journal.walk import walk
 from seamark.neptune.server import log, operations, projects
 from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
 from seamark.neptune.server.containers import digest_of
-from seamark.neptune.server.log import Batch, Log, RunState
+from seamark.neptune.server.log import Batch, Log, Logs, RunState
 from seamark.neptune.server.operations import Changes
 from seamark.neptune.server.projects import Container, parse_container_id
 from seamark.neptune.server.table import translate_query
@@ -437,3 +437,14 @@ def test_writes_of_another_process_are_seen_also_where_nothing_is_written(admin,
         own.write(remove)
     assert seen == [None, "atom:int", "atom:int", None, "atom:int"]
     assert "x" not in admin.shown(run)
+
+
+def test_paths_are_forgotten_also_while_only_known_runs_grow(here, monkeypatch):
+    monkeypatch.setattr(log, "_MAX_PATHS", 10)
+    monkeypatch.setattr(log, "_COUNT_EVERY", 2)
+    logs, places = Logs(here.server), [Container("team/p", f"run{at}") for at in range(2)]
+    first, second = map(logs.of, places)
+    for each in (first, second):
+        each._opened = RunState(kinds={f"path{at}": "file" for at in range(8)})
+    assert [logs.of(places[1]) for _ in range(2)] == [second, second]
+    assert logs.of(places[0]) is not first

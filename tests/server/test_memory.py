@@ -94,6 +94,7 @@ def test_no_table_of_a_worker_grows_with_what_it_is_sent(tmp_path, monkeypatch):
     monkeypatch.setattr(quota, "_MAX_WORKSPACES", FEW)
     monkeypatch.setattr(intake, "_MAX_REMEMBERED", FEW)
     monkeypatch.setattr(log, "_MAX_RUNS", FEW)
+    monkeypatch.setattr(log, "_COUNT_EVERY", FEW)
     monkeypatch.setattr(log, "_MAX_DELETED", FEW)
     with served(tmp_path, quota=1 << 30) as here:
         url, server, admin = here.url, here.server, here.token

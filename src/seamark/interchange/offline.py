@@ -37,6 +37,8 @@ __all__ = ["ClientFolder", "ClientRun", "folders_below", "logs_in"]
 
 
 _LOG: Final = re.compile(r"data-([0-9]{1,18})\.log")
+_MAX_LOG_BYTES: Final = 1 << 28
+"""Number of bytes that are read of a log; the client's logs are much smaller."""
 _OBJECT: Final = re.compile(r"\S")
 _NEXT_OBJECT: Final = re.compile(r"\n\s*\{")
 
@@ -78,7 +80,7 @@ def _ns(seconds: Any) -> int:
 def _objects(log: Path, notes: Notes, progress: Progress) -> Iterator[dict[str, Any]]:
     decode = json.JSONDecoder().raw_decode
     with os.fdopen(open_file(log, 1), "rb") as file:
-        text = file.read().decode("utf-8", "replace")
+        text = file.read(_MAX_LOG_BYTES).decode("utf-8", "replace")
     start = 0
     while (found := _OBJECT.search(text, start)) is not None:
         try:

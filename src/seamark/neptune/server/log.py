@@ -42,6 +42,8 @@ _MAX_RUNS: Final = 1000
 _MAX_PATHS: Final = 200_000
 """Maximum number of paths remembered for all runs; the oldest are dropped, except the last run's.
 """
+_COUNT_EVERY: Final = 100
+"""Number of requests between two counts of the paths."""
 _MAX_DELETED: Final = 1000
 """Maximum number of deleted paths of one run that keep their numbers."""
 _BEAT_NS: Final = 25 * 10**9
@@ -269,6 +271,7 @@ class Logs:
         self._server = server
         self._lock = threading.Lock()
         self._known: OrderedDict[Container, Log] = OrderedDict()
+        self._lookups = 0
 
     def of(self, container: Container) -> Log:
         """Return the log of a run."""
@@ -276,8 +279,11 @@ class Logs:
             found = self._known.get(container)
             if found is None:
                 found = self._known[container] = Log(self._server, container)
-                self._drop_oldest()
             self._known.move_to_end(container)
+            self._lookups += 1
+            # Also the known runs grow.
+            if len(self._known) > _MAX_RUNS or self._lookups % _COUNT_EVERY == 0:
+                self._drop_oldest()
             return found
 
     def _drop_oldest(self) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import time
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -187,7 +188,8 @@ def find_upload(server: Server, container: Container, what: str, name: str) -> U
     """Return the upload begun by `begin_upload`; it may be stored already."""
     if (found := _NAME.fullmatch(name)) is not None:
         upload = Upload(server.settings.folder / _FOLDER / name, int(found[2]))
-        is_here = upload.is_stored or upload.path.is_file()
+        # In this order: another request may be finishing it, see `Upload.drop`.
+        is_here = upload.path.is_file() or upload.is_stored
         if is_here and found[1] == _target_digest(container, what):
             return upload
     raise Refusal(404, "no-upload", "unknown upload; start it again")
@@ -202,4 +204,7 @@ def _remove_old_uploads(folder: Path) -> None:
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < before:
-                path.unlink()
+                if path.is_dir():  # of an earlier version
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()

@@ -221,7 +221,7 @@ class DocumentRun:
         for path in (*_TIMES, *sorted(_SPAN_TIMES & facts.keys())):
             facts[path] = _moment(facts.get(path), self._place(path))
         created, modified = (facts[path] for path in _TIMES)
-        for path in sorted({_TIMES[1], *(_SPAN_TIMES & facts.keys())}):
+        for path in (_TIMES[1], *sorted(_SPAN_TIMES & facts.keys())):
             if not created <= facts[path] <= modified:
                 msg = f"{self._place(path)}: expected a time from {_TIMES[0]} to {_TIMES[1]}"
                 raise ArgumentError(msg)

@@ -178,7 +178,8 @@ def _times_of(given: list[Any], where: str) -> NDArray[np.int64]:
     texts = each_of(given, where, words, _time_of)
     with contextlib.suppress(ValueError):
         return np.array(texts, "datetime64[ns]").view(np.int64)
-    return np.array(each_of(texts, where, words, np.datetime64))  # one of them is no date
+    # One of them is no date.
+    return np.array(each_of(given, where, words, lambda text: np.datetime64(text[:-1])))
 
 
 def _time_of(text: str) -> str:

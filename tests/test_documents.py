@@ -104,6 +104,7 @@ def test_existing_run_is_refused_and_no_run_is_written():
     assert not (FIRST / "team/p/another").exists()
 
 
+TIME_WORDS = "a time such as '2025-01-31T12:00:00.000000000Z'"
 WRONG: list[tuple[str, Any, str]] = [
     ("run", "../x", "run: "),
     ("project", 3, "project: expected a name, got int: 3"),
@@ -134,8 +135,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "series loss time 1",
         "2026-13-01T00:00:00Z",
-        "series.loss.time[1]: expected a time such as '2025-01-31T12:00:00.000000000Z', got str: "
-        "'2026-13-01T00:00:00Z'",
+        f"series.loss.time[1]: expected {TIME_WORDS}, got str: '2026-13-01T00:00:00Z'",
     ),
     ("series loss attempt 3", -2, "series.loss.attempt[3]: expected the number of an att"),
     ("texts log value 0", {"sha256": "x"}, "texts.log.value[0]: expected a text"),

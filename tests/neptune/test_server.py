@@ -448,3 +448,12 @@ def test_paths_are_forgotten_also_while_only_known_runs_grow(here, monkeypatch):
         each._opened = RunState(kinds={f"path{at}": "file" for at in range(8)})
     assert [logs.of(places[1]) for _ in range(2)] == [second, second]
     assert logs.of(places[0]) is not first
+
+
+def test_error_about_a_value_names_the_expected_type(admin):
+    run = admin.new_run("wrong/types")
+    given = {"path": "d", "assignDatetime": {"valueMilliseconds": "12"}}
+    assert admin.do(run, assign("x", 1.5), given) == [
+        "x: assignInt: expected int, got 1.5",
+        "d: assignDatetime: expected int, float, got '12'",
+    ]

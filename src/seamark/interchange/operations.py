@@ -331,7 +331,8 @@ def _assigned_value(verb: str, what: Mapping[str, Any]) -> tuple[str, Any]:
     kind, types, convert = _ASSIGNED[verb]
     value = what["valueMilliseconds" if verb == "assignDatetime" else "value"]
     if type(value) not in types:
-        msg = f"{verb}: expected another type of value, got {value!r:.60}"
+        names = ", ".join(each.__name__ for each in types)
+        msg = f"{verb}: expected {names}, got {value!r:.60}"
         raise RefusedError(msg)
     return kind, convert(value)
 

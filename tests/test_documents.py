@@ -104,6 +104,7 @@ def test_existing_run_is_refused_and_no_run_is_written():
     assert not (FIRST / "team/p/another").exists()
 
 
+TIME_WORDS = "a time such as '2025-01-31T12:00:00.000000000Z'"
 WRONG: list[tuple[str, Any, str]] = [
     ("run", "../x", "run: "),
     ("project", 3, "project: expected a name, got int: 3"),
@@ -120,13 +121,22 @@ WRONG: list[tuple[str, Any, str]] = [
     ("attributes sys/tags value", "x", "attributes['sys/tags'].value: expected a list of t"),
     ("attributes sys/state value", "x", "attributes['sys/state'].value: expected one of c"),
     ("attributes sys/creation_time value", "2300-01-01T00:00:00+00:00", "attributes['sys/cr"),
+    (
+        "attributes sys/modification_time value",
+        "2020-01-01T00:00:00Z",
+        "attributes['sys/modification_time'].value: expected a time from sys/creation_time",
+    ),
     ("series", None, "series: expected an object with the points of 'gone'"),
     ("series loss", None, "series.loss: expected an object with step, value, time and attem"),
     ("series loss value 2", "3", "series.loss.value[2]: expected a number, 'nan', 'inf'"),
     ("series loss value 2", 10**400, "series.loss.value[2]: expected a number that fits"),
     ("series loss step 0", "nan", "series.loss.step[0]: expected a finite number, got"),
     ("series loss step", [1], "series.loss.value: expected length 1 (as step), got 4"),
-    ("series loss time 1", "2026-13-01T00:00:00Z", "series.loss.time[1]: expected a time"),
+    (
+        "series loss time 1",
+        "2026-13-01T00:00:00Z",
+        f"series.loss.time[1]: expected {TIME_WORDS}, got str: '2026-13-01T00:00:00Z'",
+    ),
     ("series loss attempt 3", -2, "series.loss.attempt[3]: expected the number of an att"),
     ("texts log value 0", {"sha256": "x"}, "texts.log.value[0]: expected a text"),
     ("histograms counts value 0", [[1], [2]], "histograms.counts.value[0]: expected one m"),

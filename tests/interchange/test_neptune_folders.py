@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import seamark
+from seamark.interchange import offline
 
 DATA = Path(__file__).parents[1] / "data" / "neptune_client"
 HERE = "@HERE@"
@@ -125,6 +126,17 @@ def test_files_outside_the_folder_of_the_training_are_refused(training, cli, roo
     result = cli("import", "neptune", folder, "--project", "other", "--files", elsewhere)
     assert "behind links (" in result.stderr  # links, and names that lead out
     assert any(b"not yours" in content for content in held().values())
+
+
+def test_only_the_beginning_of_a_huge_log_is_read(training, cli, root, monkeypatch):
+    log = folder_of(training, "async") / "data-1.log"
+    monkeypatch.setattr(offline, "_MAX_LOG_BYTES", log.stat().st_size + 1000)
+    with log.open("ab") as file:
+        file.truncate(1 << 36)
+    result = cli("import", "neptune", log.parent, "--project", "digits")
+    assert (result.exit_code, "incomplete or damaged operations (1" in result.stderr) == (0, True)
+    with imported(cli) as run:
+        assert len(run["train/loss"].fetch_points()["step"]) == 5
 
 
 def test_damaged_log_is_imported_up_to_there_and_completed_later(training, cli, root):

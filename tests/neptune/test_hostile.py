@@ -275,9 +275,8 @@ def test_parts_with_wrong_ranges_are_refused(admin, here, there):
         status, _ = admin.call("fileAtomMultipartUploadStart", **upload, totalLength=length)
         assert 400 <= status < 500, length
     uploads = here.server.settings.folder / "neptune-uploads"
-    received = [path for path in uploads.rglob("*") if path.is_file()]
-    assert all(path.parent.parent == uploads for path in received)
-    assert not list(uploads.glob(f"{upload['uploadId'].partition('.')[0]}/*"))
+    assert all(path.is_file() for path in uploads.iterdir())
+    assert not (uploads / upload["uploadId"].partition(".")[0]).stat().st_size
 
 
 def test_an_upload_that_is_finished_twice_at_once_is_kept_once(admin, there, monkeypatch):
@@ -298,18 +297,38 @@ def test_an_upload_that_is_finished_twice_at_once_is_kept_once(admin, there, mon
     assert found == b"abcde"
 
 
+def test_an_upload_is_found_while_another_request_finishes_it(admin, there, monkeypatch):
+    """The mark of a stored file is made between the two checks of the second request."""
+    upload = begin_upload(admin, there, "v/meanwhile")
+    header = {"X-Range": "bytes=0-4/5"}
+    assert admin.call("fileAtomMultipartUploadPart", b"abcde", header, **upload)[0] == 200
+    is_stored = Upload.is_stored
+
+    def before_it_is_done(self):
+        monkeypatch.setattr(Upload, "is_stored", is_stored)
+        found = self.is_stored
+        assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
+        return found
+
+    monkeypatch.setattr(Upload, "is_stored", property(before_it_is_done))
+    assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
+    found = admin.ok("downloadAttribute", experimentId=there.run, attribute="v/meanwhile")
+    assert found == b"abcde"
+
+
 def test_old_unfinished_uploads_are_removed(admin, here, there):
-    """Also files, which an earlier version left; recent ones stay."""
+    """Also other files, and folders, which an earlier version left; recent ones stay."""
     uploads = here.server.settings.folder / "neptune-uploads"
     names = [begin_upload(admin, there, "v/left")["uploadId"] for _ in range(2)]
-    for path in (uploads / names[0] / "part", uploads / "file"):
-        path.write_bytes(b"x")
-    for path in (uploads / names[0], uploads / "file"):
+    (uploads / "file").write_bytes(b"x")
+    (uploads / "folder").mkdir()
+    (uploads / "folder" / "part").write_bytes(b"x")
+    for path in (uploads / names[0], uploads / "file", uploads / "folder"):
         os.utime(path, (1, 1))
     names.append(begin_upload(admin, there, "v/left")["uploadId"])
     left = {path.name for path in uploads.iterdir()}
     assert left >= set(names[1:])
-    assert not left & {names[0], "file"}
+    assert not left & {names[0], "file", "folder"}
 
 
 def package(*members, claimed=None):

@@ -27,7 +27,7 @@ from seamark.journal.walk import walk
 from seamark.neptune.server import log, operations, projects
 from seamark.neptune.server.answers import BY_NAME, DOCUMENTS
 from seamark.neptune.server.containers import digest_of
-from seamark.neptune.server.log import Batch, Log, RunState
+from seamark.neptune.server.log import Batch, Log, Logs, RunState
 from seamark.neptune.server.operations import Changes
 from seamark.neptune.server.projects import Container, parse_container_id
 from seamark.neptune.server.table import translate_query
@@ -176,7 +176,7 @@ def test_a_token_may_be_refreshed_while_it_is_valid(admin, here):
 
 
 def test_files_arrive_in_parts_and_stay_below_their_set(admin):
-    """Parts in any order and twice; a missing one is refused; no name leads out of the set."""
+    """Parts in their order, and twice; a missing one is refused; no name leads out of the set."""
     run = admin.new_run("parts/run")
     into = {"experimentIdentifier": run["id"], "attribute": "f"}
     at = {"experimentId": run["id"], "attribute": "f"}
@@ -188,10 +188,11 @@ def test_files_arrive_in_parts_and_stay_below_their_set(admin):
         more = {**upload, "uploadPartIdx": number}
         return admin.call("fileAtomMultipartUploadPart", data, header, **more)[0]
 
-    assert part(b"fghij", "5-9", 1) == 200
-    assert admin.call("fileAtomMultipartUploadFinish", **upload)[0] == 400
+    assert part(b"fghij", "5-9", 1) == 400
     for data, status in ((b"abcde", 200), (b"abcde", 200), (b"abc", 400)):
         assert part(data, "0-4", 0) == status
+    assert admin.call("fileAtomMultipartUploadFinish", **upload)[0] == 400
+    assert (part(b"fghij", "5-9", 1), part(b"abcde", "0-4", 0)) == (200, 200)
     for _ in range(2):  # the answer to the first may have been lost
         assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
     assert admin.ok("downloadAttribute", **at) == b"abcdefghij"
@@ -414,13 +415,13 @@ def test_writes_of_another_process_are_seen_also_where_nothing_is_written(admin,
     assert container is not None
 
     def remove(batch):
-        seen.append(batch.kind("x"))
+        seen.append(batch.kinds.get("x"))
         if seen[-1] is not None:
             batch.op({"op": "delete", "paths": ["x"]})
             batch.removed("x")
 
     def refuse(batch):
-        seen.append(batch.kind("x"))
+        seen.append(batch.kinds.get("x"))
         if seen[-1] is None:
             raise KeyError(seen[-1])
 
@@ -436,3 +437,23 @@ def test_writes_of_another_process_are_seen_also_where_nothing_is_written(admin,
         own.write(remove)
     assert seen == [None, "atom:int", "atom:int", None, "atom:int"]
     assert "x" not in admin.shown(run)
+
+
+def test_paths_are_forgotten_also_while_only_known_runs_grow(here, monkeypatch):
+    monkeypatch.setattr(log, "_MAX_PATHS", 10)
+    monkeypatch.setattr(log, "_COUNT_EVERY", 2)
+    logs, places = Logs(here.server), [Container("team/p", f"run{at}") for at in range(2)]
+    first, second = map(logs.of, places)
+    for each in (first, second):
+        each._opened = RunState(kinds={f"path{at}": "file" for at in range(8)})
+    assert [logs.of(places[1]) for _ in range(2)] == [second, second]
+    assert logs.of(places[0]) is not first
+
+
+def test_error_about_a_value_names_the_expected_type(admin):
+    run = admin.new_run("wrong/types")
+    given = {"path": "d", "assignDatetime": {"valueMilliseconds": "12"}}
+    assert admin.do(run, assign("x", 1.5), given) == [
+        "x: assignInt: expected int, got 1.5",
+        "d: assignDatetime: expected int, float, got '12'",
+    ]

@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
+from seamark.errors import ArgumentError, SeamarkError, ValueKindError
 from seamark.interchange.draft import Draft, run_exists_error
 from seamark.interchange.rebuilt import (
     Columns,
@@ -47,8 +47,14 @@ GROUP: Final = "seamark.importers"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SEAMARK_SPACE: Final = "monitoring/seamark/"
 """Namespace of derived attributes."""
-_STATES: Final = frozenset(
-    {"completed", "crashed", "created", "failed", "interrupted", "running", "suspended"}
+_STATES: Final = (
+    "completed",
+    "crashed",
+    "created",
+    "failed",
+    "interrupted",
+    "running",
+    "suspended",
 )
 _MAX_RUNNING_S: Final = 1e9
 _STAGING_FIELDS: Final = ("staged", "source", "token")
@@ -84,27 +90,19 @@ def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
 
 def as_strict_json(document: Any, where: str) -> Any:
     """Return a document converted to strict JSON types; ArgumentError if that is impossible."""
-    try:
+    with _placed(where, "a document of strict JSON"):
         return json.loads(json.dumps(document, allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
-        msg = f"{where}: expected a document of strict JSON: {error}"
-        raise ArgumentError(msg) from error
 
 
 def documents_in(path: Path) -> list[tuple[str, Any]]:
     """Return position and content of each document in a JSON file; ArgumentError if invalid."""
 
     def refuse(token: str) -> Any:
-        msg = f"{path}: expected strict JSON, got {token}"
+        msg = f"expected strict JSON, got {token}"
         raise ArgumentError(msg)
 
-    try:
+    with _placed(str(path), "JSON as seamark export --format json writes it"):
         read = json.loads(path.read_bytes(), parse_constant=refuse)
-    except ArgumentError:
-        raise
-    except (ValueError, RecursionError) as error:
-        msg = f"{path}: expected JSON as seamark export --format json writes it: {error}"
-        raise ArgumentError(msg) from error
     return list(_unpacked(read))
 
 
@@ -147,19 +145,15 @@ class DocumentRun:
             ((where, document),) = found
         if not isinstance(document, Mapping):
             raise mismatch(where, "an object", document)
-        self._where = where
-        names = _name(document, "project", where), _name(document, "run", where)
+        self._where, self._document = where, document
         if (kind := document.get("kind", "run")) != "run":
             raise mismatch(place_in(where, "kind"), "a run", kind)
-        for key, check in (("project", check_project), ("run", check_name)):
-            try:
-                check(document[key])
-            except PathError as error:
-                msg = f"{place_in(where, key)}: {error}"
-                raise ArgumentError(msg) from error
-        self._names = names
-        to = names[0] if project is None else check_project(project)
-        self.folder = RunFolder(root, to, names[1])
+        self._names = (
+            _name(document, "project", where, check_project),
+            _name(document, "run", where, check_name),
+        )
+        to = self._names[0] if project is None else check_project(project)
+        self.folder = RunFolder(root, to, self._names[1])
         self._contents = _Contents()
         self._check(document)
         self.points = sum(len(one.step) for one in self._contents.series.values())
@@ -181,7 +175,9 @@ class DocumentRun:
         self.expect_new()
         held = self._contents
         with contextlib.closing(Draft(self.folder)) as draft:
-            made = DocumentWriter(draft, self._names, held.facts, self._digest())
+            # Other documents give other journals.
+            digest = hashlib.sha256(repr(self._document).encode("utf-8", "surrogatepass"))
+            made = DocumentWriter(draft, self._names, held.facts, digest.hexdigest())
             made.values(held.atoms, held.ops)
             for (family, path), columns in held.series.items():
                 made.series(family, path, columns)
@@ -190,18 +186,6 @@ class DocumentRun:
             made.close()
             draft.finish(alone=True)
         return self.folder
-
-    def _digest(self) -> str:
-        """Return a digest of the whole document, so that other documents give other journals."""
-        held = self._contents
-        parts = [held.facts, held.atoms, held.ops, held.changes]
-        found = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
-        for name, columns in sorted(held.series.items()):
-            found.update(json.dumps(name).encode())
-            for each in (columns.step, columns.value, columns.time_ns, columns.attempt):
-                is_list = isinstance(each, list)
-                found.update(json.dumps(each).encode() if is_list else each.tobytes())
-        return found.hexdigest()
 
     # ---------------------------------------------------------------- checks
 
@@ -212,7 +196,8 @@ class DocumentRun:
             raise mismatch(where, "an object", attributes)
         for path, one in attributes.items():
             place = place_in(where, path) if isinstance(path, str) else where
-            _check_path(path, place)
+            with _placed(place):
+                check_path(path)
             if not isinstance(one, Mapping):
                 raise mismatch(place, "an object with family, type and value", one)
             if path.startswith(_SEAMARK_SPACE) and one.get("type") == "json":
@@ -224,49 +209,44 @@ class DocumentRun:
                 self._contents.facts[path] = one.get("value")
             else:
                 self._attribute(document, path, one, place)
-        self._facts(where)
+        self._facts()
         for _, path, _ in self._contents.changes:
             self._contents.atoms.pop(path, None)
 
-    def _facts(self, where: str) -> None:
+    def _place(self, path: str) -> str:
+        return place_in(place_in(place_in(self._where, "attributes"), path), "value")
+
+    def _facts(self) -> None:
         facts = self._contents.facts
-        for path in _TIMES:
-            facts[path] = _moment(facts.get(path), place_in(place_in(where, path), "value"))
+        for path in (*_TIMES, *sorted(_SPAN_TIMES & facts.keys())):
+            facts[path] = _moment(facts.get(path), self._place(path))
         created, modified = (facts[path] for path in _TIMES)
-        if modified < created:
-            place = place_in(place_in(where, _TIMES[1]), "value")
-            msg = f"{place}: expected a time not before sys/creation_time"
-            raise ArgumentError(msg)
-        for path in _SPAN_TIMES & facts.keys():
-            place = place_in(place_in(where, path), "value")
-            facts[path] = _moment(facts[path], place)
+        for path in (_TIMES[1], *sorted(_SPAN_TIMES & facts.keys())):
             if not created <= facts[path] <= modified:
-                msg = f"{place}: expected a time between sys/creation_time and {_TIMES[1]}"
+                msg = f"{self._place(path)}: expected a time from {_TIMES[0]} to {_TIMES[1]}"
                 raise ArgumentError(msg)
-        place = place_in(place_in(where, "sys/state"), "value")
-        state = facts.get("sys/state")
-        if not isinstance(state, str) or state not in _STATES:
-            raise mismatch(place, f"one of {', '.join(sorted(_STATES))}", state)
-        place = place_in(place_in(where, "sys/running_time"), "value")
+        if facts.get("sys/state") not in _STATES:
+            expected = f"one of {', '.join(_STATES)}"
+            raise mismatch(self._place("sys/state"), expected, facts.get("sys/state"))
+        place = self._place("sys/running_time")
         seconds = facts.get("sys/running_time", 0.0)
         if type(seconds) not in (int, float) or not 0 <= seconds < _MAX_RUNNING_S:
             raise mismatch(place, "a number of seconds", seconds)
-        started, ended = (facts.get(path) for path in ("sys/start_time", "sys/end_time"))
-        longest = (modified if ended is None else ended) - (created if started is None else started)
+        longest = facts.get("sys/end_time", modified) - facts.get("sys/start_time", created)
         if round(seconds * 1e9) > longest + 1000:
             msg = f"{place}: expected at most the time from the start to the end"
             raise ArgumentError(msg)
         for path in ("sys/owner", "sys/id", "sys/state_detail"):
-            place = place_in(place_in(where, path), "value")
             if not isinstance(facts.setdefault(path, ""), str):
-                raise mismatch(place, "a text", facts[path])
+                raise mismatch(self._place(path), "a text", facts[path])
 
     def _changes(self, given: Any, where: str) -> None:
         if not isinstance(given, Mapping):
             raise mismatch(where, "an object", given)
         for path, history in given.items():
             place = place_in(where, str(path))
-            _check_path(path, place)
+            with _placed(place):
+                check_path(path)
             if not isinstance(history, list):
                 raise mismatch(place, "a list", history)
             for at, one in enumerate(history):
@@ -281,22 +261,15 @@ class DocumentRun:
     def _attribute(
         self, document: Mapping[str, Any], path: str, one: Mapping[str, Any], where: str
     ) -> None:
-        family, value, place = one.get("family"), one.get("value"), place_in(where, "value")
+        family = one.get("family")
         if family == "atom":
-            self._contents.atoms[path] = _atom(one.get("type"), value, where)
+            self._contents.atoms[path] = _atom(one.get("type"), one.get("value"), where)
         elif part := next((key for key, each in SERIES.items() if each == family), None):
             self._series(document, part, path)
         elif make := _OPS.get(str(family)):
-            held = one.get("kept") if family == "statistic" else value
-            place = place_in(where, "kept") if family == "statistic" else place
-            try:
-                self._contents.ops.append({"path": path, **make(held, path)})
-            except SeamarkError as error:
-                msg = f"{place}: {error}"
-                raise ArgumentError(msg) from error
-            except (TypeError, ValueError, KeyError, AttributeError) as error:
-                msg = f"{place}: expected a valid value of family {family}: {error}"
-                raise ArgumentError(msg) from error
+            key = "kept" if family == "statistic" else "value"
+            with _placed(place_in(where, key), f"a valid value of family {family}"):
+                self._contents.ops.append({"path": path, **make(one.get(key), path)})
         else:
             raise mismatch(place_in(where, "family"), "a known family of values", family)
 
@@ -309,19 +282,25 @@ class DocumentRun:
         self._contents.series[SERIES[part], path] = columns
 
 
-def _name(document: Mapping[str, Any], key: str, where: str) -> str:
+@contextlib.contextmanager
+def _placed(where: str, expected: str = "a valid value") -> Iterator[None]:
+    try:
+        yield
+    except SeamarkError as error:
+        msg = f"{where}: {str(error).removeprefix('path: ')}"
+        raise ArgumentError(msg) from error
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+        msg = f"{where}: expected {expected}: {error}"
+        raise ArgumentError(msg) from error
+
+
+def _name(document: Mapping[str, Any], key: str, where: str, check: Callable[[str], object]) -> str:
     found = document.get(key)
     if not isinstance(found, str) or not found:
         raise mismatch(place_in(where, key), "a name", found)
+    with _placed(place_in(where, key)):
+        check(found)
     return found
-
-
-def _check_path(path: Any, where: str) -> None:
-    try:
-        check_path(path)
-    except PathError as error:
-        msg = f"{where}: {str(error).removeprefix('path: ')}"
-        raise ArgumentError(msg) from error
 
 
 def _moment(given: Any, where: str) -> int:
@@ -345,11 +324,8 @@ def _atom(kind: Any, value: Any, where: str) -> Atom:
             raise mismatch(place, "a list or an object", value)
         return _json_atom(value, place)
     if kind == "text":
-        try:
+        with _placed(place):
             return Atom("text", digest_of_text(value))
-        except (TypeError, ValueError) as error:
-            msg = f"{place}: {error}"
-            raise ArgumentError(msg) from error
     known = ("int", "float", "bool", "string", "datetime", "null")
     if kind not in known:
         raise mismatch(
@@ -368,21 +344,18 @@ def _atom(kind: Any, value: Any, where: str) -> Atom:
 
 
 def _json_atom(value: Any, where: str) -> Atom:
-    try:
-        _check_depth(value, where)
+    with _placed(where, "values of JSON"):
+        _check_depth(value)
         return encode_atom(value)
-    except (ValueKindError, RecursionError) as error:
-        msg = f"{where}: expected values of JSON: {error}"
-        raise ArgumentError(msg) from error
 
 
-def _check_depth(value: Any, where: str, depth: int = 0) -> None:
+def _check_depth(value: Any, depth: int = 0) -> None:
     if depth > _MAX_DEPTH:
-        msg = f"{where}: expected at most {_MAX_DEPTH} levels of lists and objects"
+        msg = f"expected at most {_MAX_DEPTH} levels of lists and objects"
         raise ArgumentError(msg)
     if isinstance(value, Mapping | list):
         for each in value.values() if isinstance(value, Mapping) else value:
-            _check_depth(each, where, depth + 1)
+            _check_depth(each, depth + 1)
 
 
 def _file(given: Any) -> dict[str, Any]:

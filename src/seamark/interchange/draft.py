@@ -271,18 +271,14 @@ class Draft:
     def _acquire_lock(self) -> int:
         with closing_fd(open_folder(self._place.path)) as above:
             fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _FLAGS, 0o600, dir_fd=above)
-        if not self._try_lock(fd):
-            os.close(fd)
-            msg = f"{self.folder.words} is being imported by another process"
-            raise NotImportedError(msg)
-        return fd
-
-    def _try_lock(self, fd: int) -> bool:
         with quietly(only=OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The previous owner may have finished meanwhile, and moved the folder away.
-            return os.fstat(fd).st_ino == (self._place.path / _LOCK).stat().st_ino
-        return False
+            if os.fstat(fd).st_ino == (self._place.path / _LOCK).stat().st_ino:
+                return fd
+        os.close(fd)
+        msg = f"{self.folder.words} is being imported by another process"
+        raise NotImportedError(msg)
 
     def _clear(self, *, lock: bool = False) -> None:
         with closing_fd(open_folder(self._place.path)) as above:

@@ -13,19 +13,15 @@ import hashlib
 import json
 import os
 import re
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from seamark.errors import ArgumentError, MissingExtraError, PathError
+from seamark.errors import MissingExtraError, PathError
 from seamark.interchange.draft import NotImportedError, limited_time
 from seamark.interchange.found import (
     DERIVED,
-    MISSING,
-    REFUSED,
     RunSummary,
     extension_of,
     has_journal,
@@ -112,7 +108,6 @@ _KINDS: Final = {
 }
 """Columns of an export and their types in pyarrow's notation, without names of list elements."""
 _ELEMENT: Final = re.compile(r"list<\w+: ")
-_ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError)
 
 
 def check_parquet() -> None:
@@ -282,7 +277,10 @@ class _Rows:
             if kind in _SERIES:
                 self._series(kind, part)
             elif kind in _VALUES:
-                self._atoms(kind, part)
+                atoms = self._values(kind, part)
+                self._journal.assign(
+                    {path: self._draft.atom(encode_atom(value)) for path, value in atoms}
+                )
             else:
                 self._add_other_values(kind, part)
 
@@ -296,44 +294,29 @@ class _Rows:
 
     # ---------------------------------------------------------------- values
 
-    def _atoms(self, kind: str, part: pa.RecordBatch) -> None:
-        atoms = {}
-        for text, value in _pairs(part, _COLUMN_OF[kind]):
-            if value is None or (path := self._path(text)) is None:
-                continue
-            atoms[path] = self._draft.atom(encode_atom(value))
-        self._journal.assign(atoms)
+    def _values(self, kind: str, part: pa.RecordBatch) -> Iterator[tuple[str, Any]]:
+        values = part.column(_COLUMN_OF[kind]).to_pylist()
+        for text, value in zip(part.column("attribute_path").to_pylist(), values, strict=True):
+            path = None if value is None else self._path(text)
+            if path is not None:
+                yield path, value
 
     def _add_other_values(self, kind: str, part: pa.RecordBatch) -> None:
-        for text, value in _pairs(part, _COLUMN_OF[kind]):
-            if value is None or (path := self._path(text)) is None:
-                continue
+        for path, value in self._values(kind, part):
             if kind == "string_set":
                 values = sorted({escape(each) for each in value if each is not None})
                 self._journal.op({"op": "assign_set", "path": path, "values": values})
-            elif (name := value.get("path")) is None:
-                continue
-            elif kind == "file":
-                with self._noting_failures(path, name):
-                    self._journal.op({"op": "file", "path": path, "file": self._file(name, path)})
-            elif kind == "file_set":
-                with self._noting_failures(path, name):
-                    self._file_set(name, path)
-            else:
-                with self._noting_failures(path, name):
-                    self._artifact(name, path)
+            elif (name := value.get("path")) is not None:
+                with self._notes.failures(path, name):
+                    self._add_file(kind, path, name)
 
-    @contextlib.contextmanager
-    def _noting_failures(self, path: str, name: Any) -> Iterator[None]:
-        try:
-            yield
-        except ArgumentError:
-            self._notes.add(REFUSED, f"{path}: {name!r:.80}")
-        except _ZIP_ERRORS as error:
-            self._notes.add("damaged archives", f"{path}: {error}")
-        except FileNotFoundError as error:  # raised for a link, too
-            kind = REFUSED if "link" in str(error) else MISSING
-            self._notes.add(kind, f"{path}: {name!r:.80}")
+    def _add_file(self, kind: str, path: str, name: str) -> None:
+        if kind == "file":
+            self._journal.op({"op": "file", "path": path, "file": self._file(name, path)})
+        elif kind == "file_set":
+            self._file_set(name, path)
+        else:
+            self._artifact(name, path)
 
     def _file(self, name: str, path: str) -> dict[str, Any]:
         with open_below(self._base, name) as file:
@@ -428,7 +411,7 @@ class _Rows:
             for step, value, time in rows:
                 if (name := value.get("path")) is None:
                     continue
-                with self._noting_failures(path, name):
+                with self._notes.failures(path, name):
                     file = self._file(name, path)
                     op = {"op": "file_point", "path": path, "step": step, "file": file}
                     self._journal.op({**op, "time": time})
@@ -450,11 +433,6 @@ class _Rows:
 
 def _is_finite(number: float) -> bool:
     return number - number == 0
-
-
-def _pairs(part: pa.RecordBatch, column: str) -> Iterator[tuple[str | None, Any]]:
-    paths, values = part.column("attribute_path"), part.column(column)
-    return zip(paths.to_pylist(), values.to_pylist(), strict=True)
 
 
 def _tracked(listed: Any) -> tuple[list[dict[str, Any]], list[str]]:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,10 @@ DERIVED: Final = frozenset(
 )
 """Attributes derived from headers and times of records; they are never assigned."""
 
+REFUSED: Final = "refused files: outside the permitted folders, or behind links"
+MISSING: Final = "missing files"
+_ZIP_ERRORS: Final = (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, RuntimeError)
+
 
 @dataclass(slots=True)
 class Notes:
@@ -73,6 +78,19 @@ class Notes:
         self.counts[kind] = self.counts.get(kind, 0) + count
         if example:
             self.examples.setdefault(kind, example)
+
+    @contextlib.contextmanager
+    def failures(self, path: str, name: object) -> Iterator[None]:
+        """Add a note if the file ``name`` of an attribute is missing, refused or damaged."""
+        try:
+            yield
+        except ArgumentError:
+            self.add(REFUSED, f"{path}: {name!r:.120}")
+        except _ZIP_ERRORS as error:
+            self.add("damaged archives", f"{path}: {error}")
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            kind = REFUSED if "link" in str(error) else MISSING
+            self.add(kind, f"{path}: {name!r:.120}")
 
     def join(self, other: Notes) -> None:
         """Add the counts of other notes."""
@@ -140,8 +158,6 @@ def legal_path(path: Any, notes: Notes) -> str | None:
         return None
 
 
-REFUSED: Final = "refused files: outside the permitted folders, or behind links"
-MISSING: Final = "missing files"
 _MAX_MEMORY_BYTES: Final = 4 << 20
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "png"),

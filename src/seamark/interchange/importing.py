@@ -190,33 +190,27 @@ def _working_folder(folder: Path) -> Path:
 # -------------------------------------------------------------------- import
 
 
-def _opened(source: Source) -> tuple[FoundRun | None, str]:
-    try:
-        return source.open(), ""
-    except (SeamarkError, OSError, ValueError) as error:
-        return None, f"{source.called}: {error}"
+_ERRORS: Final = (SeamarkError, OSError, ValueError)
 
 
 def list_runs(sources: Iterable[Source]) -> Iterator[Listed]:
     """Yield the expected result of an import for each run."""
     for source in sources:
-        run, problem = _opened(source)
-        if run is None:
-            yield Listed(source.called, "unreadable", problem=problem)
-            continue
         try:
-            missing = run.missing()
-            place = (run.folder.project, run.folder.run)
-            if not missing:
-                yield Listed(run.called, "there already", *place)
-            elif run.folder.purged_mark.exists():
-                problem = f"{run.called}: {run.folder.words} was purged here"
-                yield Listed(run.called, "unreadable", *place, problem=problem)
-            else:
-                status: Literal["new", "more"] = "more" if run.folder.path.exists() else "new"
-                yield Listed(run.called, status, *place, run.summary(), run.size)
-        except (SeamarkError, OSError, ValueError) as error:
-            yield Listed(run.called, "unreadable", problem=f"{run.called}: {error}")
+            yield _preview(source.open())
+        except _ERRORS as error:
+            yield Listed(source.called, "unreadable", problem=f"{source.called}: {error}")
+
+
+def _preview(run: FoundRun) -> Listed:
+    place = (run.folder.project, run.folder.run)
+    if not run.missing():
+        return Listed(run.called, "there already", *place)
+    if run.folder.purged_mark.exists():
+        msg = f"{run.folder.words} was purged here"
+        raise NotImportedError(msg)
+    status: Literal["new", "more"] = "more" if run.folder.path.exists() else "new"
+    return Listed(run.called, status, *place, run.summary(), run.size)
 
 
 def import_runs(
@@ -237,22 +231,21 @@ def import_runs(
             read += size
             progress(read, max(total, read))
 
-        run, problem = _opened(source)
-        if run is None:
-            done.problems.append(problem)
-        else:
-            _import(run, done, add)
+        _import(source, done, add)
         before += source.size
         progress(before, total)
     return done
 
 
-def _import(run: FoundRun, done: Imported, add: Callable[[int], None]) -> None:
+def _import(source: Source, done: Imported, add: Callable[[int], None]) -> None:
+    called = source.called
     try:
+        run = source.open()
+        called = run.called
         if not run.missing():
             done.there += 1
             if remark := run.note():
-                done.notes.add(remark, run.called)
+                done.notes.add(remark, called)
             return
         notes = Notes()
         with contextlib.closing(Draft(run.folder)) as draft:
@@ -261,10 +254,7 @@ def _import(run: FoundRun, done: Imported, add: Callable[[int], None]) -> None:
                 return
             run.write(draft, notes, add)
             draft.finish()
-    except NotImportedError as error:
-        done.problems.append(f"{run.called}: {error}")
-    except (SeamarkError, OSError, ValueError) as error:
-        done.problems.append(f"{run.called}: it could not be imported: {error}")
-    else:
         done.notes.join(notes)
         done.runs.append((run.folder.project, run.folder.run))
+    except _ERRORS as error:
+        done.problems.append(f"{called}: {error}")

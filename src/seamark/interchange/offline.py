@@ -1,8 +1,8 @@
 """Import of runs from the folders of the Neptune client: logged offline, or not sent yet.
 
 A log is a sequence of JSON objects whose version increases by one: ``{"obj": ..., "version": ...,
-"at": ...}``. It is read piece by piece; the last object may be incomplete if the process was
-killed.
+"at": ...}``. The client begins a new file every 64 MB; the last object may be incomplete if the
+process was killed.
 
 ``.neptune/offline`` and ``.neptune/async`` have a folder for each process and run, with the
 numbered operations of the process in files that only grow. A run that several processes resumed has
@@ -12,12 +12,11 @@ the client. If a log has grown since its import, the rest becomes a further jour
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -38,9 +37,9 @@ __all__ = ["ClientFolder", "ClientRun", "folders_below", "logs_in"]
 
 
 _LOG: Final = re.compile(r"data-([0-9]{1,18})\.log")
-_PIECE_BYTES: Final = 1 << 20
-_MAX_OPERATION_CHARACTERS: Final = 1 << 28
-"""Maximum length of an operation, in characters; the client omits images above 32 MB."""
+_MAX_LOG_BYTES: Final = 1 << 28
+"""Number of bytes that are read of a log; the client's logs are much smaller."""
+_OBJECT: Final = re.compile(r"\S")
 _NEXT_OBJECT: Final = re.compile(r"\n\s*\{")
 
 
@@ -64,15 +63,13 @@ def operations(
     """Yield number, time (ns since the Unix epoch; 0: none) and operation; note damaged ones."""
     for log in logs:
         for found in _objects(log, notes, progress):
-            try:
-                version, at, operation = found["version"], found.get("at"), found["obj"]
-                known = type(version) is int and isinstance(operation["type"], str)
-            except (KeyError, TypeError):
-                known = False
-            if not known:
+            version: Any = found.get("version")
+            operation: Any = found.get("obj")
+            known = type(version) is int and isinstance(operation, dict)
+            if known and isinstance(operation.get("type"), str):
+                yield version, _ns(found.get("at")), operation
+            else:
                 notes.add("damaged operations", log.name)
-                continue
-            yield version, _ns(at), operation
 
 
 def _ns(seconds: Any) -> int:
@@ -82,35 +79,20 @@ def _ns(seconds: Any) -> int:
 
 def _objects(log: Path, notes: Notes, progress: Progress) -> Iterator[dict[str, Any]]:
     decode = json.JSONDecoder().raw_decode
-    text = codecs.getincrementaldecoder("utf-8")("replace")
-    waiting, wanted, is_end = "", _PIECE_BYTES, False
     with os.fdopen(open_file(log, 1), "rb") as file:
-        while True:
-            data = file.read(wanted)
-            progress(len(data))
-            is_end = len(data) < wanted
-            waiting += text.decode(data, is_end)
-            at = 0
-            while True:
-                while at < len(waiting) and waiting[at].isspace():
-                    at += 1
-                try:
-                    found, at = decode(waiting, at)
-                except (ValueError, RecursionError):
-                    left = len(waiting) - at
-                    if not left or (not is_end and left < _MAX_OPERATION_CHARACTERS):
-                        break
-                    # Incomplete at the end, or damaged: search for the next object.
-                    notes.add("incomplete or damaged operations", log.name)
-                    match = _NEXT_OBJECT.search(waiting, at + 1)
-                    at = len(waiting) if match is None else match.start()
-                    continue
-                yield found if isinstance(found, dict) else {}
-            waiting = waiting[at:]
-            if is_end:
-                return
-            # An object that is longer than a piece is tried again with twice the length.
-            wanted = max(_PIECE_BYTES, len(waiting))
+        text = file.read(_MAX_LOG_BYTES).decode("utf-8", "replace")
+    start = 0
+    while (found := _OBJECT.search(text, start)) is not None:
+        try:
+            operation, end = decode(text, found.start())
+        except (ValueError, RecursionError):  # incomplete at the end, or damaged
+            notes.add("incomplete or damaged operations", log.name)
+            match = _NEXT_OBJECT.search(text, found.end())
+            end = len(text) if match is None else match.start()
+        else:
+            yield operation if isinstance(operation, dict) else {}
+        progress(end - start)
+        start = end
 
 
 _NAME: Final = re.compile(r"([a-z_]+)__([0-9A-Za-z-]{1,64})(?:__.*)?", re.DOTALL)
@@ -155,23 +137,21 @@ def _client_folder(place: Path) -> ClientFolder | None:
     logs = logs_in(place)
     if not logs:
         return None
-    metadata: Mapping[str, Any] = {}
+    metadata: Any = None
     with (
         contextlib.suppress(OSError, ValueError, RecursionError),
         os.fdopen(open_file(place / "metadata.json", 1), "rb") as file,
     ):
         metadata = json.loads(file.read(_METADATA_BYTES))
-    match = _NAME.fullmatch(place.name)
-    known = isinstance(metadata, dict)
-    kind = metadata.get("containerType") if known else None
-    container = metadata.get("containerId") if known else None
+    if not isinstance(metadata, dict):
+        metadata = {}
+    kind, container = metadata.get("containerType"), metadata.get("containerId")
     if not isinstance(kind, str) or not isinstance(container, str) or not container:
+        match = _NAME.fullmatch(place.name)
         if match is None:
             return None
         kind, container = match[1], match[2]
-    return ClientFolder(
-        place, kind, container[:200], _moment(metadata.get("createdAt") if known else 0)
-    )
+    return ClientFolder(place, kind, container[:200], _moment(metadata.get("createdAt")))
 
 
 def _moment(text: Any) -> int:

@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from seamark.errors import ArgumentError, PathError
 from seamark.interchange.draft import Records
@@ -55,32 +55,18 @@ class State(Records):
     """Journal, and the state of the paths of its run, on which later operations depend.
 
     Attributes:
-        kinds: Kind of each path, such as ``"atom:float"``, or its family; None if its value was
-            removed.
-        steps: Last step of each series; None if its points were removed.
+        kinds: Kind of each path, such as ``"atom:float"``, or its family.
+        steps: Last step of each series with points.
     """
 
     def __init__(self) -> None:
-        self.kinds: dict[str, str | None] = {}
-        self.steps: dict[str, float | None] = {}
-
-    def kind(self, path: str) -> str | None:
-        """Return the kind of a path; None if it has no value."""
-        return self.kinds.get(path)
-
-    def last_step(self, path: str) -> float | None:
-        """Return the last step of a series; None if it has no point."""
-        return self.steps.get(path)
+        self.kinds: dict[str, str] = {}
+        self.steps: dict[str, float] = {}
 
     def removed(self, path: str) -> None:
         """Record that the value of a path was removed."""
-        self.kinds[path] = self.steps[path] = None
-
-
-class _Column(NamedTuple):
-    values: list[float]
-    steps: list[float]
-    times: list[int]
+        self.kinds.pop(path, None)
+        self.steps.pop(path, None)
 
 
 class Operations:
@@ -98,16 +84,15 @@ class Operations:
 
     def _reset(self) -> None:
         self._atoms: dict[str, Atom] = {}
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, tuple[list[float], list[float], list[int]]] = {}
         self._texts: dict[str, list[Sequence[Any]]] = {}
         self._waiting = 0
 
     def apply(self, path: str, verb: str, what: Any) -> None:
         """Apply an operation such as ``assignFloat`` to a valid path."""
         if verb in _ASSIGNED:
-            kind, value_of = _ASSIGNED[verb]
-            value = value_of(what)
-            if kind == "atom:int" and self._to.kind(path) == "atom:float":
+            kind, value = _assigned_value(verb, what)
+            if kind == "atom:int" and self._to.kinds.get(path) == "atom:float":
                 kind, value = "atom:float", float(value)
             self.assign(path, kind, encode_atom(value))
         elif verb in self._SERIES:
@@ -138,7 +123,7 @@ class Operations:
 
     def expect(self, path: str, family: str) -> str | None:
         """Return the kind of a path; `RefusedError` if it is of another family."""
-        there = self._to.kind(path)
+        there = self._to.kinds.get(path)
         if there not in (None, family):
             raise _kind_conflict(there, family)
         return there
@@ -153,7 +138,7 @@ class Operations:
         self, path: str, members: Mapping[str, Mapping[str, Any]], *, reset: bool = False
     ) -> None:
         """Add files to a set of files, or with `reset` replace all of its files."""
-        if reset and self._to.kind(path) == "file_set":
+        if reset and self._to.kinds.get(path) == "file_set":
             self._delete(path, {})
         self.expect(path, "file_set")
         if members:
@@ -164,7 +149,7 @@ class Operations:
 
     def assign(self, path: str, kind: str, atom: Atom) -> None:
         """Assign a single value."""
-        there = self._to.kind(path)
+        there = self._to.kinds.get(path)
         if there not in (None, kind) and not {there, kind} <= _LIKE_STRINGS:
             raise _kind_conflict(there, kind)
         if atom.type == "string" and is_long(atom.value):
@@ -187,7 +172,7 @@ class Operations:
     ) -> tuple[list[float], list[int]]:
         self.expect(check_series_path(path), family)
         steps, times = [], []
-        last = self._to.last_step(path)
+        last = self._to.steps.get(path)
         for each in entries:
             step = each.get("step")
             if step is None:  # the last step plus one, starting at 0
@@ -199,7 +184,9 @@ class Operations:
             last = step if last is None else max(last, step)
             steps.append(step)
             times.append(self.time_of(each))
-        self._to.kinds[path], self._to.steps[path] = family, last
+        self._to.kinds[path] = family
+        if last is not None:
+            self._to.steps[path] = last
         self.has_logged = True
         return steps, times
 
@@ -207,10 +194,10 @@ class Operations:
         # Points of one path become one column, even if others are in between.
         values = [float(each["value"]) for each in entries]
         steps, times = self._points(path, entries, "float_series")
-        waiting = self._columns.setdefault(path, _Column([], [], []))
-        waiting.values.extend(values)
-        waiting.steps.extend(steps)
-        waiting.times.extend(times)
+        column = self._columns.setdefault(path, ([], [], []))
+        column[0].extend(values)
+        column[1].extend(steps)
+        column[2].extend(times)
         self._count_waiting(len(values))
 
     def _log_strings(self, path: str, entries: Sequence[Mapping[str, Any]]) -> None:
@@ -240,13 +227,13 @@ class Operations:
             self._to.op({**record, "file": {**file, "sha256": self._keep(data)}})
 
     def _clear_series(self, path: str, _: Mapping[str, Any]) -> None:
-        there = self._to.kind(path)
+        there = self._to.kinds.get(path)
         if there is None:
             return
         if there.startswith("atom") or there in ("file", "file_set", "artifact", "string_set"):
             raise _kind_conflict(there, "a series")
         self._to.op({"op": "clear", "path": path})
-        self._to.steps[path] = None
+        self._to.steps.pop(path, None)
 
     def _configure(self, path: str, what: Mapping[str, Any]) -> None:
         self.expect(path, "float_series")
@@ -269,7 +256,7 @@ class Operations:
         if path.startswith("sys/"):
             msg = "fields below sys/ cannot be deleted"
             raise RefusedError(msg)
-        if self._to.kind(path) is not None:
+        if self._to.kinds.get(path) is not None:
             self._to.op({"op": "delete", "paths": [path]})
             self._to.removed(path)
 
@@ -325,38 +312,29 @@ def _kind_conflict(there: str | None, kind: str) -> RefusedError:
 # ---------------------------------------------------------------------- values
 
 
-def _int(what: Mapping[str, Any]) -> int:
-    value = what["value"]
-    if type(value) is not int:
-        msg = f"expected an integer, got {value!r:.60}"
-        raise RefusedError(msg)
-    return value
+def _moment(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
 
 
-def _string(what: Mapping[str, Any]) -> str:
-    if not isinstance(what["value"], (str, int, float)):
-        msg = f"expected a text, got {what['value']!r:.60}"
-        raise RefusedError(msg)
-    return str(what["value"])
-
-
-def _bool(what: Mapping[str, Any]) -> bool:
-    if type(what["value"]) is not bool:
-        msg = f"expected true or false, got {what['value']!r:.60}"
-        raise RefusedError(msg)
-    return bool(what["value"])
-
-
-_ASSIGNED: Final[dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]] = {
-    "assignFloat": ("atom:float", lambda what: float(what["value"])),
-    "assignInt": ("atom:int", _int),
-    "assignBool": ("atom:bool", _bool),
-    "assignString": ("atom:string", _string),
-    "assignDatetime": (
-        "atom:datetime",
-        lambda what: _EPOCH + timedelta(milliseconds=int(what["valueMilliseconds"])),
-    ),
+_NUMBERS: Final = (int, float, bool, str)
+_ASSIGNED: Final[dict[str, tuple[str, tuple[type, ...], Callable[[Any], Any]]]] = {
+    "assignFloat": ("atom:float", _NUMBERS, float),
+    "assignInt": ("atom:int", (int,), int),
+    "assignBool": ("atom:bool", (bool,), bool),
+    "assignString": ("atom:string", _NUMBERS, str),
+    "assignDatetime": ("atom:datetime", (int, float), _moment),
 }
+"""Kind, accepted types and conversion of each operation that assigns a value."""
+
+
+def _assigned_value(verb: str, what: Mapping[str, Any]) -> tuple[str, Any]:
+    kind, types, convert = _ASSIGNED[verb]
+    value = what["valueMilliseconds" if verb == "assignDatetime" else "value"]
+    if type(value) not in types:
+        names = ", ".join(each.__name__ for each in types)
+        msg = f"{verb}: expected {names}, got {value!r:.60}"
+        raise RefusedError(msg)
+    return kind, convert(value)
 
 
 def checked_time(time_ns: int) -> int:

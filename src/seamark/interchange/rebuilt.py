@@ -8,6 +8,7 @@ point is that of its journal. Only the first two journals own the run.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,13 +37,11 @@ __all__ = [
 
 
 _SPECIAL_FLOATS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-_TIME: Final = (
+_TIME: Final = re.compile(
     r"(?:1678|1679|16[89]\d|1[7-9]\d\d|2[01]\d\d|22[0-5]\d|226[01])-\d\d-\d\d"
     r"T\d\d:\d\d:\d\d(?:\.\d{1,9})?Z"
 )
 """Pattern of times whose nanoseconds fit into 64 bits."""
-_ONE_TIME: Final = re.compile(_TIME)
-_TIMES: Final = re.compile(f"(?:{_TIME}\n)*")
 _ATTEMPTS: Final = range(-1, 1 << 31)
 _MAX_ATTEMPTS: Final = 1000
 """Maximum number of attempts; each is a journal of its own."""
@@ -159,42 +158,34 @@ def _float_of(given: Any) -> float:
 def _attempts_of(given: list[Any], where: str) -> NDArray[np.int64]:
     import numpy as np
 
-    if set(map(type, given)) - {int} or any(each not in _ATTEMPTS for each in set(given)):
-        each_of(given, where, "the number of an attempt, or -1", _attempt_of)
-    if len(set(given)) > _MAX_ATTEMPTS:
-        msg = f"{where}: expected at most {_MAX_ATTEMPTS} attempts, got {len(set(given)):,}"
+    found = each_of(given, where, "the number of an attempt, or -1", _attempt_of)
+    if len(set(found)) > _MAX_ATTEMPTS:
+        msg = f"{where}: expected at most {_MAX_ATTEMPTS} attempts, got {len(set(found)):,}"
         raise ArgumentError(msg)
-    return np.asarray(given, np.int64)
+    return np.asarray(found, np.int64)
+
+
+def _attempt_of(given: Any) -> int:
+    if type(given) is not int or given not in _ATTEMPTS:
+        raise ValueError(given)
+    return given
 
 
 def _times_of(given: list[Any], where: str) -> NDArray[np.int64]:
     import numpy as np
 
-    if not given:
-        return np.zeros(0, np.int64)
-    try:
-        joined = "\n".join(given) + "\n"
-        if _TIMES.fullmatch(joined):
-            texts = joined.replace("Z", "").split("\n")[:-1]
-            return np.array(texts, "datetime64[ns]").view(np.int64)
-    except (TypeError, ValueError):
-        pass
     words = "a time such as '2025-01-31T12:00:00.000000000Z'"
-    return np.asarray(each_of(given, where, words, _time_of), np.int64)
+    texts = each_of(given, where, words, _time_of)
+    with contextlib.suppress(ValueError):
+        return np.array(texts, "datetime64[ns]").view(np.int64)
+    # One of them is no date.
+    return np.array(each_of(given, where, words, lambda text: np.datetime64(text[:-1])))
 
 
-def _attempt_of(given: Any) -> int:
-    if type(given) is not int:
-        raise TypeError(given)
-    return _ATTEMPTS.index(given)
-
-
-def _time_of(text: str) -> int:
-    import numpy as np
-
-    if not _ONE_TIME.fullmatch(text):
+def _time_of(text: str) -> str:
+    if not _TIME.fullmatch(text):
         raise ValueError(text)
-    return int(np.datetime64(text[:-1], "ns").astype(np.int64))
+    return text[:-1]
 
 
 _SOURCE: Final = "seamark export"

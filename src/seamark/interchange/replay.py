@@ -7,7 +7,6 @@ a log must be read from its start even if its first part was imported before.
 from __future__ import annotations
 
 import base64
-import contextlib
 import glob
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,8 +18,6 @@ from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
 from seamark.interchange.found import (
     DERIVED,
-    MISSING,
-    REFUSED,
     Notes,
     extension_of,
     legal_path,
@@ -154,7 +151,7 @@ class Replay(Operations):
 
     def _copy(self, path: str, operation: Mapping[str, Any]) -> None:
         source = "/".join(operation["source_path"])
-        kind = self._to.kind(source) or ""
+        kind = self._to.kinds.get(source) or ""
         if operation["container_id"] != self._container or not kind.startswith("atom:"):
             self._notes.add("copies of values from another run", f"{path!r:.120}")
         else:
@@ -162,7 +159,7 @@ class Replay(Operations):
 
     def _remove(self, path: str, _: Mapping[str, Any]) -> None:
         # Files of an earlier import may no longer exist, and are then unknown here.
-        if self._to.kind(path) is None and not path.startswith("sys/"):
+        if self._to.kinds.get(path) is None and not path.startswith("sys/"):
             self._to.kinds[path] = "file_set"
         self._delete(path, {})
 
@@ -172,7 +169,7 @@ class Replay(Operations):
         ext, named = str(operation.get("ext") or ""), operation.get("file_path")
         stored = operation.get("tmp_file_name")
         shown = f"{path.rpartition('/')[2]}.{ext}" if ext else path.rpartition("/")[2]
-        with self._noting_failures(path, named or stored):
+        with self._notes.failures(path, named or stored):
             if named:
                 base, name = self._place(named)
                 shown = os.path.basename(name)
@@ -195,19 +192,9 @@ class Replay(Operations):
             raise ArgumentError(msg)
         return found
 
-    @contextlib.contextmanager
-    def _noting_failures(self, path: str, name: Any) -> Iterator[None]:
-        try:
-            yield
-        except ArgumentError:
-            self._notes.add(REFUSED, f"{path}: {name!r:.120}")
-        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            kind = REFUSED if "link" in str(error) else MISSING
-            self._notes.add(kind, f"{path}: {name!r:.120}")
-
     def _files(self, path: str, target: str) -> Iterator[tuple[Path, str, bool]]:
         """Yield folder and name of each file at or below a path, and whether it is that path."""
-        with self._noting_failures(path, target):
+        with self._notes.failures(path, target):
             base, name = self._place(target)
             if os.path.islink(base / name):
                 msg = f"{target!r:.120} is a link"
@@ -224,7 +211,7 @@ class Replay(Operations):
         members = {}
         if self._memory.journal is not None:
             for base, name, shown in self._matches(path, operation["file_globs"]):
-                with self._noting_failures(path, name), open_below(base, name) as file:
+                with self._notes.failures(path, name), open_below(base, name) as file:
                     last = shown.rpartition("/")[2]
                     members[escape(shown)] = self._draft.keep(file, last, extension_of(last))
         if operation.get("reset") in (True, "True"):
@@ -239,7 +226,7 @@ class Replay(Operations):
             fixed = pattern
             while glob.has_magic(fixed):
                 fixed = os.path.dirname(fixed)
-            with self._noting_failures(path, pattern):
+            with self._notes.failures(path, pattern):
                 self._place(os.path.abspath(fixed))
                 matched = sorted(glob.iglob(pattern, recursive=True))
                 if not matched:
@@ -273,7 +260,7 @@ class Replay(Operations):
             for base, name, is_target in self._files(path, wanted):
                 above = os.path.dirname(wanted) if is_target else wanted
                 shown = os.path.relpath(base / name, above)
-                with self._noting_failures(path, target), open_below(base, name) as file:
+                with self._notes.failures(path, target), open_below(base, name) as file:
                     sha256, size = digest_of(file.fileno())
                     files.append({"path": escape(before + shown), "size": size, "sha256": sha256})
         known = {**self._tracked(""), "files": files, "references": references}

@@ -98,11 +98,9 @@ def _items_of_block(
                 some = _items_of_record(raw, payload_of(block.data, raw))
                 found += [(block.base + raw[0], *one) for one in some if isinstance(one[1], str)]
     found.sort(key=itemgetter(0, 2))
-    number = before = -1
-    for offset, *rest in found:
-        number = number + 1 if offset == before else 0
-        before = offset
-        yield Item((offset, number), *rest)
+    for offset, of_frame in itertools.groupby(found, itemgetter(0)):
+        for number, (_, *rest) in enumerate(of_frame):
+            yield Item((offset, number), *rest)
 
 
 def _items_of_record(raw: RawFrame, payload: bytes) -> list[tuple[str, str, Any, float, int]]:
@@ -149,23 +147,19 @@ class SharedState:
         """Set the attributes of all paths from those on the server."""
         self.kinds: dict[str, str] = {}
         self._spaces = Counter[str]()
-        self._places: dict[str, str] = {}
         for path, one in seen.items():
             self.put(path, one.kind)
 
     def place(self, path: str) -> str:
         """Return the server's path for a path of the run; a reserved or occupied path is moved."""
-        if path not in self._places:
-            *above, last = default_path(path).split("/")
-            found = ""
-            for name in above:
-                found += f"{name}_/" if found + name in self.kinds else f"{name}/"
-            self._places[path] = found + (f"{last}_" if self._spaces[found + last] else last)
-        return self._places[path]
+        *above, last = default_path(path).split("/")
+        found = ""
+        for name in above:
+            found += f"{name}_/" if found + name in self.kinds else f"{name}/"
+        return found + (f"{last}_" if self._spaces[found + last] else last)
 
     def put(self, path: str, kind: str | None) -> None:
         """Note the new type of a path, or None for a deleted attribute."""
-        self._places.clear()
         change = (kind is not None) - (path in self.kinds)
         self._spaces.update({path[: slash.start()]: change for slash in re.finditer("/", path)})
         self.kinds.pop(path, None)

@@ -67,8 +67,8 @@ class NeptuneRemote:
     def journals(self, run: RunKey) -> Mapping[str, int]:
         """See `seamark.remote.protocol.Remote.journals`."""
         if not _is_run(run):
-            files = [one.path for one in self._runs[run].folder.journals()]
-            return {each.name: each.stat().st_size for each in files}
+            journals = self._runs[run].folder.journals()
+            return {one.path.name: one.path.stat().st_size for one in journals}
         known: Mapping[str, int] = self._ask(run, "known")
         return known
 

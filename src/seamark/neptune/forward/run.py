@@ -19,7 +19,6 @@ import json
 import os
 import re
 import secrets
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -115,7 +114,6 @@ class ForwardedRun:
     def __init__(self, client: Client, place: str, folder: RunFolder, locks: Locks) -> None:
         self._client, self._place, self.folder, self._locks = client, place, folder, locks
         self.held = ""
-        self._lock = threading.Lock()
         self._is_open = False
         self._id = self._refusal = ""
         self._seen: dict[str, RemoteAttribute] = {}
@@ -127,12 +125,11 @@ class ForwardedRun:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[None]:
         # After an error, the run is opened again next time.
-        with self._lock:
-            if not self._is_open:
-                self._open()
-            self._is_open = False
-            yield
-            self._is_open = True
+        if not self._is_open:
+            self._open()
+        self._is_open = False
+        yield
+        self._is_open = True
 
     def _open(self) -> None:
         self._id, noted = _read_record(self.folder, self._place)
@@ -159,7 +156,7 @@ class ForwardedRun:
         """Return the number of sent bytes by journal file name; create nothing on the server."""
         if not _read_record(self.folder, self._place)[0]:
             return {}
-        about = [header for header in headers(self.folder) if "forwarded_to" in header]
+        about = (header for header in headers(self.folder) if "forwarded_to" in header)
         records = {header.get("writer") for header in about}
         with self._opened():
             found = {name: one.done for name, one in self._journals.items() if one.sent > START}
@@ -170,8 +167,9 @@ class ForwardedRun:
         """Send a journal up to an offset, and its files; return the new position."""
         with self._opened():
             journal = self._lock_journal(name)
-            if end > journal.sent[0]:
-                self._advance(journal, end)
+            for operations in journal.requests(end) if end > journal.sent[0] else ():
+                new = self._drop_known_points(operations) if journal.doubt else operations
+                self._execute(journal, list(new))
             # Far behind the end, later records may replace files.
             is_far = journal.path.stat().st_size > end + _MAX_BEHIND_BYTES
             for task in [] if is_far else list(journal.files.values()):
@@ -187,14 +185,8 @@ class ForwardedRun:
 
     def release(self) -> None:
         """Release the journals, so that another process can send them."""
-        with self._lock:
-            self._locks.release(self)
-            self._is_open = False
-
-    def _advance(self, journal: Journal, end: int) -> None:
-        for operations in journal.requests(end):
-            new = self._drop_known_points(operations) if journal.doubt else operations
-            self._execute(journal, list(new))
+        self._locks.release(self)
+        self._is_open = False
 
     def _execute(self, journal: Journal, operations: list[dict[str, Any]]) -> None:
         if operations:

@@ -53,6 +53,18 @@ ErrorsByStatus = Mapping[int, type[ManagementOperationFailure]]
 
 _NO_PROJECT: Final[ErrorsByStatus] = {404: ProjectNotFound}
 _NO_WORKSPACE: Final[ErrorsByStatus] = {404: WorkspaceNotFound}
+# For users, and for service accounts.
+_PATHS: Final = ("backend/v1/members", "backend/v1/accounts")
+_USER_KEYS: Final = ("userId", "serviceAccountId")
+_NAME_KEYS: Final = (("registeredMemberInfo", "username"), ("serviceAccountInfo", "displayName"))
+_REMOVAL_ERRORS: Final[tuple[ErrorsByStatus, ...]] = (
+    {404: ProjectNotFound, 422: UserNotExistsOrWithoutAccess, 403: AccessRevokedOnMemberRemoval},
+    {
+        404: ProjectNotFound,
+        422: ServiceAccountNotExistsOrWithoutAccess,
+        403: AccessRevokedOnServiceAccountRemoval,
+    },
+)
 log = logging.getLogger("seamark")
 
 
@@ -104,11 +116,13 @@ class ServerBackend:
     ) -> str:
         """Create a project and return its path."""
         workspace, _, name = project.rpartition("/")
-        new = {"name": name, "organizationId": workspace, "visibility": visibility}
-        if key is not None:
-            new["projectKey"] = key
-        if description is not None:
-            new["description"] = description
+        new = {
+            "name": name,
+            "organizationId": workspace,
+            "visibility": visibility,
+            "projectKey": key,
+            "description": description,
+        }
         made = self._ask("POST", "backend/v1/projects/create", _NO_WORKSPACE, new)
         return f"{made['organizationName']}/{made['name']}"
 
@@ -123,37 +137,21 @@ class ServerBackend:
 
     def members(self, project: str, *, service: bool) -> dict[str, str]:
         """Return the roles of users, or of service accounts, in a project."""
-        path = "backend/v1/accounts" if service else "backend/v1/members"
-        found = self._ask("GET", path, _NO_PROJECT, projectIdentifier=project)
-        if service:
-            return {one["serviceAccountInfo"]["displayName"]: _ROLES[one["role"]] for one in found}
-        return {one["registeredMemberInfo"]["username"]: _ROLES[one["role"]] for one in found}
+        found = self._ask("GET", _PATHS[service], _NO_PROJECT, projectIdentifier=project)
+        info, name = _NAME_KEYS[service]
+        return {one[info][name]: _ROLES[one["role"]] for one in found}
 
     def add(self, project: str, user: str, role: str, *, service: bool) -> None:
         """Add a user or service account to a project with a role."""
-        body = {"role": _API_ROLES[role], "serviceAccountId" if service else "userId": user}
-        path = "backend/v1/accounts" if service else "backend/v1/members"
+        body = {"role": _API_ROLES[role], _USER_KEYS[service]: user}
         taken = ServiceAccountAlreadyHasAccess if service else UserAlreadyHasAccess
-        errors_by_status = {**_NO_PROJECT, 409: taken}
-        self._ask("POST", path, errors_by_status, body, projectIdentifier=project)
+        errors = {**_NO_PROJECT, 409: taken}
+        self._ask("POST", _PATHS[service], errors, body, projectIdentifier=project)
 
     def remove(self, project: str, user: str, *, service: bool) -> None:
         """Remove the role of a user or service account in a project."""
-        errors_by_status: ErrorsByStatus
-        if service:
-            path, who = "backend/v1/accounts", {"serviceAccountId": user}
-            errors_by_status = {
-                422: ServiceAccountNotExistsOrWithoutAccess,
-                403: AccessRevokedOnServiceAccountRemoval,
-            }
-        else:
-            path, who = "backend/v1/members", {"userId": user}
-            errors_by_status = {
-                422: UserNotExistsOrWithoutAccess,
-                403: AccessRevokedOnMemberRemoval,
-            }
-        errors_by_status = {404: ProjectNotFound, **errors_by_status}
-        self._ask("DELETE", path, errors_by_status, projectIdentifier=project, **who)
+        who = {"projectIdentifier": project, _USER_KEYS[service]: user}
+        self._ask("DELETE", _PATHS[service], _REMOVAL_ERRORS[service], **who)
 
     def expect_service(self, project: str, user: str) -> None:
         """Raise `ServiceAccountNotFound` unless the workspace has the service account."""

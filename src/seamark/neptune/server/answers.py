@@ -430,10 +430,10 @@ class Routes(APIRouter):
         return add
 
 
-def answer(value: Any = None) -> Response:
+def answer(value: Any = None, status: int = 200) -> Response:
     """Return a JSON response. NaN is written as ``NaN``, which the client accepts."""
     body = b"" if value is None else json.dumps(value, separators=(",", ":")).encode()
-    return Response(body, media_type="application/json")
+    return Response(body, status, media_type="application/json")
 
 
 def error_response(error: Exception) -> Response:

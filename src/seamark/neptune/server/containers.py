@@ -23,6 +23,7 @@ from seamark.neptune.server.operations import Changes
 from seamark.neptune.server.projects import (
     API_KINDS,
     Container,
+    all_projects,
     container_id,
     find_model,
     find_run,
@@ -84,20 +85,15 @@ def find_container(request: Request, identifier: str, role: Role) -> Container:
     if found is None:
         project, _, sys_id = identifier.rpartition("/")
         found = Container(project, sys_id)
-    expect_in(request, found.project, role, identifier)
+    try:
+        expect(request, found.project, role)
+    except Refusal as error:
+        if error.status_code == 404:  # noqa: PLR2004 - a status
+            raise ContainerNotFound(identifier) from error
+        raise
     if "/" in identifier:
         return _find_by_sys_id(server_of(request), found, identifier)
     return found
-
-
-def expect_in(request: Request, project: str, role: Role, identifier: str = "") -> None:
-    """Require a role in a project; an error 404 has the client's format."""
-    try:
-        expect(request, project, role)
-    except Refusal as error:
-        if error.status_code == 404 and identifier:  # noqa: PLR2004 - a status
-            raise ContainerNotFound(identifier) from error
-        raise
 
 
 def _find_by_sys_id(server: Server, asked: Container, identifier: str) -> Container:
@@ -169,7 +165,8 @@ def get_project(request: Request, projectIdentifier: Text) -> Response:  # noqa:
     if project.count("/") != 1:
         raise Refusal(404, "no-project", "the client supports only projects named workspace/name")
     role = server.accounts.role(asker(request), project)
-    if (role is None or role < Role.CONTRIBUTOR) and project not in _projects(request):
+    may_record = role is not None and role >= Role.CONTRIBUTOR
+    if not may_record and project not in all_projects(server, asker(request)):
         raise Refusal(404, "no-project", f"project {project[:200]!r} does not exist")
     return answer(shown_project(server, project))
 
@@ -186,7 +183,7 @@ def list_projects(
     """Return the projects that the requester may read or record in."""
     who, server = expect_somebody(request), server_of(request)
     found = []
-    for project in _projects(request):
+    for project in all_projects(server, who):
         workspace, name = split_project(project)
         if organizationIdentifier and workspace != organizationIdentifier:
             continue
@@ -210,18 +207,12 @@ def list_organizations(request: Request) -> Response:
 
 def workspaces_of(request: Request) -> set[str]:
     """Return the workspaces in which a user may read data or create projects."""
-    who = expect_somebody(request)
-    found = {split_project(project)[0] for project in _projects(request)}
+    who, server = expect_somebody(request), server_of(request)
+    found = {split_project(project)[0] for project in all_projects(server, who)}
     found |= {project.partition("/")[0] for project in who.roles if project} | set(who.workspaces)
     if who.admin:  # admins may create projects in empty workspaces
-        found |= server_of(request).accounts.workspaces()
+        found |= server.accounts.workspaces()
     return found
-
-
-def _projects(request: Request) -> list[str]:
-    from seamark.neptune.server.projects import all_projects
-
-    return all_projects(server_of(request), asker(request))
 
 
 # ---------------------------------------------------------------------- runs and models

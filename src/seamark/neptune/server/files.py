@@ -24,8 +24,8 @@ from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import RunId, find_container, log_of, read_of
 from seamark.neptune.server.operations import BatchOperations, keep_content
 from seamark.neptune.server.projects import container_id
-from seamark.neptune.server.reading import as_time
-from seamark.neptune.server.series import At, begin_upload, find_upload, missing
+from seamark.neptune.server.reading import as_time, missing
+from seamark.neptune.server.series import At, begin_upload, find_upload
 from seamark.neptune.server.signing_in import base_of
 from seamark.paths import check_writable
 from seamark.server.access import Role
@@ -63,7 +63,9 @@ def _sub_path(
     request: Request, given: Annotated[str, Query(alias="subPath", max_length=4096)] = ""
 ) -> str | None:
     # Only operations on file sets have one.
-    return given if "/upload/member" in request.url.path else None
+    if "/upload/member" not in request.url.path:
+        return None
+    return _checked_path(given)
 
 
 Sub = Annotated[str | None, Depends(_sub_path)]
@@ -133,14 +135,12 @@ def _put(
         record = {"op": "file", "file": _file_record(path, _ext(ext), size, digest)}
         _change(request, container, path, lambda to: to.put(path, "file", record))
     else:
-        member = {
-            _checked_path(sub): _member_record(server_of(request), _checked_path(sub), size, digest)
-        }
+        member = {sub: _member_record(server_of(request), sub, size, digest)}
         _change(request, container, path, lambda to: to.put_members(path, member))
 
 
 def _destination(path: str, sub: str | None) -> str:
-    return f"file {path}" if sub is None else f"member {path} {_checked_path(sub)}"
+    return f"file {path}" if sub is None else f"member {path} {sub}"
 
 
 @router.answers("fileAtomUpload")
@@ -149,8 +149,6 @@ async def put(request: Request, identifier: Into, path: At, sub: Sub, ext: Ext =
     """Store a file, or a file of a set."""
 
     def work(container: Container, body: bytes) -> None:
-        if sub is not None:
-            _checked_path(sub)  # raises before anything is stored
         digest = keep_content(server_of(request), container, body)
         _put(request, container, path, sub, ext, len(body), digest)
 
@@ -172,8 +170,7 @@ def begin(
             "too-large",
             f"this server accepts files of up to {server.blobs.limits.blob_bytes:,} bytes",
         )
-    if server.quota is not None:
-        server.quota.expect(container.project, size)
+    server.quota.expect(container.project, size)
     name = begin_upload(server, container, what, size).name
     return answer({"uploadId": f"{name}.{_ext(ext)}".rstrip("."), "errors": []})
 
@@ -261,11 +258,11 @@ def _unpack(body: bytes) -> Iterator[tuple[str, bytes]]:
 def get_file(request: Request, identifier: RunId, path: At) -> Response:
     """Return the content of a file."""
     read = read_of(request, identifier)
-    found = read.attribute(path)
-    blob = None if found is None or found.family != "file" else _blob(read, found.value)
-    if found is None or blob is None:
+    file = read.value_of(path, "file")
+    blob = _blob(read, file)
+    if blob is None:
         raise missing(path)
-    return _file_response(blob.read(), download_name(found.value, path), blob.size)
+    return _file_response(blob.read(), download_name(file, path), blob.size)
 
 
 def _blob(read: ContainerReader, file: Any) -> Blob | None:
@@ -291,9 +288,7 @@ def get_image(
 ) -> Response:
     """Return one image of a series, by its index."""
     read = read_of(request, identifier)
-    found = read.attribute(path)
-    if found is None or found.family != "file_series":
-        raise missing(path)
+    read.value_of(path, "file_series")
     points = read.reader.files(path)
     blob = _blob(read, points[index].file) if index < len(points) else None
     if blob is None:
@@ -301,13 +296,6 @@ def get_image(
     ext = str(points[index].file.get("ext") or "")
     kind = f"image/{ext}" if ext in _IMAGE_EXTENSIONS else "application/octet-stream"
     return _file_response(blob.read(), f"{index}.{ext}", blob.size, kind)
-
-
-def _members(read: ContainerReader, path: str) -> dict[str, Any]:
-    found = read.attribute(path)
-    if found is None or found.family != "file_set":
-        raise missing(path)
-    return dict(found.value)
 
 
 @router.answers("lsFileSetAttribute")
@@ -318,7 +306,7 @@ def list_files(
     folder: Annotated[str, Query(alias="path", max_length=4096)] = "",
 ) -> Response:
     """Return the direct entries of a folder in a file set."""
-    members = _members(read_of(request, identifier), path)
+    members = read_of(request, identifier).value_of(path, "file_set")
     begin = folder.strip("/").removeprefix("./")
     begin = f"{begin}/" if begin not in ("", ".") else ""
     files: list[dict[str, Any]] = []
@@ -349,7 +337,7 @@ def _entry(name: str, size: int, mtime_ns: int, kind: str) -> dict[str, Any]:
 def prepare(request: Request, identifier: RunId, path: At) -> Response:
     """Return the id of a file set's archive; no preparation is needed."""
     read = read_of(request, identifier)
-    _members(read, path)
+    read.value_of(path, "file_set")
     return answer({"id": f"{container_id(read.container)}/{path}"})
 
 
@@ -365,7 +353,7 @@ def get_zip(request: Request, id: Annotated[str, Query(max_length=32768)]) -> Re
     """Return a file set as one archive."""
     identifier, _, path = id.partition("/")
     read = read_of(request, identifier)
-    members = _members(read, path)
+    members = read.value_of(path, "file_set")
     name = path.rpartition("/")[2] + ".zip"
     return _file_response(_zip(read, members), name, None, "application/zip")
 

@@ -85,33 +85,20 @@ class RunState:
 
 
 class Batch(Frames, State):
-    """Frames of a request, and the state of the run after they are stored."""
+    """Frames of a request; the state of the run is changed with them, before they are stored."""
 
     def __init__(self, opened: RunState, now_ns: int) -> None:
-        State.__init__(self)
         Frames.__init__(self, opened.uid, opened.last_t, opened.floor, now_ns)
+        self.kinds, self.steps = opened.kinds, opened.steps
         self._opened = opened
-        self._numbers: dict[str, int] = {}
         self._request = ""
-
-    # ------------------------------------------------------------------ state
-
-    def kind(self, path: str) -> str | None:
-        """See `State.kind`."""
-        return self.kinds[path] if path in self.kinds else self._opened.kinds.get(path)
 
     def may_write(self, path: Any) -> bool:
         """Return whether a path exists and is writable, so that it needs no check.
 
         False means only that it must be checked. All derived paths are below ``sys/``.
         """
-        return isinstance(path, str) and self.kind(path) is not None and path[:4] != "sys/"
-
-    def last_step(self, path: str) -> float | None:
-        """See `State.last_step`."""
-        return self.steps[path] if path in self.steps else self._opened.steps.get(path)
-
-    # ------------------------------------------------------------------ frames
+        return isinstance(path, str) and path in self.kinds and path[:4] != "sys/"
 
     def column(
         self,
@@ -139,34 +126,19 @@ class Batch(Frames, State):
         self.frame(Kind.HEARTBEAT, payload)
 
     def _number(self, path: str) -> int:
-        found = self._numbers.get(path)
-        if found is None:
-            found = self._opened.numbers.get(path)
-        if found is None:  # numbers may be reused: each applies from its frame on
-            found = len(self._opened.numbers) + len(self._numbers)
-            self._numbers[path] = found
-            self.frame(Kind.PATH, _NUMBER.pack(found) + path.encode())
-        return found
+        numbers = self._opened.numbers
+        if path not in numbers:  # numbers may be reused: each applies from its frame on
+            numbers[path] = len(numbers)
+            self.frame(Kind.PATH, _NUMBER.pack(numbers[path]) + path.encode())
+        return numbers[path]
 
     def keep(self, size: int, position: int) -> None:
-        """Adopt the new state after the frames are stored."""
+        """Adopt the size of the journal after the frames are stored."""
         one = self._opened
         if len(one.numbers) > len(one.kinds) + _MAX_DELETED:
             one.numbers.clear()  # they may be reused
-        else:
-            one.numbers.update(self._numbers)
-        _merge(one.kinds, self.kinds)
-        _merge(one.steps, self.steps)
         one.size, one.last_t, one.position = size, self._t - 1, position
         one.request = self._request
-
-
-def _merge(known: dict[str, Any], new: Mapping[str, Any]) -> None:
-    for path, value in new.items():
-        if value is None:
-            known.pop(path, None)
-        else:
-            known[path] = value
 
 
 class Log:
@@ -180,7 +152,8 @@ class Log:
     @property
     def remembered(self) -> int:
         """Number of remembered paths of the run."""
-        return 0 if self._opened is None else len(self._opened.kinds)
+        opened = self._opened  # another thread may be writing
+        return 0 if opened is None else len(opened.kinds)
 
     def create(self, header: Mapping[str, Any], fill: Callable[[Batch], None]) -> bool:
         """Create a run; return False if it exists already."""
@@ -214,24 +187,20 @@ class Log:
         """
         with self._lock:
             for last in range(_MAX_TRIES, 0, -1):
-                opened = self._opened
+                # Until the records are stored, so that no invalid state remains after an error.
+                opened, self._opened = self._opened, None
                 if opened is None or not self._is_current(opened):
                     opened = self._open()
-                self._opened = opened
                 batch = Batch(opened, self._server.now_ns())
                 if not opened.size:
                     batch.begin(self._header(opened, {}, owner=False))
-                again = bool(request) and opened.request == request
-                if 0 <= arrived_ns - opened.last_t < _REPEAT_NS:
-                    again = False
+                is_soon = 0 <= arrived_ns - opened.last_t < _REPEAT_NS
+                again = bool(request) and opened.request == request and not is_soon
                 fill(batch)
-                if again or not batch.data:
+                if again:
                     return
-                self._opened = (
-                    None  # until it is stored, so that no invalid state remains after an error
-                )
                 try:
-                    is_alone = self._store(opened, batch)
+                    is_alone = not batch.data or self._store(opened, batch)
                 except (DivergedError, GapError):
                     if last == 1:
                         raise
@@ -312,6 +281,7 @@ class Logs:
                 found = self._known[container] = Log(self._server, container)
             self._known.move_to_end(container)
             self._lookups += 1
+            # Also the known runs grow.
             if len(self._known) > _MAX_RUNS or self._lookups % _COUNT_EVERY == 0:
                 self._drop_oldest()
             return found

@@ -329,9 +329,8 @@ def _invalid(code: str, reason: str) -> Response:
 
 def _refusal(status_code: int, error_type: str, title: str, **more: Any) -> Response:
     more = {name: shorten(value) for name, value in more.items()}
-    found = answer({"code": status_code, "errorType": error_type, "title": title, **more})
-    found.status_code = status_code
-    return found
+    body = {"code": status_code, "errorType": error_type, "title": title, **more}
+    return answer(body, status_code)
 
 
 def _existing_project(request: Request, identifier: str) -> str:

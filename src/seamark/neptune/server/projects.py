@@ -134,7 +134,6 @@ def wait_in(server: Server, project: str, seconds: float = _PATIENCE_S) -> None:
 
 _project = tables.neptune_project.c
 _MAX_TRIES: Final = 50
-_KEY: Final = sa.select(_project.key).where(_project.path == sa.bindparam("at"))
 _KEY_AND_LAST: Final = sa.select(_project.key, _project.last).where(
     _project.path == sa.bindparam("at")
 )
@@ -160,8 +159,7 @@ _SYS_IDS: Final = sa.select(_run.sys_id).where(
 
 def key_of(server: Server, project: str) -> str:
     """Return the key of a project: the prefix of its run ids."""
-    rows = server.databases.account.fetch(_KEY, at=project)
-    return str(rows[0][0]) if rows else key_of_project(project)
+    return last_number(server, project)[0]
 
 
 def choose_key(server: Server, project: str, key: str) -> None:
@@ -189,17 +187,13 @@ def next_id(server: Server, project: str) -> str:
     The counter may be older than the runs, for example after a backup was restored; used ids are
     skipped. A new counter starts after the largest existing id, because earlier runs may be purged.
     """
-    known = 0
+    known = 0 if last_number(server, project)[1] else _largest_number(server, project)
     for _ in range(_MAX_TRIES):
         with contextlib.suppress(Conflict):
             key, last = _next_number(server, project, key_of_project(project), known)
-            found = f"{key}-{last}"
-            is_free = find_run(server, project, found) is None
-            if is_free and last > 1:
-                return found
+            if find_run(server, project, f"{key}-{last}") is None:
+                return f"{key}-{last}"
             known = _largest_number(server, project)
-            if is_free and known < last:
-                return found
     msg = "other clients create runs in this project at the same time; try again"
     raise Conflict(msg)
 
@@ -236,11 +230,8 @@ def last_number(server: Server, project: str) -> tuple[str, int]:
 
 def all_projects(server: Server, who: Identity) -> list[str]:
     """Return the readable projects with paths that the client can use, sorted."""
-    account, store = server.databases.account, server.store().database
-    with account.reading() as connection:
-        found = {row[0] for row in account.rows(connection, _WITH_KEY)}
-        found |= {row[0] for row in account.rows(connection, _CONFIGURED)}
-    found |= {home_of(row[0]) for row in store.fetch(_WITH_RUNS)}
+    found = {path for (path,) in server.databases.account.fetch(_CONFIGURED)}
+    found |= {home_of(path) for (path,) in server.store().database.fetch(_WITH_RUNS)}
     readable = server.accounts.readable(who)
     return sorted(each for each in found if each.count("/") == 1 and may_read(readable, each))
 
@@ -252,8 +243,7 @@ def trashed_runs(server: Server, project: str) -> list[Container]:
     return [Container(project, str(name)) for (name,) in rows]
 
 
-_WITH_KEY: Final = sa.select(_project.path)
-_CONFIGURED: Final = sa.select(tables.project.c.path)
+_CONFIGURED: Final = sa.union(sa.select(_project.path), sa.select(tables.project.c.path))
 _WITH_RUNS: Final = sa.select(_run.project).distinct()
 _TRASHED: Final = sa.select(_run.name).where(
     _run.project == sa.bindparam("project"), _run.trashed == 1

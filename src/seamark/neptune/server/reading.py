@@ -17,6 +17,7 @@ from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.journal.folder import PROJECT_LOG
 from seamark.neptune.server.answers import ContainerNotFound
 from seamark.neptune.server.projects import Container, container_id
+from seamark.server.failures import Refusal
 from seamark.store import schema
 from seamark.store.schema import state_of_row
 
@@ -30,11 +31,17 @@ __all__ = [
     "as_time",
     "files_of",
     "hash_of",
+    "missing",
     "number",
     "record_of",
     "shown_step",
     "system_attributes",
 ]
+
+
+def missing(path: str) -> Refusal:
+    """Return the refusal for a path without a value of the requested kind."""
+    return Refusal(404, "no-attribute", f"{path[:200]!r} has no value of this type")
 
 
 PLACE: Final = "monitoring/neptune/artifacts"
@@ -163,6 +170,13 @@ class ContainerReader:
         except RunNotFoundError:
             return None
 
+    def value_of(self, path: str, family: str) -> Any:
+        """Return the value of a family at a path; refuse the request if there is none."""
+        found = self.attribute(path)
+        if found is None or found.family != family:
+            raise missing(path)
+        return found.value
+
     def as_attribute(self, path: str) -> dict[str, Any] | None:
         """Return the attribute at a path in the client's format, or None."""
         if path.startswith("sys/"):
@@ -232,11 +246,9 @@ class ContainerReader:
             _as_attribute(f"sys/{name}", kind, value) for name, (kind, value) in facts.items()
         ]
         for path, each in found.items():
-            if path.startswith("sys/") and path.removeprefix("sys/") not in facts:
-                if container.is_project:
-                    continue
-                if (one := shown(each, self.text)) is not None:
-                    entries.append(one)
+            is_more = path.startswith("sys/") and path.removeprefix("sys/") not in facts
+            if is_more and not container.is_project and (one := shown(each, self.text)) is not None:
+                entries.append(one)
         return entries
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import secrets
 import shutil
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Query, Request, Response
 
+from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
 from seamark.neptune.server.answers import Routes, answer
 from seamark.neptune.server.containers import RunId, read_of
-from seamark.neptune.server.reading import ContainerReader, number, shown_step
+from seamark.neptune.server.operations import PART_BYTES
+from seamark.neptune.server.reading import missing, number, shown_step
 from seamark.server.failures import Refusal
 
 if TYPE_CHECKING:
@@ -47,11 +50,6 @@ Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=0)]
 
 
-def missing(path: str) -> Refusal:
-    """Return the refusal for a path without a value of the requested kind."""
-    return Refusal(404, "no-attribute", f"{path[:200]!r} has no value of this type")
-
-
 def _add_single_route(name: str, kinds: tuple[str, ...]) -> None:
     def get(request: Request, identifier: RunId, path: At) -> Response:
         found = read_of(request, identifier).as_attribute(path)
@@ -66,20 +64,13 @@ for _name, _kinds in _KINDS.items():
     _add_single_route(_name, _kinds)
 
 
-def _count_points(read: ContainerReader, path: str, family: str) -> int:
-    found = read.attribute(path)
-    if found is None or found.family != family:
-        raise missing(path)
-    return int(found.value.count)
-
-
 @router.answers("getFloatSeriesValues")
 def floats(
     request: Request, identifier: RunId, path: At, limit: Limit = 1000, offset: Offset = 0
 ) -> Response:
     """Return points of a float series, by step."""
     read = read_of(request, identifier)
-    _count_points(read, path, "float_series")
+    read.value_of(path, "float_series")
     points: Points = read.reader.points(path)
     part = points[offset : offset + min(limit, _MAX_POINTS)]
     steps, values, times = (column.tolist() for column in (part.step, part.value, part.time_ns))
@@ -96,7 +87,7 @@ def strings(
 ) -> Response:
     """Return points of a text series, by step."""
     read = read_of(request, identifier)
-    _count_points(read, path, "string_series")
+    read.value_of(path, "string_series")
     points = read.reader.texts(path)
     found = [
         {
@@ -112,15 +103,15 @@ def strings(
 @router.answers("getImageSeriesValues")
 def images(request: Request, identifier: RunId, path: At) -> Response:
     """Return the number of images in a series."""
-    read = read_of(request, identifier)
-    return answer({"totalItemCount": _count_points(read, path, "file_series"), "values": []})
+    found = read_of(request, identifier).value_of(path, "file_series")
+    return answer({"totalItemCount": found.count, "values": []})
 
 
 @router.answers("getFloatSeriesValuesCSV")
 def csv(request: Request, identifier: RunId, path: At) -> Response:
     """Return all points of a float series as CSV: step, time in milliseconds, value."""
     read = read_of(request, identifier)
-    _count_points(read, path, "float_series")
+    read.value_of(path, "float_series")
     points: Points = read.reader.points(path)
     columns = (points.step, points.time_ns, points.value)
     lines = [
@@ -134,21 +125,17 @@ _FOLDER: Final = "neptune-uploads"
 _MAX_UPLOAD_AGE_S: Final = 24 * 3600
 """Age at which an unfinished upload is removed, in seconds."""
 _NAME: Final = re.compile(r"[0-9a-f]{32}-([0-9a-f]{16})-(\d{1,18})")
-_OFFSET_CHARS: Final = 20
 _WRONG_RANGE: Final = "Length of stream does not match given range"
 """Message on which the client restarts the upload."""
 _RANGE: Final = re.compile(r"bytes=(\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 
 class Upload:
-    """File of `size` bytes, uploaded in parts, each to any process of a server.
-
-    Its parts are files named by their offsets in the folder of the upload.
-    """
+    """File of `size` bytes, uploaded in consecutive parts, each to any process of a server."""
 
     def __init__(self, path: Path, size: int) -> None:
         self.path, self.size, self.name = path, size, path.name
-        self._done_mark = path / "done"
+        self._done_mark = path.with_name(f"{path.name}.done")
 
     @property
     def is_stored(self) -> bool:
@@ -164,36 +151,27 @@ class Upload:
         start, last, whole = map(int, found.groups()) if found else (0, -2, -1)
         if whole != self.size or last - start + 1 != len(data) or last >= self.size:
             raise ArgumentError(_WRONG_RANGE)
-        new = self.path / secrets.token_hex(16)
-        new.write_bytes(data)
-        new.replace(self.path / f"{start:0{_OFFSET_CHARS}}")
+        with self.path.open("r+b") as file:
+            if start > file.seek(0, os.SEEK_END):
+                raise ArgumentError(_WRONG_RANGE)
+            file.seek(start)
+            file.write(data)
 
     def keep(self, server: Server, container: Container) -> str:
         """Store the whole file durably and return its SHA-256 (hex)."""
-        digest, end = hashlib.sha256(), 0
-        for part in self._parts():
-            if int(part.name) != end:
+        with self.path.open("rb") as file:
+            digest, size = digest_of(file.fileno())
+            if size != self.size:
                 raise ArgumentError(_WRONG_RANGE)
-            data = part.read_bytes()
-            digest.update(data)
-            end += len(data)
-        if end != self.size:
-            raise ArgumentError(_WRONG_RANGE)
-        name, (project, run) = digest.hexdigest(), container
-        for part in self._parts():
-            server.blobs.put(project, run, name, self.size, int(part.name), part.read_bytes())
-        if not self.size:
-            server.blobs.put(project, run, name, 0, 0, b"")
-        return name
+            file.seek(0)
+            for start in range(0, size, PART_BYTES) or (0,):
+                server.blobs.put(*container, digest, size, start, file.read(PART_BYTES))
+        return digest
 
     def drop(self) -> None:
         """Remove the received parts; `is_stored` remains true for a day."""
         self._done_mark.touch()
-        for part in self._parts():
-            part.unlink(missing_ok=True)
-
-    def _parts(self) -> list[Path]:
-        return sorted(path for path in self.path.iterdir() if len(path.name) == _OFFSET_CHARS)
+        self.path.unlink(missing_ok=True)
 
 
 def begin_upload(server: Server, container: Container, what: str, size: int) -> Upload:
@@ -202,17 +180,19 @@ def begin_upload(server: Server, container: Container, what: str, size: int) -> 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_old_uploads(folder)
     path = folder / f"{secrets.token_hex(16)}-{_target_digest(container, what)}-{size}"
-    path.mkdir()
+    path.touch()
     return Upload(path, size)
 
 
 def find_upload(server: Server, container: Container, what: str, name: str) -> Upload:
     """Return the upload begun by `begin_upload`; it may be stored already."""
-    found = _NAME.fullmatch(name)
-    path = server.settings.folder / _FOLDER / name
-    if found is None or found[1] != _target_digest(container, what) or not path.is_dir():
-        raise Refusal(404, "no-upload", "unknown upload; start it again")
-    return Upload(path, int(found[2]))
+    if (found := _NAME.fullmatch(name)) is not None:
+        upload = Upload(server.settings.folder / _FOLDER / name, int(found[2]))
+        # In this order: another request may be finishing it, see `Upload.drop`.
+        is_here = upload.path.is_file() or upload.is_stored
+        if is_here and found[1] == _target_digest(container, what):
+            return upload
+    raise Refusal(404, "no-upload", "unknown upload; start it again")
 
 
 def _target_digest(container: Container, what: str) -> str:
@@ -224,7 +204,7 @@ def _remove_old_uploads(folder: Path) -> None:
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < before:
-                if path.is_dir():
+                if path.is_dir():  # of an earlier version
                     shutil.rmtree(path)
                 else:
                     path.unlink()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -66,9 +66,9 @@ async def refresh(request: Request) -> Response:
             raise
         who = None
     if who is None or not who.name:
-        return _json({"error": "invalid_grant"}, 400)
+        return answer({"error": "invalid_grant"}, 400)
     token = _make_token(request, secret, who.name)
-    return _json(
+    return answer(
         {
             "access_token": token,
             "refresh_token": token,
@@ -76,12 +76,6 @@ async def refresh(request: Request) -> Response:
             "token_type": "Bearer",
         }
     )
-
-
-def _json(value: Any, status: int = 200) -> Response:
-    found = answer(value)
-    found.status_code = status
-    return found
 
 
 @router.answers("getClientConfig")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import re2
@@ -254,16 +254,12 @@ def columns(
     system = _SYSTEM if kind == "run" else _SYSTEM | _VERSION_COLUMNS
     found = set(system.items())
     for path, type_ in rows:
-        shown = _TYPES.get(type_)
-        if shown is not None and path not in system:
-            found.add((path, shown))
+        if type_ in _TYPES and path not in system:
+            found.add((path, _TYPES[type_]))
     is_selected = _path_filter(search)
     selected = sorted(pair for pair in found if is_selected(pair[0]))
-    return answer({"entries": _describe_columns(selected[:_MAX_COLUMNS])})
-
-
-def _describe_columns(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"name": name, "type": kind} for name, kind in pairs]
+    shown = [{"name": name, "type": kind} for name, kind in selected[:_MAX_COLUMNS]]
+    return answer({"entries": shown})
 
 
 def _path_filter(search: str) -> Callable[[str], bool]:

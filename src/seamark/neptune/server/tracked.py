@@ -51,9 +51,7 @@ def upload(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
     files = _parse_files(body.get("files"))
     if given not in (hash_of(files), hash_of(files, metadata=True)):
         raise Refusal(400, "invalid", "the hash does not match the files")
-    _store_list(request, log, given, files)
-    size = sum(file["size"] or 0 for file in files)
-    return answer({"artifactHash": given, "receivedMetadata": True, "size": size})
+    return _store_list(request, log, given, files)
 
 
 @router.answers("createArtifactVersion")
@@ -66,9 +64,7 @@ def extend(request: Request, project_id: Of, given: Hash, body: Files) -> Respon
     by_path = {file["filePath"]: file for file in [*known, *_parse_files(body.get("files"))]}
     files = list(by_path.values())
     made = hash_of(files, metadata=hash_of(known, metadata=True) == given)
-    _store_list(request, log, made, files)
-    size = sum(file["size"] or 0 for file in files)
-    return answer({"artifactHash": made, "receivedMetadata": True, "size": size})
+    return _store_list(request, log, made, files)
 
 
 @router.answers("listArtifactFiles")
@@ -113,7 +109,9 @@ def _parse_files(files: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _store_list(request: Request, log: Container, given: str, files: list[dict[str, Any]]) -> None:
+def _store_list(
+    request: Request, log: Container, given: str, files: list[dict[str, Any]]
+) -> Response:
     data, server = json.dumps(files, ensure_ascii=False).encode(), server_of(request)
     digest = keep_content(server, log, data)
     file = {"name": f"{given}.json", "ext": "json", "size": len(data), "sha256": digest}
@@ -122,3 +120,5 @@ def _store_list(request: Request, log: Container, given: str, files: list[dict[s
         BatchOperations(server, log, batch).put_members(PLACE, {given: file})
 
     log_of(request, log).write(fill)
+    size = sum(file["size"] or 0 for file in files)
+    return answer({"artifactHash": given, "receivedMetadata": True, "size": size})

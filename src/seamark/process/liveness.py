@@ -266,18 +266,7 @@ class Evidence:
         self._root = root
         self._now_s = (time.time_ns() if now_ns is None else now_ns) / 1e9
         self._uptime_s = uptime_s
-
-    @functools.cached_property
-    def _host(self) -> str:
-        return host_name()
-
-    @functools.cached_property
-    def _boot(self) -> str | None:
-        return boot_id()
-
-    @functools.cached_property
-    def _counts(self) -> dict[str, tuple[int, int] | None]:
-        return {}
+        self._counts: dict[str, tuple[int, int] | None] = {}
 
     def alive(self, header: Mapping[str, Any]) -> bool | None:
         """Return whether a process is still running; None if unknown on this host."""
@@ -307,10 +296,10 @@ class Evidence:
         if not self.here:  # its own host may have recorded the reason
             how = header.get("ended_how")
             return (how if how in CRASH_REASONS else LOST), ""
-        boot = header.get("boot")
-        if header.get("host") != self._host or boot is None or self._boot is None:
+        boot, boot_now = header.get("boot"), boot_id()
+        if header.get("host") != host_name() or boot is None or boot_now is None:
             return LOST, ""
-        if boot != self._boot:
+        if boot != boot_now:
             return (REBOOTED, "") if self._has_restarted_since(last_t) else (LOST, "")
         alive = self._is_alive(header)
         if alive is not False:
@@ -321,7 +310,7 @@ class Evidence:
 
     def _is_alive(self, header: Mapping[str, Any]) -> bool | None:
         """Return the result of `process_alive`; fast for thousands of dead processes, too."""
-        here = header.get("pid_namespace") in (None, self._namespace)
+        here = header.get("pid_namespace") in (None, pid_namespace())
         pid = header.get("pid")
         if here and self._pids and isinstance(pid, int) and str(pid) not in self._pids:
             return None if header.get("start") is None or _is_hidden(pid) else False
@@ -333,12 +322,9 @@ class Evidence:
             return frozenset(os.listdir("/proc"))  # noqa: PTH208 - thousands, as text
         return frozenset()
 
-    @functools.cached_property
-    def _namespace(self) -> int | None:
-        return pid_namespace()
-
     def _has_restarted_since(self, last_t: int) -> bool:
-        if self._host in _GENERIC_HOST_NAMES or (booted_s := self._boot_time_s) is None:
+        booted_s = self._boot_time_s
+        if booted_s is None or host_name() in _GENERIC_HOST_NAMES:
             return False
         return last_t / 1e9 < booted_s + _TOLERANCE_S
 
@@ -357,7 +343,7 @@ class Evidence:
     def _reason_in_log(self, header: Mapping[str, Any], last_t: int) -> str | None:
         pid, start = header.get("pid"), header.get("start")
         # The log contains pids of the initial namespace, not those of a container.
-        if not header.get("pid_namespace") == self._namespace == _INITIAL_NAMESPACE:
+        if not header.get("pid_namespace") == pid_namespace() == _INITIAL_NAMESPACE:
             return None
         if not isinstance(pid, int) or not isinstance(start, int):
             return None

@@ -359,8 +359,8 @@ def test_pruning_leaves_contents_of_series_texts_and_other_processes(run, tmp_pa
         run.files.keep(f"model/{name}", made(tmp_path / name, name.encode()))
     point = run.files.put(File.from_content("point"))
     run.writer.append_op({"op": "file_point", "path": "images", "step": 0, "file": point})
-    text = run.file("model/text")
-    run.writer.append_op({"op": "assign", "atoms": {"t": ["text", {"sha256": text["sha256"]}]}})
+    text = run.files.put_text("text")
+    run.writer.append_op({"op": "assign", "atoms": {"t": ["text", text]}})
     digest = run.file("model/other")["sha256"]
     file = {"name": "x", "ext": "", "size": 5, "sha256": digest}
     JournalBuilder("another").op("file", path="model/other", file=file).save(folder)

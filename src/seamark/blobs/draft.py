@@ -24,9 +24,9 @@ from seamark.blobs.store import (
     narrow,
     narrow_blob,
     open_source,
+    put_bytes,
     read_all,
     sync_blob,
-    write_all,
 )
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.folder import RunFolder
@@ -46,7 +46,6 @@ _FILES_PER_CALL: Final = 16
 """Maximum number of files per call of the pool; a call costs as much as storing a small file."""
 _MAX_SINGLE_SYNCS: Final = 64
 """Maximum number of contents synced one by one; syncing the file system writes other data too."""
-_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class DraftBlobs:
@@ -55,7 +54,6 @@ class DraftBlobs:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._known_in: dict[str, RunFolder] | None = None
-        self._blob_prefix = f"{folder.blobs_dir}/"
         self._written: list[str] = []
         self._failed = False
         self._blobs_fd = -1  # descriptor of the blob folder while files are stored
@@ -115,7 +113,7 @@ class DraftBlobs:
         """Force the contents and their names to disk."""
         if not self._folder.blobs_dir.is_dir():
             return
-        if len(self._written) <= _MAX_SINGLE_SYNCS or not _sync_all(self._blob_prefix):
+        if len(self._written) <= _MAX_SINGLE_SYNCS or not _sync_all(self._folder.blobs_dir):
             for sha256 in self._written:
                 sync_blob(self._folder, sha256)
         self._written.clear()
@@ -149,22 +147,9 @@ class DraftBlobs:
         if len(content) < like.st_size:
             content = read_all(fd, like.st_size + 1)  # some file servers return parts
         sha256, size = hashlib.sha256(content).hexdigest(), len(content)
-        if self._link(sha256, size, like.st_mode):
-            return sha256, size
-        rights = 0o666 & (stat.S_IMODE(like.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
-        try:
-            out = os.open(self._blob_prefix + sha256, _CREATE_FLAGS, rights)
-        except FileExistsError:  # identical files
-            narrow_blob(self._folder, sha256, like.st_mode)
-            return sha256, size
-        try:
-            write_all(out, memoryview(content))
-        except BaseException:  # an incomplete file must not count as complete
-            os.unlink(self._blob_prefix + sha256)
-            raise
-        finally:
-            os.close(out)
-        self._written.append(sha256)
+        if not self._link(sha256, size, like.st_mode):
+            put_bytes(self._folder, content, like.st_mode)
+            self._written.append(sha256)
         return sha256, size
 
     def _store_large(self, fd: int) -> tuple[str, int]:
@@ -201,7 +186,7 @@ class DraftBlobs:
         return has_blob(self._folder, sha256, size)
 
 
-def _sync_all(folder: str) -> bool:
+def _sync_all(folder: os.PathLike[str]) -> bool:
     """Force all data of a file system to disk; return whether the system supports it."""
     import ctypes
 
@@ -210,7 +195,7 @@ def _sync_all(folder: str) -> bool:
         return False
     with closing_fd(os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))) as fd:
         if syncfs(fd) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
     return True
 
 

@@ -18,7 +18,6 @@ import json
 import os
 import re
 import shutil
-from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -236,24 +235,23 @@ class Pending:
 
 
 _DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
-_BLOCK: Final = 1 << 20
-_MAX_OP_BYTES: Final = 1 << 17
-_MAX_HANDED_OUT: Final = 4096
-"""Maximum number of digests remembered until a caller records them."""
 
 
 class UsedBlobs:
     """Index of the blobs used by a run, in this process and in others; usable from any thread.
 
     The worker's lock is held while a blob is removed, and between storing and recording one.
+    ``writers`` returns the ids of the journals whose records are all made here.
     """
 
-    def __init__(self, folder: RunFolder, worker: Worker) -> None:
+    def __init__(
+        self, folder: RunFolder, worker: Worker, writers: Callable[[], Iterable[str]]
+    ) -> None:
         self._folder = folder
         self._worker = worker
+        self._writers = writers
         self._digests: dict[str, frozenset[str]] = {}
-        self._paths: set[str] = set()
-        self._handed_out: deque[str] = deque(maxlen=_MAX_HANDED_OUT)
+        self._handed_out: set[int] = set()
         self._offsets: dict[Path, int] = {}
         self._used_by_others: set[bytes] = set()
 
@@ -261,7 +259,6 @@ class UsedBlobs:
         """Remember the record of the file at a path."""
         with self._worker.lock:
             self._digests[path] = frozenset(digests_of(file))
-            self._paths.add(path)
 
     def pop(self, path: str) -> frozenset[str]:
         """Remove and return the record of the file at a path."""
@@ -271,7 +268,7 @@ class UsedBlobs:
     def hand_out(self, file: Mapping[str, Any]) -> None:
         """Remember contents that are recorded in other ways: as points of a series or members."""
         with self._worker.lock:
-            self._handed_out.extend(digests_of(file))
+            self._handed_out.update(map(_short, digests_of(file)))
 
     def remove_unused(self, digests: Iterable[str]) -> None:
         """Remove those of these blobs that the run does not use; OSError if that is unknown."""
@@ -284,16 +281,16 @@ class UsedBlobs:
 
     def _is_used_here(self, sha256: str) -> bool:
         with self._worker.lock:
-            return sha256 in self._handed_out or any(sha256 in at for at in self._digests.values())
+            is_handed_out = _short(sha256) in self._handed_out
+            return is_handed_out or any(sha256 in at for at in self._digests.values())
 
     def _is_used_by_others(self, sha256: str) -> bool:
-        # Only the new part of other processes' journals is read.
+        # Only the new part of other journals is read. A forked child knows those of its parent.
         own = f"{host_name()}-{os.getpid()}-"
+        mine = {writer for writer in self._writers() if writer.startswith(own)}
         for journal in self._folder.journals():
-            if not journal.writer.startswith(own):
+            if journal.writer not in mine:
                 self._read(journal.path)
-            elif any(path not in self._paths for path in _paths_with(journal.path, sha256)):
-                return True
         return bytes.fromhex(sha256) in self._used_by_others
 
     def _read(self, path: Path) -> None:
@@ -304,28 +301,9 @@ class UsedBlobs:
             self._offsets[path] = reader.offset
 
 
-def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
-    # Search the bytes only: a journal of one gigabyte takes half a second, mostly outside Python.
-    # Long ops are compressed, but the process that wrote them knows their digests.
-    wanted, tail = f'"{sha256}"'.encode(), b""
-    with os.fdopen(open_file(journal), "rb") as file:
-        while block := file.read(_BLOCK):
-            data = tail + block
-            at = data.find(wanted)
-            while at >= 0:
-                yield _path_of(data, data.rfind(b'{"op":', 0, at))
-                at = data.find(wanted, at + 1)
-            # a match in the overlap is found twice, which is harmless
-            tail = data[-_MAX_OP_BYTES:]
-
-
-def _path_of(data: bytes, start: int) -> str | None:
-    try:
-        text = data[start : start + _MAX_OP_BYTES].decode(errors="replace")
-        op, _ = json.JSONDecoder().raw_decode(text)
-        return str(op["path"])
-    except (ValueError, KeyError, TypeError):
-        return None
+def _short(sha256: str) -> int:
+    # 64 bits are enough to keep a blob, and there may be millions of points.
+    return int(sha256[:16], 16)
 
 
 if TYPE_CHECKING:

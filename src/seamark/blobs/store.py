@@ -102,20 +102,15 @@ def blob_path(folder: RunFolder, sha256: str) -> Path:
 
 def has_blob(folder: RunFolder, sha256: str, size: int | None = None) -> bool:
     """Return whether a blob exists, and has the given size (bytes) if any."""
-    found = _stat_blob(folder, sha256)
-    return found is not None and (size is None or found.st_size == size)
-
-
-def _stat_blob(folder: RunFolder, sha256: str) -> os.stat_result | None:
     path = blob_path(folder, sha256)
     try:
         if path.parent.is_symlink():
-            return None
+            return False
         found = path.lstat()
     except OSError as error:
         let_pass(error)
-        return None
-    return found if stat.S_ISREG(found.st_mode) else None
+        return False
+    return stat.S_ISREG(found.st_mode) and size in (None, found.st_size)
 
 
 def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> BinaryIO:

@@ -85,6 +85,8 @@ class BlobWriter:
             once and counts.
         takes: Returns whether this process records files at an attribute path; default: always.
         hide: Removes secrets from the URL to record at an attribute path.
+        writers: Returns the ids of the journals to which ``record`` appends. Blobs that the records
+            of other journals name are not pruned.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class BlobWriter:
         report_failure: Callable[[str, BaseException | None], None],
         takes: Callable[[str], bool] = lambda _: True,
         hide: Callable[[str, str], str] = lambda _, url: url,
+        writers: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.folder = folder
         self._record = record
@@ -103,7 +106,7 @@ class BlobWriter:
         self._worker = Worker(report_failure)
         self._pending: list[Pending] = []
         self._sources = Sources()
-        self._used = UsedBlobs(folder, self._worker)
+        self._used = UsedBlobs(folder, self._worker, writers)
         self._bytes = BytesWriter(
             folder, self._worker, report_failure, lambda one: self._remove_unused([one])
         )

@@ -364,10 +364,15 @@ def test_pruning_leaves_contents_of_series_texts_and_other_processes(run, tmp_pa
     digest = run.file("model/other")["sha256"]
     file = {"name": "x", "ext": "", "size": 5, "sha256": digest}
     JournalBuilder("another").op("file", path="model/other", file=file).save(folder)
-    for name in ("point", "text", "other", "free"):
+    shard = made(tmp_path / "shard", large("m"))
+    run.files.keep("model/shard", shard)
+    run.files.upload_members("set", {"shard": shard})
+    run.files.flush(60)
+    member = run.member("set", "shard")
+    for name in ("point", "text", "other", "free", "shard"):
         run.files.prune(f"model/{name}")
     run.files.flush(60)
-    assert {point["sha256"], text["sha256"], digest} == run.blobs()
+    assert {point["sha256"], text["sha256"], digest, member["sha256"]} == run.blobs()
 
 
 # -------------------------------------------------------------------- trouble

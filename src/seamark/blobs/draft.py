@@ -24,14 +24,14 @@ from seamark.blobs.store import (
     narrow,
     narrow_blob,
     open_source,
-    put_bytes,
     read_all,
     sync_blob,
+    write_all,
 )
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.folder import RunFolder
 from seamark.journal.safe import closing_fd, fits, make_folder, open_folder, open_in, sync_folder
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,6 +46,7 @@ _FILES_PER_CALL: Final = 16
 """Maximum number of files per call of the pool; a call costs as much as storing a small file."""
 _MAX_SINGLE_SYNCS: Final = 64
 """Maximum number of contents synced one by one; syncing the file system writes other data too."""
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 
 class DraftBlobs:
@@ -54,6 +55,7 @@ class DraftBlobs:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._known_in: dict[str, RunFolder] | None = None
+        self._blob_prefix = f"{folder.blobs_dir}/"
         self._written: list[str] = []
         self._failed = False
         self._blobs_fd = -1  # descriptor of the blob folder while files are stored
@@ -147,9 +149,22 @@ class DraftBlobs:
         if len(content) < like.st_size:
             content = read_all(fd, like.st_size + 1)  # some file servers return parts
         sha256, size = hashlib.sha256(content).hexdigest(), len(content)
-        if not self._link(sha256, size, like.st_mode):
-            put_bytes(self._folder, content, like.st_mode)
-            self._written.append(sha256)
+        if self._link(sha256, size, like.st_mode):
+            return sha256, size
+        rights = 0o666 & (stat.S_IMODE(like.st_mode) | stat.S_IRUSR | stat.S_IWUSR)
+        try:
+            out = os.open(self._blob_prefix + sha256, _CREATE_FLAGS, rights)
+        except FileExistsError:  # identical files
+            narrow_blob(self._folder, sha256, like.st_mode)
+            return sha256, size
+        try:
+            write_all(out, memoryview(content))
+        except BaseException:  # an incomplete file must not count as complete
+            os.unlink(self._blob_prefix + sha256)
+            raise
+        finally:
+            os.close(out)
+        self._written.append(sha256)
         return sha256, size
 
     def _store_large(self, fd: int) -> tuple[str, int]:
@@ -161,29 +176,23 @@ class DraftBlobs:
         return copy_blob(self._folder, fd)
 
     def _link(self, sha256: str, size: int, mode: int) -> bool:
-        other = self._known_in.get(sha256) if self._known_in else None
+        other, own = (self._known_in or {}).get(sha256), self._blobs_fd
         if other is None:
             return False
-        try:
-            with (
-                closing_fd(open_folder(other.blobs_dir)) as at,
-                closing_fd(open_in(at, sha256)) as fd,
-            ):
-                there = os.fstat(fd)
-                if there.st_size != size or digest_of(fd) != (sha256, size):
-                    return False
-                with contextlib.suppress(FileExistsError):  # identical files
-                    own = self._blobs_fd
-                    os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
-                narrow(fd, mode)
-                linked = os.stat(sha256, dir_fd=self._blobs_fd, follow_symlinks=False)
-                if os.path.samestat(linked, there):
-                    return True
-        except OSError as error:  # removed meanwhile, or a disk without links
-            let_pass(error)
-            return False
-        narrow_blob(self._folder, sha256, mode)
-        return has_blob(self._folder, sha256, size)
+        with (  # removed meanwhile, an identical file, or a disk without links
+            quietly(only=OSError),
+            closing_fd(open_folder(other.blobs_dir)) as at,
+            closing_fd(open_in(at, sha256)) as fd,
+        ):
+            if os.fstat(fd).st_size != size or digest_of(fd) != (sha256, size):
+                return False
+            os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
+            narrow(fd, mode)
+            linked = os.stat(sha256, dir_fd=own, follow_symlinks=False)
+            if os.path.samestat(linked, os.fstat(fd)):
+                return True
+            os.unlink(sha256, dir_fd=own)  # replaced meanwhile
+        return False
 
 
 def _sync_all(folder: os.PathLike[str]) -> bool:
@@ -211,12 +220,10 @@ def move_blobs(source: RunFolder, target: RunFolder) -> None:
 
 
 def _list_names(path: os.PathLike[str]) -> list[str]:
-    try:
-        fd = open_folder(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    with closing_fd(fd):
+    missing = FileNotFoundError, NotADirectoryError
+    with contextlib.suppress(*missing), closing_fd(open_folder(path)) as fd:
         return os.listdir(fd)
+    return []
 
 
 def files_below(folder: str) -> dict[str, str]:

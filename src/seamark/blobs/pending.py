@@ -38,11 +38,12 @@ from seamark.journal.reader import JournalReader, decode_json, payload_of
 from seamark.journal.safe import closing_fd, is_folder, open_file, parts_of
 from seamark.journal.writer import JournalWriter
 from seamark.paths import is_inside
+from seamark.process.interrupts import quietly
 from seamark.process.liveness import host_name, process_facts
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from seamark.blobs.worker import Worker
     from seamark.journal.folder import RunFolder
@@ -306,12 +307,6 @@ def _short(sha256: str) -> int:
     return int(sha256[:16], 16)
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from seamark.journal.folder import RunFolder
-
-    Record = Callable[[dict[str, Any]], bool | None]
 _FILE_OPS: Final = re.compile(rb'"op":"(?:own|digest|files|unfiles|delete)"')
 _TOKEN_CHARACTERS: Final = frozenset("0123456789abcdef")
 
@@ -330,11 +325,10 @@ class _IngestedFile(NamedTuple):
         return self.settled and (self.ours or not elsewhere)
 
 
-def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
+def finish_staged(folder: RunFolder) -> int:
     """Store files that dead processes had staged; return the number of completed files.
 
-    ``record`` appends an OP record, and returns False if its bytes are not in the journal. With
-    None, a journal of this process is opened if needed; it does not affect the state of the run.
+    If there are any, a journal of this process is opened; it does not affect the state of the run.
     """
     # The writer removes the staging folder when it is done.
     if not (is_folder(folder.staging_dir) and is_folder(folder.path)):
@@ -347,7 +341,7 @@ def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
         # Another process may have completed them just now, and removed the staged files.
         still = {each.target.token for each in _find_pending(folder)[0]}
         found = {each: more for each, more in found.items() if each.token in still}
-    written = _record_all(folder, found, record) if found else []
+    written = _record_all(folder, found) if found else []
     for staged in filter(None, (_staged_name(target.file) for target in written)):
         remove_staged(folder, staged)
     if alone:  # otherwise, an idle process may be about to record staged files
@@ -355,15 +349,11 @@ def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
     return sum("sha256" in found[target] for target in written)
 
 
-def _record_all(
-    folder: RunFolder, found: dict[Target, dict[str, Any]], record: Record | None
-) -> list[Target]:
+def _record_all(folder: RunFolder, found: dict[Target, dict[str, Any]]) -> list[Target]:
     """Append the records; return the written targets. Files of other targets stay staged."""
     ops = {target: target.op(target.completed(more)) for target, more in found.items()}
-    if record is not None:
-        return [target for target, op in ops.items() if record(op) is not False]
     with contextlib.closing(JournalWriter(folder, _header)) as writer:
-        return _record_all(folder, found, writer.append_op)
+        return [target for target, op in ops.items() if writer.append_op(op)]
 
 
 def _header() -> dict[str, Any]:
@@ -377,15 +367,13 @@ def _find_pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
     follows: dict[str, str] = {}
     paths = {journal.writer: journal.path for journal in folder.journals()}
     for writer, path in paths.items():
-        try:
-            with JournalReader(path) as reader:
-                header = reader.header()
-                settled[writer] = not may_grow(reader)
-                alone = alone and (settled[writer] or me.items() <= header.items())
-                follows[writer] = str(header.get("continues"))
-                ops += [(t, op, writer) for t, op in _file_ops(reader)]
-        except JournalError:  # damaged journals are reported by fsck
-            continue
+        # Damaged journals are reported by fsck.
+        with quietly(only=JournalError), JournalReader(path) as reader:
+            header = reader.header()
+            settled[writer] = not may_grow(reader)
+            alone = alone and (settled[writer] or me.items() <= header.items())
+            follows[writer] = str(header.get("continues"))
+            ops += [(t, op, writer) for t, op in _file_ops(reader)]
     for writer in [writer for writer, done in settled.items() if not done]:
         while settled.get(writer := follows[writer]):  # its process continues in another journal
             settled[writer] = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -326,7 +327,9 @@ class BlobWriter:
                 self._remove_unused(digests_of(found))
             for target in list(pending.targets):
                 file = target.completed(found)
-                if "lost" not in file and target.name is None:
+                if target.name is not None:
+                    self._used.hand_out(file)
+                elif "lost" not in file:
                     self._used.put(target.path, file)
                 if self._record(target.op(file)) is not False:
                     pending.targets.remove(target)
@@ -479,27 +482,21 @@ class BlobWriter:
         record = self._store_if_small(source, name, ext)
         if record is not None:
             return record
-        fd = open_source(source)
-        try:
+        with closing_fd(open_source(source)) as fd:
             before = os.fstat(fd)
-            sha256, size = copy_blob(self.folder, fd)
+            try:
+                sha256, size = copy_blob(self.folder, fd)
+            except OSError as error:
+                let_pass(error)
+                self._report_failure("not stored", error)
+                return file_record(name, ext, before.st_size, lost="not stored")
             same = Stamp.of(os.fstat(fd)) == Stamp.of(before)
-        except OSError as error:
-            let_pass(error)
-            self._report_failure("not stored", error)
-            return file_record(name, ext, before.st_size, lost="not stored")
-        finally:
-            os.close(fd)
         return file_record(name, ext, size, sha256=sha256, changed=None if same else True)
 
 
 def _digest_of_same(source: str, stamp: Stamp) -> str | None:
-    try:
-        fd = open_source(source)
-    except FileNotFoundError:
-        return None
-    with closing_fd(fd):
-        if Stamp.of(os.fstat(fd)) != stamp:
-            return None
-        sha256, _ = digest_of(fd)
-        return sha256 if Stamp.of(os.fstat(fd)) == stamp else None
+    with contextlib.suppress(FileNotFoundError), closing_fd(open_source(source)) as fd:
+        if Stamp.of(os.fstat(fd)) == stamp:
+            sha256, _ = digest_of(fd)
+            return sha256 if Stamp.of(os.fstat(fd)) == stamp else None
+    return None

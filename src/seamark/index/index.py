@@ -46,8 +46,6 @@ from seamark.store.read.tables import query_runs
 from seamark.store.runs import numbers_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from seamark.index.copies import RunView
     from seamark.index.looks import Ref, Unread
     from seamark.reading.names import RunName
@@ -133,7 +131,7 @@ _SELECT_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
 T = TypeVar("T")
 
 
-class Index:
+class Index(contextlib.AbstractContextManager["Index"]):
     """Local index of the journals below one root, safe for threads; see `open`.
 
     After a fork, the child opens the file again. Reading methods return the last folded state; see
@@ -185,9 +183,6 @@ class Index:
         """Close the file; safe to call twice."""
         with self._updater.lock:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

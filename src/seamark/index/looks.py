@@ -56,9 +56,6 @@ class UnreadFolders:
         self._root = str(root)
         self._reasons: dict[str, str] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._reasons)
-
     def note(self, path: str | Path, error: OSError) -> None:
         """Add an unreadable folder."""
         let_pass(error)

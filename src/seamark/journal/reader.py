@@ -13,13 +13,14 @@ shrinks kills the reader with SIGBUS.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from seamark.errors import JournalError
 from seamark.journal.folder import split_journal_name
@@ -42,9 +43,6 @@ from seamark.journal.format import (
 from seamark.journal.safe import FileSource, Source
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_alive
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = [
     "SETTLE_NS",
@@ -232,7 +230,7 @@ _JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 """Strict decoder of UTF-8 only; `json.loads` guesses encodings and accepts lone surrogates."""
 
 
-class JournalReader:
+class JournalReader(contextlib.AbstractContextManager["JournalReader"]):
     """Reader of one journal from any offset; use it as a context manager.
 
     After `frames` or `blocks` is exhausted, `offset` is the position to continue from. `gaps` are
@@ -293,10 +291,6 @@ class JournalReader:
             stated = self.header().get("format")
             self.newer = stated != MAJOR and parsed is not None and parsed[0] > MAJOR
             self.damaged_header = not self.newer
-
-    def __enter__(self) -> Self:
-        """Return this reader."""
-        return self
 
     def __exit__(
         self,

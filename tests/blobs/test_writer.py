@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import resource
@@ -15,7 +16,7 @@ import pytest
 from journal_builder import JournalBuilder
 from own_calls import own
 
-from seamark.blobs import BlobWriter
+from seamark.blobs import BlobWriter, store
 from seamark.blobs.take import SMALL
 from seamark.blobs.worker import Job, Worker
 from seamark.errors import FileMissingError
@@ -409,6 +410,22 @@ def test_a_writer_that_was_stopped_records_nothing_more(run, tmp_path):
         count = len(run.ops())
     assert len(run.ops()) == count
     assert len(run.staged()) == 1
+
+
+def test_refused_text_that_is_stored_before_its_record_is_made_stays(run, monkeypatch):
+    """The disk accepts it while its trouble is still reported, in the call that hands it out."""
+    refused = [OSError(errno.ENOSPC, "full")]
+
+    def put_bytes(*given):
+        if refused:
+            raise refused.pop()
+        return store.put_bytes(*given)
+
+    monkeypatch.setattr("seamark.blobs.worker.put_bytes", put_bytes)
+    monkeypatch.setattr(run.files._bytes, "_report_failure", lambda *_: run.files.flush(60))
+    text = run.files.put_text("text")
+    assert run.files.flush(60)
+    assert run.blobs() == {text["sha256"]}
 
 
 def test_contents_that_the_disk_refused_are_as_private_as_their_source(run, tmp_path, request):

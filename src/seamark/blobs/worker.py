@@ -256,8 +256,7 @@ class BytesWriter:
         folder: Folder of the run.
         worker: Thread that retries failed writes.
         report_failure: Called with a reason and the error if a content could not be stored.
-        stored_late: Called with the digest of a content that was stored later; it may no longer be
-            needed.
+        unneeded: Called with the digest of a stored content that is no longer needed.
     """
 
     def __init__(
@@ -265,12 +264,12 @@ class BytesWriter:
         folder: RunFolder,
         worker: Worker,
         report_failure: Callable[[str, BaseException | None], None],
-        stored_late: Callable[[str], None],
+        unneeded: Callable[[str], None],
     ) -> None:
         self._folder = folder
         self._worker = worker
         self._report_failure = report_failure
-        self._stored_late = stored_late
+        self._unneeded = unneeded
         self._unsynced: deque[str] = deque(maxlen=_MAX_UNSYNCED)
         self._forget_all()
 
@@ -278,6 +277,7 @@ class BytesWriter:
         # In a forked child, held contents belong to the parent.
         self._held: dict[str, tuple[int, int]] = {}  # size and mode
         self._lost: set[str] = set()
+        self._unneeded_digests: set[str] = set()
         self._waiting: list[WaitingRecord] = []
 
     def __bool__(self) -> bool:
@@ -298,11 +298,13 @@ class BytesWriter:
                 clear = self._unsynced.clear
                 self._worker.submit(Job(self._sync, give_up=clear, abandon=clear))
             if self:
+                self._unneeded_digests.discard(sha256)  # it is wanted again
                 self._note_stored(sha256)
         return sha256
 
     def _hold(self, sha256: str, content: bytes, mode: int, error: OSError) -> None:
         with self._worker.lock:
+            self._unneeded_digests.discard(sha256)
             if (known := self._held.get(sha256)) is not None:
                 self._held[sha256] = known[0], known[1] & mode
             elif sum(size for size, _ in self._held.values()) + len(content) > MAX_BYTES:
@@ -320,7 +322,6 @@ class BytesWriter:
         _, mode = self._held.get(sha256, (0, ANY_MODE))
         put_bytes(self._folder, content, mode)
         self._note_stored(sha256)
-        self._stored_late(sha256)
         sync_blob(self._folder, sha256)
         sync_folder(self._folder.blobs_dir)
 
@@ -334,8 +335,13 @@ class BytesWriter:
         with self._worker.lock:
             if self._worker.stopped:
                 return
+            needed = any(sha256 in record.needs for record in self._waiting)
+            unwanted = sha256 in self._unneeded_digests and not needed
+            self._unneeded_digests.discard(sha256)
             for record in self._take_ready(sha256, stored=True):
                 record.append()
+            if unwanted:
+                self._unneeded(sha256)
 
     def _give_up(self, sha256: str) -> None:
         with self._worker.lock:
@@ -378,4 +384,6 @@ class BytesWriter:
 
     def _drop(self, gone: Callable[[WaitingRecord], bool]) -> None:
         with self._worker.lock:
+            for record in filter(gone, self._waiting):
+                self._unneeded_digests |= record.needs
             self._waiting = [record for record in self._waiting if not gone(record)]

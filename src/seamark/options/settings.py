@@ -259,8 +259,7 @@ def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
     told = _place({**given, **said, "config_path": None})
     if "capture" in said and isinstance(given.get("capture"), Mapping):
         told["capture"] = {**given["capture"], **said["capture"]}
-    names = Settings.__dataclass_fields__.keys() - {"config_path"}
-    kept = {name: check_argument(name, told.get(name)) for name in names}
+    kept = {name: check_argument(name, told.get(name)) for name in Settings.__dataclass_fields__}
     kept["config_path"] = config
     for name in {"tags", "groups", "params"} & said.keys():
         if given.get(name) is not None:

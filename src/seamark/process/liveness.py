@@ -257,6 +257,14 @@ class Evidence:
         self._uptime_s = uptime_s
         self._counts: dict[str, tuple[int, int] | None] = {}
 
+    @functools.cached_property
+    def _host(self) -> str:
+        return host_name()
+
+    @functools.cached_property
+    def _namespace(self) -> int | None:
+        return pid_namespace()
+
     def alive(self, header: Mapping[str, Any]) -> bool | None:
         """Return whether a process is still running; None if unknown on this host."""
         if self.here:
@@ -286,7 +294,7 @@ class Evidence:
             how = header.get("ended_how")
             return (how if how in CRASH_REASONS else LOST), ""
         boot, boot_now = header.get("boot"), boot_id()
-        if header.get("host") != host_name() or boot is None or boot_now is None:
+        if header.get("host") != self._host or boot is None or boot_now is None:
             return LOST, ""
         if boot != boot_now:
             return (REBOOTED, "") if self._has_restarted_since(last_t) else (LOST, "")
@@ -299,7 +307,7 @@ class Evidence:
 
     def _is_alive(self, header: Mapping[str, Any]) -> bool | None:
         """Return the result of `process_alive`; fast for thousands of dead processes, too."""
-        here = header.get("pid_namespace") in (None, pid_namespace())
+        here = header.get("pid_namespace") in (None, self._namespace)
         pid = header.get("pid")
         if here and self._pids and isinstance(pid, int) and str(pid) not in self._pids:
             return None if header.get("start") is None or _is_hidden(pid) else False
@@ -313,7 +321,7 @@ class Evidence:
 
     def _has_restarted_since(self, last_t: int) -> bool:
         booted_s = self._boot_time_s
-        if booted_s is None or host_name() in _GENERIC_HOST_NAMES:
+        if booted_s is None or self._host in _GENERIC_HOST_NAMES:
             return False
         return last_t / 1e9 < booted_s + _TOLERANCE_S
 
@@ -332,7 +340,7 @@ class Evidence:
     def _reason_in_log(self, header: Mapping[str, Any], last_t: int) -> str | None:
         pid, start = header.get("pid"), header.get("start")
         # The log contains pids of the initial namespace, not those of a container.
-        if not header.get("pid_namespace") == pid_namespace() == _INITIAL_NAMESPACE:
+        if not header.get("pid_namespace") == self._namespace == _INITIAL_NAMESPACE:
             return None
         if not isinstance(pid, int) or not isinstance(start, int):
             return None

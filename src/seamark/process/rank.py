@@ -185,11 +185,13 @@ def lasting(rank: Rank) -> Callable[[], bool] | None:
     """Return a quick check that the last result of `current_rank` still holds, or None.
 
     This is for ranks above 0, which record nothing, so that `current_rank` is not called at every
-    step. Ranks of a process group hold until it is destroyed. Variables set by the launcher hold
-    until there is a group. Horovod itself answers fast. The check is invalid after a fork.
+    step. Ranks of a process group and of Horovod hold until it is destroyed or initialised again.
+    Variables set by the launcher hold until there is a group. The check is invalid after a fork.
     """
     if rank.source == "torch.distributed":
         return _same_group_check()
+    if rank.source == "horovod.torch":
+        return _same_horovod_check(rank.rank)
     if rank.source in _CONSTANT_VARIABLES:
         return _no_group_check(rank.source if rank.launcher == "env" else None)
     return None
@@ -202,6 +204,17 @@ def _same_group_check() -> Callable[[], bool] | None:
         group = weakref.ref(member.WORLD)
         return lambda: member.WORLD is group()
     return None
+
+
+def _same_horovod_check(rank: int) -> Callable[[], bool]:
+    module: Any = sys.modules["horovod.torch"]
+
+    def same() -> bool:
+        with quietly():  # shut down, and perhaps initialised again later
+            return bool(module.rank() == rank)
+        return False
+
+    return same
 
 
 def _no_group_check(variable: str | None) -> Callable[[], bool]:

@@ -179,14 +179,15 @@ class DraftBlobs:
         other, own = (self._known_in or {}).get(sha256), self._blobs_fd
         if other is None:
             return False
-        with (  # removed meanwhile, an identical file, or a disk without links
+        with (  # removed meanwhile, or a disk without links
             quietly(only=OSError),
             closing_fd(open_folder(other.blobs_dir)) as at,
             closing_fd(open_in(at, sha256)) as fd,
         ):
             if os.fstat(fd).st_size != size or digest_of(fd) != (sha256, size):
                 return False
-            os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
+            with contextlib.suppress(FileExistsError):  # identical files
+                os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
             narrow(fd, mode)
             linked = os.stat(sha256, dir_fd=own, follow_symlinks=False)
             if os.path.samestat(linked, os.fstat(fd)):

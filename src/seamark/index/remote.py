@@ -113,7 +113,7 @@ class RootRemote(FileRemote):
             if versions:
                 all_versions = (run.run, *versions)
                 return settle_artifact(held, known, all_versions, run.project, conflict, now_ns)
-            here = [one for one in known if one.project == home]
+            here = [one for one in known if one.project == run.project]
             return settle(held, here, run.run, name, conflict, now_ns)
 
         with self.translate_errors():
@@ -121,4 +121,6 @@ class RootRemote(FileRemote):
                 return Arrival("no project")
             if name is None and not versions:
                 return Arrival("go")
-            return _decide_locked(self.root, home, "artifact" if versions else "run", decide)
+            if versions:
+                return _decide_locked(self.root, home, "artifact", decide)
+            return _decide_locked(self.root, run.project, "run", decide)

@@ -486,11 +486,11 @@ class BlobWriter:
             before = os.fstat(fd)
             try:
                 sha256, size = copy_blob(self.folder, fd)
+                same = Stamp.of(os.fstat(fd)) == Stamp.of(before)
             except OSError as error:
                 let_pass(error)
                 self._report_failure("not stored", error)
                 return file_record(name, ext, before.st_size, lost="not stored")
-            same = Stamp.of(os.fstat(fd)) == Stamp.of(before)
         return file_record(name, ext, size, sha256=sha256, changed=None if same else True)
 
 

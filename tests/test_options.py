@@ -204,6 +204,13 @@ def test_loggers_refuse_values_as_init_run_does(where):
     assert not list(Path().rglob("*"))
 
 
+def test_first_of_several_invalid_options_is_named():
+    """In the order of the reference, whatever the order of a set is in this process."""
+    invalid = dict.fromkeys(("conflict", "resume", "on_duplicate", "ranks", "start", "mode"), "x")
+    with pytest.raises(ArgumentError, match=r"^mode: "):
+        seamark.init_run(**invalid)
+
+
 def test_several_strings_may_be_in_any_iterable():
     """Also where the positional argument looks like an id, so that runs are looked for first."""
     for several in (np.array, iter):

@@ -27,7 +27,9 @@ class Recording:
         self.folder = folder
         self.troubles = []
         self.writer = JournalWriter(folder, _header)
-        self.files = BlobWriter(folder, self.writer.append_op, self.trouble)
+        self.files = BlobWriter(
+            folder, self.writer.append_op, self.trouble, writers=lambda: self.writer.writers
+        )
 
     def trouble(self, kind, error):
         self.troubles.append((kind, error))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import resource
@@ -15,7 +16,7 @@ import pytest
 from journal_builder import JournalBuilder
 from own_calls import own
 
-from seamark.blobs import BlobWriter
+from seamark.blobs import BlobWriter, store
 from seamark.blobs.take import SMALL
 from seamark.blobs.worker import Job, Worker
 from seamark.errors import FileMissingError
@@ -359,15 +360,20 @@ def test_pruning_leaves_contents_of_series_texts_and_other_processes(run, tmp_pa
         run.files.keep(f"model/{name}", made(tmp_path / name, name.encode()))
     point = run.files.put(File.from_content("point"))
     run.writer.append_op({"op": "file_point", "path": "images", "step": 0, "file": point})
-    text = run.file("model/text")
-    run.writer.append_op({"op": "assign", "atoms": {"t": ["text", {"sha256": text["sha256"]}]}})
+    text = run.files.put_text("text")
+    run.writer.append_op({"op": "assign", "atoms": {"t": ["text", text]}})
     digest = run.file("model/other")["sha256"]
     file = {"name": "x", "ext": "", "size": 5, "sha256": digest}
     JournalBuilder("another").op("file", path="model/other", file=file).save(folder)
-    for name in ("point", "text", "other", "free"):
+    shard = made(tmp_path / "shard", large("m"))
+    run.files.keep("model/shard", shard)
+    run.files.upload_members("set", {"shard": shard})
+    run.files.flush(60)
+    member = run.member("set", "shard")
+    for name in ("point", "text", "other", "free", "shard"):
         run.files.prune(f"model/{name}")
     run.files.flush(60)
-    assert {point["sha256"], text["sha256"], digest} == run.blobs()
+    assert {point["sha256"], text["sha256"], digest, member["sha256"]} == run.blobs()
 
 
 # -------------------------------------------------------------------- trouble
@@ -404,6 +410,22 @@ def test_a_writer_that_was_stopped_records_nothing_more(run, tmp_path):
         count = len(run.ops())
     assert len(run.ops()) == count
     assert len(run.staged()) == 1
+
+
+def test_refused_text_that_is_stored_before_its_record_is_made_stays(run, monkeypatch):
+    """The disk accepts it while its trouble is still reported, in the call that hands it out."""
+    refused = [OSError(errno.ENOSPC, "full")]
+
+    def put_bytes(*given):
+        if refused:
+            raise refused.pop()
+        return store.put_bytes(*given)
+
+    monkeypatch.setattr("seamark.blobs.worker.put_bytes", put_bytes)
+    monkeypatch.setattr(run.files._bytes, "_report_failure", lambda *_: run.files.flush(60))
+    text = run.files.put_text("text")
+    assert run.files.flush(60)
+    assert run.blobs() == {text["sha256"]}
 
 
 def test_contents_that_the_disk_refused_are_as_private_as_their_source(run, tmp_path, request):

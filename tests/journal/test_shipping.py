@@ -233,3 +233,13 @@ def test_a_zlib_bomb_is_split_by_the_sender_and_refused_otherwise(monkeypatch):
         batches = shipped(reader_of(made, **found_by), 1 << 20)
         assert len(batches) == 3
         assert accepted(batches, made.file) == made.data
+
+
+def test_first_batch_may_become_as_large_as_the_receiver_allows(monkeypatch):
+    """The file header, which the receiver checks apart, takes nothing of the limit."""
+    made = journal(3)
+    made.frame(Kind.OP, zlib.compress(bytes(1 << 20)), flags=ZLIB)
+    allowed = len(made.data) - FILE_HEADER_BYTES + (1 << 20)
+    monkeypatch.setattr("seamark.journal.shipping.INFLATED_BYTES", allowed)
+    (batch,) = shipped(reader_of(made), 1 << 20)
+    assert accepted([batch], made.file) == made.data

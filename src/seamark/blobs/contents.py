@@ -137,11 +137,6 @@ class FolderContents:
         return name.removeprefix(f"{self._folder.path.absolute()}/")
 
 
-@functools.lru_cache(maxsize=16)
-def _is_recorded_by_user(folder: RunFolder) -> bool:
-    return are_recorded_by_user(folder)
-
-
 def _reference_state(reference: str, record: Mapping[str, Any]) -> str:
     if "://" in reference:
         return "reference"
@@ -181,6 +176,9 @@ def are_recorded_by_user(folder: RunFolder) -> bool:
     return bool(journals) and all(is_local_journal(journal.path) for journal in journals)
 
 
+_is_recorded_by_user = functools.lru_cache(maxsize=16)(are_recorded_by_user)
+
+
 def open_reference(
     folder: RunFolder,
     file: Mapping[str, Any],
@@ -200,7 +198,7 @@ def open_reference(
     place = os.path.join(here, *inner)
     try:
         fd = _open_inside(folder, file, inner)
-        if fd is None and _is_removed_inside(folder, here):
+        if fd is None and is_below(folder, here) and not os.path.lexists(here):
             raise _missing_file_error(path, file)
         if fd is None:
             fd = _open_outside(folder, file, path, place, inner=inner, wanted=wanted)
@@ -224,10 +222,6 @@ def _open_inside(folder: RunFolder, file: Mapping[str, Any], inner: Sequence[str
         return open_file(found.path.joinpath(*inner), above=len(found.parts) + len(inner))
     except FileMissingError:
         return None
-
-
-def _is_removed_inside(folder: RunFolder, here: str) -> bool:
-    return is_below(folder, here) and not os.path.lexists(here)
 
 
 def _open_outside(

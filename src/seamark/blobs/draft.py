@@ -31,7 +31,7 @@ from seamark.blobs.store import (
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.folder import RunFolder
 from seamark.journal.safe import closing_fd, fits, make_folder, open_folder, open_in, sync_folder
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -115,7 +115,7 @@ class DraftBlobs:
         """Force the contents and their names to disk."""
         if not self._folder.blobs_dir.is_dir():
             return
-        if len(self._written) <= _MAX_SINGLE_SYNCS or not _sync_all(self._blob_prefix):
+        if len(self._written) <= _MAX_SINGLE_SYNCS or not _sync_all(self._folder.blobs_dir):
             for sha256 in self._written:
                 sync_blob(self._folder, sha256)
         self._written.clear()
@@ -176,32 +176,27 @@ class DraftBlobs:
         return copy_blob(self._folder, fd)
 
     def _link(self, sha256: str, size: int, mode: int) -> bool:
-        other = self._known_in.get(sha256) if self._known_in else None
+        other, own = (self._known_in or {}).get(sha256), self._blobs_fd
         if other is None:
             return False
-        try:
-            with (
-                closing_fd(open_folder(other.blobs_dir)) as at,
-                closing_fd(open_in(at, sha256)) as fd,
-            ):
-                there = os.fstat(fd)
-                if there.st_size != size or digest_of(fd) != (sha256, size):
-                    return False
-                with contextlib.suppress(FileExistsError):  # identical files
-                    own = self._blobs_fd
-                    os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
-                narrow(fd, mode)
-                linked = os.stat(sha256, dir_fd=self._blobs_fd, follow_symlinks=False)
-                if os.path.samestat(linked, there):
-                    return True
-        except OSError as error:  # removed meanwhile, or a disk without links
-            let_pass(error)
-            return False
-        narrow_blob(self._folder, sha256, mode)
-        return has_blob(self._folder, sha256, size)
+        with (  # removed meanwhile, or a disk without links
+            quietly(only=OSError),
+            closing_fd(open_folder(other.blobs_dir)) as at,
+            closing_fd(open_in(at, sha256)) as fd,
+        ):
+            if os.fstat(fd).st_size != size or digest_of(fd) != (sha256, size):
+                return False
+            with contextlib.suppress(FileExistsError):  # identical files
+                os.link(sha256, sha256, src_dir_fd=at, dst_dir_fd=own, follow_symlinks=False)
+            narrow(fd, mode)
+            linked = os.stat(sha256, dir_fd=own, follow_symlinks=False)
+            if os.path.samestat(linked, os.fstat(fd)):
+                return True
+            os.unlink(sha256, dir_fd=own)  # replaced meanwhile
+        return False
 
 
-def _sync_all(folder: str) -> bool:
+def _sync_all(folder: os.PathLike[str]) -> bool:
     """Force all data of a file system to disk; return whether the system supports it."""
     import ctypes
 
@@ -210,7 +205,7 @@ def _sync_all(folder: str) -> bool:
         return False
     with closing_fd(os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))) as fd:
         if syncfs(fd) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(folder))
     return True
 
 
@@ -226,12 +221,10 @@ def move_blobs(source: RunFolder, target: RunFolder) -> None:
 
 
 def _list_names(path: os.PathLike[str]) -> list[str]:
-    try:
-        fd = open_folder(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    with closing_fd(fd):
+    missing = FileNotFoundError, NotADirectoryError
+    with contextlib.suppress(*missing), closing_fd(open_folder(path)) as fd:
         return os.listdir(fd)
+    return []
 
 
 def files_below(folder: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.safe import closing_fd, fits, open_folder, parts_of
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import quietly
 from seamark.values import escape
 
 if TYPE_CHECKING:
@@ -218,14 +218,11 @@ def _paths_below_run(folder: RunFolder, path: str) -> Iterator[str]:
 
 
 def _locate(folder: RunFolder, name: str) -> InRun | None:
-    try:
+    with quietly(only=(ArgumentError, OSError)):
         parts = parts_of(name, "inside")
         above = folder.path.joinpath(*parts[:-1])
         with closing_fd(open_folder(above, above=len(parts) - 1)) as fd:
             status = os.stat(parts[-1], dir_fd=fd, follow_symlinks=False)
-    except (ArgumentError, OSError) as error:
-        let_pass(error)
-        return None
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        return None
-    return InRun(parts, above / parts[-1], status)
+        if stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode):
+            return InRun(parts, above / parts[-1], status)
+    return None

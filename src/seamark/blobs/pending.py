@@ -18,7 +18,6 @@ import json
 import os
 import re
 import shutil
-from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -39,11 +38,12 @@ from seamark.journal.reader import JournalReader, decode_json, payload_of
 from seamark.journal.safe import closing_fd, is_folder, open_file, parts_of
 from seamark.journal.writer import JournalWriter
 from seamark.paths import is_inside
+from seamark.process.interrupts import quietly
 from seamark.process.liveness import host_name, process_facts
 from seamark.values import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from seamark.blobs.worker import Worker
     from seamark.journal.folder import RunFolder
@@ -236,24 +236,23 @@ class Pending:
 
 
 _DIGEST: Final = re.compile(rb'"([0-9a-f]{64})"')
-_BLOCK: Final = 1 << 20
-_MAX_OP_BYTES: Final = 1 << 17
-_MAX_HANDED_OUT: Final = 4096
-"""Maximum number of digests remembered until a caller records them."""
 
 
 class UsedBlobs:
     """Index of the blobs used by a run, in this process and in others; usable from any thread.
 
     The worker's lock is held while a blob is removed, and between storing and recording one.
+    ``writers`` returns the ids of the journals whose records are all made here.
     """
 
-    def __init__(self, folder: RunFolder, worker: Worker) -> None:
+    def __init__(
+        self, folder: RunFolder, worker: Worker, writers: Callable[[], Iterable[str]]
+    ) -> None:
         self._folder = folder
         self._worker = worker
+        self._writers = writers
         self._digests: dict[str, frozenset[str]] = {}
-        self._paths: set[str] = set()
-        self._handed_out: deque[str] = deque(maxlen=_MAX_HANDED_OUT)
+        self._handed_out: set[int] = set()
         self._offsets: dict[Path, int] = {}
         self._used_by_others: set[bytes] = set()
 
@@ -261,7 +260,6 @@ class UsedBlobs:
         """Remember the record of the file at a path."""
         with self._worker.lock:
             self._digests[path] = frozenset(digests_of(file))
-            self._paths.add(path)
 
     def pop(self, path: str) -> frozenset[str]:
         """Remove and return the record of the file at a path."""
@@ -271,7 +269,7 @@ class UsedBlobs:
     def hand_out(self, file: Mapping[str, Any]) -> None:
         """Remember contents that are recorded in other ways: as points of a series or members."""
         with self._worker.lock:
-            self._handed_out.extend(digests_of(file))
+            self._handed_out.update(map(_short, digests_of(file)))
 
     def remove_unused(self, digests: Iterable[str]) -> None:
         """Remove those of these blobs that the run does not use; OSError if that is unknown."""
@@ -284,16 +282,16 @@ class UsedBlobs:
 
     def _is_used_here(self, sha256: str) -> bool:
         with self._worker.lock:
-            return sha256 in self._handed_out or any(sha256 in at for at in self._digests.values())
+            is_handed_out = _short(sha256) in self._handed_out
+            return is_handed_out or any(sha256 in at for at in self._digests.values())
 
     def _is_used_by_others(self, sha256: str) -> bool:
-        # Only the new part of other processes' journals is read.
+        # Only the new part of other journals is read. A forked child knows those of its parent.
         own = f"{host_name()}-{os.getpid()}-"
+        mine = {writer for writer in self._writers() if writer.startswith(own)}
         for journal in self._folder.journals():
-            if not journal.writer.startswith(own):
+            if journal.writer not in mine:
                 self._read(journal.path)
-            elif any(path not in self._paths for path in _paths_with(journal.path, sha256)):
-                return True
         return bytes.fromhex(sha256) in self._used_by_others
 
     def _read(self, path: Path) -> None:
@@ -304,36 +302,11 @@ class UsedBlobs:
             self._offsets[path] = reader.offset
 
 
-def _paths_with(journal: Path, sha256: str) -> Iterator[str | None]:
-    # Search the bytes only: a journal of one gigabyte takes half a second, mostly outside Python.
-    # Long ops are compressed, but the process that wrote them knows their digests.
-    wanted, tail = f'"{sha256}"'.encode(), b""
-    with os.fdopen(open_file(journal), "rb") as file:
-        while block := file.read(_BLOCK):
-            data = tail + block
-            at = data.find(wanted)
-            while at >= 0:
-                yield _path_of(data, data.rfind(b'{"op":', 0, at))
-                at = data.find(wanted, at + 1)
-            # a match in the overlap is found twice, which is harmless
-            tail = data[-_MAX_OP_BYTES:]
+def _short(sha256: str) -> int:
+    # 64 bits are enough to keep a blob, and there may be millions of points.
+    return int(sha256[:16], 16)
 
 
-def _path_of(data: bytes, start: int) -> str | None:
-    try:
-        text = data[start : start + _MAX_OP_BYTES].decode(errors="replace")
-        op, _ = json.JSONDecoder().raw_decode(text)
-        return str(op["path"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from seamark.journal.folder import RunFolder
-
-    Record = Callable[[dict[str, Any]], bool | None]
 _FILE_OPS: Final = re.compile(rb'"op":"(?:own|digest|files|unfiles|delete)"')
 _TOKEN_CHARACTERS: Final = frozenset("0123456789abcdef")
 
@@ -352,11 +325,10 @@ class _IngestedFile(NamedTuple):
         return self.settled and (self.ours or not elsewhere)
 
 
-def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
+def finish_staged(folder: RunFolder) -> int:
     """Store files that dead processes had staged; return the number of completed files.
 
-    ``record`` appends an OP record, and returns False if its bytes are not in the journal. With
-    None, a journal of this process is opened if needed; it does not affect the state of the run.
+    If there are any, a journal of this process is opened; it does not affect the state of the run.
     """
     # The writer removes the staging folder when it is done.
     if not (is_folder(folder.staging_dir) and is_folder(folder.path)):
@@ -369,7 +341,7 @@ def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
         # Another process may have completed them just now, and removed the staged files.
         still = {each.target.token for each in _find_pending(folder)[0]}
         found = {each: more for each, more in found.items() if each.token in still}
-    written = _record_all(folder, found, record) if found else []
+    written = _record_all(folder, found) if found else []
     for staged in filter(None, (_staged_name(target.file) for target in written)):
         remove_staged(folder, staged)
     if alone:  # otherwise, an idle process may be about to record staged files
@@ -377,15 +349,11 @@ def finish_staged(folder: RunFolder, record: Record | None = None) -> int:
     return sum("sha256" in found[target] for target in written)
 
 
-def _record_all(
-    folder: RunFolder, found: dict[Target, dict[str, Any]], record: Record | None
-) -> list[Target]:
+def _record_all(folder: RunFolder, found: dict[Target, dict[str, Any]]) -> list[Target]:
     """Append the records; return the written targets. Files of other targets stay staged."""
     ops = {target: target.op(target.completed(more)) for target, more in found.items()}
-    if record is not None:
-        return [target for target, op in ops.items() if record(op) is not False]
     with contextlib.closing(JournalWriter(folder, _header)) as writer:
-        return _record_all(folder, found, writer.append_op)
+        return [target for target, op in ops.items() if writer.append_op(op)]
 
 
 def _header() -> dict[str, Any]:
@@ -399,15 +367,13 @@ def _find_pending(folder: RunFolder) -> tuple[list[_IngestedFile], bool]:
     follows: dict[str, str] = {}
     paths = {journal.writer: journal.path for journal in folder.journals()}
     for writer, path in paths.items():
-        try:
-            with JournalReader(path) as reader:
-                header = reader.header()
-                settled[writer] = not may_grow(reader)
-                alone = alone and (settled[writer] or me.items() <= header.items())
-                follows[writer] = str(header.get("continues"))
-                ops += [(t, op, writer) for t, op in _file_ops(reader)]
-        except JournalError:  # damaged journals are reported by fsck
-            continue
+        # Damaged journals are reported by fsck.
+        with quietly(only=JournalError), JournalReader(path) as reader:
+            header = reader.header()
+            settled[writer] = not may_grow(reader)
+            alone = alone and (settled[writer] or me.items() <= header.items())
+            follows[writer] = str(header.get("continues"))
+            ops += [(t, op, writer) for t, op in _file_ops(reader)]
     for writer in [writer for writer, done in settled.items() if not done]:
         while settled.get(writer := follows[writer]):  # its process continues in another journal
             settled[writer] = False

@@ -31,7 +31,7 @@ from seamark.journal.safe import (
     remove_entry,
     sync_folder,
 )
-from seamark.process.interrupts import let_pass, quietly
+from seamark.process.interrupts import quietly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
@@ -102,20 +102,12 @@ def blob_path(folder: RunFolder, sha256: str) -> Path:
 
 def has_blob(folder: RunFolder, sha256: str, size: int | None = None) -> bool:
     """Return whether a blob exists, and has the given size (bytes) if any."""
-    found = _stat_blob(folder, sha256)
-    return found is not None and (size is None or found.st_size == size)
-
-
-def _stat_blob(folder: RunFolder, sha256: str) -> os.stat_result | None:
     path = blob_path(folder, sha256)
-    try:
-        if path.parent.is_symlink():
-            return None
+    with quietly(only=OSError):
         found = path.lstat()
-    except OSError as error:
-        let_pass(error)
-        return None
-    return found if stat.S_ISREG(found.st_mode) else None
+        is_whole = stat.S_ISREG(found.st_mode) and size in (None, found.st_size)
+        return is_whole and not path.parent.is_symlink()
+    return False
 
 
 def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> BinaryIO:
@@ -234,24 +226,19 @@ def remove_blob(folder: RunFolder, sha256: str) -> None:
 
 def sync_blob(folder: RunFolder, sha256: str) -> None:
     """Force the bytes of a blob to disk; `sync_folder` does the same for its name."""
-    try:
-        fd = open_file(blob_path(folder, sha256))
-    except FileNotFoundError:  # removed meanwhile
-        return
-    with closing_fd(fd):
+    path = blob_path(folder, sha256)
+    with contextlib.suppress(FileNotFoundError), closing_fd(open_file(path)) as fd:
         os.fsync(fd)
 
 
 def clone(source: int, target: int) -> bool:
     """Make an empty file a copy-on-write clone of another; return False if not supported."""
-    try:
-        import fcntl
+    import fcntl  # not on Windows
 
+    with quietly(only=OSError):  # not Linux, or a file system without reflinks
         fcntl.ioctl(target, _FICLONE, source)
-    except (ImportError, OSError) as error:  # not Linux, or a file system without reflinks
-        let_pass(error)
-        return False
-    return True
+        return True
+    return False
 
 
 def copy_into(source: int, target: int) -> tuple[str, int]:

@@ -250,28 +250,24 @@ def take(
     open, so copy it rather than keep it open. Raises ChangedError if the file is rewritten
     meanwhile.
     """
-    fd = open_source(source)
-    taken = None
-    try:
+    with closing_fd(open_source(source)) as fd:
         stamp, settled = _stable_status(fd, ticks)
         taken = HeldFile(source, stamp, settled=settled)
-        if _try_copy(fd, staged, copy=copy):
-            taken.staged, taken.private = staged, True
-            taken.check(fd)
-            os.utime(staged, ns=(stamp.mtime_ns, stamp.mtime_ns))
-        elif _try_link(source, staged, stamp):
-            taken.staged = staged
-        elif scarce and _try_copy(fd, staged, copy=True):
-            taken.staged, taken.private = staged, True
-            taken.check(fd)
-        else:
-            taken.fd = os.dup(fd)
-    except BaseException:
-        if taken is not None:
+        try:
+            taken.private = _try_copy(fd, staged, copy=copy)
+            is_linked = not taken.private and _try_link(source, staged, stamp)
+            if scarce and not (taken.private or is_linked):
+                taken.private = _try_copy(fd, staged, copy=True)
+            if taken.private or is_linked:
+                taken.staged = staged
+            else:
+                taken.fd = os.dup(fd)
+            if taken.private:
+                taken.check(fd)
+                os.utime(staged, ns=(stamp.mtime_ns, stamp.mtime_ns))
+        except BaseException:
             taken.release()
-        raise
-    finally:
-        os.close(fd)
+            raise
     return taken
 
 
@@ -295,12 +291,9 @@ def _try_copy(fd: int, staged: Path, *, copy: bool) -> bool:
 
 
 def _try_link(source: str, staged: Path, stamp: Stamp) -> bool:
-    try:
+    with quietly(only=OSError):  # another file system, no links supported or permitted
         os.link(source, staged)
-        same = Stamp.of(os.stat(staged)) == stamp
-        if not same:  # replaced between opening and linking
-            staged.unlink()
-    except OSError as error:  # another file system, no links supported or permitted
-        let_pass(error)
-        return False
-    return same
+        if Stamp.of(os.stat(staged)) == stamp:
+            return True
+        staged.unlink()  # replaced between opening and linking
+    return False

@@ -70,6 +70,10 @@ class Worker:
     when a caller waits for the queue, or after `RETRY_S`. All methods may be called from any thread
     and after a fork; in the child, the queue is empty. ``report_failure`` is called for the first
     failure of a job, and if it is then given up.
+
+    Attributes:
+        lock: Lock of the queue; jobs must also hold it while they record.
+        stopped: Whether nothing more may be recorded; read it with `lock` held.
     """
 
     def __init__(self, report_failure: Callable[[str, BaseException | None], None]) -> None:
@@ -78,12 +82,12 @@ class Worker:
         fork.register(self.after_fork)
 
     def _reset(self) -> None:
-        self._changed = threading.Condition(threading.RLock())
+        self.lock = threading.Condition(threading.RLock())
         self._queue: deque[Job] = deque()
         self._failed_jobs: deque[Job] = deque()
         self._running: list[Job] = []
         self._thread: threading.Thread | None = None
-        self._stopped = False
+        self.stopped = False
         self._pause_s = RETRY_S
 
     def after_fork(self) -> None:
@@ -93,26 +97,16 @@ class Worker:
         for job in jobs:
             job.abandon()
 
-    @property
-    def lock(self) -> threading.Condition:
-        """Lock of the queue; jobs must also hold it while they record."""
-        return self._changed
-
-    @property
-    def stopped(self) -> bool:
-        """Whether nothing more may be recorded; read it with `lock` held."""
-        return self._stopped
-
     def submit(self, job: Job) -> None:
         """Add a job; a job that has already failed waits before it is run."""
-        with self._changed:
-            self._stopped = False
+        with self.lock:
+            self.stopped = False
             (self._failed_jobs if job.failed else self._queue).append(job)
             self._start()
 
     def _start(self) -> None:
         if self._queue:
-            self._changed.notify_all()
+            self.lock.notify_all()
         if self._thread is not None or not (self._queue or self._failed_jobs):
             return
         self._thread = threading.Thread(target=self._work, name="seamark-blobs", daemon=True)
@@ -130,20 +124,20 @@ class Worker:
 
     def _wait_for_jobs(self) -> bool:
         """Wait while only failed jobs remain, then retry them; return False without jobs."""
-        with self._changed:
-            only_failed = self._failed_jobs and not (self._queue or self._stopped)
-            if only_failed and not self._changed.wait(self._pause_s):
+        with self.lock:
+            only_failed = self._failed_jobs and not (self._queue or self.stopped)
+            if only_failed and not self.lock.wait(self._pause_s):
                 self._pause_s = min(2 * self._pause_s, _MAX_RETRY_S)
                 self._queue.extend(self._failed_jobs)
                 self._failed_jobs.clear()
-            if self._stopped or not (self._queue or self._failed_jobs):
+            if self.stopped or not (self._queue or self._failed_jobs):
                 self._unregister()  # under the lock: the next added job must start a thread
                 return False
             return True
 
     def _run_next(self) -> bool:
-        with self._changed:
-            if self._stopped or not self._queue:
+        with self.lock:
+            if self.stopped or not self._queue:
                 return False
             job = self._queue.popleft()
             self._running.append(job)
@@ -151,21 +145,21 @@ class Worker:
         try:
             done = self._run(job)
         finally:
-            with self._changed:
+            with self.lock:
                 if job in self._running:  # false after a fork
                     self._running.remove(job)
                 if done:
                     self._pause_s = RETRY_S
                     self._queue.extend(self._failed_jobs)
                     self._failed_jobs.clear()
-                self._changed.notify_all()
+                self.lock.notify_all()
         return True
 
     def _unregister(self) -> None:
-        with self._changed:
+        with self.lock:
             if self._thread is threading.current_thread():
                 self._thread = None
-            self._changed.notify_all()
+            self.lock.notify_all()
 
     def _run(self, job: Job) -> bool:
         try:
@@ -175,7 +169,7 @@ class Worker:
             stopped = raised_by_signal_handler(error)
             again = stopped or isinstance(error, OSError)
             if again:
-                with self._changed:
+                with self.lock:
                     self._failed_jobs.append(job)
             if stopped:
                 raise
@@ -194,36 +188,36 @@ class Worker:
     def flush(self, timeout_s: float | None) -> bool:
         """Wait ``timeout_s`` at most for all jobs, retrying failed ones; return whether all ran."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._changed:
+        with self.lock:
             self._queue.extend(self._failed_jobs)
             self._failed_jobs.clear()
             self._start()
         while self._wait_for_thread(end):
             if not self._run_next():  # no thread is running
                 break
-        with self._changed:
+        with self.lock:
             return not (self._queue or self._failed_jobs or self._running)
 
     def _wait_for_thread(self, end: float | None) -> bool:
         """Wait for the thread; return True if the caller must run jobs itself."""
-        with self._changed:
+        with self.lock:
             while self._queue or self._running:
                 if end is not None and time.monotonic() >= end:
                     return False
                 if self._thread is None and not self._running:
                     return True
-                self._changed.wait(None if end is None else max(0.0, end - time.monotonic()))
+                self.lock.wait(None if end is None else max(0.0, end - time.monotonic()))
             return False
 
     def stop(self, timeout_s: float | None) -> bool:
         """Wait for the jobs, then give up the remaining ones; return whether all were done."""
         done = self.flush(timeout_s)
-        with self._changed:
-            self._stopped = True
+        with self.lock:
+            self.stopped = True
             left = [*self._queue, *self._failed_jobs]
             self._queue.clear()
             self._failed_jobs.clear()
-            self._changed.notify_all()
+            self.lock.notify_all()
         for job in left:
             job.give_up()
             if job.failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -85,6 +86,8 @@ class BlobWriter:
             once and counts.
         takes: Returns whether this process records files at an attribute path; default: always.
         hide: Removes secrets from the URL to record at an attribute path.
+        writers: Returns the ids of the journals to which ``record`` appends. Blobs that the records
+            of other journals name are not pruned.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class BlobWriter:
         report_failure: Callable[[str, BaseException | None], None],
         takes: Callable[[str], bool] = lambda _: True,
         hide: Callable[[str, str], str] = lambda _, url: url,
+        writers: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self.folder = folder
         self._record = record
@@ -103,7 +107,7 @@ class BlobWriter:
         self._worker = Worker(report_failure)
         self._pending: list[Pending] = []
         self._sources = Sources()
-        self._used = UsedBlobs(folder, self._worker)
+        self._used = UsedBlobs(folder, self._worker, writers)
         self._bytes = BytesWriter(
             folder, self._worker, report_failure, lambda one: self._remove_unused([one])
         )
@@ -323,7 +327,9 @@ class BlobWriter:
                 self._remove_unused(digests_of(found))
             for target in list(pending.targets):
                 file = target.completed(found)
-                if "lost" not in file and target.name is None:
+                if target.name is not None:
+                    self._used.hand_out(file)
+                elif "lost" not in file:
                     self._used.put(target.path, file)
                 if self._record(target.op(file)) is not False:
                     pending.targets.remove(target)
@@ -476,27 +482,21 @@ class BlobWriter:
         record = self._store_if_small(source, name, ext)
         if record is not None:
             return record
-        fd = open_source(source)
-        try:
+        with closing_fd(open_source(source)) as fd:
             before = os.fstat(fd)
-            sha256, size = copy_blob(self.folder, fd)
-            same = Stamp.of(os.fstat(fd)) == Stamp.of(before)
-        except OSError as error:
-            let_pass(error)
-            self._report_failure("not stored", error)
-            return file_record(name, ext, before.st_size, lost="not stored")
-        finally:
-            os.close(fd)
+            try:
+                sha256, size = copy_blob(self.folder, fd)
+                same = Stamp.of(os.fstat(fd)) == Stamp.of(before)
+            except OSError as error:
+                let_pass(error)
+                self._report_failure("not stored", error)
+                return file_record(name, ext, before.st_size, lost="not stored")
         return file_record(name, ext, size, sha256=sha256, changed=None if same else True)
 
 
 def _digest_of_same(source: str, stamp: Stamp) -> str | None:
-    try:
-        fd = open_source(source)
-    except FileNotFoundError:
-        return None
-    with closing_fd(fd):
-        if Stamp.of(os.fstat(fd)) != stamp:
-            return None
-        sha256, _ = digest_of(fd)
-        return sha256 if Stamp.of(os.fstat(fd)) == stamp else None
+    with contextlib.suppress(FileNotFoundError), closing_fd(open_source(source)) as fd:
+        if Stamp.of(os.fstat(fd)) == stamp:
+            sha256, _ = digest_of(fd)
+            return sha256 if Stamp.of(os.fstat(fd)) == stamp else None
+    return None

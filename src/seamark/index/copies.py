@@ -6,6 +6,7 @@ different contents are reported.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Iterable
@@ -79,22 +80,21 @@ def _compare_copies(folder: RunFolder, names: Iterable[str]) -> tuple[str, list[
 
 
 def _valid_bytes(folder: RunFolder, name: str) -> int:
-    try:
-        with _reader(folder, name) as reader:
-            return sum(block.end - block.base for block in reader.blocks())
-    except OSError:
-        return -1
+    with quietly(only=OSError), _reader(folder, name) as reader:
+        return sum(block.end - block.base for block in reader.blocks())
+    return -1
 
 
 def _is_duplicate(folder: RunFolder, best: str, other: str) -> bool:
-    try:
-        with _reader(folder, best) as whole, _reader(folder, other) as part:
-            for block in part.blocks():
-                size = block.end - block.base
-                if whole.bytes_at(size, block.base) != block.data[:size]:
-                    return False
-    except JournalError:  # not a journal, or it cannot be opened: no difference is known
-        return True
+    with (  # not a journal, or it cannot be opened: no difference is known
+        quietly(only=JournalError),
+        _reader(folder, best) as whole,
+        _reader(folder, other) as part,
+    ):
+        for block in part.blocks():
+            size = block.end - block.base
+            if whole.bytes_at(size, block.base) != block.data[:size]:
+                return False
     return True
 
 
@@ -202,20 +202,16 @@ class Refresh:
         if now.size < journal.offset:
             return False
         grew = before is not None and before.stat.inode == now.inode and before.stat.size < now.size
-        try:
-            source = open_journal(self.folder, name)
-        except OSError:
-            return True  # temporarily unreadable: keep the folded data
-        try:
+        with (  # temporarily unreadable: keep the folded data
+            quietly(only=OSError),
+            contextlib.closing(open_journal(self.folder, name)) as source,
+        ):
             if grew and not journal.gaps:  # without gaps, whose bytes may have been repaired
                 return _same_frame(journal, source)
             # Synchronization programs replace files, so a new inode does not mean different
             # contents.
             return prefix_crc(source, journal.offset) == journal.prefix_crc
-        except OSError:
-            return True
-        finally:
-            source.close()
+        return True
 
     def _may_have_more(self, journal: JournalState) -> bool:
         size = self.stats[journal.file].size
@@ -245,12 +241,11 @@ class Refresh:
         return known
 
     def _owner(self) -> str:
-        try:
-            import pwd
+        import pwd
 
+        with quietly(only=(KeyError, OSError)):
             return pwd.getpwuid(self.folder.journal_dir.stat().st_uid).pw_name
-        except (ImportError, KeyError, OSError):
-            return ""
+        return ""
 
 
 def _same_frame(journal: JournalState, source: Source) -> bool:

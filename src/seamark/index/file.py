@@ -7,6 +7,7 @@ import errno
 import hashlib
 import logging
 import os
+import secrets
 import socket
 import sqlite3
 import time
@@ -33,7 +34,7 @@ from seamark.store.database import (
 from seamark.store.runs import Store
 from seamark.store.schema import SCHEMA_VERSION, PathNumbers
 
-__all__ = ["IndexFile", "exclusive", "index_path", "is_damaged"]
+__all__ = ["NAME_KEY", "IndexFile", "exclusive", "index_path", "is_damaged"]
 
 
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
@@ -93,6 +94,8 @@ def remove_old_files(file: Path) -> None:
 
 _MAX_LOCK_WAIT_S: Final = 10.0
 """Time limit for acquiring the lock under which the file is rebuilt, in seconds."""
+NAME_KEY: Final = "changes"
+"""Key of the random id of an index, because another index numbers changes differently."""
 _FACTS: Final = sa.select(schema.meta.c.key, schema.meta.c.value)
 log = logging.getLogger("seamark")
 _parent_stores: list[Any] = []
@@ -123,7 +126,8 @@ class IndexFile:
         """Open the file; recreate it if it is missing, damaged or of another version."""
         target = index_path(self.root)
         try:
-            opened = not self._is_inside_root(target) and self._open_file(target)
+            is_inside = os.path.realpath(target).startswith(os.path.realpath(self.root) + os.sep)
+            opened = not is_inside and self._open_file(target)
         except (OSError, sqlite3.Error, sa.exc.DBAPIError) as error:
             log.debug(
                 "seamark: the index %s cannot be used, using one in memory: %s", target, error
@@ -140,12 +144,9 @@ class IndexFile:
 
     def _use_memory(self) -> Store:
         self._disconnect()
-        store = store_in_memory()
-        self._set_store(store, None)
-        return store
-
-    def _is_inside_root(self, target: Path) -> bool:
-        return os.path.realpath(target).startswith(os.path.realpath(self.root) + os.sep)
+        self._set_store(_store_on(memory_engine()), None)
+        self._create_tables()
+        return self.store
 
     def _open_file(self, target: Path) -> bool:
         if self._try_open(target):
@@ -179,7 +180,8 @@ class IndexFile:
             if is_damaged(error):
                 return False
             raise
-        return facts.get("schema") == schema.SCHEMA_VERSION and facts.get("root") == str(self.root)
+        known = facts.get("schema"), facts.get("root")
+        return known == (schema.SCHEMA_VERSION, str(self.root)) and NAME_KEY in facts
 
     def _set_store(self, store: Store, path: Path | None) -> None:
         self._store, self.path, self.looks = store, path, FileStatuses()
@@ -187,8 +189,13 @@ class IndexFile:
     def _create_tables(self) -> None:
         database = self.store.database
         database.create_tables(schema.metadata, looks.metadata)
+        facts = {
+            "schema": schema.SCHEMA_VERSION,
+            "root": str(self.root),
+            NAME_KEY: secrets.token_hex(8),
+        }
         with database.writing() as connection:
-            for key, value in (("schema", schema.SCHEMA_VERSION), ("root", str(self.root))):
+            for key, value in facts.items():
                 connection.execute(sa.insert(schema.meta).values(key=key, value=value))
 
     def close(self) -> None:
@@ -250,13 +257,6 @@ def _store_on(engine: sa.Engine) -> Store:
     return Store(database, PathNumbers(database), is_shared=False)
 
 
-def store_in_memory() -> Store:
-    """Return a new, empty store in memory."""
-    store = _store_on(memory_engine())
-    store.database.create_tables(schema.metadata, looks.metadata)
-    return store
-
-
 def is_damaged(error: BaseException) -> bool:
     """Return whether an SQLite error means that the file is damaged."""
     # Search only the message of SQLite: SQLAlchemy adds the statement and its values.
@@ -287,11 +287,8 @@ def exclusive(file: Path, wait_s: float) -> Iterator[bool]:
 
     If the file system does not support locks, yield True: every write compares offsets anyway.
     """
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield True
-        return
+    import fcntl  # not on Windows
+
     try:
         fd = os.open(f"{file}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:

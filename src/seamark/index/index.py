@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import sqlalchemy as sa
 
-from seamark.index.file import IndexFile
+from seamark.index.file import NAME_KEY, IndexFile
+from seamark.index.looks import change_table
 from seamark.index.updater import Updater
 from seamark.journal.folder import RunFolder, root_inside
 from seamark.paths import is_inside, kind_of
@@ -46,8 +46,6 @@ from seamark.store.read.tables import query_runs
 from seamark.store.runs import numbers_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from seamark.index.copies import RunView
     from seamark.index.looks import Ref, Unread
     from seamark.reading.names import RunName
@@ -59,27 +57,14 @@ __all__ = ["Index", "changes_since"]
 
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.([0-9]{1,19})")
-_NAME_KEY: Final = "changes"
-"""Key of the random id of this index, because another index numbers changes differently."""
-_metadata = sa.MetaData()
-_table = sa.Table(
-    "local_change",
-    _metadata,
-    sa.Column("project", sa.Text, primary_key=True),
-    sa.Column("run", sa.Text, primary_key=True),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("gone", sa.SmallInteger, nullable=False),
-    sa.Column("number", sa.BigInteger, nullable=False, index=True),
-)
-_change, _run = _table.c, schema.run.c
+_change, _run = change_table.c, schema.run.c
 _is_same_run: Final = sa.and_(_change.project == _run.project, _change.run == _run.name)
 _UPSERT_CHANGE: Final = Upsert(
-    _table, tuple(one.name for one in _table.columns), ("project", "run"), overwrite=True
+    change_table, tuple(one.name for one in _change), ("project", "run"), overwrite=True
 )
 _SELECT_REMOVED: Final = (
     sa.select(_change.project, _change.run)
-    .select_from(_table.outerjoin(schema.run, _is_same_run))
+    .select_from(change_table.outerjoin(schema.run, _is_same_run))
     .where(_run.id.is_(None), _change.gone == 0)
 )
 _SELECT_LAST: Final = sa.select(sa.func.coalesce(sa.func.max(_change.number), 0))
@@ -88,16 +73,16 @@ _SELECT_SINCE: Final = (
     .where(_change.number > sa.bindparam("since"))
     .order_by(_change.number, _change.project, _change.run)
 )
-_SELECT_NAME: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == _NAME_KEY)
+_SELECT_NAME: Final = sa.select(schema.meta.c.value).where(schema.meta.c.key == NAME_KEY)
 
 
 def changes_since(
     store: Store, cursor: str, project: str | None, now_ns: int, looked_ns: int
 ) -> Changes:
     """Return the changes of folded runs since a cursor, empty at first; times are in ns."""
-    name = _index_name(store)
     database = store.database
     with database.reading() as connection:
+        name = database.query(connection, _SELECT_NAME)[0][0]
         new = _find_changes(store, connection, now_ns)
     if new:  # in one transaction, because other processes may do the same
         with database.writing() as connection:
@@ -121,26 +106,11 @@ def changes_since(
     return Changes(upto, reset=False, runs=runs, looked_ns=looked_ns)
 
 
-def _index_name(store: Store) -> str:
-    # The table is created together with the name.
-    database = store.database
-    with database.reading() as connection:
-        rows = database.query(connection, _SELECT_NAME)
-    if rows:
-        return str(rows[0][0])
-    database.create_tables(_metadata)
-    fact = Upsert(schema.meta, ("key", "value"), ("key",))
-    with database.writing() as connection:
-        database.run_many(connection, fact, [(_NAME_KEY, secrets.token_hex(8))])
-    with database.reading() as connection:
-        return str(database.query(connection, _SELECT_NAME)[0][0])
-
-
 def _find_changes(store: Store, connection: sa.Connection, now_ns: int) -> list[tuple[Any, ...]]:
     state = state_column(store, connection, now_ns)
     changed = (
         sa.select(_run.project, _run.name, _run.version, state, sa.literal(0))
-        .select_from(schema.run.outerjoin(_table, _is_same_run))
+        .select_from(schema.run.outerjoin(change_table, _is_same_run))
         .where(
             sa.or_(
                 _change.run.is_(None),
@@ -161,7 +131,7 @@ _SELECT_RUNS: Final = sa.select(schema.run.c.project, schema.run.c.name).where(
 T = TypeVar("T")
 
 
-class Index:
+class Index(contextlib.AbstractContextManager["Index"]):
     """Local index of the journals below one root, safe for threads; see `open`.
 
     After a fork, the child opens the file again. Reading methods return the last folded state; see
@@ -213,9 +183,6 @@ class Index:
         """Close the file; safe to call twice."""
         with self._updater.lock:
             self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from seamark.journal.safe import open_folder, regular_files
+from seamark.journal.safe import closing_fd, open_folder, regular_files
 from seamark.process.interrupts import let_pass
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, insertion
@@ -30,6 +30,7 @@ __all__ = [
     "Stat",
     "Unread",
     "UnreadFolders",
+    "change_table",
     "metadata",
     "stat_of",
 ]
@@ -54,9 +55,6 @@ class UnreadFolders:
     def __init__(self, root: Path) -> None:
         self._root = str(root)
         self._reasons: dict[str, str] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._reasons)
 
     def note(self, path: str | Path, error: OSError) -> None:
         """Add an unreadable folder."""
@@ -154,6 +152,16 @@ look_table = sa.Table(
     sa.Column("closed", sa.SmallInteger, nullable=False),
     sqlite_with_rowid=False,
 )
+change_table = sa.Table(
+    "local_change",
+    metadata,
+    sa.Column("project", sa.Text, primary_key=True),
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("gone", sa.SmallInteger, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False, index=True),
+)
 _UPSERT_FOLDER: Final = Upsert(folder_table, ("run", "listed"), ("run",), overwrite=True)
 _UPDATE_FOLDER: Final = (
     sa.update(folder_table)
@@ -227,11 +235,8 @@ class KnownRun:
 
     def has_new_files(self, folder: str, root: int | None) -> bool:
         """Return whether a folder, relative to the descriptor ``root`` if given, has new files."""
-        fd = os.open(folder, os.O_RDONLY, dir_fd=root)
-        try:
+        with closing_fd(os.open(folder, os.O_RDONLY, dir_fd=root)) as fd:
             names = map(_NAME_OF, regular_files(fd))
-        finally:
-            os.close(fd)
         return not set(map(_FILE_OF, self.looks)).issuperset(names)
 
     def add(self, look: FileStatus) -> None:
@@ -340,12 +345,9 @@ def listing(folder: str, now_ns: int) -> tuple[int, dict[str, Stat]]:
     Omits names with a leading dot, and files that disappear meanwhile. Raises OSError.
     """
     found = {}
-    fd = open_folder(folder)
-    try:
+    with closing_fd(open_folder(folder)) as fd:
         listed = os.fstat(fd).st_ctime_ns
         for one in regular_files(fd):
             with contextlib.suppress(FileNotFoundError):
                 found[one.name] = stat_of(one.stat(follow_symlinks=False))
-    finally:
-        os.close(fd)
     return (listed if now_ns - listed > RACY_NS else 0), dict(sorted(found.items()))

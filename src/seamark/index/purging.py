@@ -23,15 +23,11 @@ PURGING: Final = ".purging"
 
 def is_live(folder: RunFolder) -> bool:
     """Return whether a process may still write to this run."""
-    return any(_may_grow(file.path) for file in folder.journals())
-
-
-def _may_grow(path: Path) -> bool:
-    try:
-        with JournalReader(path) as reader:
-            return may_grow(reader)
-    except OSError:
-        return False
+    for file in folder.journals():
+        with quietly(only=OSError), JournalReader(file.path) as reader:
+            if may_grow(reader):
+                return True
+    return False
 
 
 def remove(folder: RunFolder) -> None:

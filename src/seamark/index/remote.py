@@ -28,63 +28,21 @@ if TYPE_CHECKING:
 __all__ = ["find_below", "open_remote"]
 
 
-_RUN_CLAIMS: Final = ".arriving"
-_ARTIFACT_CLAIMS: Final = ".arriving-artifacts"
+_CLAIM_FILES: Final = {"run": ".arriving", "artifact": ".arriving-artifacts"}
 _MAX_CLAIMS_BYTES: Final = 4 << 20
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
-
-
-def arrive(
-    root: Path,
-    project: str,
-    run: str,
-    name: str | None,
-    conflict: Conflict,
-    *,
-    make_project: bool,
-) -> Arrival:
-    """Decide on a run's arrival, and reserve its name if accepted; raise OSError on failure."""
-    if not is_folder(root / project) and not make_project:
-        return Arrival("no project")
-    if name is None:
-        return Arrival("go")
-
-    def decide(held: dict[str, list[object]], known: Iterable[RunName]) -> Arrival:
-        here = [one for one in known if one.project == project]
-        return settle(held, here, run, name, conflict, time.time_ns())
-
-    return _decide_locked(root, project, _RUN_CLAIMS, "run", decide)
-
-
-def arrive_artifact(
-    root: Path,
-    place: str,
-    versions: Sequence[str],
-    conflict: Conflict,
-    *,
-    make_project: bool,
-) -> Arrival:
-    """Decide on an artifact version's arrival, see `settle_artifact`; raise OSError on failure."""
-    if not is_folder(root / home_of(place)) and not make_project:
-        return Arrival("no project")
-
-    def decide(held: dict[str, list[object]], known: Iterable[RunName]) -> Arrival:
-        return settle_artifact(held, known, versions, place, conflict, time.time_ns())
-
-    return _decide_locked(root, home_of(place), _ARTIFACT_CLAIMS, "artifact", decide)
 
 
 def _decide_locked(
     root: Path,
     project: str,
-    file_name: str,
     kind: str,
     decide: Callable[[dict[str, list[object]], Iterable[RunName]], Arrival],
 ) -> Arrival:
     place = root / project
     make_folder(place / PROJECT_LOG)
     with closing_fd(open_folder(place / PROJECT_LOG)) as above:
-        fd = os.open(file_name, _OPEN_FLAGS, 0o666, dir_fd=above)
+        fd = os.open(_CLAIM_FILES[kind], _OPEN_FLAGS, 0o666, dir_fd=above)
     with os.fdopen(fd, "r+b") as file, locked(fd):
         held = _parse_claims(file.read(_MAX_CLAIMS_BYTES))
         with Index.open(root) as index:
@@ -148,12 +106,21 @@ class RootRemote(FileRemote):
         versions: Sequence[str] = (),
     ) -> Arrival:
         """See `seamark.remote.protocol.Settles.arrive`."""
-        with self.translate_errors():
+        home = home_of(run.project)
+
+        def decide(held: dict[str, list[object]], known: Iterable[RunName]) -> Arrival:
+            now_ns = time.time_ns()
             if versions:
-                known = (run.run, *versions)
-                return arrive_artifact(
-                    self.root, run.project, known, conflict, make_project=make_project
-                )
-            return arrive(
-                self.root, run.project, run.run, name, conflict, make_project=make_project
-            )
+                all_versions = (run.run, *versions)
+                return settle_artifact(held, known, all_versions, run.project, conflict, now_ns)
+            here = [one for one in known if one.project == run.project]
+            return settle(held, here, run.run, name, conflict, now_ns)
+
+        with self.translate_errors():
+            if not (make_project or is_folder(self.root / home)):
+                return Arrival("no project")
+            if name is None and not versions:
+                return Arrival("go")
+            if versions:
+                return _decide_locked(self.root, home, "artifact", decide)
+            return _decide_locked(self.root, run.project, "run", decide)

@@ -11,7 +11,7 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -47,7 +47,6 @@ _MIN_SHUFFLED_RUNS: Final = 16
 """Number of runs above which they are folded in random order, for concurrent processes."""
 _RUNS_PER_TRANSACTION: Final = 64
 """Number of runs saved in one transaction; its cost hardly depends on this number."""
-_HAS_DIR_FD: Final = os.stat in os.supports_dir_fd
 
 log = logging.getLogger("seamark")
 T = TypeVar("T")
@@ -249,9 +248,8 @@ class Updater:
     def _root_fd(self) -> Iterator[int | None]:
         # Relative paths are resolved faster.
         fd = None
-        if _HAS_DIR_FD:
-            with contextlib.suppress(OSError):
-                fd = os.open(self._root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+        with contextlib.suppress(OSError):
+            fd = os.open(self._root, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
         try:
             yield fd
         finally:
@@ -405,8 +403,7 @@ class Updater:
 
 class _Purged:
     def __init__(self, root: Path) -> None:
-        self._root = root
-        self._by_project: dict[str, set[str]] = {}
+        self._purged_ids = cache(partial(purged_ids, root))
 
     def among(self, known: Mapping[Ref, KnownRun], projects: Iterable[str]) -> Iterator[Ref]:
         for project in projects:
@@ -423,12 +420,6 @@ class _Purged:
         """Return whether a place belongs to the versions of a purged model."""
         place, _, key = project.rpartition("/")
         return place.endswith(f"/{MODELS}") and key in self._purged_ids(place)
-
-    def _purged_ids(self, project: str) -> set[str]:
-        found = self._by_project.get(project)
-        if found is None:
-            found = self._by_project[project] = purged_ids(self._root, project)
-        return found
 
 
 def _projects_below(refs: Iterable[Ref], project: str | None) -> set[str]:

@@ -135,7 +135,7 @@ def root_near(folder: Path) -> Path | None:
 
 def _searched_folders(start: str) -> Iterator[str]:
     yield start
-    home, me = os.path.realpath(os.path.expanduser("~")), _user_id()  # noqa: PTH111
+    home, me = os.path.realpath(os.path.expanduser("~")), os.geteuid()  # noqa: PTH111
     folder, device = start, None
     with quietly(only=OSError):  # the search also ends at an inaccessible folder
         while True:
@@ -143,7 +143,7 @@ def _searched_folders(start: str) -> Iterator[str]:
             for one in (folder, above):
                 found = os.stat(one)  # noqa: PTH116
                 device = found.st_dev if device is None else device
-                if found.st_dev != device or me not in (None, found.st_uid):
+                if found.st_dev != device or me != found.st_uid:
                     return
             if folder in (home, above):
                 return
@@ -151,16 +151,11 @@ def _searched_folders(start: str) -> Iterator[str]:
             folder = above
 
 
-def _user_id() -> int | None:
-    """Return the user id of this process; None on systems where files have no owner."""
-    return os.geteuid() if hasattr(os, "geteuid") else None
-
-
 def _expect_own(root: str) -> None:
     """Raise ArgumentError if a root that was found by search belongs to another user."""
-    me = _user_id()
+    me = os.geteuid()
     for found in (os.lstat(root), os.stat(root)):  # noqa: PTH116
-        if me not in (None, found.st_uid):
+        if me != found.st_uid:
             msg = (
                 f"root: {root} belongs to {name_of(found.st_uid)}, not to {name_of(me)}; to use "
                 "it, specify it: --root on the command line, root= in Python, or SEAMARK_DIR"
@@ -168,12 +163,12 @@ def _expect_own(root: str) -> None:
             raise ArgumentError(msg)
 
 
-def name_of(user: int | None) -> str:
+def name_of(user: int) -> str:
     """Return the description of a user, such as ``alice (uid 1000)``."""
     with quietly(only=(KeyError, ImportError)):
         import pwd
 
-        return f"{pwd.getpwuid(user or 0).pw_name} (uid {user})"
+        return f"{pwd.getpwuid(user).pw_name} (uid {user})"
     return f"uid {user}"
 
 

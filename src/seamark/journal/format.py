@@ -178,7 +178,8 @@ WHOLE: Final = 1 << 63
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _MAX_FACT_LENGTH: Final = 4096
 """Maximum length of a string in a header, in characters; command lines are stored as digests."""
-Check = Callable[[Any], bool]
+Check = type | Callable[[Any], bool]
+"""Type of a value, or function that returns whether a value is valid."""
 
 
 def whole(value: Any, limit: int = WHOLE) -> bool:
@@ -190,19 +191,11 @@ def _is_digest(value: Any) -> bool:
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 def _is_name_below(value: Any) -> bool:
     try:
         return isinstance(value, str) and bool(parts_of(value, "inside"))
     except ArgumentError:
         return False
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
 
 
 def _are_members(value: Any) -> bool:
@@ -216,21 +209,21 @@ def _are_members(value: Any) -> bool:
 
 
 _FILE: Final[dict[str, Check]] = {
-    "name": _is_text,
-    "ext": _is_text,
+    "name": str,
+    "ext": str,
     "size": whole,
     "sha256": _is_digest,
-    "ref": _is_text,
+    "ref": str,
     "inside": _is_name_below,
     "mtime_ns": lambda value: type(value) is int and -WHOLE <= value < WHOLE,
     "inode": lambda value: whole(value, 1 << 64),
-    "staged": _is_text,
-    "dir": _is_flag,
+    "staged": str,
+    "dir": bool,
     "members": _are_members,
-    "token": _is_text,
-    "source": _is_text,
-    "changed": _is_flag,
-    "lost": _is_text,
+    "token": str,
+    "source": str,
+    "changed": bool,
+    "lost": str,
 }
 
 
@@ -254,7 +247,9 @@ def _checked(value: Any, checks: Mapping[str, Check], what: str) -> dict[str, An
         raise TypeError(msg)
     found = {key: value[key] for key in checks if value.get(key) is not None}
     for key, each in found.items():
-        if not checks[key](each):
+        check = checks[key]
+        is_valid = isinstance(each, check) if isinstance(check, type) else check(each)
+        if not is_valid:
             msg = f"{what}: invalid value of {key}: {each!r:.60}"
             raise ValueError(msg)
     return found

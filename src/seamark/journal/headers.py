@@ -76,16 +76,13 @@ def is_local_journal(path: Path, *, boot: bool = False) -> bool:
     callers need more. With ``boot``, the header must also name this user and the boot of the host,
     which cannot be guessed elsewhere, and the file must belong to this user.
     """
-    try:
-        with JournalReader(path) as reader:
-            header, owner = reader.header(), reader.owner
-    except OSError:
-        return False
     me, user = process_facts(), os.geteuid()
     wanted = ("host", "boot", "user") if boot else ("host",)
-    if any(me[fact] is None or header.get(fact) != me[fact] for fact in wanted):
-        return False
-    return owner == user or (owner == 0 and not boot)
+    with quietly(only=OSError), JournalReader(path) as reader:
+        header, owner = reader.header(), reader.owner
+        if all(me[fact] is not None and header.get(fact) == me[fact] for fact in wanted):
+            return owner == user or (owner == 0 and not boot)
+    return False
 
 
 def writer_lives(path: Path) -> bool:

@@ -13,13 +13,14 @@ shrinks kills the reader with SIGBUS.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from seamark.errors import JournalError
 from seamark.journal.folder import split_journal_name
@@ -43,9 +44,6 @@ from seamark.journal.safe import FileSource, Source
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_alive
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 __all__ = [
     "SETTLE_NS",
     "Block",
@@ -63,8 +61,6 @@ SETTLE_NS: Final = 90 * 10**9
 """Time without change (three heartbeats) after which bytes count as final, in nanoseconds."""
 
 _BLOCK_BYTES: Final = 1 << 20
-_HEADER_BYTES: Final = 1 << 12
-"""Expected maximum size of a HEADER frame, in bytes."""
 _FRAME_LIMIT: Final = FRAME_HEADER_BYTES + MAX_PAYLOAD_BYTES
 _MARK_BYTES: Final = MARK.to_bytes(2, "little")
 _MARK_AT: Final = 10
@@ -193,6 +189,15 @@ def payload_of(data: bytes, frame: RawFrame) -> bytes:
     return plain
 
 
+def _with_payload(base: int, data: bytes, raw: RawFrame) -> Frame:
+    try:
+        payload = payload_of(data, raw)
+    except ValueError:
+        payload = b""
+    start = base + raw[0]
+    return Frame(start, start + FRAME_HEADER_BYTES + padded(raw[5]), *raw[1:5], payload)
+
+
 def decode_json(payload: bytes) -> Any:
     """Return the decoded JSON of a payload; ValueError if not strict, not UTF-8 or too deep."""
     if payload.count(b"[") + payload.count(b"{") > MAX_JSON_DEPTH:  # else it is not too deep
@@ -225,7 +230,7 @@ _JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 """Strict decoder of UTF-8 only; `json.loads` guesses encodings and accepts lone surrogates."""
 
 
-class JournalReader:
+class JournalReader(contextlib.AbstractContextManager["JournalReader"]):
     """Reader of one journal from any offset; use it as a context manager.
 
     After `frames` or `blocks` is exhausted, `offset` is the position to continue from. `gaps` are
@@ -287,10 +292,6 @@ class JournalReader:
             self.newer = stated != MAJOR and parsed is not None and parsed[0] > MAJOR
             self.damaged_header = not self.newer
 
-    def __enter__(self) -> Self:
-        """Return this reader."""
-        return self
-
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -316,26 +317,15 @@ class JournalReader:
 
     def header(self) -> dict[str, Any]:
         """Return the valid part of the HEADER record; an empty dict if it is missing or damaged."""
-        data = self._source.pread(_HEADER_BYTES, FILE_HEADER_BYTES)
+        data = self._read_frame(FILE_HEADER_BYTES)
         frame = self._frame_at(data, 0)
-        if frame is None:
-            data = self._read_frame(FILE_HEADER_BYTES)
-            frame = self._frame_at(data, 0)
         return {} if frame is None or frame[1] != Kind.HEADER else header_in(data, frame)
 
     def frames(self, offset: int = 0) -> Iterator[Frame]:
         """Yield valid frames from ``offset`` (bytes); payloads that do not decompress are empty."""
         for base, data, frames, _ in self.blocks(offset):
             for raw in map(frames.raw, range(len(frames))):
-                pos, kind, flags, aux, t, length = raw
-                start = base + pos
-                try:
-                    payload = payload_of(data, raw)
-                except ValueError:
-                    payload = b""
-                yield Frame(
-                    start, start + FRAME_HEADER_BYTES + padded(length), kind, flags, aux, t, payload
-                )
+                yield _with_payload(base, data, raw)
 
     def blocks(self, offset: int = 0, *, unknown: bool = False) -> Iterator[Block]:
         """Yield blocks of valid frames, at least one in each, from ``offset`` (bytes) on.
@@ -410,7 +400,7 @@ class JournalReader:
             return False
         # The bytes may have been read in the middle of a write. That write is complete now: a later
         # one was seen, or none can follow. So the current bytes are final.
-        if self._is_frame(self.offset):
+        if self._frame_at(self._read_frame(self.offset), 0) is not None:
             self.stopped = None
             return True
         if found is None:
@@ -420,9 +410,6 @@ class JournalReader:
         self.gaps.append(Gap(self.offset, found[0] - self.offset))
         self.offset = found[0]
         return True
-
-    def _is_frame(self, offset: int) -> bool:
-        return self._frame_at(self._read_frame(offset), 0) is not None
 
     def _read_frame(self, offset: int) -> bytes:
         head = self._source.pread(FRAME_HEADER_BYTES, offset)
@@ -462,15 +449,7 @@ class JournalReader:
             while (pos := data.rfind(_MARK_BYTES, 0, pos)) >= 0:
                 frame = self._frame_at(data, pos - _MARK_AT)
                 if frame is not None:
-                    offset, end = (
-                        start + frame[0],
-                        start + frame[0] + FRAME_HEADER_BYTES + padded(frame[5]),
-                    )
-                    try:
-                        payload = payload_of(data, frame)
-                    except ValueError:
-                        payload = b""
-                    return Frame(offset, end, *frame[1:5], payload)
+                    return _with_payload(start, data, frame)
             if start <= FILE_HEADER_BYTES or span > 2 * _FRAME_LIMIT:
                 return None
             span *= 16
@@ -489,7 +468,7 @@ class JournalReader:
                     whole = self._read_frame(offset)
                     raw = self._frame_at(whole, 0)
                     if raw is not None and not raw[2] & ZLIB:
-                        yield Frame(offset, offset + len(whole), *raw[1:5], payload_of(whole, raw))
+                        yield _with_payload(offset, whole, raw)
             end = start
 
     def _find_frame(self, offset: int) -> tuple[int, int] | None:
@@ -501,9 +480,8 @@ class JournalReader:
             while (pos := data.find(_MARK_BYTES, pos + 1)) >= 0:
                 start = pos - _MARK_AT
                 frame = self._frame_at(data, start)
-                if frame is None and self._reaches_past(data, start):
-                    longer = self._source.pread(_FRAME_LIMIT, base + start)
-                    frame = self._frame_at(longer, 0)
+                if frame is None and start >= 0 and not start % 8:  # it may reach past the data
+                    frame = self._frame_at(self._read_frame(base + start), 0)
                 if frame is not None:
                     return base + start, frame[4]
             if len(data) < want:
@@ -516,20 +494,9 @@ class JournalReader:
         if start < 0 or start % 8 or start + FRAME_HEADER_BYTES > len(data):
             return None
         length = int.from_bytes(data[start + 4 : start + 8], "little")
-        if length > MAX_PAYLOAD_BYTES:
+        end = start + FRAME_HEADER_BYTES + padded(length)
+        if length > MAX_PAYLOAD_BYTES or end > len(data):
             return None
         frames: list[RawFrame] = []
-        end = start + FRAME_HEADER_BYTES + padded(length)
-        if end > len(data):
-            return None
         scan(data[start:end], self.salt, frames)
         return (start, *frames[0][1:]) if frames else None
-
-    @staticmethod
-    def _reaches_past(data: bytes, start: int) -> bool:
-        if start < 0 or start % 8 or start + FRAME_HEADER_BYTES > len(data):
-            return False
-        length = int.from_bytes(data[start + 4 : start + 8], "little")
-        return length <= MAX_PAYLOAD_BYTES and start + FRAME_HEADER_BYTES + padded(length) > len(
-            data
-        )

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from seamark.journal.headers import header_of
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.safe import closing_fd, folder_below, open_file, open_folder
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import process_alive, process_facts
 
 if TYPE_CHECKING:
@@ -73,12 +73,14 @@ class Reservations:
 
     def names(self) -> dict[str, bool]:
         """Return the taken names, each with whether it is a file."""
-        try:
-            fd = open_folder(self._folder, above=len(self._kind))
-        except FileNotFoundError:
-            return {}
-        with closing_fd(fd), os.scandir(fd) as entries:
+        above = len(self._kind)
+        with (
+            contextlib.suppress(FileNotFoundError),
+            closing_fd(open_folder(self._folder, above)) as fd,
+            os.scandir(fd) as entries,
+        ):
             return {one.name: one.is_file(follow_symlinks=False) for one in entries}
+        return {}
 
     def reserve(self, name: str, holder: str) -> bool:
         """Reserve a name for a holder; return False if it is taken. Raises OSError for a link."""
@@ -336,11 +338,9 @@ class Claims:
 def _last_frame_ns(log: RunFolder, facts: Mapping[str, Any]) -> int:
     latest = 0
     for journal in log.journals():
-        try:
+        with quietly(only=OSError):
             if is_same_process(header_of(journal.path), facts):
                 with JournalReader(journal.path) as reader:
                     last = reader.last_frame()
                 latest = max(latest, 0 if last is None else last.t)
-        except OSError as error:
-            let_pass(error)
     return latest

@@ -257,39 +257,66 @@ class RowTable:
         self._next_number, self._next_schema = 0, 1
 
 
-class Row:
-    """Row to write. `frames` is called for each journal tried, `mark_queued` if none accepts it."""
+class _Points:
+    """Points to write; ``last_step`` is that of the last one, for each of their series.
+
+    `frames` is called for each journal tried, `mark_queued` if none accepts them. ``count`` is the
+    number of values, and ``size`` their approximate memory in bytes.
+    """
+
+    def __init__(
+        self, table: RowTable, series: Sequence[Series], last_step: float, count: int, size: int
+    ) -> None:
+        self._table, self._series, self._last_step = table, series, last_step
+        self.count, self.size = count, size
+        self._new: dict[str, int] = {}
+        self._frames = 0
+        self._waited = self.done = False
+
+    def mark_written(self, whole: int, t: int) -> None:
+        """Store the numbers that are now in the journal, and the last step if the points are.
+
+        The step of points that waited is not stored: since then, later points may have been made or
+        the series deleted.
+        """
+        self._table.mark_names_written(self._new, whole)
+        self.done = whole == self._frames
+        if self.done and not self._waited:
+            self._remember(t)
+
+    def mark_queued(self, t: int) -> None:
+        """Store the last step, after which the next point is numbered; ``t`` is a time in ns."""
+        self._waited = True
+        self._remember(t)
+
+    def _remember(self, t: int) -> None:
+        for one in self._series:
+            one.last_t, one.last_step = t, self._last_step
+
+
+class Row(_Points):
+    """One value for each of several series, at one step."""
 
     def __init__(
         self, table: RowTable, values: Mapping[str, float], step: float | None, time_ns: int | None
     ) -> None:
-        self._table = table
         self._paths = tuple(values)
-        self._series = [table.of(path) for path in self._paths]
-        self._step = table.after(self._series) if step is None else step
+        series = [table.of(path) for path in self._paths]
+        step = table.after(series) if step is None else step
         self._flags = 0 if time_ns is None else USER_TIME
         own_time = b"" if time_ns is None else struct.pack("<q", time_ns)
-        self._head = struct.pack("<d", self._step) + own_time
-        self._values = struct.pack(f"<{len(self._paths)}d", *values.values())
+        self._head = struct.pack("<d", step) + own_time
+        count = len(self._paths)
+        self._values = struct.pack(f"<{count}d", *values.values())
         self._is_repeated = table.is_repeated(self._paths)
-        self._new: dict[str, int] = {}
         self._schema: int | None = None
-        self._frames = 0
-        self._waited = self.done = False
-
-    @property
-    def count(self) -> int:
-        """Number of values in the row."""
-        return len(self._paths)
-
-    @property
-    def size(self) -> int:
-        """Approximate memory in bytes: values, paths, and one or two references for each."""
-        return len(self._head) + 3 * len(self._values) + sum(map(len, self._paths))
+        # values, paths, and one or two references for each
+        size = len(self._head) + 3 * len(self._values) + sum(map(len, self._paths))
+        super().__init__(table, series, step, count, size)
 
     def frames(self) -> list[bytes]:
         """Return the row's frame, after the frames that define its new paths and schema."""
-        table, paths, count = self._table, self._paths, len(self._paths)
+        table, paths, count = self._table, self._paths, self.count
         self._new, numbers = table.name(paths)
         frames = table.path_frames(self._new)
         self._schema = table.schema_numbers.get(paths)
@@ -307,36 +334,20 @@ class Row:
         return frames
 
     def mark_written(self, whole: int, t: int) -> None:
-        """Store the numbers that are now in the journal, and the step if the row itself is.
-
-        The step of a row that waited is not stored: since then, later rows may have been made or
-        the series deleted.
-        """
+        """Also store the schema that is now in the journal; later rows use it."""
+        super().mark_written(whole, t)
         table, paths = self._table, self._paths
-        table.mark_names_written(self._new, whole)
-        if self._schema is not None and whole > len(self._new):
-            table.schema_numbers[paths] = self._schema
-        self.done = whole == self._frames
-        if not self.done or self._waited:
+        if self._schema is None or whole <= len(self._new):
             return
-        if self._schema is not None and paths not in table.schemas:
+        table.schema_numbers[paths] = self._schema
+        if self.done and not self._waited and paths not in table.schemas:
             schema = table.schemas[paths] = Schema(self._schema, paths, self._series, table.salt)
             for one in self._series:
                 one.schemas.append(schema)
-        self._remember(t)
-
-    def mark_queued(self, t: int) -> None:
-        """Store the step, after which the next row is numbered; ``t`` is a time in ns."""
-        self._waited = True
-        self._remember(t)
-
-    def _remember(self, t: int) -> None:
-        for one in self._series:
-            one.last_t, one.last_step = t, self._step
 
 
-class Column:
-    """Many points of one series to write; used like `Row`."""
+class Column(_Points):
+    """Many points of one series."""
 
     def __init__(
         self,
@@ -346,49 +357,25 @@ class Column:
         steps: Sequence[float] | None,
         times_ns: Sequence[int] | None,
     ) -> None:
-        self._table = table
         self._path = path
-        self._series = table.of(path)
+        series, count = table.of(path), len(values)
         if steps is None:
-            first = table.after([self._series])
-            steps = [first + index for index in range(len(values))]
-        self._last = float(steps[-1])
+            first = table.after([series])
+            steps = [first + index for index in range(count)]
         self._flags = 0 if times_ns is None else USER_TIME
-        self._data = (
-            struct.pack("<I", len(values)) + _pack_numbers("d", steps) + _pack_numbers("d", values)
-        )
+        self._data = struct.pack("<I", count) + _pack_numbers("d", steps)
+        self._data += _pack_numbers("d", values)
         if times_ns is not None:
             self._data += _pack_numbers("q", times_ns)
-        self._new: dict[str, int] = {}
-        self.count = len(values)
-        self._waited = self.done = False
-
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-        return len(self._data)
+        super().__init__(table, [series], float(steps[-1]), count, len(self._data))
 
     def frames(self) -> list[bytes]:
         """Return the column's frame, after the frame that defines its path if it is new."""
         self._new, (number,) = self._table.name((self._path,))
         payload = struct.pack("<I", number) + self._data
         frame = self._table.frame
+        self._frames = 1 + len(self._new)
         return [*self._table.path_frames(self._new), frame(Kind.COLUMN, payload, flags=self._flags)]
-
-    def mark_written(self, whole: int, t: int) -> None:
-        """Store the path number that is now in the journal, and the last step if the points are."""
-        self._table.mark_names_written(self._new, whole)
-        self.done = whole > len(self._new)
-        if self.done and not self._waited:
-            self._remember(t)
-
-    def mark_queued(self, t: int) -> None:
-        """Store the last step, after which the next point is numbered; ``t`` is in ns."""
-        self._waited = True
-        self._remember(t)
-
-    def _remember(self, t: int) -> None:
-        self._series.last_t, self._series.last_step = t, self._last
 
 
 def _pack_numbers(code: str, numbers: Sequence[float]) -> bytes:

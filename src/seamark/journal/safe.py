@@ -142,14 +142,10 @@ def is_folder(path: str | os.PathLike[str]) -> bool:
 
 def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
     """Return the sorted names of regular files in a folder, except hidden and undecodable ones."""
-    try:
-        fd = _open(path, above, _LIST_FLAGS)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    try:
+    missing = FileNotFoundError, NotADirectoryError
+    with contextlib.suppress(*missing), closing_fd(open_folder(path, above)) as fd:
         return sorted(map(_NAME_OF, regular_files(fd)))
-    finally:
-        os.close(fd)
+    return []
 
 
 def regular_files(fd: int) -> list[os.DirEntry[str]]:

@@ -49,14 +49,9 @@ class Segment:
         self.path = str(there / journal_name(self.writer, self.uid))
         self.fd = os.open(self.path, _CREATE_FLAGS, 0o666)
         self.begun = self.lost = False
-        self._inode = self._inode_of(self.fd)
+        self._found = os.fstat(self.fd)
         self._synced = 0
         self._folder_synced = False
-
-    @staticmethod
-    def _inode_of(fd: int) -> tuple[int, int]:
-        stat = os.fstat(fd)
-        return stat.st_dev, stat.st_ino
 
     def start(self, frame: bytes) -> None:
         """Write the file header and the HEADER frame; on OSError, leave no file behind."""
@@ -120,7 +115,11 @@ class Segment:
         Return -1 if there is none. The file is then `lost`, and removed if it was always empty.
         """
         self.lost = True  # until it is checked
-        with quietly(only=OSError), self._reader() as reader:
+        # The open file is read, which may have been moved or removed.
+        with (
+            quietly(only=OSError),
+            JournalReader(FileSource(self.path, os.dup(self.fd))) as reader,
+        ):
             last, size = reader.last_frame(), reader.size
             if last is None:
                 self.discard()
@@ -130,10 +129,6 @@ class Segment:
                 self.take_back(size - last.end, None)
             return last.t
         return -1
-
-    def _reader(self) -> JournalReader:
-        """Return a reader of the open file, which works even if the file was moved or removed."""
-        return JournalReader(FileSource(self.path, os.dup(self.fd)))
 
     @property
     def size(self) -> int:
@@ -176,7 +171,7 @@ class Segment:
             return False
         except OSError:
             return True  # unknown at present, for example on a network file system
-        return (stat.st_dev, stat.st_ino) == self._inode
+        return os.path.samestat(stat, self._found)
 
     def bring_back(self) -> None:
         """Restore a removed file at its path; all bytes are still readable by the descriptor."""
@@ -198,7 +193,7 @@ class Segment:
                 os.unlink(draft)  # noqa: PTH108 - on a full disk it would take needed space
             raise
         os.close(self.fd)
-        self.fd, self._inode, self._synced, self._folder_synced = fd, self._inode_of(fd), 0, False
+        self.fd, self._found, self._synced, self._folder_synced = fd, os.fstat(fd), 0, False
 
 
 MAX_BYTES: Final = 8 << 20
@@ -314,11 +309,6 @@ class Backlog:
     def __len__(self) -> int:
         """Return the number of values or records that wait."""
         return sum(each.record.count for each in self.waiting if each.record is not None)
-
-    @property
-    def first(self) -> Waiting:
-        """Oldest entry of the queue."""
-        return self.waiting[0]
 
     def can_add(self, record: Record) -> bool:
         """Return whether a record can be added."""

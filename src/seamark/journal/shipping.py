@@ -143,7 +143,7 @@ def _join_blocks(
 ) -> bytes:
     """Return the bytes of adjacent blocks for a batch; at least one frame of ``block``."""
     parts: list[bytes] = []
-    size, inflated = 0, FILE_HEADER_BYTES  # the receiver counts the file header too
+    size = inflated = 0
     while block is not None:
         end, most = _fitting_part(block, limit - size, INFLATED_BYTES - inflated, first=not parts)
         whole = end == block.end - block.base

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.losses import Losses
 
-__all__ = ["Stream"]
+__all__ = ["Stream", "do_nothing"]
 
 _REOPEN_S: Final = 1.0
 _MAX_ABANDONED: Final = 16
@@ -30,6 +30,10 @@ _MAX_ABANDONED: Final = 16
 _MAX_AHEAD_NS: Final = 3600 * 10**9
 _PURGED: Final = "the run was purged"
 _STOPPED: Final = "the run is stopped"
+
+
+def do_nothing() -> None:
+    """Do nothing."""
 
 
 class Stream:
@@ -58,7 +62,7 @@ class Stream:
         self.header = header
         self.clock = clock
         self.losses = losses
-        self.wake: Callable[[], object] = _nothing
+        self.wake: Callable[[], object] = do_nothing
         self.table = RowTable(self.frame)
         self.segment: Segment | None = None
         self.fd = -1
@@ -237,7 +241,7 @@ class Stream:
         if self.in_doubt:
             self.settle()
         while self.backlog.waiting:
-            first = self.backlog.first
+            first = self.backlog.waiting[0]
             if first.record is None:
                 if why := self._begin_next_journal(first.header):
                     return why
@@ -372,37 +376,22 @@ class Stream:
         self.wake()
         return ""
 
-    def begin_after(self, t: int) -> None:
-        """Start after time ``t`` (ns) of a record on another host; see `_order_after_others`."""
+    def begin_after(self, t: int, who: str) -> None:
+        """Start after time ``t`` (ns) of a record, unless its writer's clock was far ahead."""
         if t > self.clock() + _MAX_AHEAD_NS:
             self.losses.warn(
-                "the clock of a process that recorded this run on another host is over an hour "
-                "ahead; new records are not ordered after its records"
+                f"the clock of {who} is over an hour ahead; new records are not ordered after its "
+                "records"
             )
         else:
             self.last_t = max(self.last_t, t)
 
     def _order_after_others(self) -> None:
-        """Start after the latest time in the run, unless its writer's clock was far ahead."""
+        """Start after the latest time in the run; see `begin_after`."""
         if self._is_ordered:
             return
         self._is_ordered = True
-        now = self.clock()
         for journal in self.folder.journals():
-            try:
-                with JournalReader(journal.path) as reader:
-                    last = reader.last_frame()
-            except OSError as error:
-                let_pass(error)
-                continue
-            if last is not None and last.t > now + _MAX_AHEAD_NS:
-                self.losses.warn(
-                    f"the clock of the process that wrote {journal.path} is over an hour ahead; "
-                    "new records are not ordered after its records"
-                )
-            elif last is not None:
-                self.last_t = max(self.last_t, last.t)
-
-
-def _nothing() -> None:
-    pass
+            with quietly(only=OSError), JournalReader(journal.path) as reader:
+                if (last := reader.last_frame()) is not None:
+                    self.begin_after(last.t, f"the process that wrote {journal.path}")

@@ -22,7 +22,7 @@ from seamark.journal.format import Kind, packed_json
 from seamark.journal.losses import Guard, Losses, sound_row
 from seamark.journal.rows import Column, Families, Row
 from seamark.journal.segment import Payloads
-from seamark.journal.stream import Stream
+from seamark.journal.stream import Stream, do_nothing
 from seamark.journal.upkeep import Upkeep
 from seamark.paths import is_inside
 from seamark.process import fork
@@ -112,7 +112,7 @@ class JournalWriter:
         heartbeat_s: float = HEARTBEAT_S,
         after_t: int = 0,
         reserved: Mapping[str, str] | None = None,
-        at_heartbeat: Callable[[], object] | None = None,
+        at_heartbeat: Callable[[], object] = do_nothing,
     ) -> None:
         self.folder = folder
         self.families = Families(reserved)
@@ -122,7 +122,8 @@ class JournalWriter:
         self._losses = Losses(self._guard)
         self._stream = Stream(folder, header, clock or wall_clock(), self._losses)
         if after_t:
-            self._stream.begin_after(after_t)
+            who = "a process that recorded this run on another host"
+            self._stream.begin_after(after_t, who)
         self._table = self._stream.table
         self._schemas = self._table.schemas
         self._upkeep = Upkeep(
@@ -131,7 +132,7 @@ class JournalWriter:
             self._losses,
             every_s=(sync_s, heartbeat_s),
             limit=lambda: ROTATE_BYTES,
-            at_heartbeat=at_heartbeat or _nothing,
+            at_heartbeat=at_heartbeat,
         )
         fork.register(self.after_fork)
 
@@ -272,14 +273,13 @@ class JournalWriter:
             dict(items[start : start + _MAX_ROW_VALUES])
             for start in range(0, len(items), _MAX_ROW_VALUES)
         ]
-        return _all(
-            [self._guard.run(partial(self._write_row, part, step, time_ns)) for part in parts]
-        )
+        written = [
+            self._guard.run(partial(self._write, Row, part, step, time_ns)) for part in parts
+        ]
+        return all(written)
 
-    def _write_row(
-        self, values: Mapping[str, float], step: float | None, time_ns: int | None
-    ) -> bool:
-        return self._stream.append(Row(self._table, values, step, time_ns))
+    def _write(self, make: Callable[..., Row | Column], *points: Any) -> bool:
+        return self._stream.append(make(self._table, *points))
 
     def append_column(
         self,
@@ -302,17 +302,8 @@ class JournalWriter:
                 None if steps is None else steps[part],
                 None if times_ns is None else times_ns[part],
             )
-            written.append(self._guard.run(partial(self._write_column, path, *points)))
-        return _all(written)
-
-    def _write_column(
-        self,
-        path: str,
-        values: Sequence[float],
-        steps: Sequence[float] | None,
-        times_ns: Sequence[int] | None,
-    ) -> bool:
-        return self._stream.append(Column(self._table, path, values, steps, times_ns))
+            written.append(self._guard.run(partial(self._write, Column, path, *points)))
+        return bool(written) and all(written)
 
     # ---------------------------------------------------------------- other records
 
@@ -455,11 +446,3 @@ class JournalWriter:
         self._upkeep.begin_child()
         self._stream.begin_child()
         self._losses.begin_child()
-
-
-def _all(written: Sequence[bool]) -> bool:
-    return bool(written) and all(written)
-
-
-def _nothing() -> None:
-    pass

@@ -219,23 +219,18 @@ class Tags:
 
 
 def given_tags(what: str, given: Any) -> Tags:
-    """Return tags, given as strings or as a mapping of keyed tags."""
+    """Return tags, given as strings or as a mapping of keyed tags, whose keys may contain ``/``."""
     if given is None or (isinstance(given, str) and not given):
         return Tags()
     if not isinstance(given, Mapping):
         return Tags(tuple(strings(given, what)))
-    return Tags(keyed=keyed_tags(what, given))
-
-
-def keyed_tags(what: str, given: Mapping[Any, Any]) -> dict[str, Atom]:
-    """Return keyed tags as encoded values by path; keys consist of parts joined by ``/``."""
     found: dict[str, Atom] = {}
     for key, value in given.items():
         with naming(what, PathError):
             path = check_path(f"{TAGS}/{check_path(key)}")
         with naming(f"{what}: {key!r:.80}", ValueKindError):
             found[path] = encode_atom(value)
-    return found
+    return Tags(keyed=found)
 
 
 def check_groups(what: str, given: Any) -> tuple[str, ...]:

@@ -345,19 +345,12 @@ def warn_of_unknown_variables() -> None:
     A misspelled switch would have no effect. Other unknown names may belong to other programs,
     unless they start like the switches of captures.
     """
-    for name in os.environ:
-        if name.startswith("SEAMARK_") and name[8:] not in VARIABLES and name not in _warned_of:
-            _warn_of(name)
-
-
-def _warn_of(name: str) -> None:
-    _warned_of.add(name)
-    is_switch = name.startswith("SEAMARK_CAPTURE_")
-    known = [one for one in VARIABLES if one.startswith("CAPTURE_") or not is_switch]
-    prefix = "CAPTURE_" if is_switch else ""
-    near = difflib.get_close_matches(
-        name.removeprefix(f"SEAMARK_{prefix}"), [one.removeprefix(prefix) for one in known], 1, 0.6
-    )
-    if (near or is_switch) and not current_rank().rank:
-        hint = f"; did you mean SEAMARK_{prefix}{near[0]}?" if near else ""
-        log.warning("seamark: %s has no effect: there is no such variable%s", name, hint)
+    known = {f"SEAMARK_{one}" for one in VARIABLES}
+    for name in {one for one in os.environ if one.startswith("SEAMARK_")} - known - _warned_of:
+        _warned_of.add(name)
+        prefix = "SEAMARK_CAPTURE_" if name.startswith("SEAMARK_CAPTURE_") else "SEAMARK_"
+        tails = [one.removeprefix(prefix) for one in known if one.startswith(prefix)]
+        near = difflib.get_close_matches(name.removeprefix(prefix), tails, 1, 0.6)
+        if (near or prefix != "SEAMARK_") and not current_rank().rank:
+            hint = f"; did you mean {prefix}{near[0]}?" if near else ""
+            log.warning("seamark: %s has no effect: there is no such variable%s", name, hint)

@@ -40,7 +40,7 @@ def register(reset: Callable[[], object]) -> None:
     if isinstance(reset, MethodType):
         _reset_functions[reset.__self__] = reset.__func__
     else:
-        _reset_functions[reset] = _call
+        _reset_functions[reset] = type(reset).__call__
 
 
 @contextlib.contextmanager
@@ -83,10 +83,6 @@ class _ForkLock:
 _fork_lock = _ForkLock()
 
 
-def _call(reset: Callable[[], object]) -> object:
-    return reset()
-
-
 def _reset_all() -> None:
     for owner, reset in list(_reset_functions.items()):
         with quietly(_log_failure):
@@ -97,10 +93,9 @@ def _log_failure(error: Exception) -> None:
     log.warning("seamark: a component could not be reset in a forked process: %r", error)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_fork_lock.before,
-        after_in_parent=_fork_lock.in_parent,
-        after_in_child=_fork_lock.in_child,
-    )
-    os.register_at_fork(after_in_child=_reset_all)
+os.register_at_fork(
+    before=_fork_lock.before,
+    after_in_parent=_fork_lock.in_parent,
+    after_in_child=_fork_lock.in_child,
+)
+os.register_at_fork(after_in_child=_reset_all)

@@ -50,11 +50,10 @@ def host_name() -> str:
 
 def user_name() -> str | None:
     """Return the login name of the user of this process, or None."""
-    try:
+    # The user id may have no name, as in containers.
+    with quietly(only=(OSError, KeyError, ImportError)):
         return getpass.getuser()
-    except (OSError, KeyError, ImportError) as error:  # user id without a name, as in containers
-        let_pass(error)
-        return None
+    return None
 
 
 def process_facts() -> dict[str, Any]:
@@ -103,11 +102,9 @@ def _is_hidden(pid: int) -> bool:
 
 def pid_namespace() -> int | None:
     """Return the inode of this process's pid namespace, or None (not on Linux)."""
-    try:
+    with quietly(only=OSError):
         return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - hot for many runs
-    except OSError as error:
-        let_pass(error)
-        return None
+    return None
 
 
 @functools.cache
@@ -123,13 +120,11 @@ def process_start(pid: int) -> int | None:
 
     Source: proc(5), field 22 of ``/proc/<pid>/stat``. A zombie counts as ended.
     """
-    try:
+    with quietly(only=OSError):
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError as error:
-        let_pass(error)
-        return None
-    fields = stat[stat.rindex(b")") + 2 :].split()  # the name may contain spaces and parentheses
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+        fields = stat[stat.rindex(b")") + 2 :].split()  # the name may contain spaces
+        return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    return None
 
 
 OUT_OF_MEMORY: Final = "out of memory"
@@ -205,13 +200,11 @@ def memory_groups(root: Path = Path("/")) -> list[list[Any]]:
     An entry is the path below ``/sys/fs/cgroup``, the inode and the current count. Entries are the
     process's group (or its nearest visible parent) and some of its parents; none without a counter.
     """
-    try:
+    with quietly(only=OSError):
         text = (root / "proc/self/cgroup").read_text("utf-8", "replace")
-    except OSError as error:
-        let_pass(error)
-        return []
-    counted = [(path, _kill_count(root / _GROUPS_FOLDER / path)) for path in _group_paths(text)]
-    return [[path, *count] for path, count in counted if count is not None][:_MAX_GROUPS]
+        counted = [(path, _kill_count(root / _GROUPS_FOLDER / path)) for path in _group_paths(text)]
+        return [[path, *count] for path, count in counted if count is not None][:_MAX_GROUPS]
+    return []
 
 
 def _group_paths(text: str) -> list[str]:
@@ -227,16 +220,12 @@ def _group_paths(text: str) -> list[str]:
 
 def _kill_count(folder: Path) -> tuple[int, int] | None:
     for file in filter(Path.exists, map(folder.joinpath, _COUNTER_FILES)):
-        try:
-            lines = file.read_bytes().decode("ascii", "replace").splitlines()
+        with quietly(only=OSError):
             inode = folder.stat().st_ino
-        except OSError as error:
-            let_pass(error)
-            continue
-        for line in lines:
-            key, _, count = line.partition(" ")
-            if key == "oom_kill" and count.isdecimal():
-                return inode, int(count)
+            for line in file.read_bytes().decode("ascii", "replace").splitlines():
+                key, _, count = line.partition(" ")
+                if key == "oom_kill" and count.isdecimal():
+                    return inode, int(count)
     return None
 
 
@@ -266,18 +255,15 @@ class Evidence:
         self._root = root
         self._now_s = (time.time_ns() if now_ns is None else now_ns) / 1e9
         self._uptime_s = uptime_s
+        self._counts: dict[str, tuple[int, int] | None] = {}
 
     @functools.cached_property
     def _host(self) -> str:
         return host_name()
 
     @functools.cached_property
-    def _boot(self) -> str | None:
-        return boot_id()
-
-    @functools.cached_property
-    def _counts(self) -> dict[str, tuple[int, int] | None]:
-        return {}
+    def _namespace(self) -> int | None:
+        return pid_namespace()
 
     def alive(self, header: Mapping[str, Any]) -> bool | None:
         """Return whether a process is still running; None if unknown on this host."""
@@ -307,10 +293,10 @@ class Evidence:
         if not self.here:  # its own host may have recorded the reason
             how = header.get("ended_how")
             return (how if how in CRASH_REASONS else LOST), ""
-        boot = header.get("boot")
-        if header.get("host") != self._host or boot is None or self._boot is None:
+        boot, boot_now = header.get("boot"), boot_id()
+        if header.get("host") != self._host or boot is None or boot_now is None:
             return LOST, ""
-        if boot != self._boot:
+        if boot != boot_now:
             return (REBOOTED, "") if self._has_restarted_since(last_t) else (LOST, "")
         alive = self._is_alive(header)
         if alive is not False:
@@ -333,12 +319,9 @@ class Evidence:
             return frozenset(os.listdir("/proc"))  # noqa: PTH208 - thousands, as text
         return frozenset()
 
-    @functools.cached_property
-    def _namespace(self) -> int | None:
-        return pid_namespace()
-
     def _has_restarted_since(self, last_t: int) -> bool:
-        if self._host in _GENERIC_HOST_NAMES or (booted_s := self._boot_time_s) is None:
+        booted_s = self._boot_time_s
+        if booted_s is None or self._host in _GENERIC_HOST_NAMES:
             return False
         return last_t / 1e9 < booted_s + _TOLERANCE_S
 
@@ -426,23 +409,16 @@ class Evidence:
 def _log_lines(path: Path) -> list[str]:
     parts: list[bytes] = []
     size = 0
-    try:
-        log = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except OSError as error:  # may be readable only by root
-        let_pass(error)
-        return []
-    try:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    # It may be readable only by root.
+    with quietly(only=OSError), os.fdopen(os.open(path, flags), "rb", buffering=0) as log:
         while size < _MAX_LOG_BYTES:
             try:
-                part = os.read(log, 1 << 13)  # each read returns one record of at most this size
+                part = log.read(1 << 13)  # each read returns one record of at most this size
             except BrokenPipeError:  # a record was overwritten; read the following one
                 continue
-            if not part:
+            if not part:  # None: end of the log
                 break
             parts.append(part)
             size += len(part)
-    except OSError as error:  # BlockingIOError: end of the log
-        let_pass(error)
-    finally:
-        os.close(log)
     return b"".join(parts).decode("utf-8", "replace").splitlines()

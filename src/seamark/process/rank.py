@@ -48,7 +48,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from seamark.process.interrupts import let_pass
+from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import process_start
 
 __all__ = [
@@ -121,9 +121,8 @@ class Rank:
 _SINGLE: Final = Rank(0, None, None, "none")
 
 
-def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
+def current_rank(env: Mapping[str, str] = os.environ) -> Rank:
     """Return the rank of this process by the table at the top of this module. Never raises."""
-    env = os.environ if environment is None else environment
     if _LIBRARIES.isdisjoint(sys.modules) and _VARIABLES.isdisjoint(env):
         return _SINGLE
     launched = (
@@ -143,9 +142,8 @@ def current_rank(environment: Mapping[str, str] | None = None) -> Rank:
     return launched
 
 
-def local_rank(environment: Mapping[str, str] | None = None) -> int | None:
+def local_rank(env: Mapping[str, str] = os.environ) -> int | None:
     """Return the launcher's 0-based number of this process on its host; None without a launcher."""
-    env = os.environ if environment is None else environment
     return next((found for name in _LOCAL_RANKS if (found := number(env, name)) is not None), None)
 
 
@@ -154,21 +152,17 @@ def local_rank(environment: Mapping[str, str] | None = None) -> int | None:
 
 def _torch_rank() -> tuple[int, int] | None:
     module: Any = sys.modules.get("torch.distributed")
-    try:
+    with quietly():  # partially imported, or being torn down
         if module is not None and module.is_available() and module.is_initialized():
             return int(module.get_rank()), int(module.get_world_size())
-    except Exception as error:  # noqa: BLE001 - partially imported, or being torn down
-        let_pass(error)
     return None
 
 
 def _horovod_rank() -> tuple[int, int] | None:
     module: Any = sys.modules.get("horovod.torch")
-    try:
+    with quietly():  # horovod.torch.mpi_ops raises before init
         if module is not None and module.is_initialized():
             return int(module.rank()), int(module.size())
-    except Exception as error:  # noqa: BLE001 - horovod.torch.mpi_ops raises before init
-        let_pass(error)
     return None
 
 
@@ -204,25 +198,21 @@ def lasting(rank: Rank) -> Callable[[], bool] | None:
 
 
 def _same_group_check() -> Callable[[], bool] | None:
-    try:
+    with quietly():  # a group of another type
         member: Any = sys.modules["torch.distributed"].GroupMember
         # A weak reference, so that a destroyed group can close its connections.
         group = weakref.ref(member.WORLD)
-    except Exception as error:  # noqa: BLE001 - a group of another type
-        let_pass(error)
-        return None
-    return lambda: member.WORLD is group()
+        return lambda: member.WORLD is group()
+    return None
 
 
 def _same_horovod_check(rank: int) -> Callable[[], bool]:
     module: Any = sys.modules["horovod.torch"]
 
     def same() -> bool:
-        try:
+        with quietly():  # shut down, and perhaps initialised again later
             return bool(module.rank() == rank)
-        except Exception as error:  # noqa: BLE001 - shut down, and perhaps initialised again later
-            let_pass(error)
-            return False
+        return False
 
     return same
 
@@ -325,14 +315,13 @@ _RESTART_COUNTS: Final = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
 """Environment variables with the number of restarts by torchrun and SLURM."""
 
 
-def job_key(environment: Mapping[str, str] | None = None) -> str | None:
+def job_key(env: Mapping[str, str] = os.environ) -> str | None:
     """Return a key that stays the same when a launcher restarts this job; None without a launcher.
 
     The key has up to two parts, joined by ``;``: ``slurm:<job>`` or ``slurm:<array job>_<task>``,
     and ``torchelastic:<run id>:<host>:<pid>:<start>`` of the agent of this worker (its parent). A
     job may have both, and be restarted by either: compare keys with `same_job`.
     """
-    env = os.environ if environment is None else environment
     return _PART_SEPARATOR.join(_job_parts(env)) or None
 
 
@@ -347,20 +336,18 @@ def _job_parts(env: Mapping[str, str]) -> Iterator[str]:
         yield f"torchelastic:{run}:{socket.gethostname()}:{agent}:{process_start(agent)}"
 
 
-def restart_count(environment: Mapping[str, str] | None = None) -> int:
+def restart_count(env: Mapping[str, str] = os.environ) -> int:
     """Return the number of restarts of this job by torchrun or SLURM, whichever is larger."""
-    env = os.environ if environment is None else environment
     return max([number(env, name) or 0 for name in _RESTART_COUNTS if name in env], default=0)
 
 
-def same_job(recorded: str | None, environment: Mapping[str, str] | None = None) -> bool:
+def same_job(recorded: str | None, env: Mapping[str, str] = os.environ) -> bool:
     """Return whether this process is a restart of the job with the `job_key` ``recorded``.
 
     True only after a restart, and only if the part of the restarting launcher is equal: a job that
     was requeued by SLURM has a new torchrun agent, while a restart by torchrun changes neither
     part.
     """
-    env = os.environ if environment is None else environment
     by_torchrun, by_slurm = (number(env, name) or 0 for name in _RESTART_COUNTS)
     then = set((recorded or "").split(_PART_SEPARATOR))
     now = list(_job_parts(env))

@@ -362,10 +362,9 @@ def _begin(project: Home, hold: Hold, kept: Mapping[str, Any], given: Mapping[st
     with contextlib.ExitStack() as on_error:
         on_error.callback(hold.release)
         run = init_run(**{"owner": True, **given, **where}, project=path, with_id=run_id)
-        on_error.pop_all()
-        run.session.claimed(hold)
         on_error.callback(run.stop)
         on_error.callback(run.release)
+        run.session.claimed(hold)
         for at, value in kept.items():
             run[at] = value
         on_error.pop_all()

@@ -166,13 +166,22 @@ class Contents:
         if self._files is None:
             outlet = self._outlet
             self._files = BlobWriter(
-                outlet.folder, self.record_file, self._report, outlet.shares, self.hide
+                outlet.folder,
+                self.record_file,
+                self._report,
+                outlet.shares,
+                self.hide,
+                self._writers,
             )
         return self._files
 
     def record_file(self, op: Mapping[str, Any], kind: int = Kind.OP) -> bool:
         """Append a record about a file; files are still stored while the run is being stopped."""
         return (writer := self._outlet.writer) is not None and writer.append_op(op, kind)
+
+    def _writers(self) -> Iterable[str]:
+        writer = self._outlet.writer
+        return () if writer is None else writer.writers
 
     def _report(self, kind: str, error: BaseException | None) -> None:
         why = f" ({kind}): {error}" if error else f": {kind}"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from seamark.page.roots import Root
-    from seamark.page.watch import Watch
+    from seamark.page.watch import Watcher
 
 __all__ = ["make_page"]
 
@@ -59,7 +59,7 @@ def make_page(
     *,
     token: str | None,
     instance: str,
-    watch: Watch,
+    watch: Watcher,
     hosts: Collection[str] = (),
     embed: bool = False,
     now_ns: Callable[[], int] = time.time_ns,
@@ -116,7 +116,7 @@ class _Greeting:
         self,
         roots: Sequence[Root],
         folders: Sequence[Folder],
-        watch: Watch,
+        watch: Watcher,
         token: str | None,
         instance: str,
         now_ns: Callable[[], int],
@@ -195,7 +195,7 @@ class _Access:
         folders: Sequence[Folder],
         token: str | None,
         hosts: Collection[str],
-        watch: Watch,
+        watch: Watcher,
     ) -> None:
         self._app, self._folders, self._token, self._watch = app, folders, token, watch
         self._hosts = {one.lower().rstrip(".") for one in hosts}

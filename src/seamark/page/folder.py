@@ -48,7 +48,7 @@ from seamark.store.runs import Store, numbers_of
 from seamark.store.schema import PathNumbers
 
 if TYPE_CHECKING:
-    from seamark.page.watch import Watch
+    from seamark.page.watch import Watcher
     from seamark.reading.catalog import Ref
     from seamark.store.read.series import Sources
 
@@ -247,7 +247,7 @@ class Folder:
     def __init__(
         self,
         root: Path,
-        watch: Watch,
+        watch: Watcher,
         place: int = 0,
         token: str | None = None,
         now_ns: Callable[[], int] = time.time_ns,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
-import gc
 import importlib.util
 import os
-import signal
 import socket
 import tempfile
 import threading
@@ -21,8 +18,6 @@ from seamark.page import opening, roots
 from seamark.remote.http.address import bind_words, is_loopback
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from seamark.page.roots import Root
     from seamark.page.watch import Watcher
 
@@ -33,7 +28,6 @@ PORTS: Final = 20
 """Number of ports to try if no port was given."""
 _REQUIRED_PACKAGES: Final = ("fastapi", "re2", "uvicorn")
 _BACKLOG: Final = 128
-_KEEP_ALIVE_S: Final = 75
 _STOP_S: Final = 3
 _IDLE_S: Final = 30.0
 _MAX_HEADER_BYTES: Final = 64 << 10
@@ -95,11 +89,9 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
 
     `tell` is called in a thread once the page accepts requests.
     """
-    import uvicorn
-
     from seamark.page.app import make_page
     from seamark.page.watch import Watcher
-    from seamark.server.app import protocol_for
+    from seamark.server.run import serve_app
 
     check(given)
     kept = roots.keep()
@@ -118,60 +110,27 @@ def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | No
             hosts=tuple(given.hosts),
             embed=given.embed,
         )
-        config = uvicorn.Config(
-            page,
-            loop="asyncio",
-            http=protocol_for(_IDLE_S),
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_STOP_S,
-            h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
-        )
         started = Started(opening.address(given.host, port), token, given.host, port)
         with contextlib.suppress(OSError):
             os.nice(_NICE)  # the whole process: a thread that holds the GIL delays others
         watcher.start()
-        _run(config, listening, lambda: tell(started, watcher), until)
+
+        def begin() -> None:
+            threading.Thread(
+                target=tell, args=(started, watcher), name="seamark-tell", daemon=True
+            ).start()
+
+        serve_app(
+            page,
+            listening,
+            begin,
+            until=until,
+            idle_s=_IDLE_S,
+            stop_s=_STOP_S,
+            header_bytes=_MAX_HEADER_BYTES,
+            proxy_headers=False,
+        )
     return 0
-
-
-def _run(
-    config: uvicorn.Config, listening: socket.socket, begin: Callable[[], Any], until: int | None
-) -> None:
-    # uvicorn handles SIGTERM and SIGINT while it runs, and raises the signal that ended it again.
-    # SIGHUP is sent when a terminal is closed; if it is ignored (`nohup`), it stays ignored.
-    import uvicorn
-
-    class Announced(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            gc.freeze()  # exclude existing objects from collections, which would delay requests
-            if not self.should_exit:
-                threading.Thread(target=begin, name="seamark-tell", daemon=True).start()
-
-    server = Announced(config)
-
-    def end(*_: object) -> None:
-        server.should_exit = True
-
-    def wait(descriptor: int) -> None:
-        with contextlib.suppress(OSError):
-            while os.read(descriptor, 4096):
-                pass
-        end()
-
-    if until is not None:
-        threading.Thread(target=wait, args=(until,), name="seamark-parent", daemon=True).start()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end)
-    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        server.run([listening])
 
 
 def bind(host: str, port: int | None) -> socket.socket:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.index.index import Index
 from seamark.store.query.selection import Selection
@@ -21,7 +21,7 @@ from seamark.store.query.selection import Selection
 if TYPE_CHECKING:
     from seamark.page.roots import Root
 
-__all__ = ["Looked", "Looker", "Watch", "Watcher"]
+__all__ = ["Looked", "Looker", "Watcher"]
 
 PAUSE_S: Final = 2.0
 """Minimum pause between scans while the page is open, in seconds."""
@@ -68,28 +68,6 @@ class Looked:
     trouble: str = ""
     unread: int = 0
     unread_first: Sequence[Sequence[str]] = ()
-
-
-class Watch(Protocol):
-    """Interface of a page to the readers of its folders. No method blocks."""
-
-    def note_request(self) -> None:
-        """Note that the page is being viewed."""
-
-    def looked(self, root: int) -> Looked:
-        """Return the progress of reading a root, given its index in the page."""
-
-    def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
-        """Note that runs are displayed: while they run, they are read every 2 seconds.
-
-        This ends `SHOWN_S` after their last mention. Calls for other runs add to them.
-        """
-
-    def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
-        """Request an immediate read of a root, or of some of its runs only."""
-
-    def rebuild(self, root: int) -> None:
-        """Request a rebuild of the damaged index of a root."""
 
 
 class Looker:
@@ -257,7 +235,7 @@ class Looker:
 
 
 class Watcher:
-    """Thread that reads the folders of a page; it can be started once."""
+    """Thread that reads the folders of a page, started once; no request waits for it."""
 
     def __init__(self, roots: Sequence[Root]) -> None:
         self._looked = [Looked() for _ in roots]
@@ -275,7 +253,7 @@ class Watcher:
         self._thread.start()
 
     def looked(self, root: int) -> Looked:
-        """See `Watch.looked`."""
+        """Return the progress of reading a root, given its index in the page."""
         return self._looked[root]
 
     def wait_for_roots(self, wait_s: float) -> bool:
@@ -286,23 +264,26 @@ class Watcher:
             )
 
     def note_request(self) -> None:
-        """See `Watch.note_request`."""
+        """Note that the page is being viewed."""
         for one in self._lookers:
             one.note_request()
         self._wake.set()
 
     def shown(self, root: int, refs: Iterable[tuple[str, str]]) -> None:
-        """See `Watch.shown`."""
+        """Note that runs are displayed: while they run, they are read every 2 seconds.
+
+        This ends `SHOWN_S` after their last mention. Calls for other runs add to them.
+        """
         self._lookers[root].shown(refs)
         self._wake.set()
 
     def look_now(self, root: int, refs: Iterable[tuple[str, str]] = ()) -> None:
-        """See `Watch.look_now`."""
+        """Request an immediate read of a root, or of some of its runs only."""
         self._lookers[root].look_now(refs)
         self._wake.set()
 
     def rebuild(self, root: int) -> None:
-        """See `Watch.rebuild`."""
+        """Request a rebuild of the damaged index of a root."""
         self._lookers[root].rebuild()
         self._wake.set()
 

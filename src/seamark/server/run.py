@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark import __version__
 from seamark.errors import SeamarkError
@@ -28,7 +28,10 @@ from seamark.server.checks import lock_server
 from seamark.server.database import DatabaseUnreachable
 from seamark.server.settings import Settings
 
-__all__ = ["ANSWERS", "EXIT_PERMANENT", "prepare", "serve"]
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["ANSWERS", "EXIT_PERMANENT", "prepare", "serve", "serve_app"]
 
 
 EXIT_PERMANENT: Final = 78
@@ -37,6 +40,7 @@ EXIT_TEMPORARY: Final = 75
 ANSWERS: Final = b"a"
 """Message of a process to the supervisor once it answers requests."""
 _KEEP_ALIVE_S: Final = 75
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _ANSWER_STOP_S: Final = 60
 _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -68,27 +72,57 @@ def _is_logged(record: logging.LogRecord) -> bool:
 
 
 def _answer(settings: Settings, listening: int, ready: int) -> None:
-    import uvicorn
-
-    from seamark.server.app import make_app, protocol_for
+    from seamark.server.app import make_app
     from seamark.server.state import open_server
 
-    config = uvicorn.Config(
+    serve_app(
         make_app(open_server(settings)),
+        socket.socket(fileno=listening),
+        lambda: _report_ready(ready, ANSWERS),
+        until=0,
+        idle_s=settings.limits.idle_s,
+        stop_s=_ANSWER_STOP_S,
+        header_bytes=settings.limits.header_bytes + settings.limits.target_bytes,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
+
+
+def serve_app(
+    app: ASGIApp,
+    listening: socket.socket,
+    begin: Callable[[], object],
+    *,
+    until: int | None,
+    idle_s: float,
+    stop_s: int,
+    header_bytes: int,
+    **options: Any,
+) -> None:
+    """Serve an application until a signal, or until the descriptor `until` is closed.
+
+    `begin` is called once requests are accepted. `stop_s` limits the time for running requests at
+    the end, `idle_s` that for headers, both in seconds. Other options are those of uvicorn.
+    """
+    import uvicorn
+
+    from seamark.server.app import protocol_for
+
+    config = uvicorn.Config(
+        app,
         loop="asyncio",
-        http=protocol_for(settings.limits.idle_s),
+        http=protocol_for(idle_s),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=list(settings.proxies),
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=_ANSWER_STOP_S,
-        ssl_certfile=settings.tls_cert,
-        ssl_keyfile=settings.tls_key,
-        h11_max_incomplete_event_size=settings.limits.header_bytes + settings.limits.target_bytes,
+        timeout_graceful_shutdown=stop_s,
+        h11_max_incomplete_event_size=header_bytes,
+        **options,
     )
 
     class Announced(uvicorn.Server):
@@ -97,22 +131,30 @@ def _answer(settings: Settings, listening: int, ready: int) -> None:
             # Existing objects stay; requests need not wait for the collector to examine them.
             gc.collect()
             gc.freeze()
-            _report_ready(ready, ANSWERS)
+            if not self.should_exit:
+                begin()
 
     server = Announced(config)
-    _when_supervisor_ends(lambda: setattr(server, "should_exit", True))
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    if until is not None:
+        _when_closed(until, end)
+    # uvicorn handles SIGTERM and SIGINT while it runs, and raises the signal that ended it again.
+    # SIGHUP is sent when a terminal is closed; if it is ignored (`nohup`), it stays ignored.
+    for number in _STOP_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end)
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        # uvicorn raises the signal that stopped it again, although the process ended normally.
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: None)
-        server.run([socket.socket(fileno=listening)])
+        server.run([listening])
 
 
 def _fold(settings: Settings, ready: int) -> None:
     stop = _stop_event()  # before NumPy starts threads that would not block the signals
     from seamark.server.folding.main import main as fold
 
-    _when_supervisor_ends(stop.set)
+    _when_closed(0, stop.set)  # when the supervisor ends
     _report_ready(ready, b"f")
     fold(settings, stop)
 
@@ -132,13 +174,14 @@ def _stop_event() -> threading.Event:
     return stop
 
 
-def _when_supervisor_ends(do: Callable[[], Any]) -> None:
+def _when_closed(descriptor: int, do: Callable[[], Any]) -> None:
     def watch() -> None:
-        while os.read(0, 4096):
-            pass
+        with contextlib.suppress(OSError):
+            while os.read(descriptor, 4096):
+                pass
         do()
 
-    threading.Thread(target=watch, name="seamark-supervisor", daemon=True).start()
+    threading.Thread(target=watch, name="seamark-parent", daemon=True).start()
 
 
 def _report_ready(ready: int, what: bytes) -> None:
@@ -160,7 +203,6 @@ _CHECK_S: Final = 0.05
 """Interval at which the supervisor checks for signals and processes, in seconds."""
 _STOP_LIMIT_S: Final = 75.0
 """Time after which stopping processes are killed, in seconds; they give up slightly earlier."""
-_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _MALLOC_SETTINGS: Final = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
 """Environment variables that make glibc return the memory of large bodies immediately."""
 _CHILD_PROGRAM: Final = (

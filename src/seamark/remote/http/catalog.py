@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from seamark.errors import QueryError, RunNotFoundError
@@ -247,9 +248,8 @@ class RemoteCatalog:
 
     def _read_by_run(self, verb: str, kind: Any, refs: Sequence[Ref]) -> dict[Ref, Any]:
         found: dict[Ref, Any] = {}
-        for begin in range(0, len(refs), _MAX_REFS):
-            question = {"refs": refs[begin : begin + _MAX_REFS]}
-            answer = self._client.read(verb, list[tuple[str, str, kind]], question)
+        for some in _split(refs, _MAX_REFS):
+            answer = self._client.read(verb, list[tuple[str, str, kind]], {"refs": some})
             found |= {(project, run): one for project, run, one in answer}
         return found
 
@@ -269,8 +269,7 @@ class RemoteCatalog:
         kind, parts = "points" if points is None else "curve", dict[Key, list[Any]]()
         place = {ref: number for number, ref in enumerate(refs, 1)}
         notices: dict[str, None] | None = None
-        for begin in range(0, len(refs), _MAX_REFS):
-            some = refs[begin : begin + _MAX_REFS]
+        for some in _split(refs, _MAX_REFS):
             question = {
                 "refs": some,
                 "paths": list(patterns),
@@ -309,21 +308,20 @@ class RemoteCatalog:
             return curves_of_runs(refs, reader_of, paths, wanted, attempt, since)
         most = min(_MAX_SERIES, max(1, _MAX_SERIES_POINTS // wanted.points))
         asked = {name: one for name, one in asdict(wanted).items() if name != "points"}
-        each = [(ref, path) for ref in dict.fromkeys(refs) for path in dict.fromkeys(paths)]
-        for some in _split_rectangles(each, len(dict.fromkeys(paths)), most):
-            own = list(dict.fromkeys(path for _, path in some))
-            runs = list(dict.fromkeys(ref for ref, _ in some))
-            cursors = [(*ref, path, known.get((*ref, path), "")) for ref, path in some]
-            question = {
-                **asked,
-                "px": wanted.points,
-                "refs": runs,
-                "paths": own,
-                "attempt": chosen,
-                "since": [one for one in cursors if one[-1]],
-            }
-            found += self._client.read("curves", Curves, question).curves
-        order = {(*ref, path): at for at, (ref, path) in enumerate(each)}
+        runs, own = list(dict.fromkeys(refs)), list(dict.fromkeys(paths))
+        for some_paths in _split(own, most):
+            for some_runs in _split(runs, most // len(some_paths)):
+                keys = [(*ref, path) for ref in some_runs for path in some_paths]
+                question = {
+                    **asked,
+                    "px": wanted.points,
+                    "refs": some_runs,
+                    "paths": some_paths,
+                    "attempt": chosen,
+                    "since": [(*key, known[key]) for key in keys if known.get(key)],
+                }
+                found += self._client.read("curves", Curves, question).curves
+        order = {(*ref, path): at for at, (ref, path) in enumerate(product(runs, own))}
         return sorted((one for one in found if one.key in order), key=lambda one: order[one.key])
 
     def series_of(
@@ -408,17 +406,9 @@ class RemoteCatalog:
         self._client.send("DELETE", run_path(RunKey(*ref)), {})
 
 
-def _split_rectangles(
-    each: Sequence[tuple[Ref, str]], paths: int, most: int
-) -> Iterator[Sequence[tuple[Ref, str]]]:
-    # One request has the same paths for each of its runs.
-    if paths <= most:
-        size = most // max(1, paths) * paths
-        yield from (each[start : start + size] for start in range(0, len(each), max(1, size)))
-        return
-    for start in range(0, len(each), paths):
-        for first in range(start, start + paths, most):
-            yield each[first : min(first + most, start + paths)]
+def _split(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), most):
+        yield items[start : start + most]
 
 
 def _claim_body(ref: Ref, number: int, key: str, *, groups: bool) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Code that differs between the engines is in this module.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import sqlite3
 import threading
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
+from sqlalchemy.sql.functions import FunctionElement
 
 __all__ = [
     "BUSY_S",
@@ -24,11 +27,9 @@ __all__ = [
     "DamageError",
     "Database",
     "Upsert",
-    "any_of",
-    "as_literals",
+    "among",
     "can_hold",
     "file_connection",
-    "in_parts",
     "insertion",
     "memory_engine",
     "retry",
@@ -147,12 +148,6 @@ class Database:
             finally:
                 self._thread_state.connection = outer
 
-    def among(self, column: sa.ColumnElement[int], numbers: Iterable[int]) -> Any:
-        """Return the condition that a column equals one of many numbers."""
-        if self.dialect == "sqlite":
-            return column.in_(as_literals(numbers))
-        return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger)))
-
     def pattern(self, pattern: str) -> str:
         """Translate a Python regular expression to this database's syntax; see `is_bad_pattern`."""
         return pattern if self.dialect == "sqlite" else _to_posix(pattern)
@@ -165,10 +160,18 @@ class Database:
     def rows(
         self, connection: sa.Connection, statement: Any, **values: Any
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement; it must be a module constant and is compiled once."""
+        """Return the rows of a statement; it must be a module constant and is compiled once.
+
+        A list is the value of a parameter of `among`; for an empty list, there are no rows.
+        """
+        if [] in values.values():
+            return []
         text, names, given = self._compiled.get(statement) or self._compile(statement)
+        bound = {**given, **values}
+        if self.dialect == "sqlite":
+            bound |= {name: json.dumps(one) for name, one in values.items() if type(one) is list}
         with contextlib.closing(connection.connection.cursor()) as cursor:
-            cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
+            cursor.execute(text, [bound[name] for name in names])
             found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
         return found
 
@@ -242,23 +245,53 @@ class Database:
         return found
 
 
-def as_literals(values: Iterable[Any]) -> Any:
-    """Return values for `in_` as literals, because engines limit the number of parameters."""
-    return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
+class _List(sa.TypeDecorator[list[Any]]):
+    """List of numbers or texts as one parameter, because engines limit their number."""
+
+    impl = sa.types.NullType
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> Any:
+        """Return JSON for SQLite, which has no arrays."""
+        return json.dumps(value) if dialect.name == "sqlite" else value
 
 
-def any_of(column: sa.ColumnElement[Any], size: int, name: str = "at") -> Any:
-    """Return the condition that a column equals one of ``size`` values; see `in_parts`."""
-    return column.in_([sa.bindparam(f"{name}{place}") for place in range(size)])
+class one_of(FunctionElement[bool]):  # noqa: N801 - named like an SQL function
+    """Condition that a column equals one of the values in a list; see `among`."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+    name = "one_of"
 
 
-def in_parts(values: Iterable[Any], size: int, name: str = "at") -> Iterator[dict[str, Any]]:
-    """Yield bind parameters of `any_of` for many values; the last value pads the last part."""
-    given = list(values)
-    for start in range(0, len(given), size):
-        part = given[start : start + size]
-        part += part[-1:] * (size - len(part))
-        yield {f"{name}{place}": value for place, value in enumerate(part)}
+@compiles(one_of)
+def _in_json(element: Any, compiler: Any, **options: Any) -> str:
+    column, values = (compiler.process(one, **options) for one in element.clauses)
+    return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - compiled parts
+
+
+@compiles(one_of, "postgresql")
+@compiles(one_of, "cockroachdb")
+def _in_array(element: Any, compiler: Any, **options: Any) -> str:
+    first, _ = element.clauses
+    column, values = (compiler.process(one, **options) for one in element.clauses)
+    kind = "BIGINT" if isinstance(first.type, sa.Integer) else "TEXT"
+    return f"{column} = ANY (CAST({values} AS {kind}[]))"
+
+
+def among(
+    column: sa.ColumnElement[Any], values: Iterable[Any] | None = None, name: str = "at"
+) -> sa.ColumnElement[bool]:
+    """Return the condition that a column equals one of the values of a list.
+
+    Args:
+        column: Column of numbers or texts.
+        values: Values, which the database must be able to hold; None for a parameter.
+        name: Name of the parameter.
+    """
+    if values is None:
+        return one_of(column, sa.bindparam(name, type_=_List()))
+    return one_of(column, sa.bindparam(None, list(values), type_=_List()))
 
 
 def can_hold(text: str) -> bool:

@@ -17,7 +17,7 @@ from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
 from seamark.reading.words import near_paths
 from seamark.store import schema
-from seamark.store.database import as_literals
+from seamark.store.database import among
 from seamark.store.query.expression import (
     SIGNS,
     Among,
@@ -97,7 +97,7 @@ def in_projects(
     """Return the condition that a run is in one of the projects accepted by ``is_meant``."""
     if is_meant is None:
         return None
-    return schema.run.c.project.in_(as_literals(matching_projects(store, connection, is_meant)))
+    return among(schema.run.c.project, matching_projects(store, connection, is_meant))
 
 
 def matching_projects(
@@ -151,7 +151,7 @@ class KnownPaths:
         first = _first_types(self._kind, database.dialect)
         if self._seen is not None:
             first = first.where(self._seen)
-        statement = sa.select(id_, first.scalar_subquery()).where(database.among(id_, others))
+        statement = sa.select(id_, first.scalar_subquery()).where(among(id_, others))
         rows = database.query(self._connection, statement)
         self._first_type |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
 
@@ -278,7 +278,7 @@ class KnownPaths:
             readable = [name for (name,) in names if may_read(name)]
             above = sorted({one for name in readable for one in projects_above(name, "")})
             own = sa.and_(own, self._seen)
-            of_project = sa.and_(of_project, schema.run.c.project.in_(as_literals(above)))
+            of_project = sa.and_(of_project, among(schema.run.c.project, above))
         return (
             sa.select(_cells.type)
             .join(schema.run, schema.run.c.id == _cells.run)

@@ -15,7 +15,7 @@ from seamark.process.liveness import Evidence
 from seamark.reading.attributes import DETAIL
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, UNENDED_STATES, UNKNOWN_NS
-from seamark.store.database import as_literals
+from seamark.store.database import among
 from seamark.store.journals import load_owners
 from seamark.store.query.expression import (
     SIGNS,
@@ -497,6 +497,5 @@ def reason_column(
         by_reason.setdefault(reason, []).append(run)
     if not by_reason:
         return _NO_TEXT
-    # As literals: there may be more runs than an engine allows parameters.
-    cases = [(schema.run.c.id.in_(as_literals(runs)), why) for why, runs in by_reason.items()]
+    cases = [(among(schema.run.c.id, runs), why) for why, runs in by_reason.items()]
     return sa.case(*cases, else_=_NO_TEXT)

@@ -26,7 +26,7 @@ from seamark.reading.attributes import PARENT
 from seamark.reading.catalog import SharedPath
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES, atom_value, decoded
-from seamark.store.database import any_of, as_literals, in_parts
+from seamark.store.database import among
 from seamark.store.fold.registers import NEVER, Key
 from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN
 from seamark.store.runs import load_many
@@ -58,7 +58,6 @@ __all__ = [
 
 TAGS: Final = "tags/"
 """Namespace of keyed tags."""
-_VALUES_PER_QUERY: Final = 100
 _run, _cell = schema.run.c, schema.attribute.c
 _path = schema.path.c
 _of_projects: Final = (
@@ -89,7 +88,7 @@ _SELECT_TAGS: Final = (
     )
     .where(
         *_of_projects,
-        any_of(_run.project, _VALUES_PER_QUERY),
+        among(_run.project),
         _path.path > TAGS,
         _path.path < TAGS[:-1] + chr(ord("/") + 1),
     )
@@ -103,12 +102,11 @@ def inherited_tags(
     above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
     projects = sorted({one for found in above.values() for one in found})
     by_project: dict[str, dict[str, Inherited]] = {}
-    for some in in_parts(projects, _VALUES_PER_QUERY):
-        for project, path, *cells in store.database.rows(connection, _SELECT_TAGS, **some):
-            kind, klass, number, whole, text, registers = cells
-            value = decoded(kind, atom_value(kind, klass, number, whole, text, registers))
-            one = Inherited(project, kind, value, (kind, klass, number, whole, text))
-            by_project.setdefault(project, {})[path] = one
+    for project, path, *cells in store.database.rows(connection, _SELECT_TAGS, at=projects):
+        kind, klass, number, whole, text, registers = cells
+        value = decoded(kind, atom_value(kind, klass, number, whole, text, registers))
+        one = Inherited(project, kind, value, (kind, klass, number, whole, text))
+        by_project.setdefault(project, {})[path] = one
     for ref, found in above.items() if by_project else ():
         tags: dict[str, Inherited] = {}
         for project in reversed(found):
@@ -189,12 +187,12 @@ _PARENTS: Final = (
     sa.select(_run.id, _run.project, _cell.text)
     .join(schema.attribute, _cell.run == _run.id)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.type == "string")
-    .where(_run.trashed == 0, any_of(_cell.text, _VALUES_PER_QUERY))
+    .where(_run.trashed == 0, among(_cell.text))
 )
 _NUMBERS: Final = (
     sa.select(_cell.run, _cell.number)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.number.is_not(None))
-    .where(any_of(_cell.run, _VALUES_PER_QUERY))
+    .where(among(_cell.run))
 )
 
 
@@ -209,14 +207,12 @@ def children_of(
     places = {ref: at for at, ref in enumerate(refs)}
     words = [word for project, run in refs for word in (run, f"{project}/{run}")]
     found: dict[int, int] = {}
-    for some in in_parts(words if number is not None else (), _VALUES_PER_QUERY):
-        for child, project, parent in store.database.rows(
-            connection, _PARENTS, path=number, **some
-        ):
-            above, slash, run = parent.rpartition("/")
-            at = places.get((above if slash else project, run))
-            if at is not None and is_meant(project):
-                found[child] = at
+    rows = store.database.rows(connection, _PARENTS, path=number, at=words)
+    for child, project, parent in rows:
+        above, slash, run = parent.rpartition("/")
+        at = places.get((above if slash else project, run))
+        if at is not None and is_meant(project):
+            found[child] = at
     return found
 
 
@@ -243,7 +239,6 @@ def has_children(
         (parent_row.c.text.contains("/"), parent_row.c.text),
         else_=part.c.project + "/" + parent_row.c.text,
     )
-    # As literals: there may be more projects than an engine allows parameters.
     each = (
         sa.select(named.label("whole"), value_row.c.number.label("number"))
         .select_from(part.join(parent_row, parent_row.c.run == part.c.id))
@@ -252,7 +247,7 @@ def has_children(
         .where(
             value_row.c.path == number, value_row.c.visible == 1, value_row.c.number.is_not(None)
         )
-        .where(part.c.trashed == 0, part.c.project.in_(as_literals(projects)))
+        .where(part.c.trashed == 0, among(part.c.project, projects))
         .subquery()  # databases treat equal expressions with parameters as different
     )
     found = sa.select(each.c.whole).group_by(each.c.whole)
@@ -297,9 +292,8 @@ def _load_numbers(
 ) -> list[list[float]]:
     found: list[list[float]] = [[] for _ in range(size)]
     number = store.numbers.number(connection, path.removeprefix(CHILDREN))
-    for some in in_parts(children if number is not None else (), _VALUES_PER_QUERY):
-        for run, value in store.database.rows(connection, _NUMBERS, path=number, **some):
-            found[children[run]].append(value)
+    for run, value in store.database.rows(connection, _NUMBERS, path=number, at=list(children)):
+        found[children[run]].append(value)
     return found
 
 
@@ -313,7 +307,6 @@ GENERATIONS: Final = 100
 """Maximum number of runs in a chain of forks."""
 _NOT_INHERITED: Final = ("monitoring/", "profiling/", "sys/")
 """Namespaces of a process and its machine; their steps are not training steps."""
-_PATHS_AT_ONCE: Final = 50
 _series = schema.series.c
 _SELECT_VISIBLE: Final = (
     sa.select(_cell.path, _cell.family, _series.first_step, _cell.t)
@@ -328,7 +321,7 @@ _SELECT_VISIBLE: Final = (
     )
     .where(_cell.run == sa.bindparam("run"), _cell.visible == 1)
 )
-_SELECT_VISIBLE_AT: Final = _SELECT_VISIBLE.where(any_of(_cell.path, _PATHS_AT_ONCE))
+_SELECT_VISIBLE_AT: Final = _SELECT_VISIBLE.where(among(_cell.path))
 _SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
 
 
@@ -488,9 +481,8 @@ class Line:
         else:
             known = store.numbers.known(connection, list(paths))
             names = {number: path for path, number in known.items()}
-            rows = []
-            for some in in_parts(names, _PATHS_AT_ONCE):
-                rows += store.database.rows(connection, _SELECT_VISIBLE_AT, run=run.number, **some)
+            at = list(names)
+            rows = store.database.rows(connection, _SELECT_VISIBLE_AT, run=run.number, at=at)
         return {
             names[path]: _VisibleSeries(NUMBER_FAMILIES[family], first_step, t or 0)
             for path, family, first_step, t in rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from seamark.reading.points import Points
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
-from seamark.store.database import any_of, in_parts
+from seamark.store.database import among
 from seamark.store.ingest import UNREADABLE
 from seamark.store.query.expression import matcher
 from seamark.store.read.curve import read_curve
@@ -33,15 +33,13 @@ _MAX_SERIES_POINTS: Final = 4096
 _MAX_POINTS: Final = 1 << 20
 """Maximum number of cached points, 32 bytes each; a series counts as at least eight points."""
 _cells: Final = schema.attribute.c
-_PATHS_AT_ONCE: Final = 50
-_in_runs: Final = any_of(_cells.run, RUNS_AT_ONCE)
-_in_paths: Final = any_of(_cells.path, _PATHS_AT_ONCE, "path")
-_SELECT_SERIES: Final = sa.select(_cells.run, _cells.path).where(
-    _in_paths,
-    _in_runs,
+_shown_floats: Final = (
+    among(_cells.path, name="paths"),
+    among(_cells.run, name="runs"),
     _cells.visible == 1,
     _cells.family == FAMILY_NUMBERS["float_series"],
 )
+_SELECT_SERIES: Final = sa.select(_cells.run, _cells.path).where(*_shown_floats)
 _series: Final = schema.series.c
 _chunk: Final = schema.chunk.c
 _SELECT_LENGTHS: Final = (
@@ -54,19 +52,11 @@ _SELECT_LENGTHS: Final = (
             _series.family == _cells.family,
         ),
     )
-    .where(
-        _in_paths,
-        _in_runs,
-        _cells.visible == 1,
-        _cells.family == FAMILY_NUMBERS["float_series"],
-    )
+    .where(*_shown_floats)
 )
 _SELECT_PACKED: Final = (
     sa.select(_chunk.run, _chunk.path, sa.func.sum(_chunk.count))
-    .where(
-        any_of(_chunk.path, _PATHS_AT_ONCE, "path"),
-        any_of(_chunk.run, RUNS_AT_ONCE),
-    )
+    .where(among(_chunk.path, name="paths"), among(_chunk.run, name="runs"))
     .group_by(_chunk.run, _chunk.path)
 )
 
@@ -205,10 +195,8 @@ def _rows(
     statement: Any,
     runs: Collection[int],
     paths: Collection[int],
-) -> Iterator[tuple[Any, ...]]:
-    for some_runs in in_parts(runs, RUNS_AT_ONCE):
-        for some_paths in in_parts(paths, _PATHS_AT_ONCE, "path"):
-            yield from store.database.rows(connection, statement, **some_runs, **some_paths)
+) -> list[tuple[Any, ...]]:
+    return store.database.rows(connection, statement, runs=list(runs), paths=list(paths))
 
 
 def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place]) -> dict[Ref, Line]:

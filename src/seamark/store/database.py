@@ -58,7 +58,6 @@ _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZAB
 """Isolation level that gives a reader one snapshot; SQLite needs none."""
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
 """Compiled statements by dialect. Statements are module constants, shared by all databases."""
-_DEFINITIONS: Final[dict[str, dict[sa.MetaData, list[str]]]] = {}
 _CACHE_KIB: Final = 256 << 10
 _MAX_IDLE: Final = 4
 """Maximum number of idle connections."""
@@ -104,8 +103,7 @@ class Database:
             try:
                 with self.writing() as connection:
                     for metadata in tables:
-                        for text in self._definitions(metadata):
-                            connection.exec_driver_sql(text)
+                        metadata.create_all(connection)
             except (Conflict, sa.exc.IntegrityError, sa.exc.ProgrammingError):
                 if last == 1:  # another process may have created one: retry
                     raise
@@ -168,10 +166,10 @@ class Database:
             return []
         text, names, given = self._compiled.get(statement) or self._compile(statement)
         bound = {**given, **values}
-        if self.dialect == "sqlite":
+        if self.dialect == "sqlite" and list in map(type, values.values()):
             bound |= {name: json.dumps(one) for name, one in values.items() if type(one) is list}
         with contextlib.closing(connection.connection.cursor()) as cursor:
-            cursor.execute(text, [bound[name] for name in names])
+            cursor.execute(text, [*map(bound.__getitem__, names)])
             found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
         return found
 
@@ -223,19 +221,6 @@ class Database:
                 [[row[name] if name in row else given[name] for name in names] for row in rows],
             )
             return int(cursor.rowcount)
-
-    def _definitions(self, metadata: sa.MetaData) -> list[str]:
-        kept = _DEFINITIONS.setdefault(self.dialect, {})
-        if metadata not in kept:
-            found: list[str] = []
-
-            def keep(made: Any, *_: Any, **__: Any) -> None:
-                made.if_not_exists = True
-                found.append(str(made.compile(dialect=self._dialect)))
-
-            metadata.create_all(sa.create_mock_engine(self.engine.url, keep), checkfirst=False)
-            kept[metadata] = found
-        return kept[metadata]
 
     def _compile(self, statement: Any) -> tuple[str, tuple[str, ...], dict[str, Any]]:
         made = statement.of(self.dialect) if isinstance(statement, Upsert) else statement

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-SCHEMA_VERSION: Final = "18"
+SCHEMA_VERSION: Final = "19"
 """Version of the tables and fold rules; a store of another version is rebuilt."""
 metadata = sa.MetaData()
 _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")

@@ -23,12 +23,12 @@ from seamark.errors import QueryError
 from seamark.journal.folder import hashed_run_id
 from seamark.paths import PROJECT_LOG, projects_above
 from seamark.reading.attributes import PARENT
-from seamark.reading.catalog import SharedPath
+from seamark.reading.catalog import Ref, SharedPath
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES, atom_value, decoded
 from seamark.store.database import among
 from seamark.store.fold.registers import NEVER, Key
-from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN
+from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN, SERIES
 from seamark.store.runs import load_many
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ __all__ = [
     "has_children",
     "holder",
     "inherited_tags",
-    "line_of",
     "possible_parents",
     "shared_paths",
 ]
@@ -182,7 +181,6 @@ _AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "mean": lambda numbers: math.fsum(numbers) / len(numbers),
     "count": len,
 }
-Ref = tuple[str, str]
 _PARENTS: Final = (
     sa.select(_run.id, _run.project, _cell.text)
     .join(schema.attribute, _cell.run == _run.id)
@@ -322,7 +320,6 @@ _SELECT_VISIBLE: Final = (
     .where(_cell.run == sa.bindparam("run"), _cell.visible == 1)
 )
 _SELECT_VISIBLE_AT: Final = _SELECT_VISIBLE.where(among(_cell.path))
-_SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
 
 
 class Ancestor(NamedTuple):
@@ -387,24 +384,11 @@ def ancestors_of(
     return found, None
 
 
-def line_of(
-    store: Store,
-    connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
-    others: Callable[[str, str], Sources] | None,
-) -> Line:
-    """Return a run with its ancestors; ``others`` is None if other runs cannot be read."""
-    if run.state.fork is None or others is None:
-        return Line(store, connection, run, sources)
-    found, missing_ancestor = ancestors_of(
-        store, connection, (run.project, run.name), run.state.fork
-    )
-    return Line(store, connection, run, sources, found, others, missing_ancestor)
-
-
 class Line:
-    """Run with its ancestors, nearest first, and the name of a missing or repeated ancestor."""
+    """Run with its ancestors, nearest first, and the name of a missing or repeated ancestor.
+
+    ``others`` returns the function that opens journals of a run; None if others cannot be read.
+    """
 
     def __init__(
         self,
@@ -412,13 +396,17 @@ class Line:
         connection: sa.Connection,
         run: StoredRun,
         sources: Sources,
-        ancestors: Sequence[Ancestor] = (),
-        others: Callable[[str, str], Sources] | None = None,
-        missing_ancestor: str | None = None,
+        others: Callable[[str, str], Sources] | None,
     ) -> None:
-        self.run, self.ancestors, self.missing_ancestor = run, ancestors, missing_ancestor
+        self.run = run
+        self.ancestors: list[Ancestor] = []
+        self.missing_ancestor: str | None = None
+        if others is not None:
+            found = ancestors_of(store, connection, (run.project, run.name), run.state.fork)
+            self.ancestors, self.missing_ancestor = found
         self._store, self._connection = store, connection
         self._sources, self._others = sources, others
+        self._shown: dict[int | None, dict[str, _VisibleSeries]] = {}
 
     def shares(self, paths: Iterable[str], family: str, attempt: int | str) -> list[Share]:
         """Return the shares of runs in the given series, the run itself first.
@@ -438,7 +426,9 @@ class Line:
                 if own is not None and own.family != family:
                     del ends[path]
                     continue
-                ends[path] = _last_inherited_step(min(ends[path], step), own)
+                ends[path] = min(ends[path], step)
+                if own is not None and own.first_step is not None and own.first_step <= ends[path]:
+                    ends[path] = math.nextafter(own.first_step, -math.inf)
                 emptied[path] = max(emptied.get(path, NEVER), nearer.state.emptied(path))
             sources = self._others(run.project, run.name)
             which = "all" if attempt == "all" else "latest"
@@ -448,33 +438,34 @@ class Line:
 
     def families(self) -> dict[str, str]:
         """Return the families of series with points of ancestors, by path."""
+        families: dict[str, str] = {}
+        for run in (self.run, *(one.run for one in self.ancestors)) if self.ancestors else ():
+            self._shown[run.number] = self._visible_series(run)
+            families = {
+                path: one.family for path, one in self._shown[run.number].items()
+            } | families
         found: dict[str, str] = {}
-        if not self.ancestors:
-            return found
-        nearer, shown, least = [self.run], self._visible_series(self.run), math.inf
-        families = {path: one.family for path, one in shown.items()}
-        first_steps: dict[str, float] = {}
-        for run, step in self.ancestors:
-            for path, one in shown.items():
-                if one.first_step is not None:
-                    first_steps[path] = min(first_steps.get(path, math.inf), one.first_step)
-            least, shown = min(least, step), self._visible_series(run)
-            for path, one in shown.items():
-                if one.first_step is None or not _is_inherited(path):
-                    continue
-                if one.family not in _SERIES or families.setdefault(path, one.family) != one.family:
-                    continue
-                deleted = max(each.state.emptied(path)[0] for each in nearer)
-                before = first_steps.get(path, math.inf)
-                if one.first_step <= least and one.first_step < before and one.t > deleted:
-                    found[path] = one.family
-            nearer.append(run)
+        for family in SERIES:
+            paths = [path for path, one in families.items() if one == family]
+            for share in self.shares(paths, family, "latest")[1:]:
+                shown = self._shown[share.run.number]
+                found |= {
+                    path: family
+                    for path in paths
+                    if (one := shown.get(path)) is not None
+                    and one.family == family
+                    and one.first_step is not None
+                    and one.first_step <= share.end(path)
+                    and one.t > share.emptied.get(path, NEVER)[0]
+                }
         return found
 
     def _visible_series(
         self, run: StoredRun, paths: Iterable[str] | None = None
     ) -> dict[str, _VisibleSeries]:
         store, connection = self._store, self._connection
+        if run.number in self._shown:
+            return self._shown[run.number]
         if paths is None:
             rows = store.database.rows(connection, _SELECT_VISIBLE, run=run.number)
             names = store.numbers.paths(connection, [row[0] for row in rows])
@@ -491,9 +482,3 @@ class Line:
 
 def _is_inherited(path: str) -> bool:
     return not path.startswith(_NOT_INHERITED)
-
-
-def _last_inherited_step(step: float, own: _VisibleSeries | None) -> float:
-    if own is None or own.first_step is None or own.first_step > step:
-        return step
-    return math.nextafter(own.first_step, -math.inf)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from seamark.reading.catalog import Ref
 from seamark.reading.points import Points
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
@@ -15,7 +16,7 @@ from seamark.store.database import among
 from seamark.store.ingest import UNREADABLE
 from seamark.store.query.expression import matcher
 from seamark.store.read.curve import read_curve
-from seamark.store.read.inherited import Line, ancestors_of, line_of
+from seamark.store.read.inherited import Line
 from seamark.store.read.series import Sources, read_floats
 from seamark.store.runs import RUNS_AT_ONCE, load_many, places_of
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from seamark.store.runs import Place, Store, StoredRun
 
 __all__ = ["SeriesCache", "lengths_of", "read_many", "series_of"]
-
-Ref = tuple[str, str]
-"""Project path and run id."""
 
 _MAX_SERIES_POINTS: Final = 4096
 _MAX_POINTS: Final = 1 << 20
@@ -203,8 +201,7 @@ def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place])
     forks = load_many(store, connection, [ref for ref, one in places.items() if one.fork])
     found = {}
     for ref, run in forks.items():
-        ancestors, _ = ancestors_of(store, connection, ref, run.state.fork)
-        found[ref] = Line(store, connection, run, _refuse_to_open, ancestors)
+        found[ref] = Line(store, connection, run, _refuse_to_open, lambda *_: _refuse_to_open)
     return found
 
 
@@ -267,7 +264,7 @@ class _SeriesReader:
 
     def _line(self, run: StoredRun) -> Line:
         sources = self.sources(run.project, run.name)
-        return line_of(self.store, self.connection, run, sources, self.sources)
+        return Line(self.store, self.connection, run, sources, self.sources)
 
     def _read(self, run: StoredRun, paths: Sequence[str]) -> Mapping[str, Points | Curve]:
         if not paths:

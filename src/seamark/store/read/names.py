@@ -132,14 +132,14 @@ def _load_number_claims(
     store: Store, connection: sa.Connection, places: Sequence[str]
 ) -> dict[str, list[tuple[Any, ...]]]:
     number = store.numbers.number(connection, VERSION)
-    return _load_claims(store, connection, _CLAIMS, -1 if number is None else number, places)
+    return _load_claims(store, connection, _CLAIMS, number, places)
 
 
 def _load_claims(
     store: Store,
     connection: sa.Connection,
     statement: sa.Select[Any],
-    path: int,
+    path: int | None,
     places: Sequence[str],
 ) -> dict[str, list[tuple[Any, ...]]]:
     claims: dict[str, list[tuple[Any, ...]]] = {}
@@ -252,7 +252,7 @@ _SEPARATORS: Final = {"model_version": "-", "artifact": ":"}
 """Separators between a name and a version number."""
 
 
-def _select_names(path: Any, kind: Any) -> sa.Select[Any]:
+def _select_names(path: int | None, kind: str) -> sa.Select[Any]:
     here = sa.and_(_row.run == _run.id, _row.path == path, _row.visible == 1, _row.type == "string")
     return (
         sa.select(_run.project, _run.name, _row.text, _run.created, _run.trashed, _run.sys_id)
@@ -261,7 +261,6 @@ def _select_names(path: Any, kind: Any) -> sa.Select[Any]:
     )
 
 
-_NAMES: Final = _select_names(sa.bindparam("path"), sa.bindparam("kind"))
 _GIVEN_NAMES: Final = sa.select(_row.run, _row.text).where(
     among(_row.run), _row.path == sa.bindparam("path"), _row.visible == 1, _row.type == "string"
 )
@@ -282,13 +281,9 @@ def run_names(
     kind: str = "run",
 ) -> list[RunName]:
     """Return the names of all runs of accepted projects, newest first; versions as ``RESNET-3``."""
-    number = store.numbers.number(connection, _NAME)
-    path = -1 if number is None else number
-    within = in_projects(store, connection, is_meant)
-    if within is None:
-        rows = store.database.rows(connection, _NAMES, path=path, kind=kind)
-    else:
-        rows = store.database.query(connection, _select_names(path, kind).where(within))
+    path = store.numbers.number(connection, _NAME)
+    names, within = _select_names(path, kind), in_projects(store, connection, is_meant)
+    rows = store.database.query(connection, names if within is None else names.where(within))
     found = [
         RunName(project, run, name, created, bool(trashed), sys_id)
         for project, run, name, created, trashed, sys_id in rows

@@ -28,6 +28,7 @@ __all__ = [
     "Database",
     "Upsert",
     "among",
+    "as_literals",
     "can_hold",
     "file_connection",
     "insertion",
@@ -146,6 +147,12 @@ class Database:
             finally:
                 self._thread_state.connection = outer
 
+    def among(self, column: sa.ColumnElement[int], numbers: Iterable[int]) -> Any:
+        """Return the condition that a column equals one of many numbers."""
+        if self.dialect == "sqlite":
+            return column.in_(as_literals(numbers))
+        return column == sa.any_(sa.literal(list(numbers), sa.ARRAY(sa.BigInteger)))
+
     def pattern(self, pattern: str) -> str:
         """Translate a Python regular expression to this database's syntax; see `is_bad_pattern`."""
         return pattern if self.dialect == "sqlite" else _to_posix(pattern)
@@ -230,15 +237,12 @@ class Database:
         return found
 
 
-class _List(sa.TypeDecorator[list[Any]]):
-    """List of numbers or texts as one parameter, because engines limit their number."""
+def as_literals(values: Iterable[Any]) -> Any:
+    """Return values for `in_` as literals, because engines limit the number of parameters.
 
-    impl = sa.types.NullType
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> Any:
-        """Return JSON for SQLite, which has no arrays."""
-        return json.dumps(value) if dialect.name == "sqlite" else value
+    SQLite reads a short list in the order of an index, unlike the parameter of `among`.
+    """
+    return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
 
 
 class one_of(FunctionElement[bool]):  # noqa: N801 - named like an SQL function
@@ -247,6 +251,10 @@ class one_of(FunctionElement[bool]):  # noqa: N801 - named like an SQL function
     type = sa.Boolean()
     inherit_cache = True
     name = "one_of"
+
+    def self_group(self, against: Any = None) -> Any:
+        """Return the condition unchanged: SQLAlchemy appends ``= 1``, which prevents index use."""
+        return self
 
 
 @compiles(one_of)
@@ -264,19 +272,14 @@ def _in_array(element: Any, compiler: Any, **options: Any) -> str:
     return f"{column} = ANY (CAST({values} AS {kind}[]))"
 
 
-def among(
-    column: sa.ColumnElement[Any], values: Iterable[Any] | None = None, name: str = "at"
-) -> sa.ColumnElement[bool]:
-    """Return the condition that a column equals one of the values of a list.
+def among(column: sa.ColumnElement[Any], name: str = "at") -> sa.ColumnElement[bool]:
+    """Return the condition that a column equals one of the values of a list; see `Database.rows`.
 
     Args:
         column: Column of numbers or texts.
-        values: Values, which the database must be able to hold; None for a parameter.
         name: Name of the parameter.
     """
-    if values is None:
-        return one_of(column, sa.bindparam(name, type_=_List()))
-    return one_of(column, sa.bindparam(None, list(values), type_=_List()))
+    return one_of(column, sa.bindparam(name))
 
 
 def can_hold(text: str) -> bool:

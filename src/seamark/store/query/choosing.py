@@ -13,7 +13,6 @@ from seamark.journal.reader import SETTLE_NS
 from seamark.paths import is_inside
 from seamark.store import schema
 from seamark.store.cells import OPEN, is_crashed
-from seamark.store.database import among
 from seamark.store.journals import load_journals
 from seamark.store.query.expression import comparisons_of
 from seamark.store.query.kinds import CRASHED
@@ -139,7 +138,7 @@ def choose(
         total = start + len(numbers)
     elif counted:
         total = search.count()
-    wanted = sa.select(*columns, *_FACTS).where(among(_run.id, numbers))
+    wanted = sa.select(*columns, *_FACTS).where(store.database.among(_run.id, numbers))
     by_number = {row[0]: row for row in store.database.query(connection, wanted)}
     return Chosen([by_number[number] for number in numbers], total)
 

@@ -16,7 +16,7 @@ from seamark.paths import projects_above
 from seamark.reading.catalog import Unknown, refuse
 from seamark.reading.words import near_paths
 from seamark.store import schema
-from seamark.store.database import among
+from seamark.store.database import as_literals
 from seamark.store.query.expression import (
     SIGNS,
     Among,
@@ -73,7 +73,7 @@ def in_projects(
     """Return the condition that a run is in one of the projects accepted by ``is_meant``."""
     if is_meant is None:
         return None
-    return among(schema.run.c.project, matching_projects(store, connection, is_meant))
+    return schema.run.c.project.in_(as_literals(matching_projects(store, connection, is_meant)))
 
 
 def matching_projects(
@@ -126,11 +126,10 @@ class KnownPaths:
             return
         database, id_ = self._store.database, schema.path.c.id
         first = self._select_types(id_, self._own).limit(1)
-        if (
-            database.dialect != "sqlite"
-        ):  # PostgreSQL may scan the whole table for a row of the path
+        if database.dialect != "sqlite":
+            # Without an order, PostgreSQL may scan the whole table for a row of the path.
             first = first.order_by(_cells["class"])
-        statement = sa.select(id_, first.scalar_subquery()).where(among(id_, others))
+        statement = sa.select(id_, first.scalar_subquery()).where(database.among(id_, others))
         rows = database.query(self._connection, statement)
         self._first_type |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
 
@@ -259,7 +258,7 @@ class KnownPaths:
         may_read = self._readable or (lambda _: True)
         readable = matching_projects(self._store, self._connection, may_read)
         above = sorted({one for name in readable for one in projects_above(name, "")})
-        return sa.and_(of_project, among(schema.run.c.project, above))
+        return sa.and_(of_project, schema.run.c.project.in_(as_literals(above)))
 
     def _has_runs(self) -> bool:
         any_run = sa.select(schema.run.c.id).where(self._own).limit(1)

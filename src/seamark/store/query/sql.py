@@ -16,7 +16,7 @@ from seamark.process.liveness import Evidence
 from seamark.reading.attributes import DETAIL
 from seamark.store import schema
 from seamark.store.cells import CRASHED, FAMILY_NUMBERS, UNENDED_STATES, UNKNOWN_NS
-from seamark.store.database import among
+from seamark.store.database import as_literals
 from seamark.store.journals import load_owners
 from seamark.store.query.expression import (
     SIGNS,
@@ -439,20 +439,21 @@ def _compare_exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any
     )
 
 
+_DERIVED: Final[dict[str, sa.ColumnElement[Any]]] = {
+    _ID: _shown_id(),
+    _OWNER: schema.run.c.owner,
+    DETAIL: schema.run.c.detail,
+    "sys/trashed": schema.run.c.trashed,
+    "sys/running_time": schema.run.c.running,
+    "sys/start_time": schema.run.c.started,
+    "sys/creation_time": sa.func.nullif(schema.run.c.created, UNKNOWN_NS),
+    "sys/modification_time": sa.func.nullif(schema.run.c.modified, UNKNOWN_NS),
+}
+
+
 def _derived_columns(state: sa.ColumnElement[str]) -> dict[str, sa.ColumnElement[Any]]:
-    run = schema.run.c
-    return {
-        "sys/state": state,
-        _ID: _shown_id(),
-        _OWNER: run.owner,
-        DETAIL: run.detail,
-        "sys/trashed": run.trashed,
-        "sys/running_time": run.running,
-        "sys/start_time": run.started,
-        "sys/end_time": sa.case((state.in_(UNENDED_STATES), sa.null()), else_=run.ended),
-        "sys/creation_time": sa.func.nullif(run.created, UNKNOWN_NS),
-        "sys/modification_time": sa.func.nullif(run.modified, UNKNOWN_NS),
-    }
+    ended = sa.case((state.in_(UNENDED_STATES), sa.null()), else_=schema.run.c.ended)
+    return _DERIVED | {"sys/state": state, "sys/end_time": ended}
 
 
 CRASH_REASON: Final = "sys/crash_reason"
@@ -484,5 +485,6 @@ def _reason_column(
         by_reason.setdefault(reason, []).append(run)
     if not by_reason:
         return _NO_TEXT
-    cases = [(among(schema.run.c.id, runs), why) for why, runs in by_reason.items()]
+    # As literals: there may be more runs than an engine allows parameters.
+    cases = [(schema.run.c.id.in_(as_literals(runs)), why) for why, runs in by_reason.items()]
     return sa.case(*cases, else_=_NO_TEXT)

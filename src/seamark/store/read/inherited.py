@@ -26,7 +26,7 @@ from seamark.reading.attributes import PARENT
 from seamark.reading.catalog import Ref, SharedPath
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES, atom_value, decoded
-from seamark.store.database import among
+from seamark.store.database import among, as_literals
 from seamark.store.fold.registers import NEVER, Key
 from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN, SERIES
 from seamark.store.runs import load_many
@@ -245,7 +245,7 @@ def has_children(
         .where(
             value_row.c.path == number, value_row.c.visible == 1, value_row.c.number.is_not(None)
         )
-        .where(part.c.trashed == 0, among(part.c.project, projects))
+        .where(part.c.trashed == 0, part.c.project.in_(as_literals(projects)))
         .subquery()  # databases treat equal expressions with parameters as different
     )
     found = sa.select(each.c.whole).group_by(each.c.whole)

@@ -14,7 +14,6 @@ from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
 from seamark.store.cells import CRASHED, UNENDED_STATES, UNKNOWN_NS, atom_value, decoded
-from seamark.store.database import among
 from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
@@ -233,9 +232,9 @@ class _Cells:
         # faster than many lookups.
         database, numbers = self._store.database, self._chosen.numbers
         if len(numbers) <= _MAX_LOOKUPS:
-            statement = statement.where(among(run, numbers))
+            statement = statement.where(database.among(run, numbers))
         if self._paths is not None:
-            statement = statement.where(among(path, self._paths))
+            statement = statement.where(database.among(path, self._paths))
         return database.stream(self._connection, statement) if numbers else iter(())
 
     def _iter_cells(

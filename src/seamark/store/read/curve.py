@@ -235,10 +235,7 @@ def _merge_overlapping(listed: Sequence[series.Piece]) -> list[series.Piece]:
     # Rows of one journal with different series are in separate pieces. Pieces whose times overlap
     # are merged by time.
     found: list[series.Piece] = []
-    by_journal: dict[bytes, list[series.Piece]] = {}
-    for one in listed:
-        by_journal.setdefault(one.journal.uid, []).append(one)
-    for own in by_journal.values():
+    for own in _group_by_journal(listed):
         own.sort(key=lambda one: (int(one.t[0]), one.place))
         if all(before.t[-1] <= behind.t[0] for before, behind in pairwise(own)):
             found += own
@@ -248,6 +245,13 @@ def _merge_overlapping(listed: Sequence[series.Piece]) -> list[series.Piece]:
         whole = own[0]._replace(step=step, value=value, t=t, time=time)
         found.append(whole.part(np.argsort(t, kind="stable")))
     return found
+
+
+def _group_by_journal(listed: Sequence[series.Piece]) -> list[list[series.Piece]]:
+    found: dict[bytes, list[series.Piece]] = {}
+    for one in listed:
+        found.setdefault(one.journal.uid, []).append(one)
+    return list(found.values())
 
 
 def _falls(written: list[tuple[int, Piece]]) -> bool:
@@ -304,10 +308,15 @@ def _add_visible(
 def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) -> list[Piece]:
     # Sorted by time, journal and place. If the times of two stretches overlap, as with several
     # writers, all points are read.
-    every: list[tuple[int, int, DrawingGroup | series.Piece]] = [
+    every: list[tuple[int, int, DrawingGroup | tuple[Ints, Floats]]] = [
         (one.low_t, last, one) for one, last, _ in packed
     ]
-    every += [(int(one.t[0]), int(one.t[-1]), one) for one in _merge_overlapping(listed)]
+    for own in _group_by_journal(listed):
+        own.sort(key=lambda one: one.place)
+        t = np.concatenate([one.t for one in own])
+        order = np.argsort(t, kind="stable")
+        value = np.concatenate([one.value for one in own])[order]
+        every.append((int(t[order[0]]), int(t[order[-1]]), (t, value)))
     every.sort(key=lambda one: one[:2])
     if all(before[1] <= behind[0] for before, behind in pairwise(every)):
         found: list[Piece] = []
@@ -317,8 +326,7 @@ def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) 
                 one.number_from(start)
                 found.append(one)
             else:
-                end = start + len(one.value)
-                found.append(Piece(np.arange(start, end, dtype=np.float64), one.value))
+                found.append(Piece(np.arange(start, start + len(one[0]), dtype=float), one[1]))
             start += found[-1].count
         return found
     whole = [*listed]

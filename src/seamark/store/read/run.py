@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Collection
 from functools import partial, wraps
@@ -496,7 +497,7 @@ class RunReader:
         if isinstance(own, SeriesState) and own.count:
             attempts = {one.uid: one.attempt for one in seen.state.journals.values()}
             number = attempts.get(own.last_key[1])
-            edges, counts, time_ns = own.last
+            edges, counts, time_ns = copy.deepcopy(own.last)  # the state is kept for later reads
             attempt = -1 if number is None else number
             return HistogramPoint(own.last_step, edges, counts, time_ns, attempt)
         points = seen.points_of(path, found.family, "latest")

@@ -25,7 +25,8 @@ from seamark.reading.curves import line_of
 from seamark.reading.html import text
 from seamark.reading.words import file_text
 from seamark.run.run import make_run
-from seamark.store.drawing import Listed, draw_series
+from seamark.store.drawing import draw_series
+from seamark.store.steps import Piece
 from seamark.types import File
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\href{x}{y}$ \u202e\ud800\x1b[31m"
@@ -272,7 +273,7 @@ def test_any_value_is_shown_as_text(value):
 @given(st.lists(st.floats()), st.integers(2, 20))
 def test_any_series_has_a_small_picture(values, points):
     step, value = np.arange(float(len(values))), np.array(values, float)
-    picture = line_of(draw_series([Listed(step, value)] if values else [], points).curve)
+    picture = line_of(draw_series([Piece(step, value)] if values else [], points).curve)
     assert bool(picture) == bool(np.isfinite(value).any())
     Tags(picture)
     for x, y in re.findall(r"([-\d.einfa]+),([-\d.einfa]+)", picture):

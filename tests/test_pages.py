@@ -37,7 +37,7 @@ def project(tmp_path):
     return init_project(project="team", root=tmp_path)
 
 
-def test_fields_say_what_runs_show_and_where_they_differ(tmp_path, project, monkeypatch):
+def test_fields_say_what_runs_show_and_where_they_differ(tmp_path, project):
     same = {"text": "x", "flag": True, "tags": {"a", "b"}, "loss": [3.0, 1.0], "long": "y" * 5000}
 
     def differing():
@@ -53,9 +53,7 @@ def test_fields_say_what_runs_show_and_where_they_differ(tmp_path, project, monk
     assert families == ["atom", "float_series", "string_set"]
     assert (found["lr"].count, found["own"].count) == (2, 1)
     record(tmp_path, "c", **{**same, "tags": {"a"}, "long": "y" * 4999 + "z"}, lr=1.5, nan=math.inf)
-    for part in (900, 2):  # of many runs, some at a time are compared
-        monkeypatch.setattr("seamark.store.read.names._RUNS_PER_QUERY", part)
-        assert differing() == {"tags", "long", "nan", "lr", "own"}
+    assert differing() == {"tags", "long", "nan", "lr", "own"}
     some = project.fetch_fields(contains="LO", query="lr = 1")
     assert [one.path for one in some] == ["long", "loss"]
 

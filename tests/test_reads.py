@@ -86,6 +86,8 @@ def test_last_values_are_those_of_the_points(rich):
     assert rich["files"].fetch_last()["size"] == 1
     last = rich["histogram"].fetch_last()
     assert (last.step, last.edges, last.counts) == (7.0, [0, 1, 2], [3, 4])
+    last.edges.clear()  # the caller's own list
+    assert rich["histogram"].fetch_last().edges == [0, 1, 2]
     for step in range(3000):
         rich["h"].append(Histogram([0, 1], [step]), step=-step)
         rich["other"].append("x" * 40)

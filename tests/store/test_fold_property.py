@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from seamark.store.fold.fold import fold
-from seamark.store.fold.registers import FloatSeriesState, SeriesState
+from seamark.store.fold.registers import NEVER, FloatSeriesState, SeriesState
 from seamark.store.fold.run_state import JournalState, RunState
 
 PATHS = ("a", "a/b", "a/b/c", "d", "d/e")
@@ -136,9 +136,9 @@ def summary(found):
 def plain(run, path, state):
     """Return what a family shows, in the oracle's words."""
     if isinstance(state, FloatSeriesState):
-        return summary(state.summary())
+        return summary(state.visible(NEVER))
     if isinstance(state, SeriesState):
-        found = state.summary()
+        found = state.visible(NEVER)
         return {
             "last": found.last,
             "count": found.count,
@@ -147,7 +147,7 @@ def plain(run, path, state):
     if state.family == "atom":
         return [state.type, state.value]
     if state.family == "file":
-        return state.visible()
+        return state.visible(NEVER)
     if state.family == "artifact":
         return state.record["hash"]
     found = state.visible(run.emptied(path))

@@ -16,7 +16,8 @@ from seamark import init_run
 from seamark.errors import ArgumentError
 from seamark.reading.curves import Curve, Look, RunCurve
 from seamark.reading.groups import group_curves
-from seamark.store.drawing import Listed, draw_series, means_of_ranges
+from seamark.store.drawing import draw_series, means_of_ranges
+from seamark.store.steps import Piece
 
 COLUMNS = [one.name for one in fields(Curve)][1:]
 VALUES = st.floats() | st.sampled_from(
@@ -54,7 +55,7 @@ def test_a_window_shows_its_points_as_if_they_were_alone(cut, points, low, span,
     inside = [low <= at <= low + span for at in step]
     some = [np.asarray(one, float)[inside] for one in (step, value)]
     found = draw_series(cut(step, value), limit, low=float(low), high=float(low + span))
-    wanted = draw_series([Listed(*some)] if len(some[0]) else [], limit)
+    wanted = draw_series([Piece(*some)] if len(some[0]) else [], limit)
     means = [one.curve.mean for one in (found, wanted)]
     assert all(
         same(getattr(found.curve, name), getattr(wanted.curve, name))

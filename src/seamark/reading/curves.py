@@ -91,11 +91,6 @@ class Look:
             msg = f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
             raise ArgumentError(msg)
 
-    @property
-    def smooths(self) -> bool:
-        """Whether a smoothed line is requested."""
-        return self.window is not None or self.half_life is not None
-
 
 def is_number(value: object) -> TypeGuard[float]:
     """Return whether a value is a finite number and not a bool."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -110,9 +110,6 @@ class RunGroups(Sequence[RunGroup]):
 
     def __getitem__(self, at: Any) -> Any:
         return self.groups[at]
-
-    def __iter__(self) -> Iterator[RunGroup]:
-        return iter(self.groups)
 
     def __repr__(self) -> str:
         return f"<RunGroups: {len(self)} of {self.total} groups>"
@@ -261,14 +258,6 @@ _SINGLE_WIDTH: Final = math.ulp(0.0)
 class _SeriesReader(Protocol):
     """Subset of `seamark.reading.reader.Reader` that is needed to draw a series."""
 
-    @property
-    def project(self) -> str:
-        """Project path."""
-
-    @property
-    def name(self) -> str:
-        """Run id."""
-
     def drawing(
         self, path: str, look: Look | None = None, attempt: Attempt = "latest", since: str = ""
     ) -> Drawing:
@@ -287,23 +276,12 @@ def curves_of_runs(
     found: list[RunCurve] = []
     for ref in dict.fromkeys(refs):
         with contextlib.suppress(RunNotFoundError):
-            found += _curves_of_run(reader_of(*ref), paths, look, attempt, since)
-    return found
-
-
-def _curves_of_run(
-    reader: _SeriesReader,
-    paths: Sequence[str],
-    look: Look,
-    attempt: Attempt,
-    since: Mapping[Key, str] | None,
-) -> list[RunCurve]:
-    found = []
-    for path in dict.fromkeys(paths):
-        key = (reader.project, reader.name, path)
-        drawing = reader.drawing(path, look, attempt, (since or {}).get(key, ""))
-        if len(drawing.curve) or drawing.left_out or drawing.kept:
-            found.append(RunCurve(*key, drawing))
+            reader = reader_of(*ref)
+            for path in dict.fromkeys(paths):
+                cursor = (since or {}).get((*ref, path), "")
+                drawing = reader.drawing(path, look, attempt, cursor)
+                if len(drawing.curve) or drawing.left_out or drawing.kept:
+                    found.append(RunCurve(*ref, path, drawing))
     return found
 
 

@@ -133,23 +133,32 @@ _SOON_S: Final = 10
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
+_AGES: Final = (
+    (_MINUTE_S, 1, "s"),
+    (_HOUR_S, _MINUTE_S, "min"),
+    (2 * _DAY_S, _HOUR_S, "h"),
+    (365 * _DAY_S, _DAY_S, "d"),
+)
+"""Limits of ages in a unit, sizes of the units and the units, in seconds."""
+_DURATIONS: Final = (
+    (_DAY_S, "d", _HOUR_S, "h"),
+    (_HOUR_S, "h", _MINUTE_S, "min"),
+    (_MINUTE_S, "min", 1, "s"),
+    (1, "s", 1, ""),
+)
+"""Sizes and names of a unit and the next smaller one, in seconds."""
 
 
 def age_words(seconds: float) -> str:
     """Return an age in seconds as text: ``"5 min ago"``, or ``"in 2 h"`` if negative."""
-    size = abs(seconds)
-    if size < _SOON_S:
+    age = abs(seconds)
+    if age < _SOON_S:
         return "just now"
-    if size < _MINUTE_S:
-        words = f"{int(size)} s"
-    elif size < _HOUR_S:
-        words = f"{int(size // _MINUTE_S)} min"
-    elif size < 2 * _DAY_S:
-        words = f"{int(size // _HOUR_S)} h"
-    elif size < 365 * _DAY_S:
-        words = f"{int(size // _DAY_S)} d"
-    else:
-        words = f"{size / (365.25 * _DAY_S):.1f} y"
+    words = f"{age / (365.25 * _DAY_S):.1f} y"
+    for limit, size, unit in _AGES:
+        if age < limit:
+            words = f"{int(age // size)} {unit}"
+            break
     return f"{words} ago" if seconds > 0 else f"in {words}"
 
 
@@ -162,17 +171,9 @@ def duration_words(seconds: float) -> str:
     if round(seconds, 1) < _SOON_S:
         return f"{seconds:.1f} s"
     whole = round(seconds)
-    if whole < _MINUTE_S:
-        return f"{whole} s"
-    for size, unit, lower_size, lower in (
-        (_DAY_S, "d", _HOUR_S, "h"),
-        (_HOUR_S, "h", _MINUTE_S, "min"),
-        (_MINUTE_S, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // lower_size
-            return f"{whole // size} {unit} {rest} {lower}" if rest else f"{whole // size} {unit}"
-    raise AssertionError(whole)  # pragma: no cover - seconds were handled above
+    size, unit, lower_size, lower = next(one for one in _DURATIONS if whole >= one[0])
+    rest = whole % size // lower_size
+    return f"{whole // size} {unit} {rest} {lower}" if rest else f"{whole // size} {unit}"
 
 
 _LONG_BITS: Final = 2048

@@ -20,7 +20,7 @@ from seamark.paths import PROJECT_LOG
 from seamark.server.accounts import tables
 from seamark.server.folding.turns import forget
 from seamark.store import schema
-from seamark.store.database import Conflict, Upsert, any_of, in_parts, retry
+from seamark.store.database import Conflict, Upsert, among, retry
 
 if TYPE_CHECKING:
     from seamark.server.kept.journals import IntakeJournals
@@ -38,7 +38,7 @@ _row: Final = tables.reservation.c
 _SELECTED: Final = (
     _row.project == sa.bindparam("at"),
     _row.kind == sa.bindparam("of"),
-    any_of(_row.name, _NAMES_AT_ONCE),
+    among(_row.name, name="names"),
 )
 _last: Final = (
     sa.select(_row.name, sa.func.max(_row.number).label("number"))
@@ -138,10 +138,9 @@ class ServerClaims:
         found: dict[Ref, _Newest] = {}
         with self._account.reading() as connection:
             for project, names in by_project.items():
-                for some in in_parts(names, _NAMES_AT_ONCE):
-                    asked = {"at": project, "of": kind, **some}
-                    for name, *row in self._account.rows(connection, _NEWEST, **asked):
-                        found[project, name] = _Newest(*row)
+                asked = {"at": project, "of": kind, "names": names}
+                for name, *row in self._account.rows(connection, _NEWEST, **asked):
+                    found[project, name] = _Newest(*row)
         return found
 
     def _reserve(self, ref: Ref, kind: str, row: int, holder: str) -> bool:

@@ -7,6 +7,7 @@ Code that differs between the engines is in this module.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import sqlite3
 import threading
@@ -16,7 +17,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
+from sqlalchemy.sql.functions import FunctionElement
 
 __all__ = [
     "BUSY_S",
@@ -24,11 +27,10 @@ __all__ = [
     "DamageError",
     "Database",
     "Upsert",
-    "any_of",
+    "among",
     "as_literals",
     "can_hold",
     "file_connection",
-    "in_parts",
     "insertion",
     "memory_engine",
     "retry",
@@ -57,7 +59,6 @@ _ISOLATION: Final = {"postgresql": "REPEATABLE READ", "cockroachdb": "SERIALIZAB
 """Isolation level that gives a reader one snapshot; SQLite needs none."""
 _COMPILED: Final[dict[str, dict[Any, tuple[str, tuple[str, ...], dict[str, Any]]]]] = {}
 """Compiled statements by dialect. Statements are module constants, shared by all databases."""
-_DEFINITIONS: Final[dict[str, dict[sa.MetaData, list[str]]]] = {}
 _CACHE_KIB: Final = 256 << 10
 _MAX_IDLE: Final = 4
 """Maximum number of idle connections."""
@@ -103,8 +104,7 @@ class Database:
             try:
                 with self.writing() as connection:
                     for metadata in tables:
-                        for text in self._definitions(metadata):
-                            connection.exec_driver_sql(text)
+                        metadata.create_all(connection)
             except (Conflict, sa.exc.IntegrityError, sa.exc.ProgrammingError):
                 if last == 1:  # another process may have created one: retry
                     raise
@@ -165,10 +165,18 @@ class Database:
     def rows(
         self, connection: sa.Connection, statement: Any, **values: Any
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement; it must be a module constant and is compiled once."""
+        """Return the rows of a statement; it must be a module constant and is compiled once.
+
+        A list is the value of a parameter of `among`; for an empty list, there are no rows.
+        """
+        if [] in values.values():
+            return []
         text, names, given = self._compiled.get(statement) or self._compile(statement)
+        bound = {**given, **values}
+        if self.dialect == "sqlite" and list in map(type, values.values()):
+            bound |= {name: json.dumps(one) for name, one in values.items() if type(one) is list}
         with contextlib.closing(connection.connection.cursor()) as cursor:
-            cursor.execute(text, [*map({**given, **values}.__getitem__, names)])
+            cursor.execute(text, [*map(bound.__getitem__, names)])
             found: list[tuple[Any, ...]] = cursor.fetchall()  # type: ignore[assignment]  # as the driver has them
         return found
 
@@ -221,19 +229,6 @@ class Database:
             )
             return int(cursor.rowcount)
 
-    def _definitions(self, metadata: sa.MetaData) -> list[str]:
-        kept = _DEFINITIONS.setdefault(self.dialect, {})
-        if metadata not in kept:
-            found: list[str] = []
-
-            def keep(made: Any, *_: Any, **__: Any) -> None:
-                made.if_not_exists = True
-                found.append(str(made.compile(dialect=self._dialect)))
-
-            metadata.create_all(sa.create_mock_engine(self.engine.url, keep), checkfirst=False)
-            kept[metadata] = found
-        return kept[metadata]
-
     def _compile(self, statement: Any) -> tuple[str, tuple[str, ...], dict[str, Any]]:
         made = statement.of(self.dialect) if isinstance(statement, Upsert) else statement
         compiled = made.compile(dialect=self._dialect)
@@ -243,22 +238,48 @@ class Database:
 
 
 def as_literals(values: Iterable[Any]) -> Any:
-    """Return values for `in_` as literals, because engines limit the number of parameters."""
+    """Return values for `in_` as literals, because engines limit the number of parameters.
+
+    SQLite reads a short list in the order of an index, unlike the parameter of `among`.
+    """
     return sa.bindparam(None, list(values), expanding=True, literal_execute=True)
 
 
-def any_of(column: sa.ColumnElement[Any], size: int, name: str = "at") -> Any:
-    """Return the condition that a column equals one of ``size`` values; see `in_parts`."""
-    return column.in_([sa.bindparam(f"{name}{place}") for place in range(size)])
+class one_of(FunctionElement[bool]):  # noqa: N801 - named like an SQL function
+    """Condition that a column equals one of the values in a list; see `among`."""
+
+    type = sa.Boolean()
+    inherit_cache = True
+    name = "one_of"
+
+    def self_group(self, against: Any = None) -> Any:
+        """Return the condition unchanged: SQLAlchemy appends ``= 1``, which prevents index use."""
+        return self
 
 
-def in_parts(values: Iterable[Any], size: int, name: str = "at") -> Iterator[dict[str, Any]]:
-    """Yield bind parameters of `any_of` for many values; the last value pads the last part."""
-    given = list(values)
-    for start in range(0, len(given), size):
-        part = given[start : start + size]
-        part += part[-1:] * (size - len(part))
-        yield {f"{name}{place}": value for place, value in enumerate(part)}
+@compiles(one_of)
+def _in_json(element: Any, compiler: Any, **options: Any) -> str:
+    column, values = (compiler.process(one, **options) for one in element.clauses)
+    return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - compiled parts
+
+
+@compiles(one_of, "postgresql")
+@compiles(one_of, "cockroachdb")
+def _in_array(element: Any, compiler: Any, **options: Any) -> str:
+    first, _ = element.clauses
+    column, values = (compiler.process(one, **options) for one in element.clauses)
+    kind = "BIGINT" if isinstance(first.type, sa.Integer) else "TEXT"
+    return f"{column} = ANY (CAST({values} AS {kind}[]))"
+
+
+def among(column: sa.ColumnElement[Any], name: str = "at") -> sa.ColumnElement[bool]:
+    """Return the condition that a column equals one of the values of a list; see `Database.rows`.
+
+    Args:
+        column: Column of numbers or texts.
+        name: Name of the parameter.
+    """
+    return one_of(column, sa.bindparam(name))
 
 
 def can_hold(text: str) -> bool:

@@ -24,6 +24,7 @@ from seamark.store.steps import (
     Series,
     Stretches,
     divide,
+    is_falling,
     merge_stretches,
     pack_cells,
     single_points,
@@ -34,7 +35,7 @@ from seamark.store.steps import (
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Listed", "draw_series", "means_of_ranges"]
+__all__ = ["draw_series", "means_of_ranges"]
 
 
 def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Floats:
@@ -68,30 +69,6 @@ def _range_sums(values: Floats, low: Ints, high: Ints) -> Floats:
     return total
 
 
-class Listed:
-    """Points in memory, as a `Piece`."""
-
-    stride = None
-
-    def __init__(self, step: Floats, value: Floats) -> None:
-        self._step, self._value = step, value
-        self.count = len(step)
-        self.first, self.last = float(step[0]), float(step[-1])
-        self.rising = bool((step[1:] >= step[:-1]).all())
-
-    def steps(self) -> Floats:
-        """Return the steps."""
-        return self._step
-
-    def values(self) -> Floats:
-        """Return the values."""
-        return self._value
-
-    def cells(self) -> bytes | None:
-        """Return None, because the points are in memory."""
-        return None
-
-
 def draw_series(
     pieces: Sequence[Piece],
     points: int,
@@ -113,21 +90,21 @@ def draw_series(
     """
     check_points(points)
     pieces = [piece for piece in pieces if piece.count]
-    falls = not all(piece.rising for piece in pieces) or any(
-        before.last > after.first for before, after in pairwise(pieces)
-    )
+    falls = is_falling(pieces)
     if falls:
-        pieces = [Listed(*_sorted_points(pieces))]
+        pieces = [Piece(*_sorted_points(pieces))]
     series = Series(pieces)
     left_out = series.before(MIN_WIDTH) if log_x else 0
     first = left_out if low is None else max(left_out, series.before(low))
     end = series.count if high is None else series.before(math.nextafter(high, math.inf))
     end = max(first, end)
-    found, starts = _divide_range(series, first, end, points, log=log_x)
-    if found:
-        seen = _stretches_between(series, np.append(starts, end))
-    else:
+    if end - first <= points:
+        width, starts = 0.0, np.arange(first, end)
         seen = single_points(series.values_at(starts), starts)
+    else:
+        axis = Log2(series, first, end) if log_x else series
+        width, starts = divide(axis, first, end, points // 2)
+        seen = _stretches_between(series, np.append(starts, end))
     parts = merge_stretches(seen, np.searchsorted(seen.start, starts))
     # The middle point of each part, so that every window contains a point.
     x = series.at(starts + parts.points // 2)
@@ -137,12 +114,12 @@ def draw_series(
     elif window is not None:
         mean = _window_means(series, x, window)
     return Drawing(
-        curve=_make_curve(found, series, parts),
+        curve=_make_curve(width, series, parts),
         x=x,
         mean=mean,
         plus_inf=series.at(parts.plus_at[parts.plus_at < NOWHERE]),
         minus_inf=series.at(parts.minus_at[parts.minus_at < NOWHERE]),
-        ends=_find_ends(series, seen) if ends and found else (np.empty(0), np.empty(0)),
+        ends=_find_ends(series, seen) if ends and width else (np.empty(0), np.empty(0)),
         left_out=left_out,
         not_positive=int(seen.low_count.sum()) if log_y else 0,
         falls=falls,
@@ -153,16 +130,6 @@ def _sorted_points(pieces: Sequence[Piece]) -> tuple[Floats, Floats]:
     step = np.concatenate([piece.steps() for piece in pieces])
     order = np.argsort(step, kind="stable")
     return step[order], np.concatenate([piece.values() for piece in pieces])[order]
-
-
-def _divide_range(
-    series: Series, first: int, end: int, points: int, *, log: bool
-) -> tuple[float, Ints]:
-    count = end - first
-    if count <= points:
-        return 0.0, np.arange(first, end)
-    steps = Log2(series, first, end) if log else series
-    return divide(steps, first, end, points // 2)
 
 
 def _make_curve(width: float, series: Series, parts: Stretches) -> Curve:

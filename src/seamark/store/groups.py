@@ -25,7 +25,7 @@ import zstandard
 from seamark.store import schema
 from seamark.store.database import DamageError, insertion
 from seamark.store.fold.decode import Decoded, RowBatch, may_hold_points, merge
-from seamark.store.steps import cell_starts, pack_cells
+from seamark.store.steps import Piece, cell_starts, pack_cells
 
 if TYPE_CHECKING:
     from seamark.journal.reader import Block
@@ -484,8 +484,8 @@ def _iter_groups(rows: list[tuple[Any, ...]]) -> Iterator[tuple[int, int, Stored
             yield path, run, group
 
 
-class DrawingGroup:
-    """Group of a stored series as a `seamark.store.steps.Piece`, read only as needed for drawing.
+class DrawingGroup(Piece):
+    """Group of a stored series, read only as needed for drawing.
 
     Its steps are places on the x axis. ``facts`` are the columns journal, place, count, direction
     of steps, first and last step, smallest time, and cells.
@@ -496,16 +496,15 @@ class DrawingGroup:
             facts[:7]
         )
         self._series, self._cells = series, facts[7]
-        self._steps: Floats | None = None
+        self._places: Floats | None = None
         self.rising = step_direction != _FALLING
-        self.stride: tuple[int, int] | None = None
         if step_direction == _PROGRESSION:
             first, last = int(self.first), int(self.last)
             self.stride = (first, (last - first) // max(1, self.count - 1))
 
     def move_to(self, x: Floats) -> None:
         """Move the points to other places on the x axis."""
-        self._steps, self.stride = x, None
+        self._places, self.stride = x, None
         self.first, self.last = float(x[0]), float(x[-1])
         self.rising = bool((x[1:] >= x[:-1]).all())
 
@@ -523,7 +522,7 @@ class DrawingGroup:
         if self.stride is not None:
             first, difference = self.stride
             return (first + difference * np.arange(self.count)).astype(np.float64)
-        return self.whole().steps() if self._steps is None else self._steps
+        return self.whole().steps() if self._places is None else self._places
 
     def values(self) -> Floats:
         """Return the values, float64 (count,)."""

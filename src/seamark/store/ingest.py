@@ -300,18 +300,19 @@ def _final_gap(reader: JournalReader, start: int) -> list[int] | None:
 
 
 def _extend_crc(journal: JournalState, block: Block, reader: JournalReader) -> int:
-    crc, at = journal.prefix_crc, journal.offset
-    # In parts, because a gap may be larger than the memory.
-    while at < block.base and (part := reader.bytes_at(min(_CRC_BLOCK_BYTES, block.base - at), at)):
-        crc, at = zlib.crc32(part, crc), at + len(part)
+    crc = _crc_of(reader.bytes_at, journal.offset, block.base, journal.prefix_crc)
     return zlib.crc32(memoryview(block.data)[: block.end - block.base], crc)
 
 
 def prefix_crc(source: Source, size: int) -> int:
     """Return the CRC32 of the first bytes of a journal."""
-    crc = offset = 0
-    while offset < size and (part := source.pread(min(_CRC_BLOCK_BYTES, size - offset), offset)):
-        crc, offset = zlib.crc32(part, crc), offset + len(part)
+    return _crc_of(source.pread, 0, size, 0)
+
+
+def _crc_of(read: Callable[[int, int], bytes], at: int, end: int, crc: int) -> int:
+    # In parts, because a gap may be larger than the memory.
+    while at < end and (part := read(min(_CRC_BLOCK_BYTES, end - at), at)):
+        crc, at = zlib.crc32(part, crc), at + len(part)
     return crc
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from seamark.store import schema
-from seamark.store.database import any_of, in_parts
+from seamark.store.database import among
 from seamark.store.fold.payloads import Names
 from seamark.store.fold.registers import to_json
 from seamark.store.fold.run_state import JournalState
@@ -99,27 +99,24 @@ _FACTS: Final = (
     "diverged",
 )
 _facts_of: Final = attrgetter(*_FACTS)
-_SCAN_RUNS: Final = 800
-"""Number of runs above which a scan of all journals is faster than a query for these runs."""
-_RUNS_AT_ONCE: Final = 200
-_NAMES_AT_ONCE: Final = 8
 _journal: Final = schema.journal.c
+_in_runs: Final = among(_journal.run)
 _OF_RUN: Final = sa.select(*schema.journal.c).where(_journal.run == sa.bindparam("run"))
-_OF_RUNS: Final = sa.select(*schema.journal.c).where(any_of(_journal.run, _RUNS_AT_ONCE))
+_OF_RUNS: Final = sa.select(*schema.journal.c).where(_in_runs)
 _UNDAMAGED: Final = "," + to_json([[], None, {}, {}, 0, [], None, []])[1:]
 """End of the JSON of ``facts``, for a journal read to its end without gaps and losses."""
 _SELECT_DAMAGED: Final = sa.select(_journal.run, _journal.facts).where(
-    _journal.facts.not_like(f"%{_UNDAMAGED}")
+    _journal.facts.not_like(f"%{_UNDAMAGED}"), _in_runs
 )
 _SELECT_ATTEMPTS: Final = sa.select(_journal.run, _journal.attempt).where(
-    _journal.attempt.is_not(None)
+    _journal.attempt.is_not(None), _in_runs
 )
 _SELECT_OWNERS: Final = sa.select(
     _journal.run,
     sa.func.coalesce(_journal.heard, _journal.last_t),
     _journal.header,
     _journal.closed,
-).where(_journal.owner == 1)
+).where(_journal.owner == 1, _in_runs)
 
 
 def _select_newest(table: sa.Table, value: sa.Column[Any]) -> Any:
@@ -129,7 +126,7 @@ def _select_newest(table: sa.Table, value: sa.Column[Any]) -> Any:
             table.c.run == sa.bindparam("run"),
             table.c.journal == sa.bindparam("journal"),
             table.c.place < sa.bindparam("before"),
-            any_of(table.c.number, _NAMES_AT_ONCE),
+            among(table.c.number),
         )
         .order_by(table.c.number, table.c.place)
     )
@@ -203,10 +200,9 @@ def load_many_journals(
     store: Store, connection: sa.Connection, runs: Iterable[int]
 ) -> Iterator[tuple[int, JournalState]]:
     """Yield (number of the run, journal) for several runs; the journals lack their ``facts``."""
-    for some in in_parts(runs, _RUNS_AT_ONCE):
-        rows = store.database.rows(connection, _OF_RUNS, **some)
-        for row in sorted(rows, key=itemgetter(0, 1)):
-            yield row[0], _journal_from_row(row, facts=False)
+    rows = store.database.rows(connection, _OF_RUNS, at=list(runs))
+    for row in sorted(rows, key=itemgetter(0, 1)):
+        yield row[0], _journal_from_row(row, facts=False)
 
 
 def load_losses(
@@ -218,7 +214,7 @@ def load_losses(
     (records that a writer could not write).
     """
     found: dict[int, dict[str, int]] = {}
-    for run, text in _select_of_runs(store, connection, _SELECT_DAMAGED, runs):
+    for run, text in store.database.rows(connection, _SELECT_DAMAGED, at=list(runs)):
         facts = dict(zip(_FACTS, json.loads(text), strict=True))
         gaps = len(facts["gaps"]) + bool(facts["tail"])
         counts = (("gaps", gaps), ("errors", facts["errors"]))
@@ -232,7 +228,7 @@ def load_losses(
 def load_attempts(store: Store, connection: sa.Connection, runs: Sequence[int]) -> dict[int, int]:
     """Return the number of attempts, by number of the run; omit runs with one attempt."""
     found: dict[int, set[int]] = {}
-    for run, attempt in _select_of_runs(store, connection, _SELECT_ATTEMPTS, runs):
+    for run, attempt in store.database.rows(connection, _SELECT_ATTEMPTS, at=list(runs)):
         found.setdefault(run, set()).add(attempt)
     return {run: len(attempts) for run, attempts in found.items() if len(attempts) > 1}
 
@@ -249,21 +245,9 @@ def load_openings(store: Store, connection: sa.Connection, runs: Sequence[int]) 
 
 def load_owners(
     store: Store, connection: sa.Connection, runs: Sequence[int]
-) -> Iterator[tuple[int, int, str, int]]:
-    """Yield run, last sign of life (ns, local clock), HEADER (JSON) and closed flag by journal."""
-    yield from _select_of_runs(store, connection, _SELECT_OWNERS, runs)
-
-
-def _select_of_runs(
-    store: Store, connection: sa.Connection, journals: sa.Select[Any], runs: Sequence[int]
-) -> Iterator[tuple[Any, ...]]:
-    # For very many runs, one scan is faster than many queries.
-    if len(runs) > _SCAN_RUNS:
-        wanted = set(runs)
-        for part in store.database.stream(connection, journals):
-            yield from (row for row in part if row[0] in wanted)
-    elif runs:
-        yield from store.database.query(connection, journals.where(_journal.run.in_(runs)))
+) -> list[tuple[Any, ...]]:
+    """Return run, last sign of life (ns, local clock), HEADER (JSON) and closed flag by journal."""
+    return store.database.rows(connection, _SELECT_OWNERS, at=list(runs))
 
 
 # ---------------------------------------------------------------------- names of a journal
@@ -278,10 +262,12 @@ def names_before(
     def load(
         paths: set[int], schemas: set[int]
     ) -> tuple[dict[int, str], dict[int, tuple[int, ...]]]:
+        rows = store.database.rows
         with store.reading(connection) as reader:
-            found_paths = _load_newest(store, reader, _NEWEST_PATH, sorted(paths), where)
+            # The last definition of a number is valid.
+            found_paths = dict(rows(reader, _NEWEST_PATH, at=sorted(paths), **where))
             texts = store.numbers.paths(reader, list(found_paths.values()))
-            found_schemas = _load_newest(store, reader, _NEWEST_SCHEMA, sorted(schemas), where)
+            found_schemas = dict(rows(reader, _NEWEST_SCHEMA, at=sorted(schemas), **where))
         return (
             {number: texts[path] for number, path in found_paths.items() if path in texts},
             {
@@ -291,13 +277,3 @@ def names_before(
         )
 
     return Names(load)
-
-
-def _load_newest(
-    store: Store, connection: sa.Connection, statement: Any, numbers: list[int], where: Any
-) -> dict[int, Any]:
-    # The last definition of a number is valid.
-    found: dict[int, Any] = {}
-    for some in in_parts(numbers, _NAMES_AT_ONCE):
-        found.update(store.database.rows(connection, statement, **where, **some))
-    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -18,7 +18,7 @@ from seamark.store.cells import (
     NUMBER_FAMILIES,
     atom_value,
 )
-from seamark.store.database import Conflict, any_of, can_hold, in_parts
+from seamark.store.database import Conflict, among, can_hold
 from seamark.store.fold.registers import (
     FAMILIES,
     NEVER,
@@ -52,10 +52,6 @@ __all__ = [
     "places_of",
 ]
 
-_PATHS_PER_QUERY: Final = 8
-_MANY_PATHS_PER_QUERY: Final = 256
-
-
 # ---------------------------------------------------------------------- statements
 
 
@@ -86,8 +82,7 @@ _ATTRIBUTES: Final = sa.select(
     _cells.place,
     _cells.registers,
 ).where(_of_run(schema.attribute))
-_AT_PATHS: Final = _ATTRIBUTES.where(any_of(_cells.path, _PATHS_PER_QUERY))
-_AT_MANY_PATHS: Final = _ATTRIBUTES.where(any_of(_cells.path, _MANY_PATHS_PER_QUERY))
+_AT_PATHS: Final = _ATTRIBUTES.where(among(_cells.path))
 _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).where(
     sa.or_(
         schema.path.c.path == sa.bindparam("at"),
@@ -95,14 +90,9 @@ _BELOW: Final = _ATTRIBUTES.join(schema.path, schema.path.c.id == _cells.path).w
     )
 )
 RUNS_AT_ONCE: Final = 200
-"""Number of runs per query."""
-_PLACES: Final = sa.select(_run.project, _run.name, *_PLACE_COLUMNS).where(
-    any_of(_run.name, RUNS_AT_ONCE)
-)
-_NUMBERS: Final = sa.select(_run.id, _run.project, _run.name)
-_FIND_MANY: Final = sa.select(_run.project, _run.name, *_PLACE_COLUMNS, _run.registers).where(
-    any_of(_run.name, RUNS_AT_ONCE)
-)
+"""Number of runs read at once, to limit the memory used."""
+_PLACES: Final = sa.select(_run.project, _run.name, *_PLACE_COLUMNS).where(among(_run.name))
+_FIND_MANY: Final = _PLACES.add_columns(_run.registers)
 
 
 # ---------------------------------------------------------------------- a run
@@ -194,10 +184,10 @@ def places_of(
     store: Store, connection: sa.Connection, refs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], Place]:
     """Return the places of runs, by project and run id."""
+    rows = store.database.rows(connection, _PLACES, at=sorted({name for _, name in refs}))
     there = {
         (project, name): Place(number, version, _make_fork(*fork))
-        for ids in in_parts({name for _, name in refs}, RUNS_AT_ONCE)
-        for project, name, number, version, *fork in store.database.rows(connection, _PLACES, **ids)
+        for project, name, number, version, *fork in rows
     }
     return {ref: there[ref] for ref in refs if ref in there}
 
@@ -206,10 +196,7 @@ def numbers_of(
     store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]]
 ) -> dict[int, tuple[str, str]]:
     """Return (project, run id) by number, without removed runs."""
-    if len(refs) <= RUNS_AT_ONCE:
-        return {one.number: ref for ref, one in places_of(store, connection, refs).items()}
-    rows, wanted = store.database.rows(connection, _NUMBERS), set(refs)
-    return {number: (project, name) for number, project, name in rows if (project, name) in wanted}
+    return {one.number: ref for ref, one in places_of(store, connection, refs).items()}
 
 
 def load_many(
@@ -219,13 +206,12 @@ def load_many(
     wanted = set(refs)
     found: dict[int, StoredRun] = {}
     registers: dict[int, str] = {}
-    for ids in in_parts({name for _, name in wanted}, RUNS_AT_ONCE):
-        rows = store.database.rows(connection, _FIND_MANY, **ids)
-        for project, name, number, version, parent, step, text in rows:
-            if (project, name) in wanted:
-                found[number] = StoredRun(project, name, number, version, RunState())
-                found[number].state.fork = _make_fork(parent, step)
-                registers[number] = text
+    rows = store.database.rows(connection, _FIND_MANY, at=sorted({name for _, name in wanted}))
+    for project, name, number, version, parent, step, text in rows:
+        if (project, name) in wanted:
+            found[number] = StoredRun(project, name, number, version, RunState())
+            found[number].state.fork = _make_fork(parent, step)
+            registers[number] = text
     for number, journal in load_many_journals(store, connection, found):
         found[number].state.add_journal(journal)
     for number, one in found.items():
@@ -246,7 +232,8 @@ def load_attributes(
     if paths is None:
         rows = database.rows(connection, _ATTRIBUTES, run=run)
     else:
-        rows = list(_select_rows(store, connection, run, paths))
+        numbers = [*store.numbers.known(connection, paths).values()]
+        rows = database.rows(connection, _AT_PATHS, run=run, at=numbers)
         for namespace in filter(can_hold, namespaces):
             bounds = {"at": namespace, "from": f"{namespace}/", "to": f"{namespace}0"}
             rows += database.rows(connection, _BELOW, run=run, **bounds)
@@ -256,20 +243,6 @@ def load_attributes(
         state = _load_family(row, unpack)
         found.setdefault(names[row[0]], {})[state.family] = state
     return found
-
-
-def _select_rows(
-    store: Store, connection: sa.Connection, run: int, paths: Collection[str]
-) -> Iterator[tuple[Any, ...]]:
-    # Short lists of paths are padded, so that one compiled statement is enough.
-    numbers = store.numbers.known(connection, paths).values()
-    size, statement = (
-        (_MANY_PATHS_PER_QUERY, _AT_MANY_PATHS)
-        if len(numbers) > 4 * _PATHS_PER_QUERY
-        else (_PATHS_PER_QUERY, _AT_PATHS)
-    )
-    for some in in_parts(numbers, size):
-        yield from store.database.rows(connection, statement, run=run, **some)
 
 
 def _load_family(row: tuple[Any, ...], unpack: Any) -> FamilyState:

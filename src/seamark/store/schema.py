@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.store.cells import CRASHED, OPEN
-from seamark.store.database import Upsert, can_hold
+from seamark.store.database import Upsert, among, can_hold
 
 if TYPE_CHECKING:
     from seamark.store.database import Database
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-SCHEMA_VERSION: Final = "18"
+SCHEMA_VERSION: Final = "19"
 """Version of the tables and fold rules; a store of another version is rebuilt."""
 metadata = sa.MetaData()
 _Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")
@@ -231,13 +231,13 @@ TABLES_OF_RUN: Final = (
 """Tables whose rows belong to one run."""
 MOST_BYTES: Final = 32 << 20
 """Approximate maximum memory of the cache, in bytes."""
-_PATHS_PER_QUERY = 500
 _BYTES_PER_PATH: Final = 250
 """Approximate memory of a path without its text, in bytes: its number, two dict entries."""
 _INSERT_PATHS = Upsert(path, ("path",), ("path",))
 _ID, _PATH = path.c.id, path.c.path
 _SELECT_ALL = sa.select(_ID, _PATH)
-_SELECT_ONE = _SELECT_ALL.where(sa.bindparam("at") == _PATH)
+_BY_PATH: Final = _SELECT_ALL.where(among(_PATH))
+_BY_ID: Final = _SELECT_ALL.where(among(_ID))
 
 
 class PathNumbers:
@@ -268,12 +268,7 @@ class PathNumbers:
         missing = [path for path in paths if path not in found and can_hold(path)]
         if not missing:
             return found
-        if len(missing) == 1:  # often a path that no run has
-            found.update(
-                self._add_to_cache(self._database.rows(connection, _SELECT_ONE, at=missing[0]))
-            )
-        else:
-            found.update(self._load(connection, _PATH, missing))
+        found.update(self._load(connection, _BY_PATH, missing))
         return {path: found[path] for path in paths if path in found}
 
     def paths(self, connection: sa.Connection, numbers: Collection[int]) -> dict[int, str]:
@@ -283,7 +278,7 @@ class PathNumbers:
         missing = [number for number in numbers if number not in found]
         if not missing:
             return found
-        learned = self._load(connection, _ID, missing)
+        learned = self._load(connection, _BY_ID, missing)
         found.update((number, path) for path, number in learned.items())
         return {number: found[number] for number in numbers if number in found}
 
@@ -300,25 +295,18 @@ class PathNumbers:
         found = {path: known[path] for path in wanted if path in known}
         if missing := sorted(wanted.difference(found)):
             with self._database.writing() as connection:
-                found.update(self._load(connection, _PATH, missing))
+                found.update(self._load(connection, _BY_PATH, missing))
                 fresh = sorted(wanted.difference(found))
                 self._database.run_many(connection, _INSERT_PATHS, zip(fresh, strict=True))
             if fresh:  # after the commit: a failed transaction frees its numbers
                 with self._database.reading() as connection:
-                    found.update(self._load(connection, _PATH, fresh))
+                    found.update(self._load(connection, _BY_PATH, fresh))
         return found
 
     def _load(
-        self,
-        connection: sa.Connection,
-        column: sa.Column[str] | sa.Column[int],
-        wanted: list[str] | list[int],
+        self, connection: sa.Connection, statement: Any, wanted: list[str] | list[int]
     ) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for start in range(0, len(wanted), _PATHS_PER_QUERY):
-            part = _SELECT_ALL.where(column.in_(wanted[start : start + _PATHS_PER_QUERY]))
-            found.update(self._add_to_cache(self._database.query(connection, part)))
-        return found
+        return self._add_to_cache(self._database.rows(connection, statement, at=wanted))
 
     def _add_to_cache(self, rows: Iterable[tuple[int, str]]) -> dict[str, int]:
         found: dict[str, int] = {}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,7 @@ __all__ = [
     "Stretches",
     "cell_starts",
     "divide",
+    "is_falling",
     "merge_stretches",
     "pack_cells",
     "single_points",
@@ -193,40 +195,40 @@ MIN_WIDTH: Final = math.ulp(0.0)
 _MAX_EDGE: Final = 2.0**62  # larger than every exact integer step, and still an int64
 
 
-class Piece(Protocol):
-    """Stretch of a series in the order of writing, unpacked on demand."""
+class Piece:
+    """Stretch of a series in the order of writing; here with points in memory.
 
-    @property
-    def count(self) -> int:
-        """Number of points."""
+    ``first`` and ``last`` are the steps of the first and the last point; ``rising`` is whether the
+    step never falls. If the steps are an arithmetic progression of integers, ``stride`` may hold
+    the first step and the difference; all steps are then below 2**53 and therefore exact.
+    """
 
-    @property
-    def first(self) -> float:
-        """Step of the first point."""
+    stride: tuple[float, float] | None = None
 
-    @property
-    def last(self) -> float:
-        """Step of the last point."""
-
-    @property
-    def rising(self) -> bool:
-        """Whether the step never falls."""
-
-    @property
-    def stride(self) -> tuple[float, float] | None:
-        """First step and difference if the steps are an arithmetic progression of integers.
-
-        All steps are then below 2**53 and therefore exact.
-        """
+    def __init__(self, step: Floats, value: Floats) -> None:
+        self._step, self._value = step, value
+        self.count = len(step)
+        self.first, self.last = float(step[0]), float(step[-1])
+        self.rising = bool((step[1:] >= step[:-1]).all())
 
     def steps(self) -> Floats:
         """Return all steps."""
+        return self._step
 
     def values(self) -> Floats:
         """Return all values."""
+        return self._value
 
     def cells(self) -> bytes | None:
         """Return the packed cells; None if the points have to be read instead."""
+        return None
+
+
+def is_falling(pieces: Sequence[Piece]) -> bool:
+    """Return whether the step falls within or between consecutive pieces."""
+    return not all(piece.rising for piece in pieces) or any(
+        before.last > after.first for before, after in pairwise(pieces)
+    )
 
 
 class Series:

@@ -118,6 +118,7 @@ class _Decoder:
         is_row = frames.kind == Kind.ROW
         if self.names.load is not None and is_row.any():
             self.names.need((), np.unique(frames.aux[is_row]).tolist())
+        is_row &= frames.flags & ZLIB == 0
         special = np.nonzero(~is_row)[0]
         known: dict[int, Collection[int]] = {
             Kind.PATH: self.names.paths,
@@ -169,35 +170,34 @@ class _Decoder:
             return
         picked += start
         words = np.frombuffer(self.block.data, "<i8", count=len(self.block.data) // 8)
-        places, heads = frames.place[picked], frames.shapes(picked)
-        if (heads == heads[0]).all():
-            self._add_rows(words, places, frames.t[picked], frames.raw(int(picked[0])))
-            return
-        _, first, which = np.unique(heads, return_index=True, return_inverse=True)
-        which = which.reshape(-1)
-        for group, at in enumerate(first.tolist()):
-            alike = picked[which == group]
-            self._add_rows(words, frames.place[alike], frames.t[alike], frames.raw(int(picked[at])))
+        shapes = frames.shapes(picked)
+        is_uniform = (shapes == shapes[0]).all()
+        for shape in shapes[:1] if is_uniform else np.unique(shapes):
+            alike = picked if is_uniform else picked[shapes == shape]
+            places, first = frames.place[alike], frames.raw(int(alike[0]))
+            starts = (places + FRAME_HEADER_BYTES) >> 3
+            self._add_rows(words, starts, places, frames.t[alike], first, first[5])
 
-    def _add_rows(self, words: Ints, places: Ints, t: Ints, first: RawFrame) -> None:
-        _, _, flags, schema, _, length = first
+    def _decode_row(self, frame: RawFrame, payload: bytes) -> None:
+        words = np.frombuffer(payload, "<i8", count=len(payload) // 8)
+        place, t = np.array([[frame[0]], [frame[4]]], np.int64)
+        self._add_rows(words, np.zeros(1, np.int64), place, t, frame, len(payload))
+
+    def _add_rows(
+        self, words: Ints, starts: Ints, places: Ints, t: Ints, first: RawFrame, length: int
+    ) -> None:
+        _, _, flags, schema, _, _ = first
         columns = self.names.columns(schema)
         if columns is None:
             message = f"row: the definition of schema {schema} is missing"
             self.note(int(places[0]), message, len(places))
             return
         skip = 2 if flags & USER_TIME else 1
-        size = skip + len(columns)
-        if flags & ZLIB:
-            body, starts, kept = self._inflate_rows(places, flags, length, size)
-            places, t = places[kept], t[kept]
-        elif length != 8 * size:
-            message = f"row: expected {8 * size} bytes, got {length}"
-            self.note(int(places[0]), message, len(places))
+        size = 8 * (skip + len(columns))
+        if length != size:
+            self.note(int(places[0]), f"row: expected {size} bytes, got {length}", len(places))
             return
-        else:
-            body, starts = words, (places + FRAME_HEADER_BYTES) >> 3
-        floats = body.view("<f8")
+        floats = words.view("<f8")
         step = floats[starts]
         sound = np.isfinite(step)
         if not sound.all():
@@ -209,7 +209,7 @@ class _Decoder:
             return
         self.found.count_progress(columns, len(step), int(t[0]), int(t[-1]))
         offset = places + self.block.base
-        time = body[starts + 1] if flags & USER_TIME else t
+        time = words[starts + 1] if flags & USER_TIME else t
         series: dict[str, tuple[Ints | None, Floats]] = {}
         for place, path in enumerate(columns):
             if path is None or not self._is_wanted(path):
@@ -224,25 +224,6 @@ class _Decoder:
                 series[path] = (None, values)
         if series:
             self.found.batches.append(RowBatch(offset, t, time, step, series))
-
-    def _inflate_rows(
-        self, places: Ints, flags: int, length: int, size: int
-    ) -> tuple[Ints, Ints, list[int]]:
-        found: list[bytes] = []
-        kept: list[int] = []
-        for index, place in enumerate(places.tolist()):
-            try:
-                payload = payload_of(self.block.data, (place, Kind.ROW, flags, 0, 0, length))
-            except ValueError as error:
-                self.note(place, f"row: {error}")
-                continue
-            if len(payload) == 8 * size:
-                found.append(payload)
-                kept.append(index)
-            else:
-                self.note(place, f"row: expected {8 * size} bytes, got {len(payload)}")
-        body = np.frombuffer(b"".join(found), "<i8")
-        return body, np.arange(len(kept), dtype=np.int64) * size, kept
 
     def _is_wanted(self, path: str) -> bool:
         return self.wanted is None or path in self.wanted
@@ -310,6 +291,7 @@ class _Decoder:
         self.found.batches.append(batch)
 
     _DECODERS: ClassVar[dict[int, Callable[[_Decoder, RawFrame, bytes], None]]] = {
+        Kind.ROW: _decode_row,
         Kind.PATH: _decode_path,
         Kind.SCHEMA: _decode_schema,
         Kind.SPARSE: _decode_sparse,

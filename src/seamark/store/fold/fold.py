@@ -35,6 +35,7 @@ from seamark.store.fold.payloads import (
     step_of,
     text_of,
     text_of_point,
+    time_of_point,
 )
 from seamark.store.fold.registers import (
     NEVER,
@@ -218,7 +219,7 @@ class _Folding:
     def _op_elements(self, record: dict[str, Any], t: int, offset: int) -> None:
         def put(value: Any, key: Key) -> None:
             there = record["op"] != "remove"
-            self._typed_state(record, "string_set", SetState).put(key, text_of(value), there=there)
+            self._typed_state(record, "string_set", SetState).put(key, text_of(value), there)
 
         if record["op"] == "assign_set":
             self._typed_state(record, "string_set", SetState).assign((t, self.journal.uid, 0))
@@ -264,7 +265,7 @@ class _Folding:
         self.journal.point_end = max(self.journal.point_end, offset)
         self._count_progress(record["path"], t)
         if offset < self.run.cut(self.journal):
-            state.put(key, part, kind, aggregate)
+            state.put(key, part, (kind, aggregate))
 
     def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
         if record["state"] not in _STATES:
@@ -288,10 +289,12 @@ class _Folding:
     def _points(self, record: _Record) -> None:
         path, is_text = record.content["path"], record.kind == Kind.TEXT
         family = "string_series" if is_text else "histogram_series"
-        value: Callable[[list[Any]], Any] = text_of_point if is_text else histogram_of_point
 
         def put(point: list[Any], key: Key) -> None:
-            self._add_point(path, family, key, record.offset, step_of(point[0]), value(point))
+            value: Any = text_of_point(point) if is_text else histogram_of_point(point)
+            if not is_text:
+                value.append(time_of_point(point, 3, record.t))
+            self._add_point(path, family, key, record.offset, step_of(point[0]), value)
 
         self._count_progress(path, record.t)
         self._apply_each(list_of(record.content["points"]), record.t, record.offset, put)

@@ -30,6 +30,7 @@ __all__ = [
     "step_of",
     "text_of",
     "text_of_point",
+    "time_of_point",
     "unpack_sparse",
 ]
 
@@ -45,34 +46,28 @@ class Names:
     """Paths and schemas of a journal by number; a schema is a tuple of path numbers.
 
     ``load`` returns definitions before the first decoded frame; None at the start of a journal. An
-    invalid path is empty. ``new_paths`` and ``new_schemas`` hold (number, offset of the frame in
-    bytes, path or path numbers).
+    invalid or missing path is empty, and a missing schema is None. ``new_paths`` and
+    ``new_schemas`` hold (number, offset of the frame in bytes, path or path numbers).
     """
 
     load: Load | None = None
     paths: dict[int, str] = field(default_factory=dict)
-    schemas: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    schemas: dict[int, tuple[int, ...] | None] = field(default_factory=dict)
     new_paths: list[tuple[int, int, str]] = field(default_factory=list)
     new_schemas: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     _columns: dict[int, tuple[str | None, ...]] = field(default_factory=dict)
-    _requested_paths: set[int] = field(default_factory=set)
-    _requested_schemas: set[int] = field(default_factory=set)
 
     def need(self, paths: Iterable[int], schemas: Iterable[int]) -> None:
         """Load paths and schemas that were defined earlier in the journal."""
         if self.load is None:
             return
-        missing = set(schemas).difference(self.schemas, self._requested_schemas)
+        missing = set(schemas).difference(self.schemas)
         if missing:
-            self._requested_schemas |= missing
-            for number, numbers in self.load(set(), missing)[1].items():
-                self.schemas.setdefault(number, numbers)
-        wanted = {one for number in missing for one in self.schemas.get(number, ())}
-        wanted = wanted.union(paths).difference(self.paths, self._requested_paths)
+            self.schemas |= {**dict.fromkeys(missing), **self.load(set(), missing)[1]}
+        wanted = {one for number in missing for one in self.schemas[number] or ()}
+        wanted = wanted.union(paths).difference(self.paths)
         if wanted:
-            self._requested_paths |= wanted
-            for number, path in self.load(wanted, set())[0].items():
-                self.paths.setdefault(number, path)
+            self.paths |= {**dict.fromkeys(wanted, ""), **self.load(wanted, set())[0]}
 
     def columns(self, schema: int) -> tuple[str | None, ...] | None:
         """Return the paths of a schema, None for each lost path; None if the schema was lost."""
@@ -154,6 +149,12 @@ def record_points(
 
 def _time_of(value: Any) -> int | None:
     return value if type(value) is int and -WHOLE <= value < WHOLE else None
+
+
+def time_of_point(point: list[Any], place: int, t: int) -> int:
+    """Return the caller's time at a place of a point, or ``t`` if the caller gave none; in ns."""
+    time = _time_of(point[place]) if len(point) > place else None
+    return t if time is None else time
 
 
 def _texts_of(record: dict[str, Any], *names: str) -> dict[str, str | None]:

@@ -33,6 +33,7 @@ __all__ = [
     "FileState",
     "FloatSeriesState",
     "Key",
+    "MapState",
     "RecordState",
     "SeriesState",
     "SetState",
@@ -113,6 +114,10 @@ class FamilyState:
     family: str
     key: Key = NEVER
 
+    def visible(self, after: Key) -> Any:
+        """Return the shown value; parts of it with a key up to ``after`` are deleted."""
+        raise NotImplementedError
+
     def dump(self, pack: Pack) -> str | None:
         """Return the state without ``key`` as text."""
         raise NotImplementedError
@@ -129,6 +134,10 @@ class AtomState(FamilyState):
     type: str = "null"
     value: Any = None
 
+    def visible(self, after: Key) -> Any:
+        """See `FamilyState.visible`."""
+        return self.value
+
 
 @dataclass(slots=True, eq=False)
 class RecordState(FamilyState):
@@ -140,6 +149,10 @@ class RecordState(FamilyState):
         """Apply an assignment."""
         if key > self.key:
             self.key, self.record = key, record
+
+    def visible(self, after: Key) -> dict[str, Any]:
+        """See `FamilyState.visible`."""
+        return self.record
 
     def dump(self, pack: Pack) -> str | None:
         """See `FamilyState.dump`."""
@@ -175,7 +188,7 @@ class FileState(RecordState):
         if key > self.digests.get(token, (NEVER,))[0]:
             self.digests[token] = (key, record)
 
-    def visible(self) -> dict[str, Any]:
+    def visible(self, after: Key) -> dict[str, Any]:
         """Return the record, completed if its digest is known, otherwise marked as pending."""
         if self.token is not None and self.token in self.digests:
             done = {key: value for key, value in self.record.items() if key != "staged"}
@@ -196,17 +209,36 @@ class FileState(RecordState):
 
 
 @dataclass(slots=True, eq=False)
-class SetState(FamilyState):
-    """Set of strings: the last add or remove of an element counts; an assignment clears the set."""
+class MapState(FamilyState):
+    """Values by name; the last operation on each name is valid.
+
+    Entries with a key smaller than ``base`` are hidden.
+    """
 
     base: Key = NEVER
-    elements: dict[str, tuple[Key, bool]] = field(default_factory=dict)
+    entries: dict[str, tuple[Key, Any]] = field(default_factory=dict)
 
-    def put(self, key: Key, element: str, *, there: bool) -> None:
-        """Add or remove one element."""
-        if key > self.elements.get(element, (NEVER,))[0]:
-            self.elements[element] = (key, there)
+    def put(self, key: Key, name: str, value: Any) -> None:
+        """Assign the value of a name."""
+        if key > self.entries.get(name, (NEVER,))[0]:
+            self.entries[name] = (key, value)
         self.key = max(self.key, key)
+
+    def dump(self, pack: Pack) -> str | None:
+        """See `FamilyState.dump`."""
+        entries = {name: [pack(key), value] for name, (key, value) in self.entries.items()}
+        return to_json([pack(self.base), entries])
+
+    def load(self, text: str, unpack: Unpack) -> None:
+        """See `FamilyState.load`."""
+        base, entries = json.loads(text)
+        self.base = unpack(base)
+        self.entries = {name: (unpack(key), value) for name, (key, value) in entries.items()}
+
+
+@dataclass(slots=True, eq=False)
+class SetState(MapState):
+    """Set of strings: true for an added element; an assignment clears the set."""
 
     def assign(self, key: Key) -> None:
         """Clear the set as of ``key``; elements added with this key or a greater one stay."""
@@ -215,54 +247,20 @@ class SetState(FamilyState):
 
     def visible(self, after: Key) -> set[str]:
         """Return the elements that are newer than ``after``."""
-        base = self.base
-        return {
-            element
-            for element, (key, there) in self.elements.items()
-            if there and key >= base and key > after
-        }
-
-    def dump(self, pack: Pack) -> str | None:
-        """See `FamilyState.dump`."""
-        elements = {name: [*pack(key), int(there)] for name, (key, there) in self.elements.items()}
-        return to_json([pack(self.base), elements])
-
-    def load(self, text: str, unpack: Unpack) -> None:
-        """See `FamilyState.load`."""
-        base, elements = json.loads(text)
-        self.base = unpack(base)
-        self.elements = {name: (unpack(item), bool(item[3])) for name, item in elements.items()}
+        base, entries = self.base, self.entries.items()
+        return {name for name, (key, there) in entries if there and key >= base and key > after}
 
 
 @dataclass(slots=True, eq=False)
-class FileSetState(FamilyState):
-    """Files by name; the last operation on each name is valid."""
-
-    members: dict[str, tuple[Key, dict[str, Any] | None]] = field(default_factory=dict)
-
-    def put(self, key: Key, name: str, record: dict[str, Any] | None) -> None:
-        """Apply the assignment of a file, or its removal if the record is None."""
-        if key > self.members.get(name, (NEVER,))[0]:
-            self.members[name] = (key, record)
-        self.key = max(self.key, key)
+class FileSetState(MapState):
+    """Records of files by name; None for a removed file."""
 
     def visible(self, after: Key) -> dict[str, dict[str, Any]]:
         """Return the files that are newer than ``after``, by name."""
-        found = {
+        return {
             name: record
-            for name, (key, record) in self.members.items()
+            for name, (key, record) in sorted(self.entries.items())
             if record is not None and key > after
-        }
-        return dict(sorted(found.items()))
-
-    def dump(self, pack: Pack) -> str | None:
-        """See `FamilyState.dump`."""
-        return to_json({name: [pack(key), record] for name, (key, record) in self.members.items()})
-
-    def load(self, text: str, unpack: Unpack) -> None:
-        """See `FamilyState.load`."""
-        self.members = {
-            name: (unpack(key), record) for name, (key, record) in json.loads(text).items()
         }
 
 
@@ -270,6 +268,7 @@ class FileSetState(FamilyState):
 class SeriesState(FamilyState):
     """Summary of a series in the order (step, key): count, first and last step, last value.
 
+    The last value of a histogram series is a list of edges, counts and the time of the point.
     ``low`` and ``high`` are the smallest and greatest key of the counted points. A delete below
     ``low`` has no effect, one from ``high`` on empties the series, and one in between requires
     reading the journals again.
@@ -300,9 +299,10 @@ class SeriesState(FamilyState):
         if not self.count or (step, key) > (self.last_step, self.last_key):
             self.last_step, self.last_key, self.last = step, key, value
 
-    def summary(self) -> SeriesSummary | SeriesTail:
+    def visible(self, after: Key) -> SeriesSummary | SeriesTail:
         """Return the summary for a runs table."""
-        return SeriesTail(self.last, self.count, self.first_step, self.last_step)
+        last = self.last[:2] if isinstance(self.last, list) else self.last  # without the time
+        return SeriesTail(last, self.count, self.first_step, self.last_step)
 
     def dump(self, pack: Pack) -> str | None:
         """See `FamilyState.dump`."""
@@ -384,7 +384,7 @@ class FloatSeriesState(SeriesState):
         finite = self.count - self.nans - self.infinite
         return self.total / (finite << SCALE) if finite else math.nan
 
-    def summary(self) -> SeriesSummary:
+    def visible(self, after: Key = NEVER) -> SeriesSummary:
         """Return the summary for a runs table."""
         finite = self.count > self.nans + self.infinite
         return SeriesSummary(
@@ -420,46 +420,24 @@ class FloatSeriesState(SeriesState):
 
 
 @dataclass(slots=True, eq=False)
-class StatisticState(FamilyState):
-    """Statistic of a high-rate series: the newest state of each part, merged when read.
+class StatisticState(MapState):
+    """Statistic of a high-rate series: newest kind and state of each part, merged when read.
 
     A part covers one process since it started or resumed from a checkpoint. Each state of a part
     includes the earlier ones.
     """
 
-    parts: dict[str, tuple[Key, str, dict[str, Any]]] = field(default_factory=dict)
-
-    def put(self, key: Key, part: str, kind: str, state: dict[str, Any]) -> None:
-        """Apply a state of a visible attempt, unless the part has a newer one."""
-        if key > self.parts.get(part, (NEVER,))[0]:
-            self.parts[part] = (key, kind, state)
-
     def visible(self, after: Key) -> Keep:
         """Return the merge of the parts that are newer than ``after`` and of the newest kind."""
-        shown = sorted((one for one in self.parts.values() if one[0] > after), key=itemgetter(0))
+        entries = sorted(self.entries.values(), key=itemgetter(0))
+        shown = [kind_and_state for key, kind_and_state in entries if key > after]
         if not shown:
             return Statistics()
-        kind = shown[-1][1]
-        found, *others = (load_aggregate(kind, state) for _, each, state in shown if each == kind)
+        kind = shown[-1][0]
+        found, *others = (load_aggregate(kind, state) for each, state in shown if each == kind)
         for one in others:
             found.merge(one)
         return found
-
-    def dump(self, pack: Pack) -> str | None:
-        """See `FamilyState.dump`."""
-        return to_json(
-            {
-                part: [pack(key), *kind_and_state]
-                for part, (key, *kind_and_state) in self.parts.items()
-            }
-        )
-
-    def load(self, text: str, unpack: Unpack) -> None:
-        """See `FamilyState.load`."""
-        self.parts = {
-            part: (unpack(key), kind, state)
-            for part, (key, kind, state) in json.loads(text).items()
-        }
 
 
 FAMILIES: Final[dict[str, Callable[[str], FamilyState]]] = {

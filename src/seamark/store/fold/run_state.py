@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -199,7 +200,7 @@ class RunState:
     _loaded: set[str] = field(default_factory=set)
     _loaded_below: set[str] = field(default_factory=set)
     _cuts: dict[str, float] = field(default_factory=dict)
-    _namespaces: set[str] | None = None
+    _sorted: list[str] | None = None
 
     def need(self, paths: Iterable[str], namespaces: Iterable[str] = ()) -> None:
         """Load the stored state of paths, and of all paths at and below namespaces."""
@@ -210,7 +211,7 @@ class RunState:
         if not at and not below:
             return
         found = self.load(self.journals.values(), at, below)
-        self._namespaces = None
+        self._sorted = None
         for path, families in found.items():
             if path not in self.attributes:  # a loaded path may have changed since
                 self.attributes[path] = families
@@ -224,7 +225,7 @@ class RunState:
         for path, families in self.load(self.journals.values(), None, ()).items():
             self.attributes.setdefault(path, families)
         self.load = None
-        self._namespaces = None
+        self._sorted = None
 
     # ------------------------------------------------------------------ journals and attempts
 
@@ -252,17 +253,14 @@ class RunState:
                 continue
             del files[journal.file]  # only the first observation is used
             ended_at = observation.header.get("ended_at")
-            if isinstance(ended_at, int) and journal.last_offset > ended_at:
-                if "ended_how" in journal.header:
-                    header = {key: one for key, one in journal.header.items() if key != "ended_how"}
-                    journal.take_header(header)
-                    journal.touched = True
-                continue
-            heard = observation.heard - silence_ns - 1
-            if journal.heard > heard or journal.header.get("ended_how") != how:
-                journal.heard = min(journal.heard, heard)
-                journal.take_header({**journal.header, "ended_how": how})
-                journal.touched = True
+            header = {key: one for key, one in journal.header.items() if key != "ended_how"}
+            heard = journal.heard
+            if not isinstance(ended_at, int) or journal.last_offset <= ended_at:
+                header["ended_how"] = how
+                heard = min(heard, observation.heard - silence_ns - 1)
+            if (header, heard) != (journal.header, journal.heard):
+                journal.heard, journal.touched = heard, True
+                journal.take_header(header)
 
     def add_journal(
         self, journal: JournalState, header: dict[str, Any] | None = None
@@ -386,7 +384,7 @@ class RunState:
                 msg = f"expected a path, got {path!r:.120}"
                 raise ValueError(msg)
             families = self.attributes[path] = {}
-            self._namespaces = None
+            self._sorted = None
         state = families.get(family)
         if state is None:
             state = families[family] = FAMILIES[family](family)
@@ -473,15 +471,8 @@ class RunState:
                 self.needs_refold = True
 
     def _paths_inside(self, namespace: str) -> list[str]:
-        if self._namespaces is None:
-            self._namespaces = set()
-            for path in self.attributes:
-                slash = path.rfind("/")
-                while slash > 0 and (above := path[:slash]) not in self._namespaces:
-                    self._namespaces.add(above)
-                    slash = path.rfind("/", 0, slash)
+        if self._sorted is None:
+            self._sorted = sorted(self.attributes)
         found = [namespace] if namespace in self.attributes else []
-        if namespace in self._namespaces:
-            below = namespace + "/"
-            found += [path for path in self.attributes if path.startswith(below)]
-        return found
+        first, end = (bisect_left(self._sorted, namespace + one) for one in "/0")  # "0" follows "/"
+        return found + self._sorted[first:end]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
@@ -16,17 +16,14 @@ from seamark.store.cells import OPEN, is_crashed
 from seamark.store.journals import load_journals
 from seamark.store.query.expression import comparisons_of
 from seamark.store.query.kinds import CRASHED
-from seamark.store.query.known import KnownPaths, Unknown, in_projects, matching_projects, refuse
+from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import Field, parse_field
 from seamark.store.query.sql import (
     AGGREGATE_COLUMNS,
     CRASH_REASON,
     Compiler,
-    derived_column,
-    reason_column,
 )
-from seamark.store.read.inherited import CHILDREN, has_children, holder
-from seamark.store.read.names import moved_versions
+from seamark.store.read.inherited import holder
 from seamark.store.schema import SILENT_FROM
 
 if TYPE_CHECKING:
@@ -44,7 +41,7 @@ _NUMBER, _TEXT, _NAN, _MISSING = range(4)
 
 
 _run: Final = schema.run.c
-# Columns that follow the state of a run in `Chosen.facts`.
+# Columns that follow the state of a run in `Chosen.rows`.
 _FACTS: Final = (
     sa.func.coalesce(_run.sys_id, _run.name),
     _run.detail,
@@ -58,32 +55,28 @@ _FACTS: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
 class Chosen:
-    """Selected runs, in order. ``total`` ignores limit and offset; None if not counted."""
+    """Selected runs, in order.
 
-    def __init__(self, rows: list[tuple[Any, ...]], total: int | None) -> None:
-        self.total = total
-        self._rows = rows
+    Attributes:
+        rows: Number, project, id and state of each run; if requested, also its shown id, detail,
+            owner, times (ns) and trash flag.
+        total: Number of matching runs, ignoring limit and offset; None if not counted.
+    """
 
-    @functools.cached_property
-    def numbers(self) -> list[int]:
-        """Numbers of the runs in the store."""
-        return [row[0] for row in self._rows]
-
-    @functools.cached_property
-    def refs(self) -> list[tuple[str, str]]:
-        """Projects and ids of the runs."""
-        return [(row[1], row[2]) for row in self._rows]
-
-    @functools.cached_property
-    def states(self) -> dict[int, str]:
-        """States of the runs, by number."""
-        return {row[0]: row[3] for row in self._rows}
+    rows: list[tuple[Any, ...]]
+    total: int | None
 
     @property
-    def facts(self) -> list[tuple[Any, ...]]:
-        """State, shown id, detail, owner, times (ns) and trash flag of each run, if requested."""
-        return [row[3:] for row in self._rows]
+    def numbers(self) -> list[int]:
+        """Numbers of the runs in the store."""
+        return [row[0] for row in self.rows]
+
+    @property
+    def refs(self) -> list[tuple[str, str]]:
+        """Projects and ids of the runs."""
+        return [(row[1], row[2]) for row in self.rows]
 
 
 def state_column(store: Store, connection: sa.Connection, now_ns: int) -> sa.ColumnElement[str]:
@@ -176,44 +169,18 @@ class _Search:
         if selection.query:
             known.check_query(selection.query)
         known.check_sort(selection.sort_by, self._field)
-        self.state = state = state_column(store, connection, now_ns)
-        self._crash_reason = functools.cache(
-            lambda: reason_column(store, connection, state, CRASHED, now_ns)
-        )
+        self.state = state_column(store, connection, now_ns)
         project = selection.project
         inside = None if project is None else lambda one: is_inside(one, project)
         within = in_projects(store, connection, inside)
         candidates = None if within is None else _find_named(store, connection, selection, within)
 
-        parts = None
-        if CHILDREN in (selection.query or ""):
-            projects = matching_projects(store, connection, selection.reaches)
-            parts = functools.partial(has_children, self._number, projects)
-
-        def moved() -> dict[str, int]:
-            return moved_versions(store, connection) if selection.kind == "model_version" else {}
-
-        compiler = Compiler(
-            self._number,
-            state,
-            self._crash_reason,
-            store.database.pattern,
-            now_ns,
-            parts=parts,
-            holder=functools.cache(lambda path: holder(store, connection, path)),
-            moved=functools.cache(moved),
-            local=selection.local,
-            moments=selection.moments,
-            among=candidates,
-        )
-        run = schema.run.c
+        compiler = Compiler(store, connection, selection, self.state, now_ns, candidates)
+        self._compiler, run = compiler, schema.run.c
         self._where = [compiler.condition(expression), run.kind == selection.kind]
         self._where += [one for one in (seen, within) if one is not None]
         if candidates is not None:
             self._where.append(run.id.in_(candidates))
-
-    def _number(self, path: str) -> int | None:
-        return self._store.numbers.number(self._connection, path)
 
     def _query(self, statement: sa.Select[Any]) -> list[tuple[Any, ...]]:
         database = self._store.database
@@ -246,14 +213,14 @@ class _Search:
 
     def _sort_orders(self) -> Iterator[tuple[sa.FromClause, _Keys]]:
         run, field = schema.run, self._field
-        derived = derived_column(field.path, self.state)
+        derived = self._compiler.derived.get(field.path)
         if field.path == "sys/creation_time" and not self._selection.ascending:
             yield run, ([], [])  # the default order; an unknown time is 0
         elif derived is not None:
             yield run, _keys_of(derived)
         elif field.path == CRASH_REASON:
-            yield run, _keys_of(self._crash_reason())
-        elif (path := self._number(field.path)) is None:
+            yield run, _keys_of(self._compiler.crash_reason)
+        elif (path := self._compiler.number(field.path)) is None:
             yield run, ([], [])
         else:
             by = holder(self._store, self._connection, field.path)

@@ -18,9 +18,11 @@ __all__ = [
     "MOMENTS",
     "NUMERIC",
     "SEARCHES",
+    "SERIES",
     "SORTABLE",
     "STATES",
     "SYSTEM",
+    "TEXTS",
     "fault",
     "field_fault",
     "implied_types",
@@ -46,11 +48,6 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LAST_US: Final = ((1 << 63) - 1) // 1000
 _FIRST_US: Final = -_LAST_US
 """Earliest time of a run in microseconds, because times are 64-bit nanoseconds."""
-
-
-def is_moment(text: str) -> bool:
-    """Return whether a text is an accepted time."""
-    return _RELATIVE_TIME.fullmatch(text) is not None or instant(text) is not None
 
 
 def moment(text: str, now_ns: int, *, local: bool = False) -> int | None:
@@ -235,7 +232,7 @@ def _comparable_types(sign: str, value: Value) -> frozenset[str]:
         return sets | {"bool"} if sign in ("=", "!=", "in") else sets
     if _is_number(value):
         return sets | NUMERIC
-    return sets | TEXTS | {"datetime"} if is_moment(value.text) else sets | TEXTS
+    return sets | TEXTS | {"datetime"} if moment(value.text, 0) is not None else sets | TEXTS
 
 
 def fault(leaf: Comparison | Among, value: Value | None, types: Collection[str]) -> Fault:

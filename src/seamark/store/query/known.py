@@ -6,7 +6,6 @@ The types of all runs with a path are checked only if the type of the first one 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -52,29 +51,6 @@ __all__ = ["KnownPaths", "Unknown", "in_projects", "matching_projects", "refuse"
 
 _QUERY: Final = "query"
 _cells: Final = schema.attribute.c
-
-
-def _types_at_path(path: Any, kind: Any) -> sa.Select[tuple[str]]:
-    return (
-        sa.select(_cells.type)
-        .join(schema.run, schema.run.c.id == _cells.run)
-        .where(_cells.path == path, _cells.visible == 1, schema.run.c.kind == kind)
-    )
-
-
-@functools.cache
-def _first_types(kind: str, dialect: str) -> sa.Select[tuple[str]]:
-    first = _types_at_path(schema.path.c.id, kind).limit(1)
-    # Without an order, PostgreSQL may scan the whole table for a row of the path.
-    return first if dialect == "sqlite" else first.order_by(_cells["class"])
-
-
-def _select_any_run(kind: Any) -> sa.Select[tuple[int]]:
-    return sa.select(schema.run.c.id).where(schema.run.c.kind == kind).limit(1)
-
-
-_TYPES: Final = _types_at_path(sa.bindparam("path"), sa.bindparam("kind")).distinct()
-_ANY_RUN: Final = _select_any_run(sa.bindparam("kind"))
 
 
 def _select_projects() -> sa.Select[tuple[str]]:
@@ -130,7 +106,8 @@ class KnownPaths:
     ) -> None:
         self._seen = seen
         self._readable = readable
-        self._kind = kind
+        own = schema.run.c.kind == kind
+        self._own = own if seen is None else sa.and_(own, seen)
         self._store = store
         self._connection = connection
         self._unknown = unknown
@@ -148,9 +125,10 @@ class KnownPaths:
         if not others:
             return
         database, id_ = self._store.database, schema.path.c.id
-        first = _first_types(self._kind, database.dialect)
-        if self._seen is not None:
-            first = first.where(self._seen)
+        first = self._select_types(id_, self._own).limit(1)
+        if database.dialect != "sqlite":
+            # Without an order, PostgreSQL may scan the whole table for a row of the path.
+            first = first.order_by(_cells["class"])
         statement = sa.select(id_, first.scalar_subquery()).where(database.among(id_, others))
         rows = database.query(self._connection, statement)
         self._first_type |= {others[at]: frozenset({kind}) for at, kind in rows if kind is not None}
@@ -256,41 +234,35 @@ class KnownPaths:
             types = self._load_types(path)
         return None if types and (wanted is None or types & wanted) else types
 
-    def _load_types(self, path: str) -> frozenset[str]:
-        number = self._store.numbers.number(self._connection, path)
-        if number is None:
-            return frozenset()
-        database = self._store.database
-        if path.startswith(TAGS):
-            rows = database.query(self._connection, self._select_tag_types(number))
-        elif self._seen is None:
-            rows = database.rows(self._connection, _TYPES, path=number, kind=self._kind)
-        else:
-            narrow = _types_at_path(number, self._kind).where(self._seen).distinct()
-            rows = database.query(self._connection, narrow)
-        return frozenset(kind for (kind,) in rows)
-
-    def _select_tag_types(self, number: int) -> sa.Select[tuple[str]]:
-        own, of_project = schema.run.c.kind == self._kind, schema.run.c.kind == "project"
-        if self._seen is not None:
-            names = self._store.database.rows(self._connection, _PROJECTS)
-            may_read = self._readable or (lambda _: True)
-            readable = [name for (name,) in names if may_read(name)]
-            above = sorted({one for name in readable for one in projects_above(name, "")})
-            own = sa.and_(own, self._seen)
-            of_project = sa.and_(of_project, schema.run.c.project.in_(as_literals(above)))
+    def _select_types(self, path: Any, where: sa.ColumnElement[bool]) -> sa.Select[tuple[str]]:
         return (
             sa.select(_cells.type)
             .join(schema.run, schema.run.c.id == _cells.run)
-            .where(_cells.path == number, _cells.visible == 1, sa.or_(own, of_project))
-            .distinct()
+            .where(_cells.path == path, _cells.visible == 1, where)
         )
 
-    def _has_runs(self) -> bool:
-        database = self._store.database
+    def _load_types(self, path: str) -> frozenset[str]:
+        number, where = self._store.numbers.number(self._connection, path), self._own
+        if number is None:
+            return frozenset()
+        if path.startswith(TAGS):
+            where = sa.or_(where, self._in_readable_projects())
+        statement = self._select_types(number, where).distinct()
+        rows = self._store.database.query(self._connection, statement)
+        return frozenset(kind for (kind,) in rows)
+
+    def _in_readable_projects(self) -> sa.ColumnElement[bool]:
+        of_project = schema.run.c.kind == "project"
         if self._seen is None:
-            return bool(database.rows(self._connection, _ANY_RUN, kind=self._kind))
-        return bool(database.query(self._connection, _select_any_run(self._kind).where(self._seen)))
+            return of_project
+        may_read = self._readable or (lambda _: True)
+        readable = matching_projects(self._store, self._connection, may_read)
+        above = sorted({one for name in readable for one in projects_above(name, "")})
+        return sa.and_(of_project, schema.run.c.project.in_(as_literals(above)))
+
+    def _has_runs(self) -> bool:
+        any_run = sa.select(schema.run.c.id).where(self._own).limit(1)
+        return bool(self._store.database.query(self._connection, any_run))
 
     def _report_unknown(self, what: str, text: str, field: Field) -> None:
         if not self._has_runs():

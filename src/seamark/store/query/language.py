@@ -99,13 +99,10 @@ start: expression?
          | "(" expression ")"
          | "(" ")"                               -> everything
          | field OPERATOR value                  -> compared
-         | field NOT_MATCHES value               -> not_matched
-         | field CONTAINS value                  -> compared
-         | field NOT CONTAINS value              -> not_contained
-         | field IN "(" item ("," item)* ")"     -> among
-         | field NOT IN "(" item ("," item)* ")" -> not_among
-         | field IS MISSING                      -> missing
-         | field IS NOT MISSING                  -> not_missing
+         | field NOT? MATCHES value              -> compared
+         | field NOT? CONTAINS value             -> compared
+         | field NOT? IN "(" item ("," item)* ")" -> among
+         | field IS NOT? MISSING                 -> missing
 field: (PATH | QUOTED_PATH) SUFFIX*
      | FUNCTION (PATH | QUOTED_PATH) SUFFIX* ")"  -> function
 value: STRING | WORD
@@ -114,12 +111,12 @@ value: STRING | WORD
 _OR.3: /or(?![\w.\/:-])/i
 _AND.3: /and(?![\w.\/:-])/i
 NOT.3: /not(?![\w.\/:-])/i
-NOT_MATCHES.4: /not\s+matches(?![\w.\/:-])/i
+MATCHES.3: /matches(?![\w.\/:-])/i
 CONTAINS.3: /contains(?![\w.\/:-])/i
 IN.3: /in(?![\w.\/:-])/i
 IS.3: /is(?![\w.\/:-])/i
 MISSING.3: /(missing|null|none)(?![\w.\/:-])/i
-OPERATOR.3: />=|<=|!=|<>|==|=~|!~|=|<|>|matches(?![\w.\/:-])/i
+OPERATOR.3: />=|<=|!=|<>|==|=~|!~|=|<|>/
 FUNCTION.3: /(last|min|max|mean|average|avg|count)\s*\(/i
 SUFFIX: /:\s*[A-Za-z_]+/
 QUOTED_PATH: /`[^`]+`/
@@ -134,7 +131,7 @@ ITEM: /[^\s()"'`=<>!~,]+/
 _TOKEN_NAMES: Final = {
     "OPERATOR": "an operator such as = or <",
     "CONTAINS": "CONTAINS",
-    "NOT_MATCHES": "NOT MATCHES",
+    "MATCHES": "MATCHES",
     "IN": "IN",
     "IS": "IS MISSING",
     "PATH": "a path",
@@ -255,10 +252,11 @@ class _Builder:
             msg = f"query: expected at most {_MAX_DEPTH} nested brackets and NOTs, got more"
             raise QueryError(msg)
         build = getattr(self, f"_{tree.data}")
+        children = [one for one in tree.children if getattr(one, "type", "") != "NOT"]
         self.depth += 1
-        found: Expression = build(tree.children)
+        found: Expression = build(children)
         self.depth -= 1
-        return found
+        return found if len(children) == len(tree.children) else Not(found)
 
     def _either(self, children: list[Any]) -> Expression:
         terms = tuple(self.expression(child) for child in children)
@@ -272,29 +270,16 @@ class _Builder:
         return And(())
 
     def _negated(self, children: list[Any]) -> Expression:
-        return Not(self.expression(children[1]))
+        return self.expression(children[0])
 
     def _missing(self, children: list[Any]) -> Expression:
         return Comparison(self._field(children[0]), "missing", None, children[1].start_pos)
-
-    def _not_missing(self, children: list[Any]) -> Expression:
-        return Not(self._missing(children))
-
-    def _not_contained(self, children: list[Any]) -> Expression:
-        return Not(self._compared([children[0], children[2], children[3]]))
-
-    def _not_matched(self, children: list[Any]) -> Expression:
-        field, operator, value = children
-        return Not(self._compared([field, operator.update(value="matches"), value]))
 
     def _among(self, children: list[Any]) -> Expression:
         tree, operator, *items = children
         leaf = Among(self._field(tree), (), operator.start_pos)
         values = [self._convert(leaf, self._value(item)) for item in items]
         return Among(leaf.field, tuple(values), leaf.at)
-
-    def _not_among(self, children: list[Any]) -> Expression:
-        return Not(self._among([children[0], *children[2:]]))
 
     def _compared(self, children: list[Any]) -> Expression:
         tree, operator, right = children

@@ -37,21 +37,14 @@ __all__ = [
 ]
 
 
-def start_hash_query(text: str) -> str:
-    """Return a query for runs that started with this content hash."""
-    return f'sys/start_hash = "{text}"'
-
-
-def duplicate_query(text: str) -> str:
-    """Return a query for runs that started with this content hash, or have it now."""
-    return f'({start_hash_query(text)} OR sys/content_hash = "{text}")'
-
-
 def find_duplicate(
     catalog: Catalog, project: str, text: str, revision: int | None = None
 ) -> str | None:
-    """Return the id of the newest run with a content hash, or None. Sub-projects are excluded."""
-    query = duplicate_query(text)
+    """Return the id of the newest run that started with or has a content hash, or None.
+
+    Sub-projects are excluded.
+    """
+    query = f'(sys/start_hash = "{text}" OR sys/content_hash = "{text}")'
     if revision is not None:
         query += f" AND sys/revision = {revision}"
     refs = catalog.select(Selection(project=project, query=query), lambda _: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -14,7 +15,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from seamark.process.liveness import Evidence
 from seamark.reading.attributes import DETAIL
 from seamark.store import schema
-from seamark.store.cells import FAMILY_NUMBERS, UNENDED_STATES, UNKNOWN_NS
+from seamark.store.cells import CRASHED, FAMILY_NUMBERS, UNENDED_STATES, UNKNOWN_NS
 from seamark.store.database import as_literals
 from seamark.store.journals import load_owners
 from seamark.store.query.expression import (
@@ -28,27 +29,25 @@ from seamark.store.query.expression import (
     Or,
     Value,
 )
-from seamark.store.query.kinds import moment
-from seamark.store.read.inherited import CHILDREN
-from seamark.store.read.names import VERSION
+from seamark.store.query.kinds import NUMERIC, TEXTS, moment
+from seamark.store.query.known import matching_projects
+from seamark.store.read.inherited import CHILDREN, has_children, holder
+from seamark.store.read.names import VERSION, moved_versions
 
 if TYPE_CHECKING:
+    from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
 __all__ = [
     "AGGREGATE_COLUMNS",
     "CRASH_REASON",
     "Compiler",
-    "derived_column",
-    "reason_column",
     "reasons_of",
 ]
 
 
 Clause = sa.ColumnElement[bool]
 _SERIES: Final = FAMILY_NUMBERS["float_series"]
-_STRINGS: Final = ("string", "string_series")
-_NUMERIC: Final = ("int", "float", "float_series", "statistic")
 _EXACT: Final = 1 << 53
 _I64: Final = 1 << 63
 _NAN: Final = 2
@@ -61,18 +60,15 @@ AGGREGATE_COLUMNS: Final = {
     "first_step": "first_step",
     "last_step": "last_step",
 }
-_TIMES: Final = {
-    "sys/creation_time": "created",
-    "sys/modification_time": "modified",
-    "sys/start_time": "started",
-    "sys/end_time": "ended",
-}
+_TIMES: Final = ("sys/creation_time", "sys/modification_time", "sys/start_time", "sys/end_time")
 _row: Final = schema.attribute.alias().c
 _summary: Final = schema.series.alias().c
 _element: Final = schema.element.alias().c
 """Aliases of tables for subqueries, distinct from the tables joined to the runs."""
 _ID: Final = "sys/id"
 _OWNER: Final = "sys/owner"
+_TEXTS: Final = (_ID, _OWNER, "sys/state")
+"""Texts that each run has."""
 
 
 class place_of(FunctionElement[int]):  # noqa: N801 - the name of an SQL function
@@ -108,51 +104,60 @@ def _in_brackets(element: Any, compiler: Any, **options: Any) -> str:
 
 
 class Compiler:
-    """Compiler of expressions to conditions on the table of runs.
+    """Compiler of the conditions of a selection to conditions on the table of runs.
+
+    ``derived`` has the SQL expression for each path that the run's row holds.
 
     Args:
-        number: Returns the number of a path, or None if no run has it.
+        store: Store of the runs.
+        connection: Connection with a transaction of the store.
+        selection: Selection with the conditions.
         state: SQL expression for the state of a run, including the derived ``"crashed"``.
-        crash_reason: Returns an SQL expression for the crash reason; NULL for other runs.
-        pattern: Translates a regular expression to the syntax of the database.
         now_ns: Nanoseconds since the Unix epoch.
-        parts: Returns the condition on the child runs of a run, see `has_children`; None if the
-            query has no such condition.
-        holder: Returns an SQL expression for the row that holds the value of a path, for each run.
-        moved: Returns the current numbers of model versions that differ from the recorded ones.
-        local: Whether times without offset are in the time zone of this computer instead of UTC.
-        moments: Known times by their text, in microseconds since the Unix epoch.
-        among: Numbers of the only runs that can match, if they are few; None for all.
+        candidates: Numbers of the only runs that can match, if they are few; None for all.
     """
 
     def __init__(
         self,
-        number: Callable[[str], int | None],
+        store: Store,
+        connection: sa.Connection,
+        selection: Selection,
         state: sa.ColumnElement[str],
-        crash_reason: Callable[[], sa.ColumnElement[Any]],
-        pattern: Callable[[str], str],
         now_ns: int,
-        *,
-        parts: Callable[..., Clause] | None = None,
-        holder: Callable[[str], sa.ColumnElement[Any]],
-        moved: Callable[[], Mapping[str, int]],
-        local: bool = False,
-        moments: Mapping[str, int] | None = None,
-        among: Collection[int] | None = None,
+        candidates: Collection[int] | None = None,
     ) -> None:
-        self._holder, self._moved, self._candidates = holder, moved, among
-        self._number = number
-        self._state = state
-        self._crash_reason = crash_reason
-        self._pattern = pattern
-        self._now_ns = now_ns
-        self._local = local
-        self._moments = moments or {}
-        self._parts = parts
+        self._store, self._connection, self._selection = store, connection, selection
+        self._state, self._now_ns, self._candidates = state, now_ns, candidates
+        self._holder = functools.cache(functools.partial(holder, store, connection))
+        self.derived = _derived_columns(state)
+
+    def number(self, path: str) -> int | None:
+        """Return the number of a path, or None if no run has it."""
+        return self._store.numbers.number(self._connection, path)
+
+    @functools.cached_property
+    def crash_reason(self) -> sa.ColumnElement[Any]:
+        """SQL expression for the crash reason; NULL for runs that did not crash."""
+        return _reason_column(self._store, self._connection, self._state, self._now_ns)
+
+    @functools.cached_property
+    def _moved(self) -> Mapping[str, int]:
+        # Current numbers of model versions that differ from the recorded ones.
+        versions = self._selection.kind == "model_version"
+        return moved_versions(self._store, self._connection) if versions else {}
+
+    @functools.cached_property
+    def _projects(self) -> list[str]:
+        return matching_projects(self._store, self._connection, self._selection.reaches)
+
+    def _have_children(
+        self, path: str, aggregate: str, holds: Callable[[Any], Any] | None = None
+    ) -> Clause:
+        return has_children(self.number, self._projects, path, aggregate, holds)
 
     def _moment(self, text: str) -> int | None:
-        found = moment(text, self._now_ns, local=self._local)
-        return found if found is None else self._moments.get(text, found)
+        found = moment(text, self._now_ns, local=self._selection.local)
+        return found if found is None else (self._selection.moments or {}).get(text, found)
 
     def condition(self, expression: Expression) -> Clause:
         """Return the condition for runs that match; ``!=`` also requires a value at the path."""
@@ -174,7 +179,7 @@ class Compiler:
 
     def _on_current_numbers(self, recorded: Clause, leaf: Among | Comparison) -> Clause:
         """Return a condition on the current numbers of versions instead of the recorded ones."""
-        if not (moved := self._moved()):
+        if not (moved := self._moved):
             return recorded
         if isinstance(leaf, Among):
             wanted = {one.value for one in leaf.values}
@@ -189,7 +194,6 @@ class Compiler:
         return sa.or_(own, schema.run.c.name.in_(names))
 
     def _among(self, leaf: Among) -> Clause:
-        column = self._stored_text_column(leaf.field.path)
         texts = list(dict.fromkeys(value.text for value in leaf.values))
         if leaf.field.path == DETAIL:
             return sa.func.coalesce(schema.run.c.detail.in_(texts), sa.false())
@@ -197,13 +201,14 @@ class Compiler:
             named = schema.run.c.sys_id  # null is neither in a list nor, with NOT, outside it
             other = sa.and_(named.is_not(None), named.in_(texts))
             return sa.or_(schema.run.c.name.in_(texts), other)
-        if column is not None:  # one list: a long chain of ORs takes seconds to compile
-            return column.in_(texts)
+        column = self.derived.get(leaf.field.path)
+        if column is not None and leaf.field.path in _TEXTS:
+            return column.in_(texts)  # one list: a long chain of ORs takes seconds to compile
         each = [Comparison(leaf.field, "=", value) for value in leaf.values]
         derived = [clause for one in each if (clause := self._on_derived(one)) is not None]
         if derived:
             return _join(sa.or_, derived)
-        number = self._number(leaf.field.path)
+        number = self.number(leaf.field.path)
         if number is None:
             return _join(sa.or_, [sa.false(), *map(self._on_parts, each)])
         clauses = [self._on_row(leaf.field, "=", value) for value in leaf.values]
@@ -213,7 +218,7 @@ class Compiler:
 
     def _comparison(self, leaf: Comparison) -> Clause:
         if leaf.value is not None and leaf.operator in ("matches", "not matches"):
-            written = self._pattern(leaf.value.text)
+            written = self._store.database.pattern(leaf.value.text)
             leaf = Comparison(leaf.field, leaf.operator, Value(written, written))
         derived = self._on_derived(leaf)
         if derived is not None:
@@ -223,7 +228,7 @@ class Compiler:
             # Only failed runs record it; all others did not fail.
             failed = Comparison(leaf.field, "=", Value(True, "true"))  # noqa: FBT003 - a value
             return sa.not_(self._comparison(failed))
-        number = self._number(leaf.field.path)
+        number = self.number(leaf.field.path)
         if number is None:
             return self._on_parts(leaf)
         if leaf.value is None:
@@ -233,15 +238,15 @@ class Compiler:
 
     def _on_parts(self, leaf: Comparison) -> Clause:
         field, value = leaf.field, leaf.value
-        if self._parts is None or not field.path.startswith(CHILDREN):
+        if not field.path.startswith(CHILDREN):
             return sa.true() if value is None else sa.false()
         aggregate = str(field.aggregate)
         if value is None:
-            return sa.not_(self._parts(field.path, aggregate))
+            return sa.not_(self._have_children(field.path, aggregate))
         number = _as_float(value.value)
         if not math.isfinite(number):
             return sa.false()
-        return self._parts(
+        return self._have_children(
             field.path, aggregate, lambda found: _compare(found, leaf.operator, number)
         )
 
@@ -255,24 +260,20 @@ class Compiler:
 
     # ---------------------------------------------------------------- what the run's row holds
 
-    def _stored_text_column(self, path: str) -> sa.ColumnElement[str] | None:
-        return self._state if path == "sys/state" else _run_text_column(path)
-
     def _on_derived(self, leaf: Comparison) -> Clause | None:
         path, value, run = leaf.field.path, leaf.value, schema.run.c
         if path in (CRASH_REASON, DETAIL):
-            text = self._crash_reason() if path == CRASH_REASON else run.detail
+            text = self.crash_reason if path == CRASH_REASON else run.detail
             return _on_optional_text(text, leaf.operator, value)
         if path == _ID and value is not None:
             return _on_id(leaf.operator, value.text)
-        column = self._stored_text_column(path)
-        if column is not None:
-            return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
-        if path not in _TIMES and path not in ("sys/running_time", "sys/trashed"):
+        column = self.derived.get(path)
+        if column is None:
             return None
+        if path in _TEXTS:
+            return sa.false() if value is None else _on_text(column, leaf.operator, value.text)
         if value is None:
-            found = derived_column(path, self._state)
-            return sa.false() if found is None else found.is_(None)
+            return column.is_(None)
         if path == "sys/trashed":
             return _compare(run.trashed, leaf.operator, int(value.value))
         if path == "sys/running_time":
@@ -282,8 +283,7 @@ class Compiler:
         when = self._moment(value.text)
         if when is None:
             return sa.false()
-        time = derived_column(path, self._state)
-        return sa.func.coalesce(_compare(time, leaf.operator, when * 1000), sa.false())
+        return sa.func.coalesce(_compare(column, leaf.operator, when * 1000), sa.false())
 
     # ------------------------------------------------------------------ attributes
 
@@ -301,7 +301,7 @@ class Compiler:
             return sa.and_(_row.type == "bool", _compare(_row.whole, operator, int(value.value)))
         if isinstance(value.value, int | float):
             return _on_number(operator, value.value)
-        texts = sa.and_(_row.type.in_(_STRINGS), _compare(_row.text, operator, value.text))
+        texts = sa.and_(_row.type.in_(TEXTS), _compare(_row.text, operator, value.text))
         if operator == "=":  # match the index expression of PostgreSQL
             beginning = sa.func.substr(_row.text, 1, schema.INDEXED_CHARACTERS)
             texts = sa.and_(texts, beginning == value.text[: schema.INDEXED_CHARACTERS])
@@ -312,7 +312,7 @@ class Compiler:
 
     def _on_strings(self, operator: str, text: str) -> Clause:
         strings = sa.and_(
-            _row.type.in_((*_STRINGS, "json", "file", "artifact")),
+            _row.type.in_((*TEXTS, "json", "file", "artifact")),
             _on_text(_row.text, operator, text),
         )
         if operator == "contains":
@@ -342,12 +342,6 @@ def _shown_id() -> sa.ColumnElement[Any]:
     return sa.func.coalesce(schema.run.c.sys_id, schema.run.c.name)
 
 
-def _run_text_column(path: str) -> sa.ColumnElement[Any] | None:
-    if path == _ID:
-        return _shown_id()
-    return schema.run.c.owner if path == _OWNER else None
-
-
 def _join(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
     # SQLite limits the depth of expressions to 1,000.
     while len(terms) > _MAX_CHAIN:
@@ -359,9 +353,7 @@ def _join(join: Callable[..., Clause], terms: list[Clause]) -> Clause:
 def _stated_type(field: Field) -> Clause:
     if field.type is None:
         return sa.true()
-    kinds = {"float": _NUMERIC, "string": _STRINGS}.get(field.type, (field.type,))
-    found: Clause = _row.type.in_(kinds)
-    return found
+    return _row.type.in_({"float": NUMERIC, "string": TEXTS}.get(field.type, (field.type,)))
 
 
 def _on_optional_text(column: sa.ColumnElement[Any], operator: str, value: Value | None) -> Clause:
@@ -401,7 +393,7 @@ def _as_float(number: float | str) -> float:
 
 def _on_number(operator: str, number: float) -> Clause:
     """Compare numbers as Python does, except that NaN equals ``nan``; ints are exact."""
-    numeric = sa.and_(_row["class"].is_not(None), _row.type.in_(_NUMERIC))
+    numeric = sa.and_(_row["class"].is_not(None), _row.type.in_(NUMERIC))
     klass, column = _row["class"], _row.number
     if isinstance(number, float) and math.isnan(number):
         same = klass == _NAN
@@ -447,24 +439,21 @@ def _compare_exactly(number: int, rough: tuple[Any, Any, Any]) -> tuple[Any, Any
     )
 
 
-def derived_column(path: str, state: sa.ColumnElement[str]) -> sa.ColumnElement[Any] | None:
-    """Return the SQL expression for a path held by the run's row; None for an attribute."""
-    run = schema.run.c
-    if path == "sys/state":
-        return state
-    if path == "sys/running_time":
-        return run.running
-    if path == "sys/trashed":
-        return run.trashed
-    if path == DETAIL:
-        return run.detail
-    if path == "sys/end_time":
-        return sa.case((state.in_(UNENDED_STATES), sa.null()), else_=run.ended)
-    if (word := _run_text_column(path)) is not None:
-        return word
-    if path in ("sys/creation_time", "sys/modification_time"):
-        return sa.func.nullif(run[_TIMES[path]], UNKNOWN_NS)
-    return run[_TIMES[path]] if path in _TIMES else None
+_DERIVED: Final[dict[str, sa.ColumnElement[Any]]] = {
+    _ID: _shown_id(),
+    _OWNER: schema.run.c.owner,
+    DETAIL: schema.run.c.detail,
+    "sys/trashed": schema.run.c.trashed,
+    "sys/running_time": schema.run.c.running,
+    "sys/start_time": schema.run.c.started,
+    "sys/creation_time": sa.func.nullif(schema.run.c.created, UNKNOWN_NS),
+    "sys/modification_time": sa.func.nullif(schema.run.c.modified, UNKNOWN_NS),
+}
+
+
+def _derived_columns(state: sa.ColumnElement[str]) -> dict[str, sa.ColumnElement[Any]]:
+    ended = sa.case((state.in_(UNENDED_STATES), sa.null()), else_=schema.run.c.ended)
+    return _DERIVED | {"sys/state": state, "sys/end_time": ended}
 
 
 CRASH_REASON: Final = "sys/crash_reason"
@@ -486,11 +475,10 @@ def reasons_of(
     }
 
 
-def reason_column(
-    store: Store, connection: sa.Connection, state: sa.ColumnElement[str], crashed: str, now_ns: int
+def _reason_column(
+    store: Store, connection: sa.Connection, state: sa.ColumnElement[str], now_ns: int
 ) -> sa.ColumnElement[Any]:
-    """Return an SQL expression for a run's crash reason; NULL unless its state is ``crashed``."""
-    asked = sa.select(schema.run.c.id).where(state == crashed)
+    asked = sa.select(schema.run.c.id).where(state == CRASHED)
     runs = [number for (number,) in store.database.query(connection, asked)]
     by_reason: dict[str, list[int]] = {}
     for run, reason in reasons_of(store, connection, runs, now_ns).items():

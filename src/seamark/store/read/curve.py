@@ -13,7 +13,7 @@ import numpy as np
 from seamark.errors import ArgumentError
 from seamark.paths import check_path
 from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
-from seamark.store.drawing import Listed, draw_series
+from seamark.store.drawing import draw_series
 from seamark.store.groups import DrawingGroup, drawing_groups, group_bounds, load_group
 from seamark.store.read.series import (
     EVERYTHING,
@@ -23,6 +23,7 @@ from seamark.store.read.series import (
     tail_pieces,
     visible_part,
 )
+from seamark.store.steps import Piece, is_falling
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from seamark.store.read import series
     from seamark.store.read.inherited import Share
     from seamark.store.runs import Store
-    from seamark.store.steps import Piece
     from seamark.values.arrays import Floats, Ints
 
 __all__ = [
@@ -45,7 +45,6 @@ __all__ = [
 ]
 
 
-_AXES: Final = ("step", "time", "relative")
 _NS: Final = 1e9
 
 
@@ -63,7 +62,7 @@ def check_axis(x: str) -> str:
     if x == "order":
         msg = "x: expected 'step', 'time', 'relative' or the path of a series, got 'order'"
         raise ArgumentError(msg)
-    return x if x in _AXES else check_path(x)
+    return x if x in NAMED_AXES else check_path(x)
 
 
 def read_begins(
@@ -86,7 +85,9 @@ def read_begins(
         at = int(np.argmin(kept.t))
         one, own = kept.part(slice(at, at + 1)), found[path]
         attempt = int(one.journal.attempt or 0)
-        own[attempt] = min(own.get(attempt, one), one, key=_time_key)
+        own[attempt] = min(
+            own.get(attempt, one), one, key=lambda piece: (int(piece.t[0]), piece.journal.uid)
+        )
         return True
 
     for path, pieces in tail_pieces(store, connection, share, paths, spans).items():
@@ -114,10 +115,6 @@ def read_begins(
     }
 
 
-def _time_key(piece: series.Piece) -> tuple[int, bytes]:
-    return int(piece.t[0]), piece.journal.uid
-
-
 def place_on_axis(
     store: Store,
     connection: sa.Connection,
@@ -132,7 +129,7 @@ def place_on_axis(
     """
     if x == "step" or not begins:
         return list(begins)
-    if x in _AXES:
+    if x in NAMED_AXES:
         origin_ns = created_ns if x == "relative" else 0
         return [one._replace(x=(one.time_ns - origin_ns) / _NS) for one in begins]
     other = read_floats(store, connection, shares, [x])[x]
@@ -177,7 +174,7 @@ def read_drawing(
         found = read_floats(store, connection, shares, [path, look.x])
         x, value = _points_along(found[path], found[look.x])
         left_out = len(found[path]) - len(x)
-        pieces = [Listed(x, value)] if len(x) else []
+        pieces = [Piece(x, value)] if len(x) else []
     drawing = draw_series(
         pieces,
         look.points,
@@ -187,7 +184,7 @@ def read_drawing(
         half_life=look.half_life,
         log_x=look.log_x,
         log_y=look.log_y,
-        ends=not look.smooths,
+        ends=look.window is None and look.half_life is None,
     )
     left_out += drawing.left_out
     return replace(drawing, left_out=left_out, falls=drawing.falls and falls)
@@ -221,7 +218,7 @@ def _load_pieces(
     written: dict[bytes, list[tuple[int, Piece]]] = {}
     for one in _merge_overlapping(listed):
         place = one.step if x == "step" else _seconds(one.time, origin_ns)
-        made = Listed(place, one.value)
+        made = Piece(place, one.value)
         found.append((float(place.min()), int(one.t[0]), made))
         written.setdefault(one.journal.uid, []).append((int(one.t[0]), made))
     for group, _, journal in packed:
@@ -231,7 +228,7 @@ def _load_pieces(
         found.append((group.first, group.low_t, group))
         written.setdefault(journal.uid, []).append((group.low_t, group))
     found.sort(key=lambda one: one[:2])
-    return [piece for _, _, piece in found], any(map(_is_falling, written.values()))
+    return [piece for _, _, piece in found], any(map(_falls, written.values()))
 
 
 def _merge_overlapping(listed: Sequence[series.Piece]) -> list[series.Piece]:
@@ -239,7 +236,7 @@ def _merge_overlapping(listed: Sequence[series.Piece]) -> list[series.Piece]:
     # are merged by time.
     found: list[series.Piece] = []
     for own in _group_by_journal(listed):
-        own.sort(key=lambda one: one.t[0])
+        own.sort(key=lambda one: (int(one.t[0]), one.place))
         if all(before.t[-1] <= behind.t[0] for before, behind in pairwise(own)):
             found += own
             continue
@@ -257,11 +254,8 @@ def _group_by_journal(listed: Sequence[series.Piece]) -> list[list[series.Piece]
     return list(found.values())
 
 
-def _is_falling(written: list[tuple[int, Piece]]) -> bool:
-    pieces = [piece for _, piece in sorted(written, key=itemgetter(0))]
-    return not all(piece.rising for piece in pieces) or any(
-        before.last > after.first for before, after in pairwise(pieces)
-    )
+def _falls(written: list[tuple[int, Piece]]) -> bool:
+    return is_falling([piece for _, piece in sorted(written, key=itemgetter(0))])
 
 
 class _Packed(NamedTuple):
@@ -332,7 +326,7 @@ def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) 
                 one.number_from(start)
                 found.append(one)
             else:
-                found.append(Listed(np.arange(start, start + len(one[0]), dtype=float), one[1]))
+                found.append(Piece(np.arange(start, start + len(one[0]), dtype=float), one[1]))
             start += found[-1].count
         return found
     whole = [*listed]
@@ -340,7 +334,7 @@ def _number_in_order(listed: Sequence[series.Piece], packed: Sequence[_Packed]) 
     whole.sort(key=lambda one: (one.journal.uid, one.place))
     order = np.argsort(np.concatenate([one.t for one in whole]), kind="stable")
     value = np.concatenate([one.value for one in whole])[order]
-    return [Listed(np.arange(len(value), dtype=np.float64), value)]
+    return [Piece(np.arange(len(value), dtype=np.float64), value)]
 
 
 def _seconds(times: Ints, origin_ns: int) -> Floats:

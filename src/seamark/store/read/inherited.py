@@ -23,12 +23,12 @@ from seamark.errors import QueryError
 from seamark.journal.folder import hashed_run_id
 from seamark.paths import PROJECT_LOG, projects_above
 from seamark.reading.attributes import PARENT
-from seamark.reading.catalog import SharedPath
+from seamark.reading.catalog import Ref, SharedPath
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES, atom_value, decoded
-from seamark.store.database import any_of, as_literals, in_parts
+from seamark.store.database import among, as_literals
 from seamark.store.fold.registers import NEVER, Key
-from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN
+from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN, SERIES
 from seamark.store.runs import load_many
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ __all__ = [
     "has_children",
     "holder",
     "inherited_tags",
-    "line_of",
     "possible_parents",
     "shared_paths",
 ]
@@ -58,7 +57,6 @@ __all__ = [
 
 TAGS: Final = "tags/"
 """Namespace of keyed tags."""
-_VALUES_PER_QUERY: Final = 100
 _run, _cell = schema.run.c, schema.attribute.c
 _path = schema.path.c
 _of_projects: Final = (
@@ -89,7 +87,7 @@ _SELECT_TAGS: Final = (
     )
     .where(
         *_of_projects,
-        any_of(_run.project, _VALUES_PER_QUERY),
+        among(_run.project),
         _path.path > TAGS,
         _path.path < TAGS[:-1] + chr(ord("/") + 1),
     )
@@ -103,12 +101,11 @@ def inherited_tags(
     above = {ref: projects_above(*ref) for ref in dict.fromkeys(refs)}
     projects = sorted({one for found in above.values() for one in found})
     by_project: dict[str, dict[str, Inherited]] = {}
-    for some in in_parts(projects, _VALUES_PER_QUERY):
-        for project, path, *cells in store.database.rows(connection, _SELECT_TAGS, **some):
-            kind, klass, number, whole, text, registers = cells
-            value = decoded(kind, atom_value(kind, klass, number, whole, text, registers))
-            one = Inherited(project, kind, value, (kind, klass, number, whole, text))
-            by_project.setdefault(project, {})[path] = one
+    for project, path, *cells in store.database.rows(connection, _SELECT_TAGS, at=projects):
+        kind, klass, number, whole, text, registers = cells
+        value = decoded(kind, atom_value(kind, klass, number, whole, text, registers))
+        one = Inherited(project, kind, value, (kind, klass, number, whole, text))
+        by_project.setdefault(project, {})[path] = one
     for ref, found in above.items() if by_project else ():
         tags: dict[str, Inherited] = {}
         for project in reversed(found):
@@ -184,17 +181,16 @@ _AGGREGATES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "mean": lambda numbers: math.fsum(numbers) / len(numbers),
     "count": len,
 }
-Ref = tuple[str, str]
 _PARENTS: Final = (
     sa.select(_run.id, _run.project, _cell.text)
     .join(schema.attribute, _cell.run == _run.id)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.type == "string")
-    .where(_run.trashed == 0, any_of(_cell.text, _VALUES_PER_QUERY))
+    .where(_run.trashed == 0, among(_cell.text))
 )
 _NUMBERS: Final = (
     sa.select(_cell.run, _cell.number)
     .where(_cell.path == sa.bindparam("path"), _cell.visible == 1, _cell.number.is_not(None))
-    .where(any_of(_cell.run, _VALUES_PER_QUERY))
+    .where(among(_cell.run))
 )
 
 
@@ -209,14 +205,12 @@ def children_of(
     places = {ref: at for at, ref in enumerate(refs)}
     words = [word for project, run in refs for word in (run, f"{project}/{run}")]
     found: dict[int, int] = {}
-    for some in in_parts(words if number is not None else (), _VALUES_PER_QUERY):
-        for child, project, parent in store.database.rows(
-            connection, _PARENTS, path=number, **some
-        ):
-            above, slash, run = parent.rpartition("/")
-            at = places.get((above if slash else project, run))
-            if at is not None and is_meant(project):
-                found[child] = at
+    rows = store.database.rows(connection, _PARENTS, path=number, at=words)
+    for child, project, parent in rows:
+        above, slash, run = parent.rpartition("/")
+        at = places.get((above if slash else project, run))
+        if at is not None and is_meant(project):
+            found[child] = at
     return found
 
 
@@ -243,7 +237,6 @@ def has_children(
         (parent_row.c.text.contains("/"), parent_row.c.text),
         else_=part.c.project + "/" + parent_row.c.text,
     )
-    # As literals: there may be more projects than an engine allows parameters.
     each = (
         sa.select(named.label("whole"), value_row.c.number.label("number"))
         .select_from(part.join(parent_row, parent_row.c.run == part.c.id))
@@ -297,9 +290,8 @@ def _load_numbers(
 ) -> list[list[float]]:
     found: list[list[float]] = [[] for _ in range(size)]
     number = store.numbers.number(connection, path.removeprefix(CHILDREN))
-    for some in in_parts(children if number is not None else (), _VALUES_PER_QUERY):
-        for run, value in store.database.rows(connection, _NUMBERS, path=number, **some):
-            found[children[run]].append(value)
+    for run, value in store.database.rows(connection, _NUMBERS, path=number, at=list(children)):
+        found[children[run]].append(value)
     return found
 
 
@@ -313,7 +305,6 @@ GENERATIONS: Final = 100
 """Maximum number of runs in a chain of forks."""
 _NOT_INHERITED: Final = ("monitoring/", "profiling/", "sys/")
 """Namespaces of a process and its machine; their steps are not training steps."""
-_PATHS_AT_ONCE: Final = 50
 _series = schema.series.c
 _SELECT_VISIBLE: Final = (
     sa.select(_cell.path, _cell.family, _series.first_step, _cell.t)
@@ -328,8 +319,7 @@ _SELECT_VISIBLE: Final = (
     )
     .where(_cell.run == sa.bindparam("run"), _cell.visible == 1)
 )
-_SELECT_VISIBLE_AT: Final = _SELECT_VISIBLE.where(any_of(_cell.path, _PATHS_AT_ONCE))
-_SERIES: Final = frozenset({"float_series", "string_series", "file_series", "histogram_series"})
+_SELECT_VISIBLE_AT: Final = _SELECT_VISIBLE.where(among(_cell.path))
 
 
 class Ancestor(NamedTuple):
@@ -394,24 +384,11 @@ def ancestors_of(
     return found, None
 
 
-def line_of(
-    store: Store,
-    connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
-    others: Callable[[str, str], Sources] | None,
-) -> Line:
-    """Return a run with its ancestors; ``others`` is None if other runs cannot be read."""
-    if run.state.fork is None or others is None:
-        return Line(store, connection, run, sources)
-    found, missing_ancestor = ancestors_of(
-        store, connection, (run.project, run.name), run.state.fork
-    )
-    return Line(store, connection, run, sources, found, others, missing_ancestor)
-
-
 class Line:
-    """Run with its ancestors, nearest first, and the name of a missing or repeated ancestor."""
+    """Run with its ancestors, nearest first, and the name of a missing or repeated ancestor.
+
+    ``others`` returns the function that opens journals of a run; None if others cannot be read.
+    """
 
     def __init__(
         self,
@@ -419,13 +396,17 @@ class Line:
         connection: sa.Connection,
         run: StoredRun,
         sources: Sources,
-        ancestors: Sequence[Ancestor] = (),
-        others: Callable[[str, str], Sources] | None = None,
-        missing_ancestor: str | None = None,
+        others: Callable[[str, str], Sources] | None,
     ) -> None:
-        self.run, self.ancestors, self.missing_ancestor = run, ancestors, missing_ancestor
+        self.run = run
+        self.ancestors: list[Ancestor] = []
+        self.missing_ancestor: str | None = None
+        if others is not None:
+            found = ancestors_of(store, connection, (run.project, run.name), run.state.fork)
+            self.ancestors, self.missing_ancestor = found
         self._store, self._connection = store, connection
         self._sources, self._others = sources, others
+        self._shown: dict[int | None, dict[str, _VisibleSeries]] = {}
 
     def shares(self, paths: Iterable[str], family: str, attempt: int | str) -> list[Share]:
         """Return the shares of runs in the given series, the run itself first.
@@ -445,7 +426,9 @@ class Line:
                 if own is not None and own.family != family:
                     del ends[path]
                     continue
-                ends[path] = _last_inherited_step(min(ends[path], step), own)
+                ends[path] = min(ends[path], step)
+                if own is not None and own.first_step is not None and own.first_step <= ends[path]:
+                    ends[path] = math.nextafter(own.first_step, -math.inf)
                 emptied[path] = max(emptied.get(path, NEVER), nearer.state.emptied(path))
             sources = self._others(run.project, run.name)
             which = "all" if attempt == "all" else "latest"
@@ -455,42 +438,42 @@ class Line:
 
     def families(self) -> dict[str, str]:
         """Return the families of series with points of ancestors, by path."""
+        families: dict[str, str] = {}
+        for run in (self.run, *(one.run for one in self.ancestors)) if self.ancestors else ():
+            self._shown[run.number] = self._visible_series(run)
+            families = {
+                path: one.family for path, one in self._shown[run.number].items()
+            } | families
         found: dict[str, str] = {}
-        if not self.ancestors:
-            return found
-        nearer, shown, least = [self.run], self._visible_series(self.run), math.inf
-        families = {path: one.family for path, one in shown.items()}
-        first_steps: dict[str, float] = {}
-        for run, step in self.ancestors:
-            for path, one in shown.items():
-                if one.first_step is not None:
-                    first_steps[path] = min(first_steps.get(path, math.inf), one.first_step)
-            least, shown = min(least, step), self._visible_series(run)
-            for path, one in shown.items():
-                if one.first_step is None or not _is_inherited(path):
-                    continue
-                if one.family not in _SERIES or families.setdefault(path, one.family) != one.family:
-                    continue
-                deleted = max(each.state.emptied(path)[0] for each in nearer)
-                before = first_steps.get(path, math.inf)
-                if one.first_step <= least and one.first_step < before and one.t > deleted:
-                    found[path] = one.family
-            nearer.append(run)
+        for family in SERIES:
+            paths = [path for path, one in families.items() if one == family]
+            for share in self.shares(paths, family, "latest")[1:]:
+                shown = self._shown[share.run.number]
+                found |= {
+                    path: family
+                    for path in paths
+                    if (one := shown.get(path)) is not None
+                    and one.family == family
+                    and one.first_step is not None
+                    and one.first_step <= share.end(path)
+                    and one.t > share.emptied.get(path, NEVER)[0]
+                }
         return found
 
     def _visible_series(
         self, run: StoredRun, paths: Iterable[str] | None = None
     ) -> dict[str, _VisibleSeries]:
         store, connection = self._store, self._connection
+        if run.number in self._shown:
+            return self._shown[run.number]
         if paths is None:
             rows = store.database.rows(connection, _SELECT_VISIBLE, run=run.number)
             names = store.numbers.paths(connection, [row[0] for row in rows])
         else:
             known = store.numbers.known(connection, list(paths))
             names = {number: path for path, number in known.items()}
-            rows = []
-            for some in in_parts(names, _PATHS_AT_ONCE):
-                rows += store.database.rows(connection, _SELECT_VISIBLE_AT, run=run.number, **some)
+            at = list(names)
+            rows = store.database.rows(connection, _SELECT_VISIBLE_AT, run=run.number, at=at)
         return {
             names[path]: _VisibleSeries(NUMBER_FAMILIES[family], first_step, t or 0)
             for path, family, first_step, t in rows
@@ -499,9 +482,3 @@ class Line:
 
 def _is_inherited(path: str) -> bool:
     return not path.startswith(_NOT_INHERITED)
-
-
-def _last_inherited_step(step: float, own: _VisibleSeries | None) -> float:
-    if own is None or own.first_step is None or own.first_step > step:
-        return step
-    return math.nextafter(own.first_step, -math.inf)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from seamark.reading.catalog import Ref
 from seamark.reading.points import Points
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
-from seamark.store.database import any_of, in_parts
+from seamark.store.database import among
 from seamark.store.ingest import UNREADABLE
 from seamark.store.query.expression import matcher
 from seamark.store.read.curve import read_curve
-from seamark.store.read.inherited import Line, ancestors_of, line_of
+from seamark.store.read.inherited import Line
 from seamark.store.read.series import Sources, read_floats
 from seamark.store.runs import RUNS_AT_ONCE, load_many, places_of
 
@@ -26,22 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = ["SeriesCache", "lengths_of", "read_many", "series_of"]
 
-Ref = tuple[str, str]
-"""Project path and run id."""
-
 _MAX_SERIES_POINTS: Final = 4096
 _MAX_POINTS: Final = 1 << 20
 """Maximum number of cached points, 32 bytes each; a series counts as at least eight points."""
 _cells: Final = schema.attribute.c
-_PATHS_AT_ONCE: Final = 50
-_in_runs: Final = any_of(_cells.run, RUNS_AT_ONCE)
-_in_paths: Final = any_of(_cells.path, _PATHS_AT_ONCE, "path")
-_SELECT_SERIES: Final = sa.select(_cells.run, _cells.path).where(
-    _in_paths,
-    _in_runs,
+_shown_floats: Final = (
+    among(_cells.path, name="paths"),
+    among(_cells.run, name="runs"),
     _cells.visible == 1,
     _cells.family == FAMILY_NUMBERS["float_series"],
 )
+_SELECT_SERIES: Final = sa.select(_cells.run, _cells.path).where(*_shown_floats)
 _series: Final = schema.series.c
 _chunk: Final = schema.chunk.c
 _SELECT_LENGTHS: Final = (
@@ -54,19 +50,11 @@ _SELECT_LENGTHS: Final = (
             _series.family == _cells.family,
         ),
     )
-    .where(
-        _in_paths,
-        _in_runs,
-        _cells.visible == 1,
-        _cells.family == FAMILY_NUMBERS["float_series"],
-    )
+    .where(*_shown_floats)
 )
 _SELECT_PACKED: Final = (
     sa.select(_chunk.run, _chunk.path, sa.func.sum(_chunk.count))
-    .where(
-        any_of(_chunk.path, _PATHS_AT_ONCE, "path"),
-        any_of(_chunk.run, RUNS_AT_ONCE),
-    )
+    .where(among(_chunk.path, name="paths"), among(_chunk.run, name="runs"))
     .group_by(_chunk.run, _chunk.path)
 )
 
@@ -205,18 +193,15 @@ def _rows(
     statement: Any,
     runs: Collection[int],
     paths: Collection[int],
-) -> Iterator[tuple[Any, ...]]:
-    for some_runs in in_parts(runs, RUNS_AT_ONCE):
-        for some_paths in in_parts(paths, _PATHS_AT_ONCE, "path"):
-            yield from store.database.rows(connection, statement, **some_runs, **some_paths)
+) -> list[tuple[Any, ...]]:
+    return store.database.rows(connection, statement, runs=list(runs), paths=list(paths))
 
 
 def _lines(store: Store, connection: sa.Connection, places: Mapping[Ref, Place]) -> dict[Ref, Line]:
     forks = load_many(store, connection, [ref for ref, one in places.items() if one.fork])
     found = {}
     for ref, run in forks.items():
-        ancestors, _ = ancestors_of(store, connection, ref, run.state.fork)
-        found[ref] = Line(store, connection, run, _refuse_to_open, ancestors)
+        found[ref] = Line(store, connection, run, _refuse_to_open, lambda *_: _refuse_to_open)
     return found
 
 
@@ -279,7 +264,7 @@ class _SeriesReader:
 
     def _line(self, run: StoredRun) -> Line:
         sources = self.sources(run.project, run.name)
-        return line_of(self.store, self.connection, run, sources, self.sources)
+        return Line(self.store, self.connection, run, sources, self.sources)
 
     def _read(self, run: StoredRun, paths: Sequence[str]) -> Mapping[str, Points | Curve]:
         if not paths:

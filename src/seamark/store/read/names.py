@@ -19,7 +19,7 @@ from seamark.reading.catalog import RunField
 from seamark.reading.names import RunName, generated_name
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES
-from seamark.store.database import any_of, in_parts
+from seamark.store.database import among
 from seamark.store.query.known import in_projects
 from seamark.store.runs import numbers_of
 
@@ -47,7 +47,6 @@ ALIASES: Final = "sys/aliases"
 _ALIAS_PREFIX: Final = "aliases/"
 """Namespace of assigned aliases in a version."""
 _KINDS: Final = ("model_version", "artifact")
-_PLACES_PER_QUERY: Final = 100
 _run: Final = schema.run.c
 _cell, _journal = schema.attribute.c, schema.journal.c
 
@@ -63,9 +62,7 @@ def _select_claims(kind: str) -> sa.Select[Any]:
     return (
         sa.select(_run.project, _run.name, _cell.whole, _cell.t, _journal.uid, _cell.place)
         .select_from(schema.run.join(schema.attribute, here).outerjoin(schema.journal, by))
-        .where(
-            sa.or_(*(_run.kind == kind for kind in _KINDS)), any_of(_run.project, _PLACES_PER_QUERY)
-        )
+        .where(sa.or_(*(_run.kind == kind for kind in _KINDS)), among(_run.project))
     )
 
 
@@ -135,20 +132,20 @@ def _load_number_claims(
     store: Store, connection: sa.Connection, places: Sequence[str]
 ) -> dict[str, list[tuple[Any, ...]]]:
     number = store.numbers.number(connection, VERSION)
-    return _load_claims(store, connection, _CLAIMS, -1 if number is None else number, places)
+    return _load_claims(store, connection, _CLAIMS, number, places)
 
 
 def _load_claims(
     store: Store,
     connection: sa.Connection,
     statement: sa.Select[Any],
-    path: int,
+    path: int | None,
     places: Sequence[str],
 ) -> dict[str, list[tuple[Any, ...]]]:
     claims: dict[str, list[tuple[Any, ...]]] = {}
-    for some in in_parts(places, _PLACES_PER_QUERY):
-        for project, *claim in store.database.rows(connection, statement, path=path, **some):
-            claims.setdefault(project, []).append(tuple(claim))
+    rows = store.database.rows(connection, statement, path=path, at=list(places))
+    for project, *claim in rows:
+        claims.setdefault(project, []).append(tuple(claim))
     return claims
 
 
@@ -179,23 +176,21 @@ def _claim_order(claim: tuple[Any, ...]) -> tuple[Any, ...]:
 
 _MARGIN_NS: Final = 60 * 10**9
 """Margin for different clocks and transfer times, in nanoseconds."""
-_RUNS_PER_QUERY: Final = 900
 _row: Final = schema.attribute.c
+_RECENT: Final = sa.select(_row.run, _row.path).where(
+    among(_row.run), _row.t >= sa.bindparam("since")
+)
 
 
 def recent_paths(
     store: Store, connection: sa.Connection, refs: Sequence[tuple[str, str]], since_ns: int
 ) -> dict[tuple[str, str], list[str]]:
     """Return the sorted paths recorded since a time (ns), or up to a minute earlier, by run."""
-    numbers = numbers_of(store, connection, refs) if refs else {}
-    listed = list(numbers)
+    numbers = numbers_of(store, connection, refs)
+    since = since_ns - _MARGIN_NS
     found: dict[tuple[str, str], set[int]] = {}
-    for start in range(0, len(listed), _RUNS_PER_QUERY):
-        statement = sa.select(_row.run, _row.path).where(
-            _row.run.in_(listed[start : start + _RUNS_PER_QUERY]), _row.t >= since_ns - _MARGIN_NS
-        )
-        for run, path in store.database.query(connection, statement):
-            found.setdefault(numbers[run], set()).add(path)
+    for run, path in store.database.rows(connection, _RECENT, at=list(numbers), since=since):
+        found.setdefault(numbers[run], set()).add(path)
     names = store.numbers.paths(connection, set().union(*found.values()))
     return {ref: sorted(names[path] for path in paths) for ref, paths in found.items()}
 
@@ -206,31 +201,23 @@ _SHOWN: Final = (_row.type, _row["class"], _row.number, _row.whole, _row.text, _
 _SPREAD: Final = [each(column) for column in _SHOWN for each in (sa.func.min, sa.func.max)]
 _FIELDS: Final = (
     sa.select(_row.path, _row.family, sa.func.count(), *_SPREAD)
-    .where(_row.visible == 1)
+    .where(_row.visible == 1, among(_row.run))
     .group_by(_row.path, _row.family)
 )
 _element: Final = schema.element.c
-_ELEMENTS: Final = sa.select(_element.run, _element.path, _element.value)
+_ELEMENTS: Final = sa.select(_element.run, _element.path, _element.value).where(
+    among(_element.run, name="runs"), among(_element.path, name="paths")
+)
 
 
 def run_fields(
     store: Store, connection: sa.Connection, numbers: Sequence[int], contains: str = ""
 ) -> list[RunField]:
     """Return the fields of runs whose path contains a text (case-insensitive), sorted by path."""
-    found: dict[tuple[int, int], list[Any]] = {}
-    for start in range(0, len(numbers), _RUNS_PER_QUERY):
-        some = numbers[start : start + _RUNS_PER_QUERY]
-        for path, family, count, *spread in store.database.query(
-            connection, _FIELDS.where(_row.run.in_(some))
-        ):
-            before = found.get((path, family))
-            found[path, family] = (
-                [count, *spread] if before is None else _merge_counts(before, [count, *spread])
-            )
-    names = store.numbers.paths(connection, {path for path, _ in found})
-    wanted = contains.lower()
-    found = {key: one for key, one in found.items() if wanted in names[key[0]].lower()}
-    sets = {path for path, family in found if family == FAMILY_NUMBERS["string_set"]}
+    rows = store.database.rows(connection, _FIELDS, at=list(numbers))
+    names = store.numbers.paths(connection, {row[0] for row in rows})
+    rows = [row for row in rows if contains.lower() in names[row[0]].lower()]
+    sets = {path for path, family, *_ in rows if family == FAMILY_NUMBERS["string_set"]}
     elements = _load_elements(store, connection, numbers, sets)
     fields = [
         RunField(
@@ -239,7 +226,7 @@ def run_fields(
             int(count),
             count < len(numbers) or spread[::2] != spread[1::2] or len(elements.get(path, ())) > 1,
         )
-        for (path, family), (count, *spread) in found.items()
+        for path, family, count, *spread in rows
     ]
     # A path with different families in several runs has a field for each family, marked as
     # differing.
@@ -247,29 +234,13 @@ def run_fields(
     return fields
 
 
-def _merge_counts(one: list[Any], other: list[Any]) -> list[Any]:
-    found = [one[0] + other[0]]
-    for at in range(1, len(one)):
-        known = [each for each in (one[at], other[at]) if each is not None]
-        found.append((max if at % 2 == 0 else min)(known) if known else None)
-    # If a column has values in only one part, the runs differ.
-    for at in range(1, len(one), 2):
-        if (one[at] is None) != (other[at] is None):
-            found[1], found[2] = "", "~"
-    return found
-
-
 def _load_elements(
     store: Store, connection: sa.Connection, numbers: Sequence[int], paths: set[int]
 ) -> dict[int, set[frozenset[str]]]:
     found: dict[int, dict[int, set[str]]] = {path: {} for path in paths}
-    listed = sorted(paths)
-    for start in range(0, len(numbers) if paths else 0, _RUNS_PER_QUERY // 2):
-        some = _ELEMENTS.where(_element.run.in_(numbers[start : start + _RUNS_PER_QUERY // 2]))
-        for first in range(0, len(listed), _RUNS_PER_QUERY // 2):
-            part = some.where(_element.path.in_(listed[first : first + _RUNS_PER_QUERY // 2]))
-            for run, path, value in store.database.query(connection, part):
-                found[path].setdefault(run, set()).add(value)
+    rows = store.database.rows(connection, _ELEMENTS, runs=list(numbers), paths=list(paths))
+    for run, path, value in rows:
+        found[path].setdefault(run, set()).add(value)
     return {
         path: {frozenset(by_run.get(number, ())) for number in numbers}
         for path, by_run in found.items()
@@ -281,7 +252,7 @@ _SEPARATORS: Final = {"model_version": "-", "artifact": ":"}
 """Separators between a name and a version number."""
 
 
-def _select_names(path: Any, kind: Any) -> sa.Select[Any]:
+def _select_names(path: int | None, kind: str) -> sa.Select[Any]:
     here = sa.and_(_row.run == _run.id, _row.path == path, _row.visible == 1, _row.type == "string")
     return (
         sa.select(_run.project, _run.name, _row.text, _run.created, _run.trashed, _run.sys_id)
@@ -290,22 +261,16 @@ def _select_names(path: Any, kind: Any) -> sa.Select[Any]:
     )
 
 
-_NAMES: Final = _select_names(sa.bindparam("path"), sa.bindparam("kind"))
+_GIVEN_NAMES: Final = sa.select(_row.run, _row.text).where(
+    among(_row.run), _row.path == sa.bindparam("path"), _row.visible == 1, _row.type == "string"
+)
 
 
 def names_of(store: Store, connection: sa.Connection, refs: Sequence[Ref]) -> list[str]:
     """Return the assigned or generated names of runs, in the given order."""
-    number = store.numbers.number(connection, _NAME)
-    given: dict[Ref, str | None] = {}
-    if number is not None:
-        runs = numbers_of(store, connection, refs)
-        asked = sa.select(_row.run, _row.text).where(
-            _row.run.in_(list(runs)),
-            _row.path == number,
-            _row.visible == 1,
-            _row.type == "string",
-        )
-        given = {runs[run]: name for run, name in store.database.query(connection, asked)}
+    number, runs = store.numbers.number(connection, _NAME), numbers_of(store, connection, refs)
+    rows = store.database.rows(connection, _GIVEN_NAMES, path=number, at=list(runs))
+    given = {runs[run]: name for run, name in rows}
     return [given.get(ref) or generated_name(ref[1]) for ref in refs]
 
 
@@ -316,13 +281,9 @@ def run_names(
     kind: str = "run",
 ) -> list[RunName]:
     """Return the names of all runs of accepted projects, newest first; versions as ``RESNET-3``."""
-    number = store.numbers.number(connection, _NAME)
-    path = -1 if number is None else number
-    within = in_projects(store, connection, is_meant)
-    if within is None:
-        rows = store.database.rows(connection, _NAMES, path=path, kind=kind)
-    else:
-        rows = store.database.query(connection, _select_names(path, kind).where(within))
+    path = store.numbers.number(connection, _NAME)
+    names, within = _select_names(path, kind), in_projects(store, connection, is_meant)
+    rows = store.database.query(connection, names if within is None else names.where(within))
     found = [
         RunName(project, run, name, created, bool(trashed), sys_id)
         for project, run, name, created, trashed, sys_id in rows

@@ -8,7 +8,6 @@ every rank records, a rank without records is missing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from operator import attrgetter
@@ -16,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.process.liveness import GONE, LOST, Evidence
+from seamark.reading.rank_words import common_path, of_rank
 from seamark.reading.ranks import Process, RankStatus, owning_processes, process_of
 
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["error_text", "rank_statuses", "traceback_of", "waiting_ranks"]
+__all__ = ["rank_statuses", "reason_of", "traceback_of", "waiting_ranks"]
 
 
 def error_text(error: Mapping[str, Any]) -> str:
@@ -65,7 +65,6 @@ _UNREPORTED: Final = ("killed", "lost")
 """States of ranks that ended without a report."""
 _PLAIN_REASONS: Final = (GONE, LOST)
 """Crash reasons without additional information."""
-_RANK_PREFIX: Final = re.compile(r"(?:^|(?<=/))ranks/(\d+)/")
 
 
 def rank_statuses(
@@ -125,10 +124,9 @@ def waiting_ranks(
     still = {one.rank for one in statuses if one.state == "hangs"}
     steps: dict[str, dict[int, float]] = {}
     for path, step in last_steps.items():
-        match = _RANK_PREFIX.search(path)
-        rank = int(match.group(1)) if match else 0
+        rank = of_rank(path) or 0
         if rank in still:
-            steps.setdefault(_RANK_PREFIX.sub("", path, count=1), {})[rank] = step
+            steps.setdefault(common_path(path), {})[rank] = step
     without_heartbeat = {one.rank for one in statuses if one.last_t < now_ns - SETTLE_NS}
     behind = {
         rank
@@ -189,7 +187,7 @@ def _status(
     last_t = max(one.seen for one in journals)
     state = _state(last_state, journals[0], rows, now_ns, evidence)
     ended = state not in ("running", "hangs")
-    why = _reason_of(last_state) if state in ("failed", "interrupted") else ""
+    why = reason_of(last_state) if state in ("failed", "interrupted") else ""
     if (
         state in _UNREPORTED
         and (found := evidence.crash(header, last_t).reason) not in _PLAIN_REASONS
@@ -239,6 +237,7 @@ def _has_stalled(rows: list[JournalState], now_ns: int) -> bool:
     return now_ns - last > max(_MIN_HANG_NS, _MIN_HANG_PAUSES * (last - first) // count)
 
 
-def _reason_of(last_state: Mapping[str, Any]) -> str:
+def reason_of(last_state: Mapping[str, Any]) -> str:
+    """Return the cause of a recorded state: an error or a signal; empty if unknown."""
     error = last_state.get("error")
     return error_text(error) if isinstance(error, Mapping) else str(last_state.get("signal") or "")

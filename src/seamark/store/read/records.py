@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from seamark.store.read.inherited import Share, Sources
     from seamark.store.runs import Store, StoredRun
 
-__all__ = ["read_record_at", "read_records", "read_text_page", "text_begin"]
+__all__ = ["read_records", "read_text_page", "text_begin"]
 
 _FRAMES_PER_BATCH: Final = 512
 _LINE_END: Final = re.compile(rb"\\n|\\u000[aA]")
@@ -76,63 +76,26 @@ def read_records(
     return [(step, value, time, own) for step, _, value, time, own in found]
 
 
-def read_record_at(
-    store: Store,
-    connection: sa.Connection,
-    run: StoredRun,
-    sources: Sources,
-    path: str,
-    key: Key,
-) -> tuple[float, Any, int, int] | None:
-    """Return (step, value, time in ns, attempt) of the point with this key, or None."""
-    journal = next((one for one in run.state.journals.values() if one.uid == key[1]), None)
-    if journal is None:
-        return None
-    own = -1 if journal.attempt is None else journal.attempt
-    for _, kind, t, payload in _record_frames(store, connection, run, journal, sources, at=key[0]):
-        if t == key[0]:
-            for index, step, value, time in record_points(kind, payload, path):
-                if index == key[2]:
-                    return step, value, t if time is None else time, own
-    return None
-
-
 def _record_frames(
     store: Store,
     connection: sa.Connection,
     run: StoredRun,
     journal: JournalState,
     sources: Sources,
-    at: int | None = None,
     begin: int = 0,
 ) -> Iterator[tuple[int, int, int, bytes]]:
-    # "at" limits packed frames to those with one time. "begin" is an offset in bytes; a frame that
-    # starts before it is not read.
+    # "begin" is an offset in bytes; a frame that starts before it is not read.
     with journal_reader(journal, sources) as reader:
         if reader is None:
             return
         if journal.chunked:
             offsets = record_offsets(store.database, connection, run.number or 0, journal.number)
-            if at is not None:
-                offsets = _offset_at(reader, offsets, at)
             yield from _frames_at(reader, offsets[bisect_left(offsets, begin) :])
         for frame in reader.frames(max(journal.chunked, begin - 1)):
             if frame.offset >= journal.offset:
                 return
             if frame.offset >= begin and frame.kind in (Kind.TEXT, Kind.HISTOGRAM, Kind.OP):
                 yield frame.offset, frame.kind, frame.t, frame.payload
-
-
-def _offset_at(reader: JournalReader, offsets: list[int], t: int) -> list[int]:
-    # Binary search, because times rise within a journal.
-    low, high = 0, len(offsets)
-    while low < high:
-        middle = (low + high) // 2
-        if reader.time_at(offsets[middle]) < t:
-            low = middle + 1
-        else:
-            high = middle
-    return offsets[low : low + 1]
 
 
 def _frames_at(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
@@ -34,8 +35,8 @@ from seamark.store.read.curve import (
     read_curve,
     read_drawing,
 )
-from seamark.store.read.rank_status import error_text, rank_statuses, traceback_of, waiting_ranks
-from seamark.store.read.records import read_record_at, read_text_page, text_begin
+from seamark.store.read.rank_status import rank_statuses, reason_of, traceback_of, waiting_ranks
+from seamark.store.read.records import read_text_page, text_begin
 from seamark.store.read.series import Mark, Part, Sources, read_floats_part
 from seamark.store.read.snapshot import DERIVED_BELOW, FLOATS, Derived, Snapshot, gaps_of
 from seamark.store.runs import Store, load_run
@@ -152,11 +153,7 @@ class RunReader:
     @_with_snapshot
     def attribute(self, seen: Snapshot, path: str) -> Attribute | None:
         """Return the attribute at a path, or None."""
-        if path.startswith(DERIVED_BELOW):
-            for derived, kind, value in self._derived(seen):
-                if derived == path:
-                    return Attribute(path, "atom", kind, value)
-        return seen.shown(path)
+        return next(iter(self._some(seen, [path])), None)
 
     @_with_snapshot
     def has(self, seen: Snapshot, path: str) -> bool:
@@ -201,8 +198,13 @@ class RunReader:
     @_with_snapshot
     def some(self, seen: Snapshot, paths: Collection[str]) -> list[Attribute]:
         """Return the attributes at paths, in the given order, without missing ones."""
+        return self._some(seen, paths)
+
+    def _some(self, seen: Snapshot, paths: Collection[str]) -> list[Attribute]:
         seen.state.need(paths)
-        derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
+        derived: dict[str, tuple[str, Any]] = {}
+        if [path for path in paths if path.startswith(DERIVED_BELOW)]:
+            derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
         inherited_series = seen.inherited_series(set(paths).__contains__)
         found = []
         for path in paths:
@@ -251,19 +253,14 @@ class RunReader:
     @_with_snapshot
     def reason(self, seen: Snapshot) -> str:
         """Cause of the last recorded state of the run: an error or a signal; empty if unknown."""
-        record = seen.state.state[1]
-        error, signal = record.get("error"), record.get("signal")
-        if isinstance(error, Mapping):
-            return error_text(error)
-        return signal if isinstance(signal, str) else ""
+        return reason_of(seen.state.state[1])
 
     @property
     @_with_snapshot
     def signal(self, seen: Snapshot) -> str:
         """Signal that caused the last recorded state; empty if there is none, or an error."""
         record = seen.state.state[1]
-        error, signal = record.get("error"), record.get("signal")
-        return signal if isinstance(signal, str) and not isinstance(error, Mapping) else ""
+        return "" if "error" in record else str(record.get("signal", ""))
 
     @property
     @_with_snapshot
@@ -483,10 +480,7 @@ class RunReader:
     ) -> list[HistogramPoint]:
         """Return the points of a histogram series; see `points`."""
         found = seen.points_of(path, "histogram_series", check_attempt(attempt))
-        return [
-            HistogramPoint(step, value[0], value[1], time_ns, number)
-            for step, value, time_ns, number in found
-        ]
+        return list(map(_histogram, found))
 
     @_with_snapshot
     def last(self, seen: Snapshot, path: str) -> Any:
@@ -494,20 +488,22 @@ class RunReader:
 
         Other points are not read, unless they are inherited by a fork.
         """
-        found = seen.shown(path)
+        found = next(iter(self._some(seen, [path])), None)
         if found is None or not found.family.endswith("_series") or not found.value.count:
             return None
         if found.family != "histogram_series":
             return found.value.last
         own = next(iter(seen.state.surviving(path)), None)
         if isinstance(own, SeriesState) and own.count:
-            point = read_record_at(
-                seen.store, seen.connection, seen.run, self._sources, path, own.last_key
-            )
-        else:
-            found_points = seen.points_of(path, found.family, "latest")
-            point = found_points[-1] if found_points else None
-        if point is None:
-            return None
-        step, value, time_ns, number = point
-        return HistogramPoint(step, value[0], value[1], time_ns, number)
+            attempts = {one.uid: one.attempt for one in seen.state.journals.values()}
+            number = attempts.get(own.last_key[1])
+            edges, counts, time_ns = copy.deepcopy(own.last)  # the state is kept for later reads
+            attempt = -1 if number is None else number
+            return HistogramPoint(own.last_step, edges, counts, time_ns, attempt)
+        points = seen.points_of(path, found.family, "latest")
+        return _histogram(points[-1]) if points else None
+
+
+def _histogram(point: tuple[float, Any, int, int]) -> HistogramPoint:
+    step, (edges, counts), time_ns, attempt = point
+    return HistogramPoint(step, edges, counts, time_ns, attempt)

@@ -239,7 +239,8 @@ class _PartReader:
         for at, journal, place, low, high in self._sorted_bounds():
             if high < begin or journal not in self._spans[at]:
                 continue
-            if low > end if end is not None else _count_below(pieces, low) >= wanted:
+            below = sum(int(np.count_nonzero(one.step < low)) for one in pieces)
+            if low > end if end is not None else below >= wanted:
                 horizon = low
                 break
             share = self._shares[at]
@@ -273,10 +274,6 @@ class _PartReader:
 
 def _points_from(piece: Piece, begin: float) -> Piece:
     return piece if begin == -np.inf else piece.part(piece.step >= begin)
-
-
-def _count_below(pieces: Sequence[Piece], step: float) -> int:
-    return sum(int(np.count_nonzero(one.step < step)) for one in pieces)
 
 
 def tail_pieces(

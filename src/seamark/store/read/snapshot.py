@@ -25,17 +25,8 @@ from seamark.store.cells import (
     is_open,
     run_columns,
 )
-from seamark.store.fold.registers import (
-    AtomState,
-    FileSetState,
-    FileState,
-    FloatSeriesState,
-    RecordState,
-    SeriesState,
-    SetState,
-    StatisticState,
-)
-from seamark.store.read.inherited import TAGS, Inherited, inherited_tags, line_of
+from seamark.store.fold.registers import AtomState, FloatSeriesState
+from seamark.store.read.inherited import TAGS, Inherited, Line, inherited_tags
 from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers
 from seamark.store.read.records import read_records
 from seamark.store.read.series import read_floats
@@ -46,7 +37,7 @@ if TYPE_CHECKING:
     from seamark.reading.points import Points
     from seamark.store.fold.registers import Key
     from seamark.store.fold.run_state import JournalState, RunState
-    from seamark.store.read.inherited import Line, Sources
+    from seamark.store.read.inherited import Sources
     from seamark.store.runs import Store, StoredRun
 
 __all__ = ["DERIVED_BELOW", "FLOATS", "Derived", "Snapshot", "gaps_of", "problems"]
@@ -222,7 +213,7 @@ class Snapshot:
     def line(self) -> Line:
         """Run with the ancestors from which it inherits points."""
         if self._line is None:
-            self._line = line_of(self.store, self.connection, self.run, self.sources, self.others)
+            self._line = Line(self.store, self.connection, self.run, self.sources, self.others)
         return self._line
 
     @property
@@ -259,35 +250,18 @@ class Snapshot:
         own = {path: NUMBER_FAMILIES[family] for path, family in self.rows(_SELECT_VISIBLE)}
         return own | self.line.families()
 
-    def shown(self, path: str) -> Attribute | None:
-        """Return the attribute at a path, unless it is derived."""
-        if self.run.state.fork and (found := self.inherited_series(path.__eq__)):
-            return found[path]
-        self.run.state.need([path])
-        return self.own(path)
-
     def own(self, path: str) -> Attribute | None:
         """Return a copy of the run's own attribute at a loaded path."""
         shown = self.run.state.surviving(path)
         if not shown:
             return None
         state = shown[0]
-        kind, value = state.family, None
+        value = state.visible(self.state.emptied(path))
+        if state.family != FLOATS:
+            value = copy.deepcopy(value)
         if isinstance(state, AtomState):
-            kind, value = state.type, decoded(state.type, copy.deepcopy(state.value))
-        elif isinstance(state, SeriesState):
-            value = state.summary()
-            if state.family != FLOATS:
-                value = copy.deepcopy(value)
-        elif isinstance(state, FileState):
-            value = copy.deepcopy(state.visible())
-        elif isinstance(state, RecordState):
-            value = copy.deepcopy(state.record)
-        elif isinstance(state, FileSetState):
-            value = copy.deepcopy(state.visible(self.state.emptied(path)))
-        elif isinstance(state, SetState | StatisticState):
-            value = state.visible(self.state.emptied(path))
-        return Attribute(path, state.family, kind, value)
+            return Attribute(path, "atom", state.type, decoded(state.type, value))
+        return Attribute(path, state.family, state.family, value)
 
     def inherited_series(self, is_meant: Callable[[str], bool]) -> dict[str, Attribute]:
         """Return the accepted series with points of ancestors; all their points are read."""
@@ -302,7 +276,7 @@ class Snapshot:
                 state = FloatSeriesState()
                 if len(points):
                     state.extend(b"", points.time_ns, points.step, points.value)
-                found[path] = Attribute(path, FLOATS, FLOATS, state.summary())
+                found[path] = Attribute(path, FLOATS, FLOATS, state.visible())
         for path, family in families.items():
             if family != FLOATS:
                 found[path] = Attribute(path, family, family, self._load_tail(path, family))

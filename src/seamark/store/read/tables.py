@@ -306,11 +306,11 @@ class _Cells:
                 column[at] = json.loads(text)
 
     def _read_facts(self) -> None:
-        facts = self._chosen.facts
-        if not facts:
+        rows = self._chosen.rows
+        if not rows:
             return
         states, names, details, owners, created, modified, started, ended, running, trashed = map(
-            list, zip(*facts, strict=True)
+            list, zip(*(row[3:] for row in rows), strict=True)
         )
         ended = [
             None if at in UNENDED_STATES else end for at, end in zip(states, ended, strict=True)
@@ -329,7 +329,7 @@ class _Cells:
         if any(detail is not None for detail in details):
             columns[DETAIL] = details
         if self._kind == "run":
-            failed = self.columns.get((_FAILED, None), [None] * len(facts))
+            failed = self.columns.get((_FAILED, None), [None] * len(rows))
             columns[_FAILED] = [bool(one) for one in failed]
         without = frozenset() if self._kind == "run" else _RUN_ONLY_COLUMNS
         self.columns |= {
@@ -337,7 +337,7 @@ class _Cells:
         }
 
     def read_crash_reasons(self, now_ns: int) -> None:
-        crashed = [run for run in self._chosen.numbers if self._chosen.states[run] == CRASHED]
+        crashed = [row[0] for row in self._chosen.rows if row[3] == CRASHED]
         found = reasons_of(self._store, self._connection, crashed, now_ns)
         self.columns.pop((CRASH_REASON, None), None)  # a value recorded by the user
         if found:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ContextDecorator
 from dataclasses import asdict
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -50,24 +50,12 @@ class _Blocks(threading.local):
         self.frames: list[_Frame] = []
 
 
-class Chrono:
+class Chrono(ContextDecorator):
     """Timer of blocks of code and functions; made by `seamark.Run.chrono`.
 
     Use it in a ``with`` statement, any number of times and in any number of threads, or as a
     decorator.
     """
-
-    __slots__ = (
-        "_asks",
-        "_blocks",
-        "_chronos",
-        "_cuda",
-        "_keep",
-        "_on_end",
-        "_on_start",
-        "_path",
-        "name",
-    )
 
     def __init__(
         self,
@@ -140,12 +128,7 @@ class Chrono:
             )
             raise ArgumentError(msg)
 
-        @functools.wraps(function)
-        def timed(*given: Any, **named: Any) -> Any:
-            with self:
-                return function(*given, **named)
-
-        return timed  # type: ignore[return-value]  # called like it
+        return super().__call__(function)
 
 
 def _path_in(frames: list[_Frame], chrono: Chrono) -> str:

@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["claim_name", "copy_run", "is_run", "open_checkpoint", "open_run"]
 
 log = logging.getLogger("seamark")
+
+_SERVERS: Final = ("http://", "https://")
+"""Schemes of remotes that find runs by name; addresses are checked before they are asked."""
 
 
 def open_run(options: Settings, *, trains: bool = False) -> Opening:
@@ -142,7 +145,8 @@ class _Machine:
                         "seamark: the run was purged at %s, which rejects further records", uri
                     )
                 except Exception as error:
-                    if place is None and isinstance(error, ArgumentError):  # an ambiguous name
+                    is_ambiguous = isinstance(error, ArgumentError) and uri.startswith(_SERVERS)
+                    if place is None and is_ambiguous:
                         raise
                     failures.append(str(error))
             return RemoteAnswer(failure=failures[0] if failures else None)
@@ -178,7 +182,7 @@ def _ask_one(
     try:
         if not isinstance(remote, KeepsJournals):
             return None
-        if place is None and uri.startswith(("http://", "https://")):
+        if place is None and uri.startswith(_SERVERS):
             place = _find_by_name(options, root, uri, beginnings=False)
         if place is None:
             return None

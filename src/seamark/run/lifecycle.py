@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from seamark.capture.ending.process_end import at_worker_end
+from seamark.process import fork
 from seamark.process.interrupts import logged
 
 if TYPE_CHECKING:
@@ -113,8 +114,9 @@ def finish_at_exit(run: Finishing, folder: RunFolder) -> None:
 
 def call_after_runs(call: LastCall) -> None:
     """Call a function, which must not raise, at the end of the process, after all runs."""
-    _last[call] = call
-    _register()
+    if call not in _last:  # not for each journal: handlers of the training are called in between
+        _last[call] = call
+        _register()
 
 
 def _register() -> None:
@@ -122,6 +124,13 @@ def _register() -> None:
     atexit.unregister(_finish_all)
     atexit.register(_finish_all)
     at_worker_end(_finish_all)
+
+
+def _begin_child() -> None:
+    _last.clear()  # a worker of multiprocessing has to register them again
+
+
+fork.register(_begin_child)
 
 
 def note_finished(run: Finishing, folder: RunFolder, show: LastCall | None = None) -> None:

@@ -244,6 +244,7 @@ class Session:
         if existed:
             self.state.take_over(self.lifecycle)
         if not waits:
+            self.ending.expect()
             self._go_on()
 
     def _open_journal(self, rank: int, *, existed: bool, waits: bool) -> None:
@@ -280,7 +281,8 @@ class Session:
         }
 
     def _go_on(self) -> None:
-        self.ending.go_on()
+        if self.lifecycle.phase in (RESTING, WAITING):
+            self.ending.go_on()
         if self.state.owner is not False:
             self.ending.begin_captures(self.resume.origin)
         self.introduction.end()

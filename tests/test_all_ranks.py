@@ -328,18 +328,6 @@ def test_a_forked_process_may_be_another_rank(tmp_path):
         assert run["sys/state"].fetch() == "completed"
 
 
-def test_what_rank_0_saves_elsewhere_is_recorded_from_there(tmp_path, become):
-    """`Session.at` with owner=False adds to rank 0's run from another rank, at given paths."""
-    become(1)
-    with begin(tmp_path) as run:
-        run["value"] = 1
-        guest = Run(run.session.at(run.id, owner=False))
-        guest["checkpoint"] = "here"
-        guest.stop()
-    found = opened(tmp_path).fetch()
-    assert {key: value for key, value in found.items() if key != "sys"} == {"checkpoint": "here"}
-
-
 def test_mistakes_on_another_rank_are_counted_as_on_rank_0(tmp_path, become, caplog):
     become(1)
     with begin(tmp_path) as run:

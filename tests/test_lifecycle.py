@@ -12,6 +12,7 @@ import pytest
 from recording import NOTHING
 
 from seamark import init_run
+from seamark.errors import InactiveRunError
 from seamark.run.lifecycle import RECORDING, RESTING
 from seamark.run.run import make_run
 
@@ -130,6 +131,37 @@ def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path):
     assert "completed, 2 values or records were lost: " in told
     run = init_run("p", root=tmp_path, custom_run_id="done", mode="read-only")
     assert (run["sys/state"].fetch(), run.exists("sys/failed")) == ("completed", False)
+
+
+@pytest.mark.parametrize(
+    "later", ["run.session.recorder.writer.rotate()", "run.log_metrics({'a': 1}, 1)"]
+)
+def test_exit_handlers_of_a_training_record_before_its_run_ends(tmp_path, later):
+    """Also after another journal was begun for a remote, and in a run that is reopened."""
+    code = f"""
+        import atexit, sys
+        from seamark import init_run
+        at = dict(root=sys.argv[1], remote=f"file://{{sys.argv[1]}}/there", **quiet)
+        with init_run("p", custom_run_id="one", **at) as run:
+            run.set_state("interrupted")
+        run = init_run("p", with_id=run.id, **at)
+        run["begun"] = True
+        atexit.register(lambda: run.assign({{"last": 1}}))
+        {later}
+        run["more"] = 1
+    """
+    in_python(code, tmp_path)
+    assert init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")["last"].fetch() == 1
+
+
+def test_a_run_that_was_stopped_is_not_owned_and_stays_stopped(tmp_path):
+    with init_run("p", root=tmp_path, **QUIET) as run:
+        run["a"] = 1
+    with init_run("p", root=tmp_path, with_id=run.id, **QUIET) as run:
+        run["b"] = 1
+    run.session.own()
+    with pytest.raises(InactiveRunError):
+        run["c"] = 1
 
 
 def test_reads_of_a_silent_rank_are_empty_and_never_raise(tmp_path, monkeypatch):

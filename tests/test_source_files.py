@@ -302,7 +302,7 @@ def test_end_of_a_run_waits_for_no_disk(monkeypatch, caplog):
 
 def test_search_that_is_stopped_says_so(monkeypatch):
     write("a.py", "lib/b.py")
-    monkeypatch.setattr(SourceFiles, "_may_go_on", lambda self: self._count < 0)
+    monkeypatch.setattr(uploads, "Walk", lambda *given: Walk(*given[:3], lambda: False))
     said = "0 files are stored, the rest is left out (the run has ended)"
     assert left_out(recorded("lib")) == said
 

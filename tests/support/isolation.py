@@ -197,9 +197,9 @@ def _isolated(_folder: Path, _environment: dict[str, str]) -> Iterator[None]:
     work.mkdir(mode=0o700)
     with process_state(clean_environment(_folder) | _environment, work):
         yield
-        for number, run in open_runs().items():
+        for number, finish in open_runs().items():
             if number not in runs:  # at the end of the process it would write to what is removed
-                run.finish_at_exit(None)
+                finish(None)
     for _ in range(100):  # one that was killed may still have to be waited for by a thread
         left = {pid: command for pid, command in children().items() if pid not in before}
         if not left:

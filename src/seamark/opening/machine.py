@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from seamark.errors import ArgumentError, PathError, RunExistsError, RunNotFoundError
 from seamark.journal.folder import RunFolder, hashed_run_id
@@ -40,11 +40,15 @@ if TYPE_CHECKING:
 
 __all__ = ["claim_name", "copy_run", "is_run", "open_checkpoint", "open_run"]
 
+log = logging.getLogger("seamark")
+
+_SERVERS: Final = ("http://", "https://")
+"""Schemes of remotes that find runs by name; addresses are checked before they are asked."""
+
 
 def open_run(options: Settings, *, trains: bool = False) -> Opening:
     """Decide where a run is recorded; first copy the journals that an owner continues."""
-    world = _Machine.of(options)
-    return copy_run(resolve(options, world), trains=trains)
+    return copy_run(resolve(options, _Machine.of(options)), trains=trains)
 
 
 def is_run(options: Settings, project: str) -> bool:
@@ -126,7 +130,31 @@ class _Machine:
         return self._known[folder]
 
     def ask_remotes(self, place: RunFolder | None) -> RemoteAnswer:
-        return ask_for_run(self._options, self.root, place)
+        failures: list[str] = []
+
+        def ask() -> RemoteAnswer:
+            for uri in self._options.remotes:
+                try:
+                    found = _ask_one(self._options, uri, self.root, place)
+                    if found is not None:
+                        return found
+                except (Missing, RunNotFoundError):
+                    continue
+                except Purged:
+                    log.warning(
+                        "seamark: the run was purged at %s, which rejects further records", uri
+                    )
+                except Exception as error:
+                    is_ambiguous = isinstance(error, ArgumentError) and uri.startswith(_SERVERS)
+                    if place is None and is_ambiguous:
+                        raise
+                    failures.append(str(error))
+            return RemoteAnswer(failure=failures[0] if failures else None)
+
+        try:
+            return call_within(ask, "seamark-opening")
+        except Unreachable as error:
+            return RemoteAnswer(failure=str(error))
 
     def job_run(self) -> JobRun:
         return JobRun.next()
@@ -143,42 +171,10 @@ class _Machine:
         return claim_name(self._options, folder)
 
 
-log = logging.getLogger("seamark")
-
-
-def ask_for_run(options: Settings, root: Path, place: RunFolder | None) -> RemoteAnswer:
-    """Query the remotes for a run, or for the run that ``with_id`` names, until one knows it."""
-    failures: list[str] = []
-
-    def ask() -> RemoteAnswer | ArgumentError:
-        for uri in options.remotes:
-            try:
-                found = _ask_one(options, uri, root, place)
-            except (Missing, RunNotFoundError):
-                continue
-            except Purged:
-                log.warning("seamark: the run was purged at %s, which rejects further records", uri)
-                continue
-            except Exception as error:  # noqa: BLE001 - it may be somebody else's
-                failures.append(str(error))
-                continue
-            if found is not None:
-                return found
-        return RemoteAnswer(failure=failures[0] if failures else None)
-
-    try:
-        answer = call_within(ask, "seamark-opening")
-    except Unreachable as error:
-        return RemoteAnswer(failure=str(error))
-    if isinstance(answer, ArgumentError):
-        raise answer
-    return answer
-
-
 def _ask_one(
     options: Settings, uri: str, root: Path, place: RunFolder | None
-) -> RemoteAnswer | ArgumentError | None:
-    """Return the answer of one remote or the error of an ambiguous name; None if unreadable."""
+) -> RemoteAnswer | None:
+    """Return the answer of one remote; None if it cannot be read."""
     from seamark.remote.places import open_remote
 
     with fork.delay_forks():  # importing modules takes time
@@ -186,11 +182,8 @@ def _ask_one(
     try:
         if not isinstance(remote, KeepsJournals):
             return None
-        if place is None and uri.startswith(("http://", "https://")):
-            try:
-                place = _find_by_name(options, root, uri, beginnings=False)
-            except ArgumentError as error:
-                return error
+        if place is None and uri.startswith(_SERVERS):
+            place = _find_by_name(options, root, uri, beginnings=False)
         if place is None:
             return None
         facts = remote.opening(RunKey(place.project, place.run), PATIENCE_S)

@@ -345,14 +345,11 @@ def _refusal(options: Settings, folder: RunFolder, world: World) -> SeamarkError
     if not options.names_a_run:
         return None
     here = world.presence(folder)
-    if not (options.with_id or options.must_resume or options.mode == "read-only"):
-        return _purged(options, folder) if here.is_purged else None
-    if here.exists and here.link is None:
+    if options.with_id or options.must_resume or options.mode == "read-only":
+        is_here = here.exists and here.link is None
+        return None if is_here else missing_run(folder, here.link)
+    if not here.is_purged:
         return None
-    return missing_run(folder, here.link)
-
-
-def _purged(options: Settings, folder: RunFolder) -> ArgumentError:
     return ArgumentError(
         f"custom_run_id: run {options.custom_run_id!r} of project {folder.project!r} was purged, "
         f"and cannot be recorded again; use another id, or remove {folder.purged_mark}"

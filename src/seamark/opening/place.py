@@ -102,19 +102,16 @@ def expect_writable(folder: RunFolder) -> None:
     A full disk is not a mistake of the user, and may have space again later.
     """
     journals = folder.journal_dir
-    error: OSError | None = None
     try:
         folder.refuse_links()
         journals.mkdir(parents=True, exist_ok=True)
-    except OSError as found:
-        error = found
-    else:
         if not os.access(journals, os.W_OK):
-            error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    if error is not None and error.errno in _NO_PLACE:
-        where = error.filename if error.errno == errno.ELOOP else folder.root
-        msg = f"root: expected a writable folder, got {where}: {error.strerror}"
-        raise JournalError(error.errno, msg) from error
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        if error.errno in _NO_PLACE:
+            where = error.filename if error.errno == errno.ELOOP else folder.root
+            msg = f"root: expected a writable folder, got {where}: {error.strerror}"
+            raise JournalError(error.errno, msg) from error
 
 
 def first_remote(given: str | Sequence[str] | None) -> str | None:
@@ -123,9 +120,7 @@ def first_remote(given: str | Sequence[str] | None) -> str | None:
     Runs forwarded by Neptune's protocol are read where they were recorded. A string may name
     several remotes, separated by commas.
     """
-    if given is None:
-        return None
-    named = given.split(",") if isinstance(given, str) else list(given)
+    named = given.split(",") if isinstance(given, str) else given or ()
     uris = [one.strip() for one in named if one.strip()]
     return next((one for one in uris if not one.lower().startswith("neptune://")), None)
 

@@ -115,18 +115,12 @@ def new_run(*, api_key: str | None = None, **given: Any) -> Run:
 
 def record_series(run: Run, values: Mapping[str, Any], step: Any, prefix: str = "") -> None:
     """Record numbers, in one row, and texts at one step; count other values. Never raises."""
-    try:
+    with run.session.recorder.guard("series", "values could not be recorded"):
         numbers, texts = series_leaves(values, prefix)
         if numbers:
             run.log_metrics(numbers, step)
-    except Exception as error:  # noqa: BLE001 - stands in training loops
-        let_pass(error)
-        run.session.drop(
-            "series", warn=f"values could not be recorded: {type(error).__name__}: {error}"
-        )
-        return
-    if texts:
-        _append_each(run, "text", texts, step)
+        if texts:
+            _append_each(run, "text", texts, step)
 
 
 def record_histograms(run: Run, tensors: Mapping[str, Any], step: Any, prefix: str = "") -> None:

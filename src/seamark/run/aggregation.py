@@ -16,7 +16,7 @@ from seamark.process.interrupts import let_pass
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.contents import Outlet
+    from seamark.run.outlet import Outlet
     from seamark.values.aggregates import Keep
 
 __all__ = ["Aggregator", "Cell"]

@@ -36,7 +36,6 @@ __all__ = [
     "destination_of",
     "digest_of_objects",
     "objects_in",
-    "track",
     "uri_of",
 ]
 
@@ -194,11 +193,28 @@ def artifact_op(
     previous: Mapping[str, Any] | None = None,
     hide: Callable[[str], str] = str,
 ) -> dict[str, Any]:
-    """Return the op that records files as the artifact at a path, besides those of ``previous``."""
-    files, references = track(targets, destination=destination, hide=hide)
+    """Return the op that records files as the artifact at a path, besides those of ``previous``.
+
+    A file is listed by its name, the files of a folder by their paths within it, and those of a
+    pattern by their paths below the part before its first wildcard, each as ``{"path", "size"
+    (bytes), "sha256", "mtime_ns", "ref", "inode"}``, where ``ref`` is its location. A URL becomes a
+    reference and is not opened. ``hide`` removes secrets from an address.
+    """
+    several = [targets] if isinstance(targets, (str, os.PathLike)) else list(targets)
+    found: dict[str, dict[str, Any]] = {}
+    references: list[str] = []
+    before = destination.strip("/") + "/" if destination and destination.strip("/") else ""
+    for target in several:
+        here = local_path(target)
+        if here is None:
+            references.append(hide(reference(str(target))))
+            continue
+        for name, source in matches(here).items():
+            listed = escape(before + name)
+            found[listed] = _file(listed, source)
+    files = list(found.values())
     if previous is not None:
-        names = {file["path"] for file in files}
-        files += [file for file in previous.get("files", ()) if file["path"] not in names]
+        files += [file for file in previous.get("files", ()) if file["path"] not in found]
         references += previous.get("references", ())
     files.sort(key=lambda file: str(file["path"]))
     references = sorted(set(references))
@@ -210,37 +226,6 @@ def artifact_op(
         "references": references,
         "hash": artifact_hash(files, references),
     }
-
-
-def track(
-    targets: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    destination: str | None = None,
-    hide: Callable[[str], str] = str,
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the files and references that targets stand for.
-
-    A file is listed by its name, the files of a folder by their paths within it, and those of a
-    pattern by their paths below the part before its first wildcard. A URL becomes a reference and
-    is not opened. ``hide`` removes secrets from an address.
-
-    Returns:
-        Files as ``{"path", "size" (bytes), "sha256", "mtime_ns", "ref", "inode"}``, where ``ref``
-        is the location of the file, and URLs.
-    """
-    several = [targets] if isinstance(targets, (str, os.PathLike)) else list(targets)
-    files: dict[str, dict[str, Any]] = {}
-    references: list[str] = []
-    before = destination.strip("/") + "/" if destination and destination.strip("/") else ""
-    for target in several:
-        here = local_path(target)
-        if here is None:
-            references.append(hide(reference(str(target))))
-            continue
-        for name, source in matches(here).items():
-            listed = escape(before + name)
-            files[listed] = _file(listed, source)
-    return list(files.values()), references
 
 
 def _file(name: str, source: str) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ContextDecorator
 from dataclasses import asdict
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -50,24 +50,12 @@ class _Blocks(threading.local):
         self.frames: list[_Frame] = []
 
 
-class Chrono:
+class Chrono(ContextDecorator):
     """Timer of blocks of code and functions; made by `seamark.Run.chrono`.
 
     Use it in a ``with`` statement, any number of times and in any number of threads, or as a
     decorator.
     """
-
-    __slots__ = (
-        "_asks",
-        "_blocks",
-        "_chronos",
-        "_cuda",
-        "_keep",
-        "_on_end",
-        "_on_start",
-        "_path",
-        "name",
-    )
 
     def __init__(
         self,
@@ -101,7 +89,7 @@ class Chrono:
     def _start_clock(self) -> Any:
         if self._on_start is not None:
             self._on_start()
-        return None if self._cuda == "off" else self._chronos.device.start(self._cuda)
+        return None if self._cuda == "off" else self._chronos.start_event(self._cuda)
 
     def __exit__(
         self,
@@ -119,7 +107,7 @@ class Chrono:
                 at -= 1
             if at >= 0:  # otherwise it began in another thread
                 frame = frames.pop(at)
-                if frame[3] is None or not self._chronos.device.end(frame, self._keep):
+                if frame[3] is None or not self._chronos.end_event(frame, self._keep):
                     now_ns = perf_counter_ns()
                     spent = (now_ns - frame[2]) / 1e9
                     self._chronos.record_time(frame[1], self._keep, spent, now_ns)
@@ -140,12 +128,7 @@ class Chrono:
             )
             raise ArgumentError(msg)
 
-        @functools.wraps(function)
-        def timed(*given: Any, **named: Any) -> Any:
-            with self:
-                return function(*given, **named)
-
-        return timed  # type: ignore[return-value]  # called like it
+        return super().__call__(function)
 
 
 def _path_in(frames: list[_Frame], chrono: Chrono) -> str:
@@ -164,12 +147,15 @@ class Chronos:
         self._recorder, self._lifecycle, self._kept = recorder, lifecycle, recorder.kept
         self._usual: dict[str, Chrono] = {}
         self.blocks = _Blocks()
-        self.device = _Device(self.record_time)
+        self._asked = False
+        self._torch: Any = None
+        self._waiting: deque[tuple[Any, Any, str, Keep]] = deque()
+        """Times between CUDA events, read after the device has passed them."""
         fork.register(self.after_fork)
 
     def after_fork(self) -> None:
         """Reset pending times in a forked child."""
-        self.device.waiting.clear()
+        self._waiting.clear()
 
     def chrono(
         self,
@@ -190,9 +176,9 @@ class Chronos:
             if call is not None and not callable(call):
                 raise argument_error(call, what, "a function without arguments")
         kept = Statistics() if keep is None else check_keep("keep", keep)
-        if cuda != "off" and self.device.find():
-            self._lifecycle.on(rest=self.device.collect, stop=self.device.collect)
-        made = Chrono(self, checked, kept, on_start, on_end, cuda if self.device.torch else "off")
+        if cuda != "off" and self._find_device():
+            self._lifecycle.on(rest=self._collect, stop=self._collect)
+        made = Chrono(self, checked, kept, on_start, on_end, cuda if self._torch else "off")
         if plain:
             self._usual[checked] = made
         return made
@@ -215,61 +201,53 @@ class Chronos:
                 return recorder.kept.keep(writer, check_path(path), keep)
         return None
 
+    # ---------------------------------------------------------------- times of a CUDA device
 
-class _Device:
-    """Times between CUDA events in seconds, read after the device has passed them."""
-
-    def __init__(self, record_time: Callable[[str, Keep, float], None]) -> None:
-        self._record_time = record_time
-        self._asked = False
-        self.torch: Any = None
-        self.waiting: deque[tuple[Any, Any, str, Keep]] = deque()
-
-    def find(self) -> bool:
+    def _find_device(self) -> bool:
         torch = sys.modules.get("torch")  # if torch was never imported, nothing runs on a device
-        if self._asked and (self.torch is not None or torch is None):
+        if self._asked and (self._torch is not None or torch is None):
             return False
         with quietly():
             if torch is not None and torch.cuda.is_available():
-                self.torch = torch
-        if self.torch is None and not self._asked:
+                self._torch = torch
+        if self._torch is None and not self._asked:
             log.warning("seamark: there is no CUDA device: chrono(cuda=...) times the wall clock")
         self._asked = True
-        return self.torch is not None
+        return self._torch is not None
 
-    def start(self, how: str) -> Any:
+    def start_event(self, how: str) -> Any:
         """Begin a block on the device: return its event, or wait for the device. Never raises."""
         with quietly(self._lost):
             if how == "events":
                 return self._event()
-            self.torch.cuda.synchronize()
+            self._torch.cuda.synchronize()
             return how
         return None
 
     def _event(self) -> Any:
-        event = self.torch.cuda.Event(enable_timing=True)
+        event = self._torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
-    def end(self, frame: _Frame, keep: Keep) -> bool:
+    def end_event(self, frame: _Frame, keep: Keep) -> bool:
         """Mark the end of a block; return whether its time is the device's. Never raises."""
         with quietly(self._lost):
             if frame[3] == "synchronize":
-                self.torch.cuda.synchronize()
+                self._torch.cuda.synchronize()
                 return False
-            self.waiting.append((frame[3], self._event(), frame[1], keep))
-            while self.waiting and (len(self.waiting) > _WAITING or self.waiting[0][1].query()):
+            self._waiting.append((frame[3], self._event(), frame[1], keep))
+            while self._waiting and (len(self._waiting) > _WAITING or self._waiting[0][1].query()):
                 self._take()
             return True
         return False
 
     def _take(self) -> None:
-        start, end, path, keep = self.waiting.popleft()
+        start, end, path, keep = self._waiting.popleft()
         end.synchronize()
-        self._record_time(path, keep, start.elapsed_time(end) / 1e3)
+        self.record_time(path, keep, start.elapsed_time(end) / 1e3)
 
-    def collect(self) -> None:
-        while self.waiting:
+    def _collect(self) -> None:
+        while self._waiting:
             self._take()
 
     @staticmethod

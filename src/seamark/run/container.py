@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
 from types import MappingProxyType
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from seamark.journal.folder import RunFolder
-    from seamark.reading.attributes import Attribute
     from seamark.reading.reader import Reader
     from seamark.run.recorded import Recorded
 
@@ -43,15 +42,6 @@ _BELOW = f"{TAGS}/"
 def is_tag(path: str) -> bool:
     """Return whether a path is that of a keyed tag."""
     return path.startswith(_BELOW)
-
-
-def tags_of(attributes: Iterable[Attribute]) -> dict[str, Any]:
-    """Return the values of keyed tags by key."""
-    return {
-        one.path[len(_BELOW) :]: one.value
-        for one in attributes
-        if one.family == "atom" and is_tag(one.path)
-    }
 
 
 class TagCheck:
@@ -237,7 +227,9 @@ class Container(Recordable, metaclass=_Opening):
 
         They are kept under ``tags/``; tags without a key are those of ``sys/tags``.
         """
-        return tags_of(self.session.recorded.attributes("tags"))
+        found = self.session.recorded.attributes(TAGS)
+        atoms = {one.path: one.value for one in found if one.family == "atom"}
+        return {path[len(_BELOW) :]: atoms[path] for path in filter(is_tag, atoms)}
 
     def get_structure(self) -> dict[str, Any]:
         """Return all recorded attributes as a nested dict.

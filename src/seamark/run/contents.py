@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from seamark.blobs import BlobWriter
 from seamark.journal.format import Kind, is_long
@@ -13,10 +13,10 @@ from seamark.values import Atom, Escaped, escape
 
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
-    from seamark.journal.folder import RunFolder
     from seamark.journal.writer import JournalWriter
+    from seamark.run.outlet import Outlet
 
-__all__ = ["Contents", "Outlet", "assign_ops"]
+__all__ = ["Contents", "assign_ops"]
 
 log = logging.getLogger("seamark")
 
@@ -25,47 +25,6 @@ MASKED: Final = "sys/masked"
 _FRAME_CHARACTERS: Final = 2 << 20
 _AROUND: Final = 32
 """Upper limit of the JSON characters around a path and a value."""
-
-
-class Outlet(Protocol):
-    """The journal of one process: the role of `seamark.run.recorder.Recorder`."""
-
-    folder: RunFolder
-    writer: JournalWriter | None
-    ready: JournalWriter | None
-    rank: int
-    row: Callable[..., bool | None]
-
-    @property
-    def silent(self) -> bool:
-        """Whether nothing is recorded by design: disabled, or a rank that does not record."""
-
-    def to_write(self) -> JournalWriter | None:
-        """Return the writer, which starts the record; None where nothing is recorded by design."""
-
-    def to_append(self) -> JournalWriter | None:
-        """Return the writer for points; None, with one warning, if the run was stopped."""
-
-    def to_share(self, path: str) -> JournalWriter | None:
-        """Return the writer for records that rank 0 writes for all; None on other ranks."""
-
-    def expect_free(self, path: str) -> None:
-        """Refuse to change a fixed path."""
-
-    def shares(self, path: str) -> bool:
-        """Return whether this process records values and files at a path."""
-
-    def series_path(self, path: str) -> str:
-        """Return the path of a series on this rank."""
-
-    def announce(self, paths: Collection[str] = ()) -> None:
-        """Announce points of float series at some paths; a waiting run starts with them."""
-
-    def drop(self, reason: str, count: int = 1, warn: str | None = None) -> None:
-        """Count a lost record, and warn once about it. Never raises."""
-
-    def guard(self, reason: str, what: str) -> quietly:
-        """Return a context that swallows errors, counts them as losses and warns of the first."""
 
 
 class Contents:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seamark.capture import Capture, Switches
@@ -125,8 +124,7 @@ class Ending:
             if not self._recorder.rank:
                 # First: lines that a run prints are not output of the training.
                 self._introduction.greet(origin)
-                if (sources := self._introduction.keep_sources()) is not None:
-                    self._lifecycle.before_end(sources.finish)
+                self._introduction.keep_sources(self._lifecycle)
         self._lifecycle.call("start")
 
     def note_error(self, error: BaseException | None, *, asked: bool = False) -> None:
@@ -134,11 +132,6 @@ class Ending:
         capture = self._made() if asked else self._capture
         if error is not None and capture is not None:
             capture.note_exception(error, reported=asked)
-
-    def _saw_error(self, error: BaseException | None) -> None:
-        """Record a propagating error and the resulting state, if captures have started."""
-        if self._capture is not None:
-            self._capture.on_exception(error)
 
     def _made(self) -> Capture:
         if self._capture is None:
@@ -156,7 +149,7 @@ class Ending:
         return Switches(
             **captures,
             version=options.code_version is None,
-            version_at_start=self._introduction.executed_code,
+            version_at_start=lambda: self._introduction.version.executed,
             script_file=options.source_files is None,
             dependencies=None if rank else options.dependencies,
             git_ref=options.git_ref,
@@ -194,21 +187,16 @@ class Ending:
         self._lifecycle.call("rest")
         self._state.note(state, error=error)
         self._lifecycle.enter(RESTING)
-        show = partial(self._print, self._state.word, self._recorder.lost, [])
-        note_finished(self, self._recorder.folder, show if self._prints else None)
+        word, lost = self._state.word, self._recorder.lost
+        show = (lambda _: self._print(word, lost, [])) if self._prints else None
+        note_finished(self, self._recorder.folder, show)
         self._recorder.rest()
         self._shipping.rest()
         self._recorded.close()
 
-    def exit(self, error: BaseException | None) -> None:
-        """Finish at the end of a ``with`` block; an exception fails the run."""
-        self._saw_error(error)
-        self.finish("stop", failed=error is not None)
-
     def finish_at_exit(self, error: BaseException | None) -> None:
         """Finish because the process ends, with an error unless it is None."""
-        self._saw_error(error)
-        self.finish("exit", 60.0)
+        self.finish("exit", 60.0, error=error)
 
     def finish(
         self,
@@ -216,14 +204,16 @@ class Ending:
         seconds: float | None = None,
         *,
         quiet: bool = False,
-        failed: bool = False,
+        error: BaseException | None = None,
     ) -> None:
         """Store pending files, mark the run completed, force everything to disk, and close.
 
         ``reason`` is ``"stop"``, or ``"exit"`` at the end of the process; ``seconds`` limits the
-        wait for files and disk. A ``quiet`` run is withdrawn: nothing is printed or awaited. If it
-        ``failed``, an exception is propagating and must not be delayed.
+        wait for files and disk. A ``quiet`` run is withdrawn: nothing is printed or awaited. A
+        propagating ``error`` fails the run, and must not be delayed.
         """
+        if self._capture is not None:
+            self._capture.on_exception(error)
         recorder, state, writer = self._recorder, self._state, self._recorder.writer
         if writer is not None and not state.is_recording_process:
             recorder.kept.write()
@@ -246,7 +236,8 @@ class Ending:
             state.note("completed")
         lost = recorder.close(reason, timeout_s)
         self._recorded.close()
-        in_haste, later = state.word in ("interrupted", "suspended"), failed or reason == "exit"
+        in_haste = state.word in ("interrupted", "suspended")
+        later = error is not None or reason == "exit"
         sent = self._shipping.finish(
             0 if quiet else seconds, in_haste=in_haste, quiet=quiet, later=later
         )

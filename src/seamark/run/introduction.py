@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seamark.errors import ArgumentError
 from seamark.journal.folder import root_dir
 from seamark.opening.place import is_deleted_at_exit
-from seamark.opening.restarts import StartVersion
+from seamark.opening.restarts import StartVersion, take_revision
 from seamark.pictures.printing import is_quiet
 from seamark.process.liveness import host_name
 from seamark.process.rank import current_rank
@@ -25,13 +25,11 @@ from seamark.run.shipping import transfer_to
 from seamark.values import Atom, decode_atom, encode_atom
 
 if TYPE_CHECKING:
-    from seamark.capture.code.executed import CodeVersion
     from seamark.journal.folder import RunFolder
-    from seamark.journal.writer import JournalWriter
     from seamark.opening.opening import Origin
     from seamark.options.settings import Settings
+    from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
-    from seamark.run.uploads import SourceFiles
 
 __all__ = ["Introduction", "print_end"]
 
@@ -103,40 +101,40 @@ class Introduction:
         with recorder.guard("facts", "facts could not be recorded"):
             recorder.values.record_atoms(atoms)
 
-    def record(self, writer: JournalWriter, *, owner: bool, revision: Mapping[str, Any]) -> None:
+    def record(self, *, owner: bool, is_new: bool) -> None:
         """Write the arguments of `init_run` and the facts."""
         options, recorder = self._options, self._recorder
         if options.name == LATEST:
             log.warning(
                 "seamark: the name %r always means the newest run, whatever its name", LATEST
             )
-        given = {path: recorder.contents.hide(path, text) for path, text in self._given().items()}
-        owned = self.of_owner() if owner else {}
-        recorder.values.assign_quietly({**given, **owned, **revision})
+        given: dict[str, Any] = self._given()
+        given = {path: recorder.contents.hide(path, text) for path, text in given.items()}
+        if is_new:
+            given |= take_revision(options, recorder.folder, self.version)
+        if owner:
+            given |= self.of_owner()
+        recorder.values.assign_quietly(given)
         for path, words in self._sets().items():
             if words:
-                writer.claim(path, "string_set")
-                kept = recorder.contents.hide_all(path, words)
-                writer.append_op({"op": "add", "path": path, "values": kept})
+                recorder.values.change_set("add", path, words)
         if self.facts:
             recorder.values.record_atoms(self.facts)
         if (config := options.config_path) is not None:
-            self._record_inputs(writer, config.inputs)
+            self._record_inputs(config.inputs)
 
     def end(self) -> None:
         """Stop recording the run's arguments: this or another process has recorded them."""
         self.told = True
 
-    def _record_inputs(self, writer: JournalWriter, inputs: Mapping[str, str]) -> None:
+    def _record_inputs(self, inputs: Mapping[str, str]) -> None:
         from seamark.run.lineage import Associations
 
         associations = Associations(self._recorder, self._options)
         for name, target in inputs.items():
             path = f"artifacts/inputs/{name}"
             with self._recorder.guard("input", f"{path!r} could not be recorded"):
-                op = associations.op("input", target, name)
-                writer.claim(path, "artifact")
-                writer.append_op(op)
+                associations.mark("input", target, name)
 
     def of_owner(self) -> dict[str, Any]:
         """Return facts of the training process by path: host, code version, ranks, remotes."""
@@ -155,26 +153,20 @@ class Introduction:
         """Version of the code at the first access."""
         return StartVersion.of(self._options)
 
-    def executed_code(self) -> CodeVersion | None:
-        """Return the code whose version was recorded; None if the version was given."""
-        return self.version.executed
-
-    def keep_sources(self) -> SourceFiles | None:
-        """Start storing the ``source_files``; return None if there are none."""
+    def keep_sources(self, lifecycle: Lifecycle) -> None:
+        """Store the ``source_files`` until the run ends."""
         sources = self._options.source_files
-        if not sources or self.told:
-            return None
-        from seamark.run.uploads import SourceFiles
+        if sources and not self.told:
+            from seamark.run.uploads import SourceFiles
 
-        return SourceFiles(self._recorder, sources)
+            lifecycle.before_end(SourceFiles(self._recorder, sources).finish)
 
     def greet(self, origin: Origin) -> None:
         """Print the location of the run."""
         recorder, begun = self._recorder, origin.begun
-        if not recorder.positions():  # a warning has explained why nothing can be written yet
-            return
-        what = f"recording attempt {begun.number} to" if begun else "recording to"
-        if not is_quiet():
+        # Without a position, a warning has explained why nothing can be written yet.
+        if recorder.positions() and not is_quiet():
+            what = f"recording attempt {begun.number} to" if begun else "recording to"
             remotes = self._options.remotes
             sent = f", sending to {_named(remotes)}" if remotes else ""
             _print_line(recorder.folder, what, sent, self.called(origin))

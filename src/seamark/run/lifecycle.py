@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from seamark.capture.ending.process_end import at_worker_end
+from seamark.process import fork
 from seamark.process.interrupts import logged
 
 if TYPE_CHECKING:
@@ -96,24 +96,26 @@ class Finishing(Protocol):
         """Finish because the process ends, with an error unless it is None."""
 
 
-_running: dict[int, Finishing] = {}
-"""Open runs, by identity: a process may have several objects for one run, each with its own
-records."""
-_last_lines: dict[RunFolder, Callable[[], None]] = {}
-_last: dict[Callable[[BaseException | None], None], int] = {}
+LastCall = Callable[[BaseException | None], object]
+"""Call at the end of the process, with the error that ends it or None."""
+_running: dict[object, LastCall] = {}
+"""Calls of open runs, by identity: a process may have several objects for one run, each with its
+own records."""
+_last_lines: dict[object, LastCall] = {}
+_last: dict[object, LastCall] = {}
 
 
 def finish_at_exit(run: Finishing, folder: RunFolder) -> None:
     """Finish a run when the process ends, unless `note_finished` is called for it."""
     _register()
-    _running[id(run)] = run
+    _running[id(run)] = run.finish_at_exit
     _last_lines.pop(folder, None)
 
 
-def call_after_runs(call: Callable[[BaseException | None], None]) -> None:
+def call_after_runs(call: LastCall) -> None:
     """Call a function, which must not raise, at the end of the process, after all runs."""
-    if _last.get(call) != os.getpid():
-        _last[call] = os.getpid()
+    if call not in _last:  # not for each journal: handlers of the training are called in between
+        _last[call] = call
         _register()
 
 
@@ -124,21 +126,23 @@ def _register() -> None:
     at_worker_end(_finish_all)
 
 
-def note_finished(run: Finishing, folder: RunFolder, say: Callable[[], None] | None = None) -> None:
-    """Forget a run that has nothing left to finish at exit."""
+def _begin_child() -> None:
+    _last.clear()  # a worker of multiprocessing has to register them again
+
+
+fork.register(_begin_child)
+
+
+def note_finished(run: Finishing, folder: RunFolder, show: LastCall | None = None) -> None:
+    """Forget a run that has nothing left to finish at exit; ``show`` prints how it ended."""
     _running.pop(id(run), None)
     _last_lines.pop(folder, None)
-    if say is not None:
-        _last_lines[folder] = say
+    if show is not None:
+        _last_lines[folder] = show
 
 
 def _finish_all(error: BaseException | None = None) -> None:
-    for number, run in list(_running.items()):
-        run.finish_at_exit(error)
-        _running.pop(number, None)
-    for folder, say in list(_last_lines.items()):
-        _last_lines.pop(folder, None)
-        say()
-    for call, pid in list(_last.items()):
-        if pid == os.getpid():
+    for calls in (_running, _last_lines, _last):
+        for key, call in list(calls.items()):
             call(error)
+            calls.pop(key, None)

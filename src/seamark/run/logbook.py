@@ -25,7 +25,7 @@ from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
 from seamark.run.recorder import Recorder
 from seamark.run.shipping import Shipping
-from seamark.run.state import learn
+from seamark.run.state import learn, run_on_disk
 from seamark.values import encode_atom
 from seamark.values._numbers import argument_error
 
@@ -159,7 +159,7 @@ class LogSession:
         writer = self._open()
         if was_there:
             with quietly():  # without it, the fold resolves conflicts
-                learn(self.recorder.folder, writer, "monitoring")
+                learn(run_on_disk(self.recorder.folder)[0], writer)
 
     def _open(self) -> JournalWriter:
         # A log has no state that depends on its process: a day in a notebook writes no heartbeats.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seamark.errors import MissingFieldError, ValueKindError
@@ -23,59 +24,20 @@ from seamark.values._numbers import argument_error
 from seamark.values._parameters import is_parameter, legal_key
 
 if TYPE_CHECKING:
+    from seamark.run.recorded import Recorded
     from seamark.run.session import Session
 
-__all__ = ["Held", "Params"]
+__all__ = ["Params"]
 
 log = logging.getLogger("seamark")
 
 
-class Held:
-    """Hyperparameters set by this process, on top of those recorded before."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._recorder, self._recorded = session.recorder, session.recorded
-        self._was_read = False
-
-    def known(self) -> dict[str, Atom]:
-        """Return encoded values by name."""
-        origin = self._session.resume.origin
-        may_hold_more = self._session.options.names_a_run or origin.begun or origin.continues
-        if may_hold_more and not self._was_read:
-            self._was_read = True
-            self._read()
-        return self._recorder.parameters.by_name()
-
-    def masked(self, atoms: Mapping[str, Atom]) -> dict[str, Any]:
-        """Return decoded values by name, with secrets masked."""
-        return _decoded(self._recorder.secrets.atoms(atoms))
-
-    def _read(self) -> None:
-        with logged(f"the parameters of {self._recorded.words} could not be read"):
-            found = {}
-            for one in self._recorded.attributes():
-                if one.family == "atom" and is_parameter(one.path):
-                    found[one.path] = encode_atom(self._recorded.read_long_text(one.value))
-            self._recorder.parameters.add_recorded(found)
-
-    def put(self, atoms: Mapping[str, Atom], gone: Iterable[str] = ()) -> None:
-        """Record values by path, and delete the parameters with some names."""
-        recorder = self._recorder
-        paths = recorder.parameters.paths_of(gone)
-        begins = recorder.writer is None and recorder.mode != "read-only"
-        if begins and self._session.lifecycle.phase == NEW and not paths:
-            self._session.record_facts(atoms)
-            return
-        recorder.values.check_values(atoms)
-        for path in paths:
-            recorder.values.delete(path)
-        recorder.values.record_atoms(atoms)
-
-    def changes(self) -> dict[str, Any]:
-        """Return the changes of recorded values, by path."""
-        found = self._recorded.find(self._recorded.reader(), CHANGES)
-        return {} if found is None else dict(found.value)
+def _recorded(recorded: Recorded) -> dict[str, Atom]:
+    return {
+        one.path: encode_atom(recorded.read_long_text(one.value))
+        for one in recorded.attributes()
+        if one.family == "atom" and is_parameter(one.path)
+    }
 
 
 class Params(MutableMapping[str, Any]):
@@ -91,16 +53,22 @@ class Params(MutableMapping[str, Any]):
     be read here, too; values set here take precedence.
     """
 
-    __slots__ = ("_at", "_held")
+    __slots__ = ("_at", "_session")
 
-    def __init__(self, held: Held, at: str = "") -> None:
-        object.__setattr__(self, "_held", held)
+    def __init__(self, session: Session, at: str = "") -> None:
+        object.__setattr__(self, "_session", session)
         object.__setattr__(self, "_at", at)
 
     # ---------------------------------------------------------------- reading
 
     def _known(self) -> dict[str, Atom]:
-        found: dict[str, Atom] = self._held.known()
+        session, origin = self._session, self._session.resume.origin
+        parameters = session.recorder.parameters
+        may_hold_more = session.options.names_a_run or origin.begun or origin.continues
+        if may_hold_more and not parameters.has_recorded:
+            with logged(f"the parameters of {session.recorded.words} could not be read"):
+                parameters.add_recorded(partial(_recorded, session.recorded))
+        found: dict[str, Atom] = parameters.by_name()
         if not (at := self._at):
             return found
         return {name[len(at) + 1 :]: each for name, each in found.items() if _below(name, at)}
@@ -108,7 +76,7 @@ class Params(MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         name, known = legal_key(key), self._known()
         if any(_below(one, name) for one in known):
-            return Params(self._held, join_path(self._at, name))
+            return Params(self._session, join_path(self._at, name))
         if name in known:
             return decode_atom(*known[name])
         hint = hint_for(name, known)
@@ -142,7 +110,7 @@ class Params(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         # Return the values, masked like the recorded ones.
-        return f"Params({nest(self._held.masked(self._known()))!r})"
+        return f"Params({nest(self._masked(self._known()))!r})"
 
     def __reduce__(self) -> Any:
         """Pickle as nested dicts; a pickled run includes its parameters."""
@@ -230,11 +198,23 @@ class Params(MutableMapping[str, Any]):
     def _record(self, flat: Mapping[str, Atom], stale: Iterable[str] = ()) -> None:
         paths = {name: f"{PARAMETERS}/{join_path(self._at, name)}" for name in flat}
         atoms = {check_writable(paths[name]): atom for name, atom in flat.items()}
-        self._held.put(atoms, [join_path(self._at, name) for name in stale])
+        session, recorder = self._session, self._session.recorder
+        deleted = recorder.parameters.paths_of(join_path(self._at, name) for name in stale)
+        begins = recorder.writer is None and recorder.mode != "read-only"
+        if begins and session.lifecycle.phase == NEW and not deleted:
+            session.record_facts(atoms)
+            return
+        recorder.values.check_values(atoms)
+        for path in deleted:
+            recorder.values.delete(path)
+        recorder.values.record_atoms(atoms)
+
+    def _masked(self, atoms: Mapping[str, Atom]) -> dict[str, Any]:
+        return _decoded(self._session.recorder.secrets.atoms(atoms))
 
     def _show(self, flat: Mapping[str, Atom]) -> None:
         known = self._known()
-        shown = self._held.masked({name: known.get(name, flat[name]) for name in flat})
+        shown = self._masked({name: known.get(name, flat[name]) for name in flat})
         width = max(map(len, shown), default=0)
         for name, value in sorted(shown.items()):
             print_line(f"{name:<{width}}  {value}")
@@ -246,9 +226,10 @@ class Params(MutableMapping[str, Any]):
             By path, each value with the time at which it was set: ``{"value", "time"}``. The last
             one is current.
         """
-        found = self._held.changes()
-        below = join_path(PARAMETERS, self._at)
-        return {path: told for path, told in found.items() if is_inside(path, below)}
+        recorded, below = self._session.recorded, join_path(PARAMETERS, self._at)
+        found = recorded.find(recorded.reader(), CHANGES)
+        changes = {} if found is None else found.value
+        return {path: told for path, told in changes.items() if is_inside(path, below)}
 
 
 def _pairs(new: Any) -> dict[Any, Any]:

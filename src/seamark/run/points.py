@@ -21,7 +21,8 @@ from seamark.values._numbers import argument_error
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.aggregation import Aggregator
-    from seamark.run.contents import Contents, Outlet
+    from seamark.run.contents import Contents
+    from seamark.run.outlet import Outlet
 
 __all__ = ["Points", "as_file"]
 

@@ -18,7 +18,7 @@ from seamark.run.chrono import Chrono, Chronos, Loops, Progress
 from seamark.run.container import Container
 from seamark.run.distribution import distribution_of
 from seamark.run.lineage import Associations
-from seamark.run.params import Held, Params
+from seamark.run.params import Params
 from seamark.run.resuming import parse_positional_argument, resume_checkpoint
 from seamark.run.session import Carried, Session
 from seamark.run.shipping import TRANSFERS, transfers_of
@@ -98,7 +98,6 @@ class Run(Container):
         self._chronos = Chronos(session.recorder, session.lifecycle)
         self._loops = Loops(session.recorder)
         self._associations = Associations(session.recorder, session.options)
-        self._params = Held(session)
 
     # ---------------------------------------------------------------- facts
 
@@ -209,7 +208,7 @@ class Run(Container):
     @property
     def params(self) -> Params:
         """Hyperparameters of the run, a mapping to read and change, kept under ``parameters/``."""
-        return Params(self._params)
+        return Params(self.session)
 
     @property
     def tags(self) -> dict[str, Any]:
@@ -527,7 +526,7 @@ class Run(Container):
         trace: TracebackType | None,
     ) -> None:
         """Stop; an exception on its way out fails the run, Ctrl-C interrupts it."""
-        self.session.ending.exit(error)
+        self.session.ending.finish("stop", error=error)
 
     def __reduce__(self) -> Any:
         """Travel as one value; the copy opens a journal of its own when it records something."""

@@ -12,7 +12,6 @@ from seamark.journal.headers import headers
 from seamark.journal.writer import SYNC_S
 from seamark.opening.machine import copy_run
 from seamark.opening.place import expect_writable, reading_place
-from seamark.opening.restarts import take_revision
 from seamark.paths import join_path
 from seamark.process import fork
 from seamark.process.liveness import memory_groups, process_facts
@@ -225,7 +224,7 @@ class Session:
         has_owner = existed and has_other_owner([*headers(folder), *there], origin.lineage)
         rank, waits = self.policy.apart, not self.options.start
         self.state.begin(owns=bool(rank or origin.begun or not has_owner))
-        writer = self._open_journal(rank, existed=existed, waits=waits)
+        self._open_journal(rank, existed=existed, waits=waits)
         if not rank and self.options.owner is not False:
             # Looks at heartbeats and at the end whether this process is rank 0, as it seems to be.
             self._late = LateRank(
@@ -241,29 +240,25 @@ class Session:
         if self.state.owner and not (waits and (existed or rank)):
             self.state.set("created" if waits else "running")
         if not self.introduction.told and not rank:
-            revision: dict[str, Any] = {}
-            if not existed:
-                version = self.introduction.version
-                revision = take_revision(self.options, folder, version)
-            self.introduction.record(writer, owner=bool(self.state.owner), revision=revision)
+            self.introduction.record(owner=bool(self.state.owner), is_new=not existed)
         if existed:
             self.state.take_over(self.lifecycle)
         if not waits:
-            self._complete_start()
+            self.ending.expect()
+            self._go_on()
 
-    def _open_journal(self, rank: int, *, existed: bool, waits: bool) -> JournalWriter:
+    def _open_journal(self, rank: int, *, existed: bool, waits: bool) -> None:
         self.lifecycle.enter(WAITING if waits else RECORDING)
         knows = existed and (
             self.opening.remote is not None or rank_has_recorded(self.folder, rank)
         )
-        writer = self.recorder.open(
+        self.recorder.open(
             self.state.learn if knows else None,
             before_points=self._before_points if waits or self.state.owner is None else None,
         )
         if waits:
             self.recorder.beat_every(SYNC_S)  # its journal is closed at the next heartbeat
             self.ending.expect()
-        return writer
 
     def _header(self) -> dict[str, Any]:
         from seamark import __version__
@@ -285,8 +280,9 @@ class Session:
             "job": job_key(),
         }
 
-    def _complete_start(self) -> None:
-        self.ending.expect()
+    def _go_on(self) -> None:
+        if self.lifecycle.phase in (RESTING, WAITING):
+            self.ending.go_on()
         if self.state.owner is not False:
             self.ending.begin_captures(self.resume.origin)
         self.introduction.end()
@@ -325,18 +321,15 @@ class Session:
             writer.rotate()  # the header of the next journal names the owner
             self.state.set("running")
             self.recorder.values.assign_quietly(self.introduction.of_owner())
-            if self.lifecycle.phase in (RESTING, WAITING):
-                self.ending.go_on()
-            self.ending.begin_captures(self.resume.origin)
+            self._go_on()
             self.state.take_over(self.lifecycle)
 
     def _before_points(self, paths: Collection[str]) -> bool:
         # A run that is reopened is owned from its first point on; True ends these checks.
         if self.lifecycle.phase == WAITING and self.state.is_recording_process:
-            self.ending.go_on()
             if self.state.owner:
                 self.state.set("running")
-            self._complete_start()
+            self._go_on()
         if paths and self.state.is_reopened:
             self._own()
         return self.state.owner is not None or self.state.warn_of_series(paths)
@@ -367,8 +360,7 @@ class Session:
 
     def _revive(self) -> None:
         if self.lifecycle.phase == RESTING:
-            self.ending.go_on()
-            self.ending.begin_captures(self.resume.origin)
+            self._go_on()
 
     def claimed(self, hold: Hold) -> None:
         """Note that this process has claimed the run; see `seamark.Project.claim`."""
@@ -406,24 +398,16 @@ class Session:
             found.resume.follow(attempt)
         return found
 
-    def at(self, run: str, project: str | None = None, *, owner: bool = True) -> Session:
-        """Return a session of another run that continues this one; nothing is on disk yet.
-
-        With ``owner=False``, for a rank that adds records to the run of rank 0 without owning its
-        state, it records on any rank, and at unchanged paths.
-        """
+    def at(self, run: str, project: str | None = None) -> Session:
+        """Return a session of another run that continues this one; nothing is on disk yet."""
         here = self.folder
         opening = self.opening.at(RunFolder(here.root, project or here.project, run))
-        if not owner:
-            options = replace(opening.options, owner=False, ranks="zero")
-            opening = replace(opening, options=options)
-        return self.continue_with(opening, introduced=not owner)
+        return self.continue_with(opening)
 
-    def continue_with(self, opening: Opening, *, introduced: bool = False) -> Session:
+    def continue_with(self, opening: Opening) -> Session:
         """Return a session that continues this one as another run."""
         carried = Carried(
             made_in=self.policy.made_in,
-            introduced=introduced,
             connected=self.policy.connected_at_start,
             facts=self.introduction.facts,
             keep=self.recorder.kept.travelling(),
@@ -455,7 +439,6 @@ class Session:
         self.recorder.after_fork()
         if self.options.ranks == "all" and self.recorder.writer is not None:
             self._inherited = self.recorder.let_go()
-            self.recorder.ask_again()
 
     def _continue_after_fork(self, inherited: JournalWriter) -> bool:
         """Record in a forked child as a helper of its parent; False if it is another rank."""

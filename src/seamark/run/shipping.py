@@ -44,23 +44,22 @@ class Shipping:
     def begin(self, writer: JournalWriter | None = None) -> None:
         """Send the journals that this process writes; called whenever one is opened."""
         writer = writer or self._recorder.writer
-        if not self._uris or writer is None:
-            return
-        with quietly(_failed):
+        if self._uris and writer is not None:
             _hurried.discard(os.getpid())
-            for shipper in self._shippers():
-                shipper.add(self._recorder.folder, writer, by=self, earlier=not self._recorder.rank)
-            call_after_runs(_send_last)
+            self._add(self._recorder.folder, writer, earlier=not self._recorder.rank)
 
     def send_along(self, folder: RunFolder | None) -> None:
         """Send an artifact that the run read or made, if it lies on this disk."""
-        if not self._uris or folder is None:
-            return
-        with quietly(_failed):
+        if self._uris and folder is not None:
             self._along.add(folder)
+            self._add(folder, _NO_WRITER, earlier=True)
+
+    def _add(self, folder: RunFolder, writer: Any, *, earlier: bool) -> None:
+        with quietly(_failed):
             for shipper in self._shippers():
-                if not shipper.uri.startswith("neptune://"):  # where artifacts are lists of files
-                    shipper.add(folder, _NO_WRITER, by=self, earlier=True)
+                # By Neptune's protocol, artifacts are lists of files.
+                if folder not in self._along or not shipper.uri.startswith("neptune://"):
+                    shipper.add(folder, writer, by=self, earlier=earlier)
             call_after_runs(_send_last)
 
     def rest(self) -> None:

@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from seamark.capture import error_message
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
-__all__ = ["OwnState", "check_state", "expect_owned", "has_other_owner", "learn"]
+__all__ = ["OwnState", "check_state", "expect_owned", "has_other_owner", "learn", "run_on_disk"]
 
 log = logging.getLogger("seamark")
 
@@ -68,7 +67,10 @@ def expect_owned(verb: str, words: str, *, owned: bool) -> None:
 
 
 class OwnState:
-    """Ownership of a run's state (`owner`, None if it is not settled), and the records of it."""
+    """Ownership of a run's state (`owner`, None if it is not settled), and the records of it.
+
+    ``had_owner`` is true if an owner was recording the run when this process opened it.
+    """
 
     def __init__(
         self,
@@ -83,7 +85,10 @@ class OwnState:
         self._recorder = recorder
         self._revive = revive
         self._pid = os.getpid()
-        self._held = Held()
+        self._series: set[str] = set()
+        self._has_failed = False
+        self._is_resumable = opening.is_resumable
+        self.had_owner = False
         self.owner = owner
         self._may_reopen = may_reopen
         self.word = "created"
@@ -164,20 +169,21 @@ class OwnState:
         folder, remote = self._recorder.folder, self._opening.remote
 
         with logged(f"the values of run {folder.run} could not be read"):
-            if remote is None:
-                self._held = learn(folder, writer, namespace)
-            elif not folder.journals():
-                self._held = learn_from(remote, writer, namespace)
-            else:  # here is what was recorded last, and there what went before
-                here = learn(folder, writer, namespace)
-                self._held = here.merged_with(learn_from(remote, writer, namespace))
+            known = [] if remote is None else [remote]
+            if remote is None or folder.journals():  # what was recorded last is on this disk
+                here, self.had_owner = run_on_disk(folder)
+                known.insert(0, here)
+            self._is_resumable = self._is_resumable or known[0].resumable
+            for one in known:
+                self._has_failed = self._has_failed or one.failed
+                self._series |= learn(one, writer, namespace)
 
     def take_over(self, lifecycle: Lifecycle) -> None:
         """Note that a failed run continues; store files that dead processes left, on a thread."""
         recorder = self._recorder
         if not self.owner or recorder.rank:
             return
-        if self._held.failed and self.word != "failed":
+        if self._has_failed and self.word != "failed":
             recorder.values.assign_quietly({"sys/failed": False})
         if recorder.folder.staging_dir.is_dir():
             from seamark.blobs import finish_staged
@@ -195,16 +201,11 @@ class OwnState:
     def is_reopened(self) -> bool:
         """Whether this process continues a run that had not ended, and has no point yet."""
         undecided = self.owner is None and self._may_reopen and self.is_recording_process
-        return undecided and (self._held.resumable or self._opening.is_resumable)
-
-    @property
-    def had_owner(self) -> bool:
-        """Whether an owner was recording the run when this process opened it."""
-        return self._held.running
+        return undecided and self._is_resumable
 
     def warn_of_series(self, paths: Iterable[str]) -> bool:
         """Warn, and return True, if points belong to the training of another owner."""
-        path = next((path for path in paths if path in self._held.series), None)
+        path = next((path for path in paths if path in self._series), None)
         if path is None:
             return False
         log.warning(
@@ -215,27 +216,8 @@ class OwnState:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """State of a run when it was opened.
-
-    ``series`` are the paths of the float series of its training: without those that are captured,
-    and those that only processes wrote which did not own it, such as evaluations. It is
-    ``resumable`` if it was begun but not ended for good, and no owner of it lives.
-    """
-
-    series: frozenset[str] = frozenset()
-    failed: bool = False
-    resumable: bool = False
-    running: bool = False
-
-    def merged_with(self, other: Held) -> Held:
-        """Return the state of a run whose earlier part is on a remote."""
-        return replace(self, series=self.series | other.series, failed=self.failed or other.failed)
-
-
-def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
-    """Tell a writer the families and last steps of a run, once the index has folded it."""
+def run_on_disk(folder: RunFolder) -> tuple[RemoteRun, bool]:
+    """Return the state of a run on this disk, once folded, and whether an owner records it."""
     from seamark.index.index import Index
     from seamark.remote.protocol import RemoteRun
 
@@ -245,18 +227,22 @@ def learn(folder: RunFolder, writer: JournalWriter, namespace: str) -> Held:
         attributes, training = view.attributes(), view.training()
         steps = {one.path: getattr(one.value, "last_step", None) for one in attributes}
         writers = view.series_writers()
-        known = RemoteRun(
+        found = RemoteRun(
             families={one.path: one.family for one in attributes},
             last_steps={path: float(step) for path, step in steps.items() if step is not None},
             trained=frozenset(path for path in writers if not training.isdisjoint(writers[path])),
             failed=view.has_failed(),
             resumable=view.is_resumable(),
         )
-        return replace(learn_from(known, writer, namespace), running=view.state == "running")
+        return found, view.state == "running"
 
 
-def learn_from(known: RemoteRun, writer: JournalWriter, namespace: str) -> Held:
-    """Tell a writer the families and last steps of a run."""
+def learn(known: RemoteRun, writer: JournalWriter, namespace: str = "monitoring") -> set[str]:
+    """Tell a writer the families and last steps of a run; return the float series of its training.
+
+    These are without captured ones, and without those that only processes wrote which did not own
+    the run, such as evaluations.
+    """
     series = set()
     for path, family in known.families.items():
         if path.startswith("sys/") and family == "atom":
@@ -268,7 +254,7 @@ def learn_from(known: RemoteRun, writer: JournalWriter, namespace: str) -> Held:
         writer.families.setdefault(path, family)
         if path in known.last_steps and family.endswith("_series"):
             writer.remember_step(path, known.last_steps[path])
-    return Held(frozenset(series), known.failed, known.resumable)
+    return series
 
 
 def has_other_owner(headers: Iterable[Mapping[str, Any]], lineage: str) -> bool:

@@ -154,7 +154,7 @@ class SourceFiles:
         self._hurry = threading.Event()
         here = os.getcwd()  # noqa: PTH109 - a script may go elsewhere
         root = os.fspath(recorder.folder.root)
-        self._walk = Walk(here, root, self._hurry, self._may_go_on)
+        self._walk = Walk(here, root, self._hurry, lambda: not self._given_up)
         self._count = 0
         self._why = ""
         self._pid = os.getpid()
@@ -171,9 +171,6 @@ class SourceFiles:
                 self._walk.cancel()
                 self._recorder.values.assign_quietly({_LEFT_OUT: self._left_out(_ENDED)})
 
-    def _may_go_on(self) -> bool:
-        return not self._given_up
-
     def _keep(self) -> None:
         recorder = self._recorder
         with recorder.guard("source_files", "source_files could not be stored"):
@@ -184,12 +181,11 @@ class SourceFiles:
             if self._given_up:
                 return
             told = [self._left_out(self._why)] if self._why else []
-            if ruled := self._walk.ruled:
-                what = "git was not found, so folders with ignore rules are left out"
-                told.append(f"{what}: {_listed(ruled)}")
-            if links := self._walk.linked:
-                what = "links that point outside the given paths are left out"
-                told.append(f"{what}: {_listed(links)}")
+            left_out = {
+                "git was not found, so folders with ignore rules": self._walk.ruled,
+                "links that point outside the given paths": self._walk.linked,
+            }
+            told += [f"{w} are left out: {_listed(n)}" for w, n in left_out.items() if n]
             if told:
                 recorder.values.assign_quietly({_LEFT_OUT: "; ".join(told)})
 

@@ -23,7 +23,8 @@ from seamark.values._parameters import has_name, is_parameter, parameter
 
 if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
-    from seamark.run.contents import Contents, Outlet
+    from seamark.run.contents import Contents
+    from seamark.run.outlet import Outlet
     from seamark.run.points import Points
 
 __all__ = ["Values", "gather"]
@@ -246,11 +247,15 @@ def _name_of(path: str) -> str | None:
 
 
 class Parameters:
-    """Hyperparameters by path as they were given, nothing hidden; `dropped` are deleted paths."""
+    """Hyperparameters by path as they were given, nothing hidden; `dropped` are deleted paths.
+
+    ``has_recorded`` is true if those that were recorded before are among them.
+    """
 
     def __init__(self) -> None:
         self.atoms: dict[str, Atom] = {}
         self.dropped: list[str] = []
+        self.has_recorded = False
 
     def take(self, atoms: Mapping[str, Atom]) -> None:
         """Note those of some values that are parameters."""
@@ -263,11 +268,12 @@ class Parameters:
         self.atoms = {one: atom for one, atom in self.atoms.items() if not is_inside(one, path)}
         self.dropped.append(path)
 
-    def add_recorded(self, atoms: Mapping[str, Atom]) -> None:
-        """Note parameters of an opened run that this process has not changed."""
+    def add_recorded(self, read: Callable[[], Mapping[str, Atom]]) -> None:
+        """Read, once, the parameters of an opened run; add those that this process left alone."""
+        self.has_recorded = True
         held = {
             path: atom
-            for path, atom in atoms.items()
+            for path, atom in read().items()
             if not any(is_inside(path, one) for one in self.dropped)
         }
         self.atoms = {**held, **self.atoms}

@@ -379,7 +379,7 @@ def test_the_error_of_a_with_block_decides_the_state(start):
         assert [tuple(op["error"].values()) for op in ops(run) if op.get("error")] == why
     run = start(fail_on_exception=False)
     with pytest.raises(ValueError, match="x"), run:
-        raise ValueError("x")  # noqa: EM101
+        raise ValueError("x")
     assert reopened(run)["sys/state"].fetch() == "completed"
 
 

@@ -190,7 +190,7 @@ def test_a_process_that_only_adds_changes_neither_state_nor_errors_nor_times(sta
     with pytest.raises(ArgumentError, match="open it with owner=True"):
         evaluation.set_state("completed")
     with pytest.raises(OSError, match="disk"), evaluation:
-        raise OSError("disk")  # noqa: EM101 - of a training
+        raise OSError("disk")
     with start(with_id=run.id) as again:  # a series of an evaluation is none of the training
         again.log_metrics({"eval/acc": 0.6}, step=1)
     after = [run[f"sys/{name}"].fetch() for name in ("state", "state_detail", "end_time")]

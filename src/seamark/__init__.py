@@ -112,8 +112,9 @@ def __getattr__(name: str) -> Any:
     else:
         from seamark.options.run_options import FUNCTIONS, also
 
-        msg = f"module {__name__!r} has no attribute {name!r}{also(FUNCTIONS, name)}"
-        raise AttributeError(msg)
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}{also(FUNCTIONS, name)}"
+        )
     globals()[name] = value
     return value
 

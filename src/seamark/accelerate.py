@@ -24,8 +24,9 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "accelerate":
         raise
-    msg = "accelerate is not installed: pip install 'seamark[accelerate]'"
-    raise MissingExtraError(msg) from None
+    raise MissingExtraError(
+        "accelerate is not installed: pip install 'seamark[accelerate]'"
+    ) from None
 
 
 @accept_options
@@ -57,8 +58,9 @@ class SeamarkTracker(_host.GeneralTracker):  # type: ignore[misc] # of any relea
     ) -> None:
         check_run(run, {"project": project, **options}, "SeamarkTracker")
         if options.get("ranks") == "all":
-            msg = "SeamarkTracker(ranks=...): expected 'zero' (only one process logs), got 'all'"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                "SeamarkTracker(ranks=...): expected 'zero' (only one process logs), got 'all'"
+            )
         self._is_own, self._base = run is None, run.path if isinstance(run, Handler) else ""
         self.tracker: Run | Handler = new_run(project=project, **options) if run is None else run
         super().__init__()  # Accelerate looks for `tracker`

@@ -80,13 +80,13 @@ def check_path(path: object) -> str:
     leading and no trailing slash, and at most `MAX_PATH_BYTES` bytes in UTF-8.
     """
     if not isinstance(path, str):
-        msg = (
+        raise PathError(
             f"path: expected a string such as 'train/loss', got {type(path).__name__}: {path!r:.80}"
         )
-        raise PathError(msg)
     if not path:
-        msg = "path: expected parts joined by '/', such as 'train/loss', got an empty string"
-        raise PathError(msg)
+        raise PathError(
+            "path: expected parts joined by '/', such as 'train/loss', got an empty string"
+        )
     if path[0] == "/" or path[-1] == "/" or "//" in path:
         where = (
             "a leading slash"
@@ -95,21 +95,20 @@ def check_path(path: object) -> str:
             if path[-1] == "/"
             else "an empty part"
         )
-        msg = f"path: expected non-empty parts joined by '/', got {where} in {path!r:.200}"
-        raise PathError(msg)
+        raise PathError(
+            f"path: expected non-empty parts joined by '/', got {where} in {path!r:.200}"
+        )
     if found := _CONTROL.search(path):
-        msg = (
+        raise PathError(
             "path: expected no control characters, "
             f"got {found.group()!r} at position {found.start()} in {path!r:.200}"
         )
-        raise PathError(msg)
     size = len(path.encode())
     if size > MAX_PATH_BYTES:
-        msg = (
+        raise PathError(
             f"path: expected at most {MAX_PATH_BYTES} bytes of UTF-8, "
             f"got {size} in {path[:60]!r}..."
         )
-        raise PathError(msg)
     return path
 
 
@@ -146,22 +145,19 @@ def check_series_path(path: object) -> str:
     """
     checked = check_writable(path)
     if checked.startswith("sys/"):
-        msg = f"path: {path!r} cannot be a series: 'sys/' holds single values and sets"
-        raise PathError(msg)
+        raise PathError(f"path: {path!r} cannot be a series: 'sys/' holds single values and sets")
     return checked
 
 
 def refuse_derived(path: str) -> str:
     """Return a valid path if users may write to it; raises like `check_writable`."""
     if path == _STAGE:
-        msg = f"path: {path!r} is changed with version.change_stage(...), not assigned"
-        raise StageError(msg)
+        raise StageError(f"path: {path!r} is changed with version.change_stage(...), not assigned")
     if path in _DERIVED:
-        msg = (
+        raise PathError(
             f"path: {path!r} is derived from the run itself and cannot be "
             "assigned, deleted or appended to"
         )
-        raise PathError(msg)
     return path
 
 
@@ -172,17 +168,15 @@ def check_name(name: object, what: str = "name") -> str:
     is a Windows device. The message calls it ``what``.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        msg = (
+        raise PathError(
             f"{what}: expected 1 to 100 letters, digits, '.', '_' or '-', starting "
             f"with a letter or digit, got {name!r:.120}"
         )
-        raise PathError(msg)
     if name.endswith(".") or is_device(name):
-        msg = (
+        raise PathError(
             f"{what}: expected a name valid on all file systems (no trailing "
             f"dot, no device name), got {name!r}"
         )
-        raise PathError(msg)
     return name
 
 
@@ -198,16 +192,16 @@ def check_project(project: object) -> str:
     ``files``.
     """
     if not isinstance(project, str) or not project:
-        msg = f"project: expected names joined by '/', such as 'team/mnist', got {project!r:.120}"
-        raise PathError(msg)
+        raise PathError(
+            f"project: expected names joined by '/', such as 'team/mnist', got {project!r:.120}"
+        )
     for part in project.split("/"):
         check_name(part, f"project {project!r:.120}")
         if part.casefold() in _RESERVED_SEGMENTS:
-            msg = (
+            raise PathError(
                 f"project: the part {part!r} in {project!r} is reserved for the folders of runs; "
                 f"use another name, such as {part + '-project'!r}"
             )
-            raise PathError(msg)
     return project
 
 
@@ -218,8 +212,9 @@ def check_key(key: object, what: str = "key") -> str:
     """
     name = check_name(key, what)
     if not _KEY.fullmatch(name):
-        msg = f"{what}: expected letters, digits, '.' and '_', such as 'RESNET', got {key!r:.120}"
-        raise PathError(msg)
+        raise PathError(
+            f"{what}: expected letters, digits, '.' and '_', such as 'RESNET', got {key!r:.120}"
+        )
     return name
 
 
@@ -227,8 +222,7 @@ def check_artifact(name: object, what: str = "name") -> str:
     """Return ``name`` if it is a valid artifact name, else raise PathError."""
     checked = check_name(name, what)
     if checked.casefold() in _RESERVED_SEGMENTS:
-        msg = f"{what}: {checked!r} is reserved for folders of Seamark"
-        raise PathError(msg)
+        raise PathError(f"{what}: {checked!r} is reserved for folders of Seamark")
     return checked
 
 
@@ -242,16 +236,17 @@ def check_place(project: object, run: object, what: str = "run id") -> None:
         check_key(run)
     elif kind == "artifact":
         if not isinstance(run, str) or not _DIGEST.fullmatch(run):
-            msg = f"{what}: expected the 64 hexadecimal digits of an artifact, got {run!r:.120}"
-            raise PathError(msg)
+            raise PathError(
+                f"{what}: expected the 64 hexadecimal digits of an artifact, got {run!r:.120}"
+            )
     elif kind != "project":
         if str(project).endswith(f"/{ARTIFACTS}"):
-            msg = f"{what}: {run!r:.120} is the name of an artifact, not of a version"
-            raise PathError(msg)
+            raise PathError(f"{what}: {run!r:.120} is the name of an artifact, not of a version")
         check_name(run, what)
     elif _PLACES.search(str(project)):
-        msg = f"{what}: {run!r} is the log of a project, not a model, version or artifact"
-        raise PathError(msg)
+        raise PathError(
+            f"{what}: {run!r} is the log of a project, not a model, version or artifact"
+        )
 
 
 def check_scope(project: object) -> str:

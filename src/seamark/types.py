@@ -69,10 +69,10 @@ class File:
         extension: str | None = None,
     ) -> None:
         if (path is None) == (content is None):
-            msg = "File: expected either a path or content, got " + (
-                "none" if path is None else "both"
+            raise ArgumentError(
+                "File: expected either a path or content, got "
+                + ("none" if path is None else "both")
             )
-            raise ArgumentError(msg)
         self.path = None if path is None else os.path.abspath(os.fspath(path))  # noqa: PTH100 - resolve() would follow links
         self.content = content
         if extension is None:
@@ -123,8 +123,9 @@ class File:
             OSError: If it cannot be written.
         """
         if self.content is None:
-            msg = f"File.save: expected content in memory, got a file on disk: {self.path}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"File.save: expected content in memory, got a file on disk: {self.path}"
+            )
         Path(path).write_bytes(self.content)
 
     @classmethod
@@ -219,8 +220,9 @@ class File:
         try:
             content = pickle.dumps(obj)
         except Exception as error:
-            msg = f"File.as_pickle: {type(obj).__name__} cannot be pickled: {error}"
-            raise ValueKindError(msg) from error
+            raise ValueKindError(
+                f"File.as_pickle: {type(obj).__name__} cannot be pickled: {error}"
+            ) from error
         return cls(content=content, extension="pkl")
 
     @classmethod
@@ -310,18 +312,17 @@ class Histogram:
 
 def _check_bins(edges: Sequence[float], counts: Sequence[float]) -> None:
     if len(edges) != len(counts) + 1 or not counts:
-        msg = (
+        raise ArgumentError(
             "Histogram: expected one more edge than counts, and at least one count, "
             f"got {len(edges)} edges and {len(counts)} counts"
         )
-        raise ArgumentError(msg)
     falls = any(low > high for low, high in pairwise(edges))
     if falls or not all(map(math.isfinite, edges)):
-        msg = "Histogram: expected finite edges, each at least as large as the previous one"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            "Histogram: expected finite edges, each at least as large as the previous one"
+        )
     if not all(math.isfinite(count) and count >= 0 for count in counts):
-        msg = "Histogram: expected finite counts that are not negative"
-        raise ArgumentError(msg)
+        raise ArgumentError("Histogram: expected finite counts that are not negative")
 
 
 def _counted(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -335,8 +336,7 @@ def _counted(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[float, ..
     found, failed = histograms({"values": values}, bins)
     if error := failed.get("values"):
         kind = ValueKindError if isinstance(error, TypeError) else ArgumentError
-        msg = f"Histogram: {error}"
-        raise kind(msg) from error
+        raise kind(f"Histogram: {error}") from error
     edges, counts = found["values"]
     return tuple(edges), tuple(counts)
 
@@ -355,8 +355,7 @@ def _counted_array(values: Any, bins: int) -> tuple[tuple[float, ...], tuple[flo
     numbers = numbers.astype(np.float64).reshape(-1)
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
-        msg = "Histogram: expected at least one finite value, got none"
-        raise ArgumentError(msg)
+        raise ArgumentError("Histogram: expected at least one finite value, got none")
     low, high = float(numbers.min()), float(numbers.max())
     if low == high:
         return (low - 0.5, high + 0.5), (float(len(numbers)),)
@@ -416,8 +415,7 @@ def _converted(what: str, kind: Callable[[Any], Any], value: Any) -> Any:
         return kind(value)
     except (TypeError, ValueError, OverflowError) as error:
         kind_of_error = ValueKindError if isinstance(error, TypeError) else ArgumentError
-        msg = f"{what}: {error}"
-        raise kind_of_error(msg) from error
+        raise kind_of_error(f"{what}: {error}") from error
 
 
 def _expected(what: str, kinds: tuple[type, ...], value: Any) -> Any:
@@ -624,10 +622,9 @@ class Series(Value):
         self.described = described
         for name, given in (("steps", self.steps), ("timestamps", self.timestamps)):
             if given is not None and len(given) != len(values):
-                msg = (
+                raise ArgumentError(
                     f"{what}: {name}: expected {len(values)}, one for each value, got {len(given)}"
                 )
-                raise ArgumentError(msg)
 
 
 def _several(what: str, values: Any) -> list[Any]:

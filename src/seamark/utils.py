@@ -89,11 +89,10 @@ class Thinned(Generic[R]):
         Raises:
             ArgumentError: Always.
         """
-        msg = (
+        raise ArgumentError(
             "every: expected a function, got a method, whose calls would be counted over "
             "all objects; wrap the call instead: every(...)(object.method)"
         )
-        raise ArgumentError(msg)
 
 
 def every(
@@ -111,8 +110,9 @@ def every(
         ArgumentError: If both are given, or one is not a number above 0.
     """
     if calls is not None and seconds is not None:
-        msg = f"every: expected either calls= or seconds=, got calls={calls!r}, seconds={seconds!r}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"every: expected either calls= or seconds=, got calls={calls!r}, seconds={seconds!r}"
+        )
     if calls is None and seconds is None:
         calls = _CALLS
     if calls is not None and (type(calls) is not int or calls < 1):
@@ -187,8 +187,7 @@ class TqdmProgressBar(ProgressBarCallback):
         try:
             made_by = import_module("tqdm.auto")  # which adapts to notebooks
         except ModuleNotFoundError as error:
-            msg = "TqdmProgressBar needs tqdm: pip install tqdm"
-            raise MissingExtraError(msg) from error
+            raise MissingExtraError("TqdmProgressBar needs tqdm: pip install tqdm") from error
         self._bar = made_by.tqdm(desc=description, unit=unit or "", unit_scale=unit_scale, **kwargs)
 
     def __exit__(
@@ -262,8 +261,9 @@ def device() -> Any:
     try:
         torch = import_module("torch")
     except ModuleNotFoundError as error:
-        msg = "seamark.utils.device() needs torch: see https://pytorch.org/get-started"
-        raise MissingExtraError(msg) from error
+        raise MissingExtraError(
+            "seamark.utils.device() needs torch: see https://pytorch.org/get-started"
+        ) from error
     if count := (torch.cuda.device_count() if torch.cuda.is_available() else 0):
         rank = local_rank()
         return torch.device("cuda", rank % count if rank else 0)

@@ -83,7 +83,7 @@ def test_decorated_function_is_quiet(handled):
 
 def test_only_named_exceptions_are_swallowed(handled):
     with pytest.raises(ValueError, match="x"), quietly(only=(OSError, KeyError)):
-        raise ValueError("x")  # noqa: EM101
+        raise ValueError("x")
     with pytest.raises(KeyboardInterrupt), quietly():
         raise KeyboardInterrupt
     with quietly(only=OSError):

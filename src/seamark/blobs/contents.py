@@ -31,16 +31,6 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
 
-__all__ = [
-    "Copy",
-    "FolderContents",
-    "are_recorded_by_user",
-    "digest_of",
-    "download_name",
-    "is_pending",
-    "write_parts",
-]
-
 
 class FolderContents:
     """Files of a run below a root; see `seamark.reading.contents.Contents`."""
@@ -59,8 +49,9 @@ class FolderContents:
         """Return a long text that is stored as a blob; FileMissingError if lost or too large."""
         sha256, size = record["sha256"], record["size"]
         if size > MAX_TEXT_BYTES:
-            msg = f"the text {sha256} has {size:,} bytes, too many to read at once"
-            raise FileMissingError(msg)
+            raise FileMissingError(
+                f"the text {sha256} has {size:,} bytes, too many to read at once"
+            )
         with open_blob(self._folder, sha256, size) as blob:
             return blob.read(size).decode("utf-8", "backslashreplace")
 
@@ -234,22 +225,20 @@ def _open_outside(
     wanted: bool,
 ) -> int:
     if not (wanted or are_recorded_by_user(folder)):
-        msg = (
+        raise FileMissingError(
             f"{path}: it refers to {file['ref']}, which is not opened, because parts of this run "
             "were not recorded by you on this host; if you trust the reference, copy the file "
             "yourself, or call download(references=True)"
         )
-        raise FileMissingError(msg)
     fd = os.open(place, _READ_FLAGS)
     now = os.fstat(fd)
     if stat.S_ISREG(now.st_mode) and (wanted or _is_recorded_file(file, now, inner)):
         return fd
     os.close(fd)
-    msg = (
+    raise FileMissingError(
         f"{path}: the referenced file has changed since it was recorded: {place} (to get its "
         "current content, call download(references=True))"
     )
-    raise FileMissingError(msg)
 
 
 def _is_recorded_file(file: Mapping[str, Any], now: os.stat_result, inner: Sequence[str]) -> bool:
@@ -307,8 +296,7 @@ def digest_of(
             "not stored": "could not be stored",
         }.get(str(file.get("lost")), "is not stored yet")
         name = inner[-1] if inner else file.get("name", "")
-        msg = f"{path}: the file {name!r} {why}"
-        raise FileMissingError(msg)
+        raise FileMissingError(f"{path}: the file {name!r} {why}")
     return sha256, size
 
 
@@ -390,8 +378,7 @@ def _write(
 def _check_digest(wanted: tuple[str, int | None], fd: int, name: str) -> None:
     found, size = digest_of_bytes(fd)
     if (found, size) != (wanted[0], size if wanted[1] is None else wanted[1]):
-        msg = (
+        raise FileMissingError(
             f"{name}: its bytes differ from the record: expected {wanted[1]} bytes with SHA-256 "
             f"{wanted[0]}, got {size} with {found}"
         )
-        raise FileMissingError(msg)

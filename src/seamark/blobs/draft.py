@@ -36,7 +36,6 @@ from seamark.process.interrupts import quietly
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["DraftBlobs", "files_below", "move_blobs"]
 
 _READ_BYTES: Final = 1 << 20
 """Size of one read, in bytes."""
@@ -133,15 +132,15 @@ class DraftBlobs:
         with closing_fd(open_source(path)) as fd:
             before = os.fstat(fd)
             if not stat.S_ISREG(before.st_mode):
-                msg = f"expected a regular file, got {path!r}"
-                raise FileMissingError(msg)
+                raise FileMissingError(f"expected a regular file, got {path!r}")
             if before.st_size < _READ_BYTES:
                 stored = self._store_small(fd, before)
             else:
                 stored = self._store_large(fd)
             if Stamp.of(os.fstat(fd)) != Stamp.of(before):
-                msg = f"{path!r} changed while it was read: add it when no process is writing it"
-                raise FileMissingError(msg)
+                raise FileMissingError(
+                    f"{path!r} changed while it was read: add it when no process is writing it"
+                )
         return stored
 
     def _store_small(self, fd: int, like: os.stat_result) -> tuple[str, int]:
@@ -235,8 +234,7 @@ def files_below(folder: str) -> dict[str, str]:
     """
     if not os.path.isdir(folder):
         what = "a file (add it with add_file)" if os.path.exists(folder) else "nothing"
-        msg = f"path: expected a folder, found {what} at {folder!r:.200}"
-        raise FileMissingError(msg)
+        raise FileMissingError(f"path: expected a folder, found {what} at {folder!r:.200}")
     home = os.path.realpath(folder)
     found: dict[str, str] = {}
     folders = [""]
@@ -246,8 +244,9 @@ def files_below(folder: str) -> dict[str, str]:
             for one in entries:
                 if not fits(one.name):
                     raw = os.fsencode(one.path)
-                    msg = f"path: expected names that are valid text, found {raw!r:.200}"
-                    raise ArgumentError(msg)
+                    raise ArgumentError(
+                        f"path: expected names that are valid text, found {raw!r:.200}"
+                    )
                 name = f"{below}/{one.name}" if below else one.name
                 if one.is_dir(follow_symlinks=False):
                     folders.append(name)
@@ -261,18 +260,15 @@ def files_below(folder: str) -> dict[str, str]:
 def _resolve_file(path: str, home: str) -> str:
     leads = os.path.realpath(path) if os.path.islink(path) else path
     if leads != path and not leads.startswith(home + os.sep):
-        msg = (
+        raise FileMissingError(
             f"path: {path!r:.200} is a link out of the folder, to {leads!r:.200}, and is not "
             "followed; add its target separately"
         )
-        raise FileMissingError(msg)
     try:
         mode = os.stat(leads).st_mode
     except FileNotFoundError:
-        msg = f"path: {path!r:.200} is a broken link to {leads!r:.200}"
-        raise FileMissingError(msg) from None
+        raise FileMissingError(f"path: {path!r:.200} is a broken link to {leads!r:.200}") from None
     if not stat.S_ISREG(mode):
         kind = "a link to a folder" if stat.S_ISDIR(mode) else "a pipe, a device or a socket"
-        msg = f"path: expected files, found {kind}: {path!r:.200}"
-        raise FileMissingError(msg)
+        raise FileMissingError(f"path: expected files, found {kind}: {path!r:.200}")
     return leads

@@ -28,19 +28,6 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
 
-__all__ = [
-    "FileFilter",
-    "extension_of",
-    "find_inside",
-    "inside_of",
-    "is_below",
-    "local_path",
-    "members_of",
-    "moved_path",
-    "reference",
-    "walk_files",
-]
-
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
 _URL_USER: Final = re.compile(r"//[^/#]*@")
@@ -140,8 +127,9 @@ def matches(target: str, takes: FileFilter | None = None) -> dict[str, str]:
             start = os.path.relpath(match, base).replace(os.sep, "/")
             found[f"{start}/{name}" if name else start] = file
     if not found:
-        msg = f"expected an existing file or folder, or a pattern that matches one, got {target!r}"
-        raise FileMissingError(msg)
+        raise FileMissingError(
+            f"expected an existing file or folder, or a pattern that matches one, got {target!r}"
+        )
     return found
 
 

@@ -48,18 +48,6 @@ if TYPE_CHECKING:
     from seamark.blobs.worker import Worker
     from seamark.journal.folder import RunFolder
 
-__all__ = [
-    "Pending",
-    "Target",
-    "UsedBlobs",
-    "contents_of",
-    "digests_of",
-    "file_record",
-    "finish_staged",
-    "tree_bytes",
-    "without_bytes",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:

@@ -39,29 +39,6 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
 
-__all__ = [
-    "ANY_MODE",
-    "Stamp",
-    "adopt",
-    "blob_path",
-    "clone",
-    "copy_blob",
-    "copy_into",
-    "digest_of",
-    "has_blob",
-    "narrow",
-    "narrow_blob",
-    "open_blob",
-    "open_source",
-    "put_bytes",
-    "put_stream",
-    "read_all",
-    "remove_blob",
-    "remove_leftovers",
-    "remove_staged",
-    "sync_blob",
-    "write_all",
-]
 
 _TEMPORARY: Final = ".tmp-"
 """Prefix of the names of unfinished files in ``.staging/``."""
@@ -95,8 +72,9 @@ class Stamp(NamedTuple):
 def blob_path(folder: RunFolder, sha256: str) -> Path:
     """Return the path of a blob, existing or not; ArgumentError if the digest is invalid."""
     if not _DIGEST.fullmatch(sha256):
-        msg = f"sha256: expected 64 lower-case hexadecimal digits, got {sha256!r:.80}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"sha256: expected 64 lower-case hexadecimal digits, got {sha256!r:.80}"
+        )
     return folder.path.joinpath("blobs", sha256)
 
 
@@ -117,13 +95,13 @@ def open_blob(folder: RunFolder, sha256: str, size: int | None = None) -> Binary
         file = os.fdopen(open_file(path), "rb")
     except FileNotFoundError as error:
         why = f": {error}" if isinstance(error, FileMissingError) else ""
-        msg = f"the contents {sha256} are not in {folder.path}{why}"
-        raise FileMissingError(msg) from error
+        raise FileMissingError(f"the contents {sha256} are not in {folder.path}{why}") from error
     found = os.fstat(file.fileno()).st_size
     if size is not None and found != size:
         file.close()
-        msg = f"the contents {sha256} in {folder.path} have {found:,} bytes, expected {size:,}"
-        raise FileMissingError(msg)
+        raise FileMissingError(
+            f"the contents {sha256} in {folder.path} have {found:,} bytes, expected {size:,}"
+        )
     return file
 
 
@@ -191,8 +169,7 @@ def put_stream(folder: RunFolder, source: BinaryIO, sha256: str, size: int) -> N
             write_all(fd, memoryview(block))
             left -= len(block)
         if left or digest.hexdigest() != sha256:
-            msg = f"file {sha256}: the bytes read do not match this digest"
-            raise ValueError(msg)
+            raise ValueError(f"file {sha256}: the bytes read do not match this digest")
         os.fsync(fd)
         _move_to_blobs(folder, path, sha256)
         sync_folder(folder.blobs_dir)

@@ -52,16 +52,6 @@ from seamark.process.interrupts import let_pass, quietly
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = [
-    "SMALL",
-    "ChangedError",
-    "HeldFile",
-    "Sources",
-    "TickWait",
-    "read_small",
-    "resolve_source",
-    "take",
-]
 
 SMALL: Final = 4 << 20
 """Files of up to this many bytes are stored immediately."""
@@ -197,11 +187,11 @@ def resolve_source(path: str) -> tuple[str, os.stat_result]:
     try:
         found = os.stat(source)
     except (FileNotFoundError, NotADirectoryError) as error:
-        msg = f"expected an existing file or folder, got {path!r}"
-        raise FileMissingError(msg) from error
+        raise FileMissingError(f"expected an existing file or folder, got {path!r}") from error
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-        msg = f"expected a regular file or a folder, got {path!r}, which is neither"
-        raise FileMissingError(msg)
+        raise FileMissingError(
+            f"expected a regular file or a folder, got {path!r}, which is neither"
+        )
     return source, found
 
 

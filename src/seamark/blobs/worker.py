@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
 
-__all__ = ["MAX_BYTES", "RETRY_S", "BytesWriter", "Job", "WaitingRecord", "Worker"]
-
 
 RETRY_S: Final = 5.0
 """Delay before a failed file is tried again, in seconds; another file's success ends it early.

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.types import File
 
-__all__ = ["BlobWriter"]
 
 _MAX_OPEN_FILES: Final = 64
 """Maximum number of files on other file systems held open; further ones are copied at once."""
@@ -176,8 +175,9 @@ class BlobWriter:
         }
         for name, source in found.items():
             if isinstance(source, str) and os.path.isdir(source):
-                msg = f"expected files as members of a file set, got the folder {name!r}"
-                raise FileMissingError(msg)
+                raise FileMissingError(
+                    f"expected files as members of a file set, got the folder {name!r}"
+                )
         complete: dict[str, dict[str, Any]] = {}
         for name, source in found.items():
             place = _Place(path, name.rpartition("/")[2], extension_of(name), name)

@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from seamark.process.interrupts import quietly
 
-__all__ = ["environment_facts", "read_text"]
-
 _MAX_FILE_BYTES: Final = 1 << 16
 _MAX_FACT_CHARS: Final = 1000
 

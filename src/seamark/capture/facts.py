@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from seamark.capture.switches import Switches
     from seamark.process.interrupts import quietly
 
-__all__ = ["Facts"]
 
 # Time that the end of a run waits for facts before git is terminated, in seconds.
 _GRACE_S: Final = 1.0

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from seamark.types import File
 
-__all__ = ["Part", "Recorder"]
-
 
 class Part(Protocol):
     """Capture that is active while a run is being recorded.

@@ -12,8 +12,6 @@ from seamark.capture.secrets import Secrets
 if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
 
-__all__ = ["Limit", "Switches", "is_switched_off"]
-
 
 _UNITS: Final = {
     "b": 1,
@@ -45,14 +43,12 @@ class Limit:
         if isinstance(text, cls):
             return text
         if not isinstance(text, str):
-            msg = f"{_EXPECTED}, got {type(text).__name__}: {text!r:.80}"
-            raise TypeError(msg)
+            raise TypeError(f"{_EXPECTED}, got {type(text).__name__}: {text!r:.80}")
         found: dict[str, int] = {}
         for part in text.split(","):
             kind, amount = _parse_amount(part)
             if amount <= 0 or kind in found:
-                msg = f"{_EXPECTED}, got {text!r:.80}"
-                raise ValueError(msg)
+                raise ValueError(f"{_EXPECTED}, got {text!r:.80}")
             found[kind] = amount
         return cls(found.get("per_minute"), found.get("total"))
 

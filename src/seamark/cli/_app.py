@@ -36,23 +36,6 @@ from seamark.errors import (
 )
 from seamark.reading.words import clean, readable
 
-__all__ = [
-    "COMPLETE",
-    "SHELLS",
-    "CommandError",
-    "Misuse",
-    "app",
-    "json_option",
-    "main",
-    "options",
-    "root_only",
-    "root_option",
-    "script",
-    "unknown_command_message",
-    "unknown_option_message",
-]
-
-
 _NEVER_SUGGESTED: Final = frozenset({"purge", "reindex", "trash", "untrash"})
 """Commands that are never suggested: they hide or delete data or take long, and the user may press
 Return."""

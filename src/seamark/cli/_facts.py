@@ -54,25 +54,6 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.reading.report import Report
 
-__all__ = [
-    "BEST",
-    "CODE",
-    "change_text",
-    "changes_of",
-    "details",
-    "exact_text",
-    "extreme_text",
-    "file_words",
-    "full_text",
-    "print_facts",
-    "print_series",
-    "problems",
-    "rounded",
-    "span_text",
-    "sparkline",
-    "text_or_record",
-    "whole_text",
-]
 
 CODE: Final = frozenset(
     f"source_code/{name}"

@@ -14,7 +14,6 @@ from seamark.remote.protocol import WORDS
 if TYPE_CHECKING:
     from seamark.cli._screen import Screen
 
-__all__ = ["health_problems", "listed", "loss_summary", "print_health"]
 
 _MAX_LISTED: Final = 8
 _LOSS_NAMES: Final = {

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from seamark.cli._runs import Runs
     from seamark.reading.groups import RunGroups, Spread
 
-__all__ = ["PLACES", "cell_of", "list_places", "print_groups"]
-
 
 _SET_PATHS: Final = frozenset({"sys/tags", "sys/group_tags", "sys/aliases"})
 _STATISTICS: Final = ("n", "odd", "mean", "median", "std", "min", "max")

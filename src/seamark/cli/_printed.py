@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import JournalInfo
     from seamark.reading.reader import Reader
 
-__all__ = [
-    "STREAMS",
-    "LastLines",
-    "Lines",
-    "OutputReader",
-    "Part",
-    "Process",
-    "is_output",
-    "output_paths",
-    "processes_with_output",
-]
 
 STREAMS: Final = ("stdout", "stderr")
 _QUICK_POINTS: Final = 500

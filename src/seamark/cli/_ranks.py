@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from seamark.reading.rank_words import RankTiming
     from seamark.reading.reader import Reader
 
-__all__ = ["print_ranks", "seconds_text", "verdict"]
-
 
 _BAR_CELLS: Final = 24
 _MIN_SLOWDOWN: Final = 1.1

@@ -30,29 +30,6 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.remote.http.catalog import RemoteCatalog
 
-__all__ = [
-    "RunRef",
-    "Runs",
-    "attempt_option",
-    "complete_paths",
-    "complete_projects",
-    "complete_run_or_path",
-    "complete_runs",
-    "complete_states",
-    "complete_tags",
-    "expect_root",
-    "matching_paths",
-    "nonempty_path",
-    "nonempty_query",
-    "open_runs",
-    "project_option",
-    "query_option",
-    "reject_empty",
-    "run_argument",
-    "runs_argument",
-    "split_names",
-]
-
 
 _MAX_RUNS: Final = 100
 _MAX_PATHS: Final = 200
@@ -214,8 +191,9 @@ def _attempt(_: click.Context, __: click.Parameter, value: str) -> int | str:
         return value
     if value.isdecimal():
         return int(value)
-    msg = f"expected latest, all, replaced or the number of an attempt, got {value!r}"
-    raise click.BadParameter(msg)
+    raise click.BadParameter(
+        f"expected latest, all, replaced or the number of an attempt, got {value!r}"
+    )
 
 
 attempt_option = click.option(

@@ -24,21 +24,6 @@ from seamark.reading.words import clean, display_width, plain, shorten
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "LABEL",
-    "STATE_STYLES",
-    "Cell",
-    "Column",
-    "Screen",
-    "be_quiet",
-    "data_output",
-    "dumps",
-    "note",
-    "note_hidden_columns",
-    "progress_bar",
-    "wanted_colour",
-]
-
 
 _CONTROLS: Final = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 """Control characters that a terminal may interpret and that JSON does not escape."""

@@ -52,8 +52,9 @@ def record(runs: Runs, ref: RunRef, **changes: Any) -> None:
             changes[name] = [escape(tag) for tag in sorted(value)]
     if runs.root is not None:
         if not append_ops(RunFolder(runs.root, ref.project, ref.run), _ops(changes)):
-            msg = f"{runs.root / ref.project / ref.run}: the change could not be written"
-            raise CommandError(msg)
+            raise CommandError(
+                f"{runs.root / ref.project / ref.run}: the change could not be written"
+            )
     else:
         if "description" in changes:
             was = getattr(runs.view(ref).attribute("sys/description"), "value", None)
@@ -444,8 +445,9 @@ def _refuse_versions(runs: Runs, refs: Sequence[RunRef]) -> None:
 def _refuse_live(folders: Sequence[RunFolder]) -> None:
     if live := [f"{folder.project}/{folder.run}" for folder in folders if is_live(folder)]:
         listed = ", ".join(live[:_MAX_NAMED_RUNS]) + (", …" if len(live) > _MAX_NAMED_RUNS else "")
-        msg = f"nothing was purged: a process is still writing to {listed}; stop it first"
-        raise CommandError(msg)
+        raise CommandError(
+            f"nothing was purged: a process is still writing to {listed}; stop it first"
+        )
 
 
 def _confirm(runs: Runs, refs: Sequence[RunRef]) -> None:

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from seamark.reading.points import Attempt
     from seamark.reading.reader import Reader
 
-__all__ = ["ATTRIBUTES", "FAMILIES", "POINTS", "CsvWriter", "Tables", "write_parquet", "write_rows"]
-
 
 class CsvWriter:
     """Writer of rows as CSV."""

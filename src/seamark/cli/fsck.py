@@ -37,8 +37,6 @@ from seamark.reading.words import clean, duration_words, human_bytes, plural
 if TYPE_CHECKING:
     from seamark.index.copies import RunView
 
-__all__ = ["COPY", "drafts", "finish_queued", "half_purged", "project_logs"]
-
 
 _MAX_FILES: Final = 5
 COPY: Final = "journal/"

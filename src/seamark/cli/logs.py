@@ -52,8 +52,7 @@ def _moment(_: click.Context, __: click.Parameter, value: str | None) -> int | N
         text = f"-{text}"
     found = moment(text, time.time_ns(), local=True)
     if found is None:
-        msg = f"expected an age such as 10m, or {MOMENTS}; got {value!r}"
-        raise click.BadParameter(msg)
+        raise click.BadParameter(f"expected an age such as 10m, or {MOMENTS}; got {value!r}")
     return found * 1000
 
 

@@ -148,8 +148,9 @@ def size_of(text: str | None) -> int | None:
     found = _SIZE.fullmatch(text.strip().lower())
     size = 0 if found is None else round(float(found[1]) * _UNITS[found[2] or ""])
     if size < 1:
-        msg = f"expected a size such as 500GB, 2TB or a number of bytes, got {text!r}"
-        raise click.BadParameter(msg)
+        raise click.BadParameter(
+            f"expected a size such as 500GB, 2TB or a number of bytes, got {text!r}"
+        )
     return size
 
 
@@ -183,11 +184,10 @@ def settings_at(folder: Path | None, store: str | None, blobs: str | None, **res
 
     names = ("alembic", "fastapi", "psycopg", "re2", "sqlalchemy", "uvicorn")
     if missing := [name for name in names if find_spec(name) is None]:
-        msg = (
+        raise Misuse(
             f"the server needs {', '.join(missing)}, not installed here: "
             'pip install "seamark[server]"'
         )
-        raise Misuse(msg)
     from seamark.server.settings import DEFAULT_FOLDER, Settings
 
     place = folder or Path(DEFAULT_FOLDER)

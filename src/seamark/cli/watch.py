@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.reading.reader import Reader
 
-__all__ = ["WatchedRun"]
-
 
 _ACTIVE_STATES: Final = ("created", "running")
 _PACE_POINTS: Final = 100
@@ -139,8 +137,7 @@ _GOOD_STATES: Final = ("completed", "running", "suspended")
 
 def _seconds(_: click.Context, __: click.Parameter, value: float) -> float:
     if not math.isfinite(value):  # a range does not exclude NaN
-        msg = f"expected a number of seconds, got {value}"
-        raise click.BadParameter(msg)
+        raise click.BadParameter(f"expected a number of seconds, got {value}")
     return value
 
 

@@ -23,8 +23,6 @@ from seamark.ignite._times import FREQUENT, GpuTimes, RunTimes
 from seamark.process.interrupts import let_pass, quietly
 from seamark.profiling import LOCK, POSITION_SHIFT, position
 
-__all__ = ["EngineClock"]
-
 log = logging.getLogger("seamark")
 
 _FULL: Final = 1 << 19

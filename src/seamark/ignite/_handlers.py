@@ -29,18 +29,6 @@ if TYPE_CHECKING:
 
     from seamark.run.run import Run
 
-__all__ = [
-    "GradsHistHandler",
-    "GradsScalarHandler",
-    "NeptuneSaver",
-    "OptimizerParamsHandler",
-    "OutputHandler",
-    "SeamarkSaver",
-    "WeightsHistHandler",
-    "WeightsScalarHandler",
-    "global_step_from_engine",
-]
-
 
 Whitelist = list[str] | Callable[[str, torch.nn.Parameter], bool] | None
 
@@ -108,8 +96,9 @@ class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of an
         super().__init__(tag, metric_names, output_transform, step, state_attributes)
         checked_tag(tag, type(self).__name__)
         if state_attributes is not None and not _is_several(state_attributes):
-            msg = f"state_attributes should be a list of names, got {state_attributes!r:.80}"
-            raise TypeError(msg)
+            raise TypeError(
+                f"state_attributes should be a list of names, got {state_attributes!r:.80}"
+            )
 
     def __call__(self, engine: Any, logger: Any, event_name: Any) -> None:
         run, base = series_target_of(logger, "OutputHandler")
@@ -118,11 +107,10 @@ class OutputHandler(_host.base.BaseOutputHandler):  # type: ignore[misc] # of an
         try:
             to_float(step)
         except ValueKindError:
-            msg = (
+            raise TypeError(
                 f"global_step must be int or another real number, got {type(step)}. "
                 "Please check the output of global_step_transform."
-            )
-            raise TypeError(msg) from None
+            ) from None
         record_series(run, values, step, join_path(base, self.tag or ""))
 
     def _values(self, engine: Any) -> dict[Any, Any]:
@@ -177,11 +165,10 @@ class _Parameters(_host.base.BaseWeightsHandler):  # type: ignore[misc] # of any
     ) -> None:
         checked_tag(tag, type(self).__name__)
         if not (whitelist is None or callable(whitelist) or _is_several(whitelist)):
-            msg = (
+            raise TypeError(
                 "Argument whitelist should be a list of prefixes or a function of name and "
                 f"parameter, got {whitelist!r:.80}"
             )
-            raise TypeError(msg)
         super().__init__(model, tag, whitelist)
         self.weights = tuple(self.weights)  # a view that cannot be pickled, in 0.4.13
 
@@ -312,8 +299,9 @@ class SeamarkSaver(_host.checkpoint.BaseSaveHandler):  # type: ignore[misc] # of
         run, base = target_of(self._logger, "SeamarkSaver")
         name = check_writable(join_path(base, str(filename)))
         if any(part in {".", ".."} for part in name.split("/")):
-            msg = f"filename: expected a name inside the run's folder, got {filename!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"filename: expected a name inside the run's folder, got {filename!r}"
+            )
         return run.folder.files_dir / "checkpoints" / name
 
     def __call__(

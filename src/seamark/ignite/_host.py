@@ -13,20 +13,6 @@ from seamark.process.rank import current_rank
 from seamark.run.handler import Handler
 from seamark.run.run import Run
 
-__all__ = [
-    "base",
-    "check_engine",
-    "checked_tag",
-    "checkpoint",
-    "dropping",
-    "engine",
-    "idist",
-    "idist_knows",
-    "series_target_of",
-    "target_of",
-    "version",
-]
-
 
 def _import(*names: str) -> Any:
     for name in names:
@@ -35,10 +21,9 @@ def _import(*names: str) -> Any:
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "ignite":
                 raise
-    msg = (
+    raise MissingExtraError(
         "seamark.ignite needs pytorch-ignite, which is not installed: pip install 'seamark[ignite]'"
     )
-    raise MissingExtraError(msg)
 
 
 engine: Final = _import("ignite.engine")
@@ -50,8 +35,7 @@ checkpoint: Final = _import("ignite.handlers.checkpoint")
 
 def check_engine(given: Any, what: str) -> None:
     if not isinstance(given, engine.Engine):
-        msg = f"Argument {what} should be ignite.engine.Engine, but given {type(given)}"
-        raise TypeError(msg)
+        raise TypeError(f"Argument {what} should be ignite.engine.Engine, but given {type(given)}")
 
 
 def version() -> str:
@@ -70,8 +54,9 @@ def idist_knows() -> bool:
 def checked_tag(tag: Any, caller: str) -> str | None:
     """Return a tag if it is a valid namespace; None and the empty string mean none."""
     if tag is not None and not isinstance(tag, str):
-        msg = f"{caller}: tag: expected a string or None, got {type(tag).__name__}: {tag!r:.80}"
-        raise TypeError(msg)
+        raise TypeError(
+            f"{caller}: tag: expected a string or None, got {type(tag).__name__}: {tag!r:.80}"
+        )
     with naming(f"{caller}: tag", PathError):
         return check_path(tag) if tag else tag
 
@@ -86,11 +71,10 @@ def target_of(logger: Any, caller: str) -> tuple[Run, str]:
         root = found.get_root_object() if isinstance(found, Handler) else found
         if isinstance(root, Run):
             return root, found.path if isinstance(found, Handler) else ""
-    msg = (
+    raise TypeError(
         f"Handler {caller} works only with SeamarkLogger (alias NeptuneLogger), "
         f"or an object whose 'experiment' is a seamark Run, got {type(logger)}"
     )
-    raise TypeError(msg)
 
 
 def dropping(run: Run, what: str, warning: str) -> quietly:

@@ -31,8 +31,6 @@ from seamark.values import Atom
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["NeptuneLogger", "SeamarkLogger", "setup_seamark_logging"]
-
 
 class CheckpointRecorder:
     """Record the new files of a ``Checkpoint`` or ``DiskSaver`` when called."""
@@ -41,11 +39,10 @@ class CheckpointRecorder:
         saver = getattr(handler, "save_handler", handler)
         folder = getattr(saver, "dirname", None)
         if not isinstance(folder, (str, os.PathLike)):
-            msg = (
+            raise TypeError(
                 "attach_checkpoint: expected a Checkpoint or ModelCheckpoint that saves with a "
                 f"DiskSaver, or a DiskSaver, got {type(handler)} with {type(saver)}"
             )
-            raise TypeError(msg)
         target_of(logger, "attach_checkpoint")
         self._logger = logger
         self._handler = handler
@@ -200,8 +197,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-            raise AttributeError(msg)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.__dict__.get("_experiment"), name)
 
     def __getitem__(self, key: str) -> Handler:
@@ -299,8 +295,7 @@ class SeamarkLogger(_host.base.BaseLogger):  # type: ignore[misc] # of any relea
         events = list(event_name) if several else [event_name]
         for event in events:
             if event not in _host.engine.State.event_to_attr:
-                msg = f"Unknown event name '{event}'"
-                raise RuntimeError(msg)
+                raise RuntimeError(f"Unknown event name '{event}'")
         self._watch.look_at(engine, log_handler, times=self._run.ranks == "all")
         for event in events:
             engine.add_event_handler(event, log_handler, self, event, *args, **kwargs)
@@ -403,6 +398,7 @@ def _by_name(
     for key, one in found.items():
         if not is_one(one):
             got = f"{type(one)} under {key!r}" if found is given else f"{type(given)}"
-            msg = f"Argument {what} should be either a single one or a dictionary, got {got}"
-            raise TypeError(msg)
+            raise TypeError(
+                f"Argument {what} should be either a single one or a dictionary, got {got}"
+            )
     return {key if key is None else str(key): one for key, one in found.items()}

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from seamark.ignite._times import EventTimes
     from seamark.profiling import Durations
 
-__all__ = ["BasicTimeProfiler", "HandlersTimeProfiler"]
-
 
 log = logging.getLogger("seamark")
 
@@ -57,8 +55,9 @@ class EngineProfiler(ABC):
 
     def __init__(self, *, cuda: Literal["off", "events"] = "off") -> None:
         if cuda not in ("off", "events"):
-            msg = f"{type(self).__name__}: cuda: expected 'off' or 'events', got {cuda!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"{type(self).__name__}: cuda: expected 'off' or 'events', got {cuda!r}"
+            )
         if cuda == "events" and not torch.cuda.is_available():
             log.warning(
                 'seamark: %s(cuda="events"): there is no CUDA device; times are those of the clock '
@@ -94,10 +93,9 @@ class EngineProfiler(ABC):
         _host.check_engine(engine, "engine")
         attached = None if self._engine is None else self._engine()
         if attached not in (None, engine):
-            msg = (
+            raise ArgumentError(
                 f"engine: {type(self).__name__} measures one engine; create another for {engine!r}"
             )
-            raise ArgumentError(msg)
         if run is not None:
             self._record = TimesInRun(run, namespace, self._kind)
         self._engine = weakref.ref(engine)
@@ -202,8 +200,7 @@ class EngineProfiler(ABC):
             OSError: If the file cannot be written.
         """
         if layout not in ("wide", "long"):
-            msg = f"layout: expected 'wide' or 'long', got {layout!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"layout: expected 'wide' or 'long', got {layout!r}")
         times = self._times()
         if layout == "long":
             write_long(self._sources(times), output_path)

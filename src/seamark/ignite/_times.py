@@ -16,7 +16,6 @@ from seamark.profiling import LOCK, Breakdown, Durations
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["FREQUENT", "IGNORED", "EventTimes", "GpuTimes", "RunTimes"]
 
 IGNORED: Final = frozenset(
     {

@@ -21,8 +21,6 @@ from seamark.reading.rank_words import OWN_TIME, STEP_TIME
 from seamark.run.adapters import batch_size
 from seamark.values import encode_atom
 
-__all__ = ["EngineWatch"]
-
 _INTERVAL_S: Final = 1.0
 _TRAINS: Final = (OptimizerParamsHandler, GradsScalarHandler, GradsHistHandler)
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
-__all__ = ["Refresh", "RunView", "choose", "open_journal"]
-
 
 def open_journal(folder: RunFolder, name: str) -> Source:
     """Open a journal of a run; raise `JournalError` if this fails."""

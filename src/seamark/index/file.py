@@ -34,9 +34,6 @@ from seamark.store.database import (
 from seamark.store.runs import Store
 from seamark.store.schema import SCHEMA_VERSION, PathNumbers
 
-__all__ = ["NAME_KEY", "IndexFile", "exclusive", "index_path", "is_damaged"]
-
-
 _SUFFIXES: Final = ("-wal", "-shm", "-journal", "")
 _MAX_AGE_S: Final = 30 * 24 * 3600.0
 """Age at which an unused index of another version is removed, in seconds."""
@@ -57,8 +54,9 @@ def index_path(root: Path) -> Path:
     if given:
         target = Path(given) if given.endswith(".db") else Path(given, name)
         if os.path.realpath(target).startswith(real + os.sep):
-            msg = f"SEAMARK_INDEX: expected a path outside the root {real!r}, got {given!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"SEAMARK_INDEX: expected a path outside the root {real!r}, got {given!r}"
+            )
         return target
     return cache_folder() / name
 

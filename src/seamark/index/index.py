@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
-__all__ = ["Index", "changes_since"]
-
 
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.([0-9]{1,19})")
 _change, _run = change_table.c, schema.run.c

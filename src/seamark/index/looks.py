@@ -23,19 +23,6 @@ from seamark.process.interrupts import let_pass
 from seamark.store import schema
 from seamark.store.database import Database, Upsert, insertion
 
-__all__ = [
-    "FileStatus",
-    "FileStatuses",
-    "KnownRun",
-    "Stat",
-    "Unread",
-    "UnreadFolders",
-    "change_table",
-    "metadata",
-    "stat_of",
-]
-
-
 log = logging.getLogger("seamark")
 _MAX_NAMED_FOLDERS: Final = 3
 """Maximum number of folders named in a warning."""

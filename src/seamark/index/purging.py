@@ -15,7 +15,6 @@ from seamark.process.interrupts import quietly
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = ["PURGING", "delete_hidden", "is_live", "remove"]
 
 PURGING: Final = ".purging"
 """Suffix of the hidden name of a run folder that is being deleted."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from seamark.reading.names import Conflict, RunName
     from seamark.remote.protocol import RunKey
 
-__all__ = ["find_below", "open_remote"]
-
 
 _CLAIM_FILES: Final = {"run": ".arriving", "artifact": ".arriving-artifacts"}
 _MAX_CLAIMS_BYTES: Final = 4 << 20
@@ -69,8 +67,7 @@ def find_below(root: Path, word: str, project: str, *, beginnings: bool) -> Ref:
     A word without ``PROJECT/`` is looked up in ``project`` and its sub-projects.
     """
     if not root.is_dir():
-        msg = f"no run {word!r:.200}: the folder {root} does not exist"
-        raise RunNotFoundError(msg)
+        raise RunNotFoundError(f"no run {word!r:.200}: the folder {root} does not exist")
     with Index.open(root) as index:
         for one in dict.fromkeys([project, *_named_projects(root, word)]):
             index.refresh(one)

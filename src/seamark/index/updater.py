@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
-__all__ = ["Updater"]
 
 _random: Final = random.Random()  # noqa: S311 - the numbers of `random` are the training's
 _MAX_TRIES: Final = 100

@@ -39,7 +39,6 @@ from seamark.values.statistics import load_aggregate
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["DocumentRun", "as_strict_json", "documents_in", "documents_of", "importers"]
 
 GROUP: Final = "seamark.importers"
 """Entry point group of functions that take a path and yield one document per run."""
@@ -84,8 +83,9 @@ def documents_of(importer: str, path: Path) -> Iterator[tuple[str, Any]]:
     except SeamarkError:
         raise
     except Exception as error:
-        msg = f"{path}: the importer {importer} ({point.value}) failed: {error!r:.300}"
-        raise SeamarkError(msg) from error
+        raise SeamarkError(
+            f"{path}: the importer {importer} ({point.value}) failed: {error!r:.300}"
+        ) from error
 
 
 def as_strict_json(document: Any, where: str) -> Any:
@@ -98,8 +98,7 @@ def documents_in(path: Path) -> list[tuple[str, Any]]:
     """Return position and content of each document in a JSON file; ArgumentError if invalid."""
 
     def refuse(token: str) -> Any:
-        msg = f"expected strict JSON, got {token}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"expected strict JSON, got {token}")
 
     with _placed(str(path), "JSON as seamark export --format json writes it"):
         read = json.loads(path.read_bytes(), parse_constant=refuse)
@@ -140,8 +139,7 @@ class DocumentRun:
         if isinstance(document, Mapping) and not where and "run" not in document:
             found = list(_unpacked(document))
             if len(found) != 1:
-                msg = f"runs: expected the document of one run, got {len(found)}"
-                raise ArgumentError(msg)
+                raise ArgumentError(f"runs: expected the document of one run, got {len(found)}")
             ((where, document),) = found
         if not isinstance(document, Mapping):
             raise mismatch(where, "an object", document)
@@ -223,8 +221,9 @@ class DocumentRun:
         created, modified = (facts[path] for path in _TIMES)
         for path in (_TIMES[1], *sorted(_SPAN_TIMES & facts.keys())):
             if not created <= facts[path] <= modified:
-                msg = f"{self._place(path)}: expected a time from {_TIMES[0]} to {_TIMES[1]}"
-                raise ArgumentError(msg)
+                raise ArgumentError(
+                    f"{self._place(path)}: expected a time from {_TIMES[0]} to {_TIMES[1]}"
+                )
         if facts.get("sys/state") not in _STATES:
             expected = f"one of {', '.join(_STATES)}"
             raise mismatch(self._place("sys/state"), expected, facts.get("sys/state"))
@@ -234,8 +233,7 @@ class DocumentRun:
             raise mismatch(place, "a number of seconds", seconds)
         longest = facts.get("sys/end_time", modified) - facts.get("sys/start_time", created)
         if round(seconds * 1e9) > longest + 1000:
-            msg = f"{place}: expected at most the time from the start to the end"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"{place}: expected at most the time from the start to the end")
         for path in ("sys/owner", "sys/id", "sys/state_detail"):
             if not isinstance(facts.setdefault(path, ""), str):
                 raise mismatch(self._place(path), "a text", facts[path])
@@ -287,11 +285,9 @@ def _placed(where: str, expected: str = "a valid value") -> Iterator[None]:
     try:
         yield
     except SeamarkError as error:
-        msg = f"{where}: {str(error).removeprefix('path: ')}"
-        raise ArgumentError(msg) from error
+        raise ArgumentError(f"{where}: {str(error).removeprefix('path: ')}") from error
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
-        msg = f"{where}: expected {expected}: {error}"
-        raise ArgumentError(msg) from error
+        raise ArgumentError(f"{where}: expected {expected}: {error}") from error
 
 
 def _name(document: Mapping[str, Any], key: str, where: str, check: Callable[[str], object]) -> str:
@@ -351,8 +347,7 @@ def _json_atom(value: Any, where: str) -> Atom:
 
 def _check_depth(value: Any, depth: int = 0) -> None:
     if depth > _MAX_DEPTH:
-        msg = f"expected at most {_MAX_DEPTH} levels of lists and objects"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"expected at most {_MAX_DEPTH} levels of lists and objects")
     if isinstance(value, Mapping | list):
         for each in value.values() if isinstance(value, Mapping) else value:
             _check_depth(each, depth + 1)
@@ -372,15 +367,13 @@ def _files(given: Any, _: str) -> dict[str, Any]:
 
 def _set(given: Any, _: str) -> dict[str, Any]:
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        msg = f"expected a list of texts, got {given!r:.80}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"expected a list of texts, got {given!r:.80}")
     return {"op": "assign_set", "values": [escape(each) for each in given]}
 
 
 def _statistic(given: Any, path: str) -> dict[str, Any]:
     if not isinstance(given, Mapping):
-        msg = f"expected an object with kind and state, got {given!r:.80}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"expected an object with kind and state, got {given!r:.80}")
     found = load_aggregate(given.get("kind"), given.get("state"))
     part = hashlib.sha256(path.encode()).hexdigest()[:16]
     return {"op": "statistic", "kind": found.kind, "state": found.state_dict(), "part": part}

@@ -49,16 +49,6 @@ from seamark.values import Atom, Escaped, escape
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "Draft",
-    "ImportedJournal",
-    "NotImportedError",
-    "Records",
-    "limited_time",
-    "run_exists_error",
-    "writer_of",
-]
-
 
 _BUFFER_BYTES: Final = 1 << 20
 _FRAME_CHARACTERS: Final = 1 << 20
@@ -256,8 +246,7 @@ class Draft:
         self._unsynced: set[str] = set()
         self._placed = False
         if folder.purged_mark.exists():
-            msg = f"{folder.words} was purged here"
-            raise NotImportedError(msg)
+            raise NotImportedError(f"{folder.words} was purged here")
         folder.refuse_links()
         self._place.refuse_links()
         make_folder(self._place.path)
@@ -277,8 +266,7 @@ class Draft:
             if os.fstat(fd).st_ino == (self._place.path / _LOCK).stat().st_ino:
                 return fd
         os.close(fd)
-        msg = f"{self.folder.words} is being imported by another process"
-        raise NotImportedError(msg)
+        raise NotImportedError(f"{self.folder.words} is being imported by another process")
 
     def _clear(self, *, lock: bool = False) -> None:
         with closing_fd(open_folder(self._place.path)) as above:

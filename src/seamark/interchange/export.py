@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from seamark.interchange.draft import Draft, ImportedJournal
     from seamark.interchange.found import Notes, Progress
 
-__all__ = ["ExportedRun", "check_parquet", "parts_below"]
-
 
 _INVALID: Final = re.compile(r"[^A-Za-z0-9._-]")
 _MAX_PART_CHARACTERS: Final = 80
@@ -115,8 +113,10 @@ def check_parquet() -> None:
     try:
         import pyarrow.parquet  # noqa: F401 - only a check
     except ModuleNotFoundError as error:
-        msg = f'Parquet needs the package {error.name}: pip install "seamark[parquet]"'
-        raise MissingExtraError(msg, name=error.name) from error
+        raise MissingExtraError(
+            f'Parquet needs the package {error.name}: pip install "seamark[parquet]"',
+            name=error.name,
+        ) from error
 
 
 def parts_below(folder: Path) -> dict[str, list[Path]]:
@@ -165,8 +165,9 @@ class ExportedRun:
         if has_journal(self.folder, self._uids[0]):
             return []
         if self.folder.path.exists():
-            msg = f"{self.folder.words} has the same custom id, but is another run"
-            raise NotImportedError(msg)
+            raise NotImportedError(
+                f"{self.folder.words} has the same custom id, but is another run"
+            )
         return [self._uids[0]]
 
     def note(self) -> str:
@@ -249,8 +250,9 @@ class ExportedRun:
     def _expect_one_run(self, batch: pa.RecordBatch) -> None:
         for column, wanted in (("project_id", self._source), ("run_id", self.called)):
             if batch.column(column).unique().to_pylist() != [wanted]:
-                msg = f"{self.called}: expected the rows of one run, found rows of others"
-                raise NotImportedError(msg)
+                raise NotImportedError(
+                    f"{self.called}: expected the rows of one run, found rows of others"
+                )
 
 
 class _Rows:
@@ -460,8 +462,7 @@ def _readable() -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, KeyError, UnicodeDecodeError, OverflowError) as error:
-        msg = f"it cannot be read: {str(error)[:300]}"
-        raise NotImportedError(msg) from error
+        raise NotImportedError(f"it cannot be read: {str(error)[:300]}") from error
 
 
 @contextlib.contextmanager
@@ -472,8 +473,9 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         found = {one.name: _ELEMENT.sub("list<", str(one.type)) for one in file.schema_arrow}
         for name, kind in _KINDS.items():
             if found.get(name) != kind:
-                msg = f"expected a column {name!r} of {kind}, got {found.get(name, 'none')}"
-                raise NotImportedError(msg)
+                raise NotImportedError(
+                    f"expected a column {name!r} of {kind}, got {found.get(name, 'none')}"
+                )
         yield file
 
 
@@ -499,8 +501,7 @@ def _read_summary(parts: Sequence[Path]) -> tuple[str, str, dict[str, Any], int]
             if column is not None and row[column] is not None:
                 system[row["attribute_path"]] = row[column]
     if names is None:
-        msg = f"{parts[0].name} holds no rows"
-        raise NotImportedError(msg)
+        raise NotImportedError(f"{parts[0].name} holds no rows")
     return *names, system, rows
 
 
@@ -511,8 +512,7 @@ def _names(file: pq.ParquetFile) -> tuple[str, str] | None:
         return None
     project, run = (row.column(name)[0].as_py() for name in columns)
     if not project or not run:
-        msg = "its rows name no project or no run"
-        raise NotImportedError(msg)
+        raise NotImportedError("its rows name no project or no run")
     return project, run
 
 

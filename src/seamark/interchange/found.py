@@ -25,22 +25,6 @@ from seamark.paths import check_path
 if TYPE_CHECKING:
     from seamark.interchange.draft import Draft
 
-__all__ = [
-    "DERIVED",
-    "FoundRun",
-    "Notes",
-    "Places",
-    "Progress",
-    "RunSummary",
-    "extension_of",
-    "keep_zip",
-    "legal_path",
-    "open_below",
-    "run_id_of",
-    "uid_of",
-    "walk_below",
-]
-
 
 Progress = Callable[[int], None]
 """Function that takes the number of source bytes read since its last call."""

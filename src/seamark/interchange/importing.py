@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from seamark.interchange.found import FoundRun
     from seamark.interchange.offline import ClientFolder
 
-__all__ = ["Listed", "Source", "find_neptune", "import_runs", "list_runs"]
 
 Open = Callable[[], "FoundRun"]
 _MAX_DEPTH: Final = 3
@@ -85,19 +84,19 @@ def find_neptune(
     if project is not None:
         check_project(project)
     if not path.is_dir():
-        msg = f"expected a folder of neptune-exporter or of the client (.neptune), got {path}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"expected a folder of neptune-exporter or of the client (.neptune), got {path}"
+        )
     notes = Notes()
     found = [
         *_export_sources(root, path, project, files, zone, notes),
         *_client_sources(root, path, project, files, notes),
     ]
     if not found and not notes.counts:
-        msg = (
+        raise ArgumentError(
             f"nothing to import in {path}: no *_part_0.parquet of neptune-exporter, and "
             "no folder of the client such as .neptune/offline/run__..."
         )
-        raise ArgumentError(msg)
     return found, notes
 
 
@@ -135,8 +134,9 @@ def _check_zone(zone: str) -> None:
     try:
         pc.assume_timezone(pa.scalar(0, pa.timestamp("ms")), zone)
     except (pa.ArrowException, ValueError) as error:
-        msg = f"--tz: expected a time zone such as Europe/Berlin, got {zone!r:.80}"
-        raise ArgumentError(msg) from error
+        raise ArgumentError(
+            f"--tz: expected a time zone such as Europe/Berlin, got {zone!r:.80}"
+        ) from error
 
 
 def _folders(path: Path, depth: int) -> Iterator[Path]:
@@ -160,8 +160,9 @@ def _client_sources(
             continue
         groups.setdefault(one.container, []).append(one)
     if groups and project is None:
-        msg = "the client's folders do not name their project: give it with --project"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            "the client's folders do not name their project: give it with --project"
+        )
     for container, folders in groups.items():
         places = Places([*dict.fromkeys(_working_folder(one.path) for one in folders), *files])
         opened = partial(ClientRun, root, folders, str(project), places)
@@ -207,8 +208,7 @@ def _preview(run: FoundRun) -> Listed:
     if not run.missing():
         return Listed(run.called, "there already", *place)
     if run.folder.purged_mark.exists():
-        msg = f"{run.folder.words} was purged here"
-        raise NotImportedError(msg)
+        raise NotImportedError(f"{run.folder.words} was purged here")
     status: Literal["new", "more"] = "more" if run.folder.path.exists() else "new"
     return Listed(run.called, status, *place, run.summary(), run.size)
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from seamark.interchange.draft import Draft
     from seamark.interchange.found import Places, Progress
 
-__all__ = ["ClientFolder", "ClientRun", "folders_below", "logs_in"]
-
 
 _LOG: Final = re.compile(r"data-([0-9]{1,18})\.log")
 _MAX_LOG_BYTES: Final = 1 << 28
@@ -275,8 +273,7 @@ def _readable() -> Iterator[None]:
     try:
         yield
     except (MemoryError, UnicodeDecodeError) as error:
-        msg = f"it cannot be read: {error}"
-        raise NotImportedError(msg) from error
+        raise NotImportedError(f"it cannot be read: {error}") from error
 
 
 _TAIL_BYTES: Final = 1 << 16

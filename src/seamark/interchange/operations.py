@@ -20,8 +20,6 @@ from seamark.journal.format import is_long
 from seamark.paths import check_series_path, is_inside
 from seamark.values import Atom, encode_atom, escape
 
-__all__ = ["OPERATION_ERRORS", "Operations", "RefusedError", "State", "checked_time"]
-
 
 class RefusedError(Exception):
     """Error in a single operation; the other operations of its batch are applied."""
@@ -108,8 +106,7 @@ class Operations:
             self.flush()
             self._ACTIONS[verb](self, path, what or {})
         else:
-            msg = f"unknown operation {verb!r:.60}"
-            raise RefusedError(msg)
+            raise RefusedError(f"unknown operation {verb!r:.60}")
 
     def flush(self) -> None:
         """Write all waiting values and points."""
@@ -179,8 +176,7 @@ class Operations:
                 step = 0.0 if last is None else last + 1
             step = float(step)
             if not math.isfinite(step):
-                msg = f"{path}: expected a finite step, got {step}"
-                raise ArgumentError(msg)
+                raise ArgumentError(f"{path}: expected a finite step, got {step}")
             last = step if last is None else max(last, step)
             steps.append(step)
             times.append(self.time_of(each))
@@ -254,8 +250,7 @@ class Operations:
 
     def _delete(self, path: str, _: Mapping[str, Any]) -> None:
         if path.startswith("sys/"):
-            msg = "fields below sys/ cannot be deleted"
-            raise RefusedError(msg)
+            raise RefusedError("fields below sys/ cannot be deleted")
         if self._to.kinds.get(path) is not None:
             self._to.op({"op": "delete", "paths": [path]})
             self._to.removed(path)
@@ -332,14 +327,14 @@ def _assigned_value(verb: str, what: Mapping[str, Any]) -> tuple[str, Any]:
     value = what["valueMilliseconds" if verb == "assignDatetime" else "value"]
     if type(value) not in types:
         names = ", ".join(each.__name__ for each in types)
-        msg = f"{verb}: expected {names}, got {value!r:.60}"
-        raise RefusedError(msg)
+        raise RefusedError(f"{verb}: expected {names}, got {value!r:.60}")
     return kind, convert(value)
 
 
 def checked_time(time_ns: int) -> int:
     """Return a time that a journal can contain, or raise `ArgumentError`."""
     if not -_INT64_LIMIT <= time_ns < _INT64_LIMIT:
-        msg = f"expected a time in milliseconds since 1970, got {time_ns // _MILLISECOND_NS!r:.60}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"expected a time in milliseconds since 1970, got {time_ns // _MILLISECOND_NS!r:.60}"
+        )
     return time_ns

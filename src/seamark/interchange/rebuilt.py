@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 
     from seamark.interchange.draft import Draft, ImportedJournal
 
-__all__ = [
-    "Columns",
-    "DocumentWriter",
-    "columns_of",
-    "each_of",
-    "floats_of",
-    "mismatch",
-    "place_in",
-]
-
 
 _SPECIAL_FLOATS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _TIME: Final = re.compile(
@@ -107,10 +97,9 @@ def columns_of(given: Any, where: str, check: Callable[[list[Any], str], Any]) -
         columns[name] = found
         if len(found) != len(columns["step"]):
             count = len(columns["step"])
-            msg = (
+            raise ArgumentError(
                 f"{place_in(where, name)}: expected length {count:,} (as step), got {len(found):,}"
             )
-            raise ArgumentError(msg)
     steps = floats_of(columns["step"], place_in(where, "step"))
     if not np.isfinite(steps).all():
         at = int(np.flatnonzero(~np.isfinite(steps))[0])
@@ -160,8 +149,9 @@ def _attempts_of(given: list[Any], where: str) -> NDArray[np.int64]:
 
     found = each_of(given, where, "the number of an attempt, or -1", _attempt_of)
     if len(set(found)) > _MAX_ATTEMPTS:
-        msg = f"{where}: expected at most {_MAX_ATTEMPTS} attempts, got {len(set(found)):,}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"{where}: expected at most {_MAX_ATTEMPTS} attempts, got {len(set(found)):,}"
+        )
     return np.asarray(found, np.int64)
 
 

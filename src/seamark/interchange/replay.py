@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from seamark.interchange.draft import Draft, ImportedJournal
     from seamark.interchange.found import Places
 
-__all__ = ["Memory", "Replay"]
 
 _UPLOAD_FOLDER: Final = "upload_path"
 _DAMAGED: Final = "damaged operations, or operations that Neptune refuses"
@@ -188,8 +187,7 @@ class Replay(Operations):
 
     def _place(self, path: Any) -> tuple[Path, str]:
         if not isinstance(path, str) or "\0" in path or (found := self._places.below(path)) is None:
-            msg = f"{path!r:.120} is outside the permitted folders"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"{path!r:.120} is outside the permitted folders")
         return found
 
     def _files(self, path: str, target: str) -> Iterator[tuple[Path, str, bool]]:
@@ -197,8 +195,7 @@ class Replay(Operations):
         with self._notes.failures(path, target):
             base, name = self._place(target)
             if os.path.islink(base / name):
-                msg = f"{target!r:.120} is a link"
-                raise ArgumentError(msg)
+                raise ArgumentError(f"{target!r:.120} is a link")
             if os.path.isfile(base / name):
                 yield base, name, True
                 return

@@ -105,8 +105,9 @@ def nearest_root(*, used: bool = True) -> Path:
     try:
         here = os.getcwd()  # noqa: PTH109 - pathlib does the same
     except OSError as error:
-        msg = "root: the working directory no longer exists; pass root=..., SEAMARK_DIR or --root"
-        raise ArgumentError(msg) from error
+        raise ArgumentError(
+            "root: the working directory no longer exists; pass root=..., SEAMARK_DIR or --root"
+        ) from error
     for folder in _searched_folders(here):
         root = os.path.join(folder, ROOT_NAME)  # noqa: PTH118
         if os.path.isdir(root):  # noqa: PTH112 - the root itself may be a link
@@ -156,11 +157,10 @@ def _expect_own(root: str) -> None:
     me = os.geteuid()
     for found in (os.lstat(root), os.stat(root)):  # noqa: PTH116
         if me != found.st_uid:
-            msg = (
+            raise ArgumentError(
                 f"root: {root} belongs to {name_of(found.st_uid)}, not to {name_of(me)}; to use "
                 "it, specify it: --root on the command line, root= in Python, or SEAMARK_DIR"
             )
-            raise ArgumentError(msg)
 
 
 def name_of(user: int) -> str:
@@ -193,11 +193,13 @@ def root_dir(root: str | os.PathLike[str] | None = None, *, used: bool = True) -
     belongs to another user although it is to be ``used`` (read or written).
     """
     if root is not None and not isinstance(root, (str, os.PathLike)):
-        msg = f"root: expected a path or None, got {type(root).__name__}: {root!r:.80}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"root: expected a path or None, got {type(root).__name__}: {root!r:.80}"
+        )
     if root is not None and "\0" in os.fspath(root):
-        msg = f"root: expected a path, got one with a NUL character: {os.fspath(root)!r:.80}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"root: expected a path, got one with a NUL character: {os.fspath(root)!r:.80}"
+        )
     named = root or os.environ.get("SEAMARK_DIR")
     if not named:
         return nearest_root(used=used)
@@ -357,8 +359,9 @@ class RunFolder:
     def refuse_links(self, *, inside: bool = True) -> None:
         """Raise OSError if a folder of the run is a link (see `link`): writes stay in the root."""
         if (link := self.link(inside=inside)) is not None:
-            msg = "expected a folder, found a link; links are not followed"
-            raise OSError(errno.ELOOP, msg, str(link))
+            raise OSError(
+                errno.ELOOP, "expected a folder, found a link; links are not followed", str(link)
+            )
 
     def exists(self) -> bool:
         """Return whether this is a run: a folder, not a link, with a folder of journals."""

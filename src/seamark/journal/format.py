@@ -26,36 +26,6 @@ from typing import Any, Final
 from seamark.errors import ArgumentError
 from seamark.journal.safe import parts_of
 
-__all__ = [
-    "FILE_HEADER_BYTES",
-    "FRAME_HEADER_BYTES",
-    "LONG_TEXT",
-    "MAJOR",
-    "MARK",
-    "MAX_JSON_DEPTH",
-    "MAX_PAYLOAD_BYTES",
-    "SKIPPABLE",
-    "USER_TIME",
-    "WHOLE",
-    "ZLIB",
-    "Kind",
-    "close_frame",
-    "digest_of_text",
-    "dump_json",
-    "file_header",
-    "file_of",
-    "frame_bytes",
-    "is_long",
-    "packed_json",
-    "padded",
-    "parse_file_header",
-    "salt_of",
-    "sound_header",
-    "time_of",
-    "whole",
-]
-
-
 MAGIC: Final = b"\x89SMK\r\n\x1a\n"
 MAJOR: Final = 1
 MINOR: Final = 0
@@ -133,8 +103,9 @@ def frame_bytes(
     """
     length = len(payload)
     if length > MAX_PAYLOAD_BYTES:
-        msg = f"frame: expected a payload of at most {MAX_PAYLOAD_BYTES} bytes, got {length}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"frame: expected a payload of at most {MAX_PAYLOAD_BYTES} bytes, got {length}"
+        )
     body = FRAME_BODY.pack(length, kind, flags, MARK, aux, t) + payload + bytes(-length % 8)
     return zlib.crc32(body, salt).to_bytes(4, "little") + body
 
@@ -158,8 +129,9 @@ def packed_json(value: Any) -> tuple[bytes, int]:
     """Return a value as compact strict JSON, compressed if it is long, and its frame's flags."""
     payload = _ENCODER.encode(value).encode()
     if len(payload) > MAX_PAYLOAD_BYTES:
-        msg = f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"record: expected at most {MAX_PAYLOAD_BYTES} bytes of JSON, got {len(payload)}"
+        )
     return (
         (zlib.compress(payload, 1), ZLIB) if len(payload) > _MIN_COMPRESSED_BYTES else (payload, 0)
     )
@@ -236,22 +208,19 @@ def digest_of_text(value: Any) -> dict[str, Any]:
     """Return ``sha256`` and ``size`` of a text stored as a blob; else TypeError or ValueError."""
     found = _checked(value, {"sha256": _is_digest, "size": whole}, "text")
     if len(found) != 2:  # noqa: PLR2004 - both keys
-        msg = f"text: expected sha256 and size, got {value!r:.60}"
-        raise ValueError(msg)
+        raise ValueError(f"text: expected sha256 and size, got {value!r:.60}")
     return found
 
 
 def _checked(value: Any, checks: Mapping[str, Check], what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        msg = f"{what}: expected an object, got {value!r:.60}"
-        raise TypeError(msg)
+        raise TypeError(f"{what}: expected an object, got {value!r:.60}")
     found = {key: value[key] for key in checks if value.get(key) is not None}
     for key, each in found.items():
         check = checks[key]
         is_valid = isinstance(each, check) if isinstance(check, type) else check(each)
         if not is_valid:
-            msg = f"{what}: invalid value of {key}: {each!r:.60}"
-            raise ValueError(msg)
+            raise ValueError(f"{what}: invalid value of {key}: {each!r:.60}")
     return found
 
 

@@ -19,15 +19,6 @@ from seamark.process.liveness import process_alive, process_facts
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = [
-    "first_record_ns",
-    "header_of",
-    "headers",
-    "is_local_journal",
-    "may_grow",
-    "writer_lives",
-]
-
 
 @functools.lru_cache(maxsize=4096)
 def header_of(path: Path) -> Mapping[str, Any]:
@@ -35,8 +26,7 @@ def header_of(path: Path) -> Mapping[str, Any]:
     with JournalReader(path) as reader:
         found = reader.header()
     if not found:  # it may be written later; the cache does not store exceptions
-        msg = f"journal {str(path)!r} has no header"
-        raise JournalError(None, msg)
+        raise JournalError(None, f"journal {str(path)!r} has no header")
     return found
 
 

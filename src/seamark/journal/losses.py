@@ -16,8 +16,6 @@ from seamark.values import to_floats, to_step
 if TYPE_CHECKING:
     from seamark.values._numbers import Converted
 
-__all__ = ["Guard", "Losses", "sound_row"]
-
 
 log = logging.getLogger("seamark")
 

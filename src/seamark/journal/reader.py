@@ -44,19 +44,6 @@ from seamark.journal.safe import FileSource, Source
 from seamark.process.interrupts import let_pass
 from seamark.process.liveness import process_alive
 
-__all__ = [
-    "SETTLE_NS",
-    "Block",
-    "Frame",
-    "Gap",
-    "JournalReader",
-    "decode_json",
-    "header_in",
-    "payload_of",
-    "scan",
-    "walk_plainly",
-]
-
 SETTLE_NS: Final = 90 * 10**9
 """Time without change (three heartbeats) after which bytes count as final, in nanoseconds."""
 
@@ -179,13 +166,11 @@ def payload_of(data: bytes, frame: RawFrame) -> bytes:
         inflater = zlib.decompressobj()
         plain = inflater.decompress(payload, MAX_PAYLOAD_BYTES)
     except zlib.error as error:
-        msg = f"frame: payload does not decompress: {error}"
-        raise ValueError(msg) from error
+        raise ValueError(f"frame: payload does not decompress: {error}") from error
     if not inflater.eof:
-        msg = (
+        raise ValueError(
             f"frame: payload decompresses to more than {MAX_PAYLOAD_BYTES} bytes, or is incomplete"
         )
-        raise ValueError(msg)
     return plain
 
 
@@ -207,8 +192,9 @@ def decode_json(payload: bytes) -> Any:
             depth += 1 if byte in b"[{" else -1
             deepest = max(deepest, depth)
         if deepest > MAX_JSON_DEPTH:
-            msg = f"JSON: expected at most {MAX_JSON_DEPTH} levels of nesting, got {deepest}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"JSON: expected at most {MAX_JSON_DEPTH} levels of nesting, got {deepest}"
+            )
     return _JSON.decode(payload.decode())
 
 
@@ -222,8 +208,7 @@ def header_in(data: bytes, frame: RawFrame) -> dict[str, Any]:
 
 
 def _refuse_constant(token: str) -> None:
-    msg = f"JSON: expected a number, got {token}"
-    raise ValueError(msg)
+    raise ValueError(f"JSON: expected a number, got {token}")
 
 
 _JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -268,8 +253,9 @@ class JournalReader(contextlib.AbstractContextManager["JournalReader"]):
             let_pass(error)
             if isinstance(error, JournalError):
                 raise
-            msg = f"journal {self.name!r} cannot be read: {error.strerror}"
-            raise JournalError(error.errno, msg) from error
+            raise JournalError(
+                error.errno, f"journal {self.name!r} cannot be read: {error.strerror}"
+            ) from error
 
     def _open_header(self) -> None:
         self.damaged_header = False
@@ -278,10 +264,10 @@ class JournalReader(contextlib.AbstractContextManager["JournalReader"]):
         named = split_journal_name(self.name)[1]
         parsed = parse_file_header(head)
         if parsed is None and named is None and len(head) == FILE_HEADER_BYTES:
-            msg = (
-                f"journal {self.name!r}: expected the header of a Seamark journal, got other bytes"
+            raise JournalError(
+                None,
+                f"journal {self.name!r}: expected the header of a Seamark journal, got other bytes",
             )
-            raise JournalError(None, msg)
         self.uid: bytes = named or (parsed[2] if parsed else bytes(16))
         self.salt = salt_of(self.uid)
         if len(head) < FILE_HEADER_BYTES:

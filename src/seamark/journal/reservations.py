@@ -35,22 +35,6 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
 
-__all__ = [
-    "CLAIMS",
-    "MAX_CLAIMS",
-    "MAX_NUMBER",
-    "REVISIONS",
-    "Claim",
-    "ClaimState",
-    "Claims",
-    "Reservations",
-    "claimant",
-    "has_lapsed",
-    "is_same_process",
-    "take_number",
-    "take_revision",
-]
-
 
 _MAX_HOLDER_BYTES: Final = 64 << 10
 _NO_LINK_ERRORS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK})

@@ -18,9 +18,6 @@ from seamark.errors import FamilyError
 from seamark.journal.format import FRAME_HEAD, MARK, USER_TIME, Kind
 from seamark.paths import is_inside
 
-__all__ = ["MAX_SCHEMAS", "Column", "Families", "FrameMaker", "Row", "RowTable", "spoken"]
-
-
 _FAMILY_WORDS = {"atom": "a single value", "artifact": "an artifact"}
 """Names of families in messages; for other families, the article "a" and the family's name."""
 
@@ -41,11 +38,10 @@ class Families(dict[str, str]):
             self._expect_free(path, family)
         held = self.setdefault(path, family)
         if held != family:
-            msg = (
+            raise FamilyError(
                 f"path {path!r} holds {spoken(held)} and cannot take {spoken(family)}; "
                 f"use another path, or free this one with `del run[{path!r}]`"
             )
-            raise FamilyError(msg)
 
     def expect(self, families: Mapping[str, str]) -> None:
         """Check, as `claim` does, that each path accepts its family, without claiming any."""
@@ -59,11 +55,10 @@ class Families(dict[str, str]):
     def _expect_free(self, path: str, family: str) -> None:
         for space, only in self._reserved.items():
             if family != only and path != space and is_inside(path, space):
-                msg = (
+                raise FamilyError(
                     f"path {path!r} is below {space + '/'!r}, where only {spoken(only)} can be, "
                     f"and cannot take {spoken(family)}; use another path"
                 )
-                raise FamilyError(msg)
 
     def forget(self, namespace: str) -> None:
         """Remove the families of a path and of all paths below it."""

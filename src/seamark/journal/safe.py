@@ -26,28 +26,6 @@ from typing import Final, Protocol
 from seamark.errors import ArgumentError, FileMissingError, JournalError
 from seamark.process.interrupts import let_pass, quietly
 
-__all__ = [
-    "MAX_TEXT_BYTES",
-    "FileSource",
-    "Source",
-    "closing_fd",
-    "fits",
-    "folder_below",
-    "is_folder",
-    "locked",
-    "make_folder",
-    "names_in",
-    "open_file",
-    "open_folder",
-    "open_in",
-    "parts_of",
-    "regular_files",
-    "remove_entry",
-    "sync_folder",
-    "touch",
-]
-
-
 MAX_TEXT_BYTES: Final = 1 << 30
 """Maximum size of a text read into memory, in bytes; writers have no such limit."""
 _MAX_PART_BYTES: Final = 255
@@ -93,8 +71,9 @@ def open_in(folder: int, name: str) -> int:
 def _check_regular(fd: int, name: str) -> int:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        msg = f"{name}: expected a regular file, found a folder, a pipe or a device"
-        raise FileMissingError(msg)
+        raise FileMissingError(
+            f"{name}: expected a regular file, found a folder, a pipe or a device"
+        )
     return fd
 
 
@@ -181,17 +160,17 @@ def parts_of(name: str, where: str) -> tuple[str, ...]:
     """
     parts = tuple(name.split("/"))
     if not fits(name) or "\0" in name or not {"", ".", ".."}.isdisjoint(parts):
-        msg = f"{where}: expected a name that stays inside the folder, got {name!r:.80}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"{where}: expected a name that stays inside the folder, got {name!r:.80}"
+        )
     if len(name) * _MAX_CHARACTER_BYTES > _MAX_PART_BYTES and (
         max(len(part.encode()) for part in parts) > _MAX_PART_BYTES
         or len(name.encode()) > _MAX_NAME_BYTES
     ):
-        msg = (
+        raise ArgumentError(
             f"{where}: expected a name of at most {_MAX_PART_BYTES} bytes per part and "
             f"{_MAX_NAME_BYTES} in total, got {len(name):,} characters: {name!r:.80}"
         )
-        raise ArgumentError(msg)
     return parts
 
 
@@ -296,8 +275,9 @@ class FileSource:
             self._fd = open_file(path) if fd is None else fd
         except OSError as error:
             let_pass(error)
-            msg = f"journal {self.path!r} cannot be opened: {error.strerror or error}"
-            raise JournalError(error.errno, msg) from error
+            raise JournalError(
+                error.errno, f"journal {self.path!r} cannot be opened: {error.strerror or error}"
+            ) from error
 
     def size(self) -> int:
         """See `Source.size`."""

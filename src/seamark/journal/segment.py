@@ -18,8 +18,6 @@ from seamark.process.interrupts import let_pass, quietly
 if TYPE_CHECKING:
     from seamark.journal.rows import FrameMaker
 
-__all__ = ["LARGE_BYTES", "MAX_RECORDS", "Backlog", "Note", "Payloads", "Record", "Segment"]
-
 
 _CREATE_FLAGS: Final = (
     os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)

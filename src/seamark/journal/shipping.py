@@ -37,20 +37,6 @@ from seamark.journal.reader import (
 )
 from seamark.paths import check_name
 
-__all__ = [
-    "BATCH_BYTES",
-    "GAP_BYTES",
-    "INFLATED_BYTES",
-    "PLAIN_BYTES",
-    "Batch",
-    "BatchError",
-    "TooLargeError",
-    "check_frames",
-    "check_gap",
-    "check_journal_name",
-    "next_batch",
-]
-
 BATCH_BYTES: Final = 8 << 20
 """Target size of a sent batch, in bytes; a single frame may have 16 MiB."""
 PLAIN_BYTES: Final = 64 << 20
@@ -200,8 +186,9 @@ def check_journal_name(journal: str) -> tuple[str, bytes]:
     """Return writer id and uid of a journal's file name; BatchError if it is invalid."""
     writer, uid = split_journal_name(journal)
     if uid is None:
-        msg = f"expected the name of a journal, '<writer id>.<32 hex digits>', got {journal!r:.200}"
-        raise BatchError(msg)
+        raise BatchError(
+            f"expected the name of a journal, '<writer id>.<32 hex digits>', got {journal!r:.200}"
+        )
     try:
         check_name(writer, "writer id")
     except ValueError as error:
@@ -230,11 +217,10 @@ def check_frames(
         start = FILE_HEADER_BYTES
     frames, stop, _ = walk(data[start:] if start else data, salt_of(uid))
     if start + stop != len(data):
-        msg = (
+        raise BatchError(
             f"expected whole valid frames of journal {journal!r}, "
             f"got invalid bytes at offset {offset + start + stop}"
         )
-        raise BatchError(msg)
     if not len(frames):
         return 0
     _check_headers(data[start:] if start else data, frames, run, writer)
@@ -245,33 +231,31 @@ def check_gap(journal: str, offset: int, length: int) -> None:
     """Check that a gap can be part of a journal; BatchError or TooLargeError if not."""
     check_journal_name(journal)
     if offset < FILE_HEADER_BYTES or length <= 0 or length % _ALIGNED:
-        msg = (
+        raise BatchError(
             f"expected a gap of a multiple of {_ALIGNED} bytes after the first "
             f"{FILE_HEADER_BYTES}, got {length} bytes at {offset}"
         )
-        raise BatchError(msg)
     _check_limit("gap_bytes", GAP_BYTES, length)
     _check_place(offset, length)
 
 
 def _check_place(offset: int, length: int) -> None:
     if offset < 0 or offset % _ALIGNED or 0 < offset < FILE_HEADER_BYTES or not length:
-        msg = (
+        raise BatchError(
             f"expected at least one frame at 0 or at a multiple of {_ALIGNED} from "
             f"{FILE_HEADER_BYTES} on, got {length} bytes at {offset}"
         )
-        raise BatchError(msg)
     _check_limit("journal_bytes", JOURNAL_BYTES, offset + length)
 
 
 def _check_opening(data: bytes, uid: bytes) -> None:
     found = parse_file_header(data[:FILE_HEADER_BYTES])
     if found is None or found[2] != uid:
-        msg = "expected the 32-byte header of a journal, with the uid in its name"
-        raise BatchError(msg)
+        raise BatchError("expected the 32-byte header of a journal, with the uid in its name")
     if found[0] != MAJOR:
-        msg = f"expected a journal of format {MAJOR}, got format {found[0]}: update the server"
-        raise BatchError(msg)
+        raise BatchError(
+            f"expected a journal of format {MAJOR}, got format {found[0]}: update the server"
+        )
 
 
 def _check_headers(data: bytes, frames: Any, run: str, writer: str) -> None:
@@ -285,15 +269,15 @@ def _check_headers(data: bytes, frames: Any, run: str, writer: str) -> None:
             continue
         for key, stated in header_in(data, frame).items():
             if key in wanted and stated is not None and stated != wanted[key]:
-                msg = (
+                raise ForeignHeaderError(
                     f"the journal was recorded as {key} {stated!r:.200}, but is sent as "
                     f"{wanted[key]!r}: a renamed folder is not accepted; restore its old name, "
                     "then send it again"
                 )
-                raise ForeignHeaderError(msg)
 
 
 def _check_limit(name: str, allowed: int, found: int) -> None:
     if found > allowed:
-        msg = f"{name}: expected at most {allowed}, got {found}: send smaller batches"
-        raise TooLargeError(msg, name, allowed)
+        raise TooLargeError(
+            f"{name}: expected at most {allowed}, got {found}: send smaller batches", name, allowed
+        )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.journal.losses import Losses
 
-__all__ = ["Stream", "do_nothing"]
 
 _REOPEN_S: Final = 1.0
 _MAX_ABANDONED: Final = 16

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from seamark.journal.segment import Segment
     from seamark.journal.stream import Stream
 
-__all__ = ["SyncThread", "Upkeep"]
-
 
 class SyncThread(threading.Thread):
     """Daemon thread of a writer; ``sync_s`` and ``heartbeat_s`` are intervals in seconds."""

@@ -27,7 +27,6 @@ from seamark.journal.reader import RawFrame, scan
 if TYPE_CHECKING:
     from seamark.values.arrays import Ints
 
-__all__ = ["BLOCK_BYTES", "Frames", "walk"]
 
 _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 _Words = np.ndarray[Any, np.dtype[np.uint64]]

@@ -35,14 +35,6 @@ if TYPE_CHECKING:
     from seamark.journal.upkeep import SyncThread
     from seamark.values._numbers import Converted
 
-__all__ = [
-    "CLOSE_TIMEOUT_S",
-    "HEARTBEAT_S",
-    "ROTATE_BYTES",
-    "SYNC_S",
-    "JournalWriter",
-    "wall_clock",
-]
 
 SYNC_S: Final = 5.0
 """Interval at which a thread syncs data to disk, in seconds."""

@@ -26,8 +26,6 @@ from seamark.reading.rank_words import OWN_TIME, STEP_TIME
 from seamark.run.adapters import guarded
 from seamark.values import to_floats
 
-__all__ = ["DeviceMemory", "GradientNorms", "LearningRates", "StepTimes", "time_ranks"]
-
 log = logging.getLogger("seamark")
 
 _SHORT_FLOATS: Final = {torch.float16, torch.bfloat16}
@@ -165,8 +163,9 @@ class GradientNorms(QuietCallback):
     def __init__(self, norm_type: float = 2.0, *, per_parameter: bool = False) -> None:
         super().__init__()
         if not isinstance(norm_type, (int, float)) or not norm_type > 0:
-            msg = f"GradientNorms: norm_type: expected a number above 0, got {norm_type!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"GradientNorms: norm_type: expected a number above 0, got {norm_type!r}"
+            )
         self._type = float(norm_type)
         self._per_parameter = per_parameter
 
@@ -263,8 +262,9 @@ class StepTimes(_StepClock):
     def __init__(self, batch_size: int | None = None) -> None:
         super().__init__()
         if batch_size is not None and (not isinstance(batch_size, int) or batch_size < 1):
-            msg = f"StepTimes: batch_size: expected a whole number above 0, got {batch_size!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"StepTimes: batch_size: expected a whole number above 0, got {batch_size!r}"
+            )
         self._batch_size = batch_size
 
     def setup(self, trainer: Any, *_: Any, **__: Any) -> None:

@@ -33,27 +33,6 @@ from seamark.values import Atom
 if TYPE_CHECKING:
     from seamark.capture import Secrets
 
-__all__ = [
-    "PACKAGES",
-    "VERSION",
-    "Callback",
-    "DeprecatedMethods",
-    "Profiler",
-    "RunLogger",
-    "batch_facts",
-    "check_legacy",
-    "configurable",
-    "configuration",
-    "facts",
-    "folder_name",
-    "hide_in_files",
-    "model_summary",
-    "set_aside",
-    "settings",
-    "state_after",
-    "without_secrets",
-]
-
 
 _Class = TypeVar("_Class")
 _NAMES: Final = ("lightning.pytorch", "pytorch_lightning")
@@ -64,11 +43,10 @@ def _find_packages() -> list[str]:
     loaded = [name for name in _NAMES if sys.modules.get(name) is not None]
     installed = [name for name in _NAMES if importlib.util.find_spec(name.partition(".")[0])]
     if not installed:
-        msg = (
+        raise MissingExtraError(
             "seamark.lightning needs PyTorch Lightning, which is not installed: "
             "pip install 'seamark[lightning]' (or the package lightning)"
         )
-        raise MissingExtraError(msg)
     return loaded or installed[:1]
 
 
@@ -153,11 +131,10 @@ def check_legacy(given: Iterable[str]) -> None:
     """Raise `ArgumentError` with the replacement for keywords of earlier loggers."""
     if found := [name for name in given if name in _LEGACY]:
         advice = "\n".join(f"  {name}: use {_LEGACY[name]}" for name in found)
-        msg = (
+        raise ArgumentError(
             f"SeamarkLogger: expected current keywords, got {', '.join(found)} of older "
             f"loggers.\n{advice}"
         )
-        raise ArgumentError(msg)
 
 
 class DeprecatedMethods(RunLogger):
@@ -168,8 +145,9 @@ class DeprecatedMethods(RunLogger):
 
     def __getattr__(self, name: str) -> Any:
         advice = f": with run = logger.experiment, {VERBS[name]}" if name in VERBS else ""
-        msg = f"{type(self).__name__!r} object has no attribute {name!r}{advice}"
-        raise AttributeError(msg, name=name, obj=self)
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}{advice}", name=name, obj=self
+        )
 
     def log_metric(self, metric_name: str, metric_value: Any, step: float | None = None) -> None:
         """Append one value to a series. Deprecated: ``logger.run[path].append(value)``."""

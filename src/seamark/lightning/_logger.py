@@ -39,8 +39,6 @@ from seamark.run.run import Run
 from seamark.types import File
 from seamark.values import Atom, encode_atom, parameters
 
-__all__ = ["NeptuneLogger", "SeamarkLogger"]
-
 log = logging.getLogger("seamark")
 
 _VERSION_PATH: Final = "source_code/integrations/pytorch-lightning"

@@ -25,8 +25,6 @@ from seamark.profiling import (
     write_long,
 )
 
-__all__ = ["TimeProfiler"]
-
 log = logging.getLogger("seamark")
 
 _EPOCH: Final = "run_training_epoch"
@@ -115,8 +113,7 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
     def start(self, action_name: str) -> None:
         """Start timing an action; raise ValueError if it has already started."""
         if action_name in self._stack:
-            msg = f"Attempted to start {action_name} which has already started."
-            raise ValueError(msg)
+            raise ValueError(f"Attempted to start {action_name} which has already started.")
         if action_name in (_EPOCH, _BATCH):
             self._move(action_name)
         self._stack.append(action_name)
@@ -127,8 +124,9 @@ class TimeProfiler(_host.Profiler):  # type: ignore[misc] # of either package
         now = perf_counter_ns()
         found = self.current_actions.pop(action_name, None)
         if found is None:
-            msg = f"Attempting to stop recording an action ({action_name}) which was never started."
-            raise ValueError(msg)
+            raise ValueError(
+                f"Attempting to stop recording an action ({action_name}) which was never started."
+            )
         start, inside = found
         took = now - start
         action = self._actions.get(action_name) or self.profile(action_name)

@@ -34,8 +34,6 @@ from seamark.run.adapters import CheckpointSet, fingerprint, guarded, is_url, se
 if TYPE_CHECKING:
     from seamark.run.run import Run
 
-__all__ = ["LOGGERS", "Checkpoints", "ResumeCallback", "attach_late"]
-
 
 # ``_last_checkpoint_saved`` (2.x) is the only reference to a file saved after an exception.
 _PATH_ATTRIBUTES: Final = ("last_model_path", "best_model_path", "_last_checkpoint_saved")

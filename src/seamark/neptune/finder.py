@@ -17,9 +17,6 @@ from typing import Any, Final
 
 from seamark.errors import LoadedAlreadyError
 
-__all__ = ["Finder", "install"]
-
-
 VERSION: Final = "1.14.0"
 """Version of Neptune's client that Seamark's names and arguments follow."""
 _PACKAGE_NAMES: Final = ("neptune", "neptune-client")
@@ -73,8 +70,7 @@ def replace_stub(module: ModuleType) -> None:
             return getattr(import_module("seamark.lightning"), _NAME)
         if otherwise is not None:
             return otherwise(name)
-        msg = f"module {module.__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
     module.__dict__["__getattr__"] = find
 
@@ -130,11 +126,10 @@ def install() -> None:
     loaded = sys.modules.get("neptune")
     if loaded is not None:
         where = getattr(loaded, "__file__", None) or "an unknown place"
-        msg = (
+        raise LoadedAlreadyError(
             "seamark.neptune.install: expected to be called before anything imports neptune, "
             f"but it is loaded from {where}"
         )
-        raise LoadedAlreadyError(msg)
     sys.meta_path.insert(0, _ClientFinder("neptune"))
     for name in LOGGERS:
         if name in sys.modules:
@@ -177,10 +172,10 @@ def find_substitute(rest: str, fullname: str) -> ModuleSpec | None:
             f"import neptune_{name} or neptune.integrations.{name} as before, and start the "
             "script with `python -m seamark.neptune`"
         )
-        msg = (
-            f"No module named {fullname!r}: {lightning_hint if name in _LIGHTNING else other_hint}"
+        raise ModuleNotFoundError(
+            f"No module named {fullname!r}: {lightning_hint if name in _LIGHTNING else other_hint}",
+            name=fullname,
         )
-        raise ModuleNotFoundError(msg, name=fullname)
     return None if rest.startswith(_INTEGRATIONS) else _alias_spec(rest, fullname)
 
 
@@ -275,8 +270,7 @@ class _AliasLoader(Loader):
 
         def look_up(name: str) -> Any:
             if name.startswith("__") and name not in public:  # attributes of the module itself
-                msg = f"module {module.__name__!r} has no attribute {name!r}"
-                raise AttributeError(msg)
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
             return getattr(names, name)
 
         module.__dict__["__getattr__"] = look_up

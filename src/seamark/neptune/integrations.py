@@ -24,8 +24,7 @@ def verify_type(var_name: str, var: Any, expected_type: type | tuple[type, ...])
     if not isinstance(var, expected_type):
         kinds = expected_type if isinstance(expected_type, tuple) else (expected_type,)
         words = " or ".join(each.__name__ for each in kinds)
-        msg = f"{var_name}: expected {words}, got {type(var).__name__}"
-        raise ValueKindError(msg)
+        raise ValueKindError(f"{var_name}: expected {words}, got {type(var).__name__}")
 
 
 def join_paths(*paths: str) -> str:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from seamark.reading.names import Arrival
     from seamark.remote.protocol import Settles
 
-__all__ = ["claim_name", "copy_run", "is_run", "open_checkpoint", "open_run"]
 
 log = logging.getLogger("seamark")
 
@@ -221,8 +220,7 @@ def copy_run(opening: Opening, *, trains: bool) -> Opening:
     with logged(f"{what}; recording continues in a new journal, and the next start tries again"):
         _pull(remote.uri, options.api_token, folder)
         if not remote.is_copied(folder.sizes()):
-            msg = "the server lists more journals than it returns"
-            raise RemoteError(msg)
+            raise RemoteError("the server lists more journals than it returns")
         # A disk with records of its own may know an owner that the remote does not know yet.
         return replace(opening, remote=None, is_resumable=remote.resumable and not here)
     return opening
@@ -251,11 +249,13 @@ def claim_name(options: Settings, folder: RunFolder) -> tuple[str | None, tuple[
             found = _arrive(options, folder, uri, name)
         outcome = "go" if found is None else found.outcome
         if outcome == "taken":
-            msg = f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
-            raise RunExistsError(msg)
+            raise RunExistsError(
+                f"name: a run of project {folder.project!r} at {uri} has the name {name!r:.200}"
+            )
         if outcome == "no project":
-            msg = f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"project: there is no project {folder.project!r} at {uri} (make_project=False)"
+            )
         if outcome == "skip":
             log.warning(
                 "seamark: %s already has a run named %r: this run is not sent there", uri, name

@@ -36,19 +36,6 @@ if TYPE_CHECKING:
     from seamark.options.settings import Settings
     from seamark.remote.protocol import RemoteRun
 
-__all__ = [
-    "Attempt",
-    "CheckpointDecision",
-    "Launch",
-    "Opening",
-    "Origin",
-    "Presence",
-    "RemoteAnswer",
-    "Saved",
-    "resolve",
-    "resolve_checkpoint",
-]
-
 
 class Attempt(NamedTuple):
     """Attempt of the next journal of a process, 0-based.
@@ -272,12 +259,11 @@ def _duplicate(options: Settings, folder: RunFolder, world: World) -> RunFolder 
     if (run := world.find_duplicate(folder)) is None:
         return None
     if options.on_duplicate == "error":
-        msg = (
+        raise DuplicateRunError(
             f"on_duplicate='error': run {run!r} of project {folder.project!r} has the same "
             "parameters and the same code; on_duplicate='reuse' continues it, 'new' begins "
             "another"
         )
-        raise DuplicateRunError(msg)
     log.info("seamark: run %s has the same parameters and code, and continues", run)
     return replace(folder, run=run)
 

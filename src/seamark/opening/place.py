@@ -19,20 +19,6 @@ if TYPE_CHECKING:
     from seamark.options.settings import Settings
     from seamark.reading.catalog import Catalog
 
-__all__ = [
-    "artifact_root",
-    "expect_run",
-    "expect_writable",
-    "first_remote",
-    "is_deleted_at_exit",
-    "missing_run",
-    "open_catalog",
-    "own_root",
-    "place_to_read",
-    "readable",
-    "reading_place",
-]
-
 
 _NO_PLACE = frozenset(
     {
@@ -110,8 +96,9 @@ def expect_writable(folder: RunFolder) -> None:
     except OSError as error:
         if error.errno in _NO_PLACE:
             where = error.filename if error.errno == errno.ELOOP else folder.root
-            msg = f"root: expected a writable folder, got {where}: {error.strerror}"
-            raise JournalError(error.errno, msg) from error
+            raise JournalError(
+                error.errno, f"root: expected a writable folder, got {where}: {error.strerror}"
+            ) from error
 
 
 def first_remote(given: str | Sequence[str] | None) -> str | None:

@@ -41,20 +41,6 @@ if TYPE_CHECKING:
     from seamark.capture.code.executed import CodeVersion
     from seamark.options.settings import Settings
 
-__all__ = [
-    "JobRun",
-    "Restart",
-    "StartVersion",
-    "attempt_after",
-    "attempt_of_peers",
-    "check_hash",
-    "find_duplicate",
-    "newest_attempt",
-    "restart_of_named",
-    "restart_of_unnamed",
-    "take_revision",
-]
-
 
 class JobRun(NamedTuple):
     """Identity of a run within its job, which is the same after a restart of the job.

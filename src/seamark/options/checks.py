@@ -83,8 +83,7 @@ def naming(what: str, kind: type[SeamarkError] = ArgumentError) -> Iterator[None
     try:
         yield
     except (TypeError, ValueError) as error:
-        msg = f"{what}: {re.sub('^(path|value|remote): ', '', str(error))}"
-        raise kind(msg) from None
+        raise kind(f"{what}: {re.sub('^(path|value|remote): ', '', str(error))}") from None
 
 
 def strings(values: Any, where: str) -> list[str]:
@@ -103,8 +102,9 @@ def one_of(*allowed: str) -> Check:
             return given
         near = difflib.get_close_matches(str(given), allowed, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        msg = f"{what}: expected one of {', '.join(map(repr, allowed))}, got {given!r:.80}{hint}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"{what}: expected one of {', '.join(map(repr, allowed))}, got {given!r:.80}{hint}"
+        )
 
     return check
 
@@ -120,8 +120,9 @@ def check_token(what: str, given: object) -> str:
     token = given.strip() if isinstance(given, str) else ""
     if not isinstance(given, str) or not (token.isascii() and token.isprintable()):
         kind = "other characters" if isinstance(given, str) else type(given).__name__
-        msg = f"{what}: expected a string of printable ASCII characters or None, got {kind}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"{what}: expected a string of printable ASCII characters or None, got {kind}"
+        )
     return token
 
 
@@ -168,15 +169,15 @@ def check_namespace(what: str, given: Any) -> str | None:
     with naming(what):
         check_path(path)
     if reserved := next((each for each in _RESERVED if is_inside(path, each)), None):
-        msg = (
+        raise ArgumentError(
             f"{what}: expected a path for the captured facts of a process, got {given!r:.200}: "
             f"{reserved!r} belongs to the run"
         )
-        raise ArgumentError(msg)
     if (size := len(path.encode())) > MAX_PATH_BYTES - _LONGEST_BELOW:
         most = MAX_PATH_BYTES - _LONGEST_BELOW
-        msg = f"{what}: expected at most {most} bytes of UTF-8, got {size} in {path[:60]!r}..."
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"{what}: expected at most {most} bytes of UTF-8, got {size} in {path[:60]!r}..."
+        )
     return path
 
 
@@ -263,8 +264,9 @@ def check_keep(what: str, given: object) -> Keep:
     if isinstance(given, Keep):
         return given
     made = f"; did you mean {given.__name__}()?" if isinstance(given, type) else ""
-    msg = f"{what}: expected Statistics(), Last() or Ring(n) of seamark, got {shown(given)}{made}"
-    raise ArgumentError(msg)
+    raise ArgumentError(
+        f"{what}: expected Statistics(), Last() or Ring(n) of seamark, got {shown(given)}{made}"
+    )
 
 
 def check_patterns(what: str, given: Any) -> dict[str, Keep]:
@@ -310,13 +312,13 @@ def version_of(given: Any) -> str | None:
     try:
         found = given()
     except Exception as error:
-        msg = f"code_version: the function raised {type(error).__name__}: {error!s:.200}"
-        raise ArgumentError(msg) from error
+        raise ArgumentError(
+            f"code_version: the function raised {type(error).__name__}: {error!s:.200}"
+        ) from error
     if found is None or callable(found):
-        msg = (
+        raise ArgumentError(
             f"code_version: expected a function that returns a string, got the result {found!r:.80}"
         )
-        raise ArgumentError(msg)
     return check_version("code_version", found)  # type: ignore[no-any-return]  # a text by now
 
 

@@ -22,16 +22,6 @@ from seamark.process.rank import current_rank
 from seamark.reading.contents import ArtifactName
 from seamark.values._numbers import argument_error
 
-__all__ = [
-    "PREFIXES",
-    "VARIABLES",
-    "Config",
-    "read_config",
-    "variable_of",
-    "warn_of_unknown_variables",
-]
-
-
 log = logging.getLogger("seamark")
 _OLD: Final = {
     name: ARGUMENTS[name]
@@ -67,27 +57,27 @@ def read_config(
 ) -> Config:
     """Read a file and check it with ``check(option, key, value)``; errors name file and key."""
     if isinstance(given, Mapping):
-        msg = f"{what}: expected the path of a YAML file, got a mapping: pass it as params="
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"{what}: expected the path of a YAML file, got a mapping: pass it as params="
+        )
     if not isinstance(given, (str, os.PathLike)):
         raise argument_error(given, what, "the path of a YAML file")
     path = Path(os.path.abspath(os.path.expanduser(given)))  # noqa: PTH100, PTH111 - keep links
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        msg = f"{what}: there is no file {os.fspath(given)!r:.300}"
-        raise FileMissingError(msg) from error
+        raise FileMissingError(f"{what}: there is no file {os.fspath(given)!r:.300}") from error
     except OSError as error:
-        msg = f"{what}: {os.fspath(given)!r:.300} cannot be read: {error.strerror}"
-        raise ArgumentError(msg) from error
+        raise ArgumentError(
+            f"{what}: {os.fspath(given)!r:.300} cannot be read: {error.strerror}"
+        ) from error
     checks: dict[str, Check] = {
         name: functools.partial(check, name) for name in options if name not in _NOT_IN_FILES
     }
     try:
         return _config_of(str(path), _load(data), checks | {"inputs": _check_inputs})
     except SeamarkError as error:
-        msg = f"{what}: {os.fspath(given)}: {error}"
-        raise ArgumentError(msg) from None
+        raise ArgumentError(f"{what}: {os.fspath(given)}: {error}") from None
 
 
 def _load(data: bytes) -> Any:
@@ -120,8 +110,7 @@ def _load(data: bytes) -> Any:
     except yaml.MarkedYAMLError as error:  # without the line, which may contain a secret
         mark = error.problem_mark or error.context_mark
         at = "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"
-        msg = f"{error.problem or error.context}{at}"
-        raise ArgumentError(msg) from None
+        raise ArgumentError(f"{error.problem or error.context}{at}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ArgumentError(str(error).split("\n", 1)[0]) from None
 
@@ -129,8 +118,7 @@ def _load(data: bytes) -> Any:
 def _config_of(path: str, content: Any, checks: Mapping[str, Check]) -> Config:
     if not isinstance(content, Mapping | None):
         kind = "a list" if isinstance(content, list) else "a single value"
-        msg = f"expected keys and values, got {kind}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"expected keys and values, got {kind}")
     values: dict[str, Any] = {}
     called: dict[str, str] = {}
     for given, value in (content or {}).items():
@@ -139,8 +127,7 @@ def _config_of(path: str, content: Any, checks: Mapping[str, Check]) -> Config:
             raise ArgumentError(_unknown(str(given), checks))
         if name in called:
             other = called[name] if given == name else given
-            msg = f"expected one of {name!r} and {other!r}, got both"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"expected one of {name!r} and {other!r}, got both")
         called[name] = given
         if given == "folder" and isinstance(value, str):
             value = value.strip("/")  # noqa: PLW2901 - with which folders of t9k.em begin
@@ -158,8 +145,7 @@ def _checked(check: Check, key: str, value: Any) -> Any:
     except SeamarkError as error:
         is_word = isinstance(value, (int, float)) and "expected a string" in str(error)
         hint = " (in quotes it is a text)" if is_word else ""
-        msg = f"{error}{hint}"
-        raise ArgumentError(msg) from None
+        raise ArgumentError(f"{error}{hint}") from None
 
 
 def _unknown(given: str, checks: Mapping[str, Check]) -> str:
@@ -184,8 +170,7 @@ def _check_inputs(what: str, given: Any) -> dict[str, str]:
         with naming(what, PathError):
             check_path(name)
         if name in found:
-            msg = f"{what}: expected different names, got {name!r:.80} twice"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"{what}: expected different names, got {name!r:.80} twice")
         here = None if _version_of(target) else local_path(target)
         if here is not None and not os.path.exists(here):  # noqa: PTH110 - a text
             raise argument_error(

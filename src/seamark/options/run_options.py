@@ -18,24 +18,6 @@ from seamark.paths import check_name, check_place
 from seamark.values._numbers import argument_error
 from seamark.values.aggregates import Keep  # noqa: TC001 - evaluated for the signatures
 
-__all__ = [
-    "ARGUMENTS",
-    "FUNCTIONS",
-    "REPLACED",
-    "VERBS",
-    "WITHOUT_MEANING",
-    "RunOptions",
-    "accept_options",
-    "also",
-    "check_names",
-    "folder_at",
-    "folder_named",
-    "path_of",
-    "placed",
-    "refuse_unknown",
-]
-
-
 _SERVER: Final = re.compile(r"(https?://[^/?#\s]+)/([^?#\s]+)", re.IGNORECASE)
 
 
@@ -44,8 +26,9 @@ def placed(given: Mapping[str, Any]) -> dict[str, Any]:
     word = given.get("with_id")
     if isinstance(word, str) and (found := _SERVER.fullmatch(word)) is not None:
         if given.get("remote") is not None:
-            msg = f"with_id and remote: expected one place, got {word!r:.200} and a remote"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"with_id and remote: expected one place, got {word!r:.200} and a remote"
+            )
         return {**given, "remote": found[1], "with_id": found[2].strip("/")}
     folder = folder_named(word, given.get("root"), "run", "a run")
     if folder is None:
@@ -66,8 +49,9 @@ def folder_named(word: Any, root: Any, kind: str, words: str) -> RunFolder | Non
     if folder is None or folder.kind != kind:
         raise argument_error(os.fspath(word), "with_id", f"the folder of {words}", RunNotFoundError)
     if root is not None and os.path.abspath(root) != str(folder.root):  # noqa: PTH100 - keep links
-        msg = f"with_id and root: expected one place, got {str(folder.root)!r} and {root!r:.200}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"with_id and root: expected one place, got {str(folder.root)!r} and {root!r:.200}"
+        )
     return folder
 
 
@@ -448,5 +432,4 @@ def refuse_unknown(verb: str, given: Iterable[str], known: Collection[str]) -> N
         unknown.append(f"{key!r}{hint}")
     if unknown:
         what = "an unknown argument" if len(unknown) == 1 else "unknown arguments"
-        msg = f"{verb}() got {what} {', '.join(unknown)}"
-        raise UnknownArgumentError(msg)
+        raise UnknownArgumentError(f"{verb}() got {what} {', '.join(unknown)}")

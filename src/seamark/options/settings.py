@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from seamark.values import Atom
     from seamark.values.aggregates import Keep
 
-__all__ = ["Settings", "check_argument", "hidden_by_environment", "remotes_of"]
 
 MODES: Final = ("online", "async", "sync", "offline", "read-only", "disabled", "debug")
 _SENDING: Final = frozenset({"online", "async", "sync"})
@@ -182,10 +181,9 @@ class Settings:
             _expect_tokens(options.remotes, options.api_token)
         options._expect_comparable()
         if options.mode == "read-only" and not options.names_a_run:
-            msg = (
+            raise RunNotNamedError(
                 "mode='read-only': expected with_id (or custom_run_id) of an existing run, got none"
             )
-            raise RunNotNamedError(msg)
         return options
 
     def _expect_comparable(self) -> None:
@@ -194,13 +192,13 @@ class Settings:
         given = f"on_duplicate={self.on_duplicate!r}"
         if self.names_a_run:
             name = "with_id" if self.with_id else "custom_run_id"
-            msg = f"{given}: expected no {name}, which also identifies the run, got both"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"{given}: expected no {name}, which also identifies the run, got both"
+            )
         if not any(map(is_parameter, self.params)):
-            msg = (
+            raise ArgumentError(
                 f"{given}: expected params= (or config_path= with parameters) to compare, got none"
             )
-            raise ArgumentError(msg)
 
     @functools.cached_property
     def names_a_run(self) -> bool:
@@ -265,8 +263,7 @@ def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
         if given.get(name) is not None:
             kept[name] = _over(kept[name], check_argument(name, given[name]))
     if kept["with_id"] and kept["custom_run_id"]:
-        msg = "with_id and custom_run_id: expected one of them, got both"
-        raise TwoNamesError(msg)
+        raise TwoNamesError("with_id and custom_run_id: expected one of them, got both")
     if not kept["with_id"] and not kept["custom_run_id"]:
         found = variable_of("CUSTOM_RUN_ID")
         kept["custom_run_id"] = found and found[1]
@@ -339,8 +336,7 @@ def _check(name: str, what: str, given: Any, check: Check | None = None) -> Any:
     except SeamarkError as error:
         if str(error).startswith((what, *PREFIXES)):
             raise
-        msg = f"{what}: {error}"
-        raise type(error)(msg) from None
+        raise type(error)(f"{what}: {error}") from None
     except Exception as error:
         let_pass(error)
         raise argument_error(

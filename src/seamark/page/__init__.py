@@ -1,5 +1,3 @@
 """The web page, served by ``seamark ui`` and by a team server."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from seamark.page.roots import Root
     from seamark.page.watch import Watcher
 
-__all__ = ["make_page"]
 
 _ROUTES: Final = ("contents", "curves", "edits", "reads", "tables", "views")
 """Modules of `seamark.server.routes` that are also served for folders: reads and edits."""

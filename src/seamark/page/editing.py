@@ -24,7 +24,6 @@ from seamark.server.failures import Rejected
 if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
 
-__all__ = ["Edits"]
 
 IDLE_S: Final = 60.0
 """Time after the last edit until a journal is closed, in seconds."""
@@ -71,8 +70,12 @@ class Edits:
             ends = one.writer.positions()
         if not kept:
             self._drop(ref, one)
-            msg = f"{self._folder(ref).path}: the change could not be written; try again later"
-            raise Rejected(msg, "disk-full", 503, wait_s=30.0)
+            raise Rejected(
+                f"{self._folder(ref).path}: the change could not be written; try again later",
+                "disk-full",
+                503,
+                wait_s=30.0,
+            )
         with self._lock:
             known = self._ends.setdefault(ref, {})
             known.update(ends)
@@ -111,17 +114,16 @@ class Edits:
     def _journal_of(self, ref: Ref) -> _OpenJournal:
         folder = self._folder(ref)
         if (link := folder.link()) is not None:
-            msg = (
+            raise NotWritable(
                 f"{link} is a link, but edits are only written to a run's own folder: "
                 "replace the link with the folder that it points to"
             )
-            raise NotWritable(msg)
         if not folder.exists():
-            msg = f"{folder.journal_dir} no longer exists: this run cannot be edited"
-            raise NotWritable(msg)
+            raise NotWritable(f"{folder.journal_dir} no longer exists: this run cannot be edited")
         if not os.access(folder.journal_dir, os.W_OK | os.X_OK):
-            msg = f"{folder.journal_dir} is not writable for you: {_owner(folder.journal_dir)}"
-            raise NotWritable(msg)
+            raise NotWritable(
+                f"{folder.journal_dir} is not writable for you: {_owner(folder.journal_dir)}"
+            )
         gone = []
         with self._lock:
             found = self._open.get(ref)

@@ -22,7 +22,6 @@ from seamark.server.guard import public
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Marked", "PageFiles", "policy"]
 
 FOLDER: Final = Path(__file__).parent / "static"
 _INDEX: Final = "index.html"

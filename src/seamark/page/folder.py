@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
     from seamark.store.read.series import Sources
 
-__all__ = ["TOKEN", "Folder", "is_token"]
 
 TOKEN: Final = "x-seamark-token"  # noqa: S105 - the name of a header
 THREADS: Final = 32
@@ -392,8 +391,7 @@ def _file_of(root: Path) -> Path:
     with Index.open(root) as index:
         file = index.file
     if file is None:
-        msg = f"cannot write an index of {root}: set SEAMARK_INDEX to another place"
-        raise SeamarkError(msg)
+        raise SeamarkError(f"cannot write an index of {root}: set SEAMARK_INDEX to another place")
     return file
 
 

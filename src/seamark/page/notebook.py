@@ -22,8 +22,6 @@ from seamark.page import opening, roots
 from seamark.page.roots import Root, named_roots
 from seamark.page.start import Given, Started, check, check_extra, serve
 
-__all__ = ["Frame", "ui"]
-
 _RUN: Final = (
     "import sys\n"
     "sys.path[:] = [each for each in sys.path if each]\n"  # never modules in the working directory
@@ -67,8 +65,9 @@ class Frame:
             connection.request("POST", "/open", headers={"X-Seamark-Token": started.token})
             return str(json.loads(connection.getresponse().read())["path"])
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            msg = "the page of seamark.ui() has ended; call the function again"
-            raise SeamarkError(msg) from error
+            raise SeamarkError(
+                "the page of seamark.ui() has ended; call the function again"
+            ) from error
         finally:
             connection.close()
 
@@ -96,13 +95,11 @@ def ui(*folders: str | os.PathLike[str], height: int = 800) -> Frame:
     """
     check_extra()
     if not isinstance(height, int) or isinstance(height, bool) or height < _MIN_HEIGHT:
-        msg = f"height: expected at least {_MIN_HEIGHT} pixels, got {height!r}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"height: expected at least {_MIN_HEIGHT} pixels, got {height!r}")
     roots = named_roots(folders)
     for root in roots:
         if folders and not root.path.is_dir():
-            msg = f"folders: {str(root.path)!r} does not exist"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"folders: {str(root.path)!r} does not exist")
     check(Given(roots))
     paths = tuple(str(root.path) for root in roots)
     process, started = _pages.get(paths, (None, None))
@@ -132,8 +129,7 @@ def _start(paths: Sequence[str]) -> tuple[subprocess.Popen[bytes], Started]:
         process.stdin.close()
         errors.seek(0)
         words = errors.read().decode("utf-8", "replace").strip().split("\n")[-1]
-    msg = f"the page did not start: {words or 'no output'}"
-    raise SeamarkError(msg)
+    raise SeamarkError(f"the page did not start: {words or 'no output'}")
 
 
 def main(paths: Sequence[str]) -> int:

@@ -21,8 +21,6 @@ from seamark.page.roots import redirect_file
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import user_name
 
-__all__ = ["address", "fragment", "open_browser", "proxied", "ssh_line"]
-
 _TEXT_BROWSERS: Final = frozenset(
     {"browsh", "carbonyl", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
 )

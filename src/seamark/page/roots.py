@@ -26,18 +26,6 @@ from seamark.index.file import exclusive
 from seamark.journal.folder import ROOT_NAME, name_of, root_dir
 from seamark.process.interrupts import quietly
 
-__all__ = [
-    "Root",
-    "StateError",
-    "instance_of",
-    "keep",
-    "named_roots",
-    "new_token",
-    "redirect_file",
-    "replace_file",
-    "state_folder",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -57,8 +45,7 @@ def named_roots(paths: Sequence[str | os.PathLike[str]]) -> list[Root]:
     for one in paths or (None,):
         path = root_dir(one)
         if path.exists() and not path.is_dir():
-            msg = f"root: {str(path)!r} is a file, not a folder of runs"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"root: {str(path)!r} is a file, not a folder of runs")
         found.setdefault(os.path.realpath(path), path)
     parts = [_parts(path) for path in found.values()]
     depth = 1
@@ -145,11 +132,10 @@ def state_folder(*, check: bool = True) -> Path:
             words = f"stays open to others (mode {0o700 | mode:o}) on this file system,"
             raise _unsafe(made, words)
     except OSError as error:
-        msg = (
+        raise StateError(
             f"cannot store the token of the page in {made}: {error.strerror}; "
             "set XDG_STATE_HOME to another folder"
-        )
-        raise StateError(msg) from error
+        ) from error
     return made
 
 
@@ -181,8 +167,9 @@ def _write(name: str, text: str) -> Path:
     try:
         replace_file(place, text, 0o600)
     except OSError as error:
-        msg = f"cannot write {place}: {error.strerror}; set XDG_STATE_HOME to another folder"
-        raise StateError(msg) from error
+        raise StateError(
+            f"cannot write {place}: {error.strerror}; set XDG_STATE_HOME to another folder"
+        ) from error
     return place
 
 

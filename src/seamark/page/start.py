@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from seamark.page.roots import Root
     from seamark.page.watch import Watcher
 
-__all__ = ["Given", "StartError", "Started", "check_extra", "serve"]
 
 DEFAULT_PORT: Final = 8765
 PORTS: Final = 20
@@ -69,19 +68,18 @@ class Started:
 def check_extra() -> None:
     """Raise `MissingExtraError` if a package that a page needs is not installed."""
     if missing := [name for name in _REQUIRED_PACKAGES if importlib.util.find_spec(name) is None]:
-        msg = f'the page needs {", ".join(missing)}: pip install "seamark[ui]"'
-        raise MissingExtraError(msg)
+        raise MissingExtraError(f'the page needs {", ".join(missing)}: pip install "seamark[ui]"')
 
 
 def check(given: Given) -> None:
     """Check options; raises `StartError` for a page without a token that others could reach."""
     if not given.token and not is_loopback(given.host):
-        msg = f"--no-token needs a loopback address, got --host {given.host}"
-        raise StartError(msg)
+        raise StartError(f"--no-token needs a loopback address, got --host {given.host}")
     index = os.environ.get("SEAMARK_INDEX", "")
     if index.endswith(".db") and len(given.roots) > 1:
-        msg = f"SEAMARK_INDEX: expected a folder for several roots, got one file: {index!r}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"SEAMARK_INDEX: expected a folder for several roots, got one file: {index!r}"
+        )
 
 
 def serve(given: Given, tell: Callable[[Started, Watcher], Any], until: int | None = None) -> int:
@@ -148,8 +146,7 @@ def bind(host: str, port: int | None) -> socket.socket:
                 todo = "another program listens there: choose another, or leave it out"
                 raise StartError(bind_words(host, one, error, todo)) from error
     last = DEFAULT_PORT + PORTS - 1
-    msg = f"ports {DEFAULT_PORT} to {last} are all in use: choose another with --port"
-    raise StartError(msg)
+    raise StartError(f"ports {DEFAULT_PORT} to {last} are all in use: choose another with --port")
 
 
 def _provide_indexes(roots: Sequence[Root], stack: contextlib.ExitStack) -> None:

@@ -26,7 +26,6 @@ from seamark.server.views import MOST_ADDRESS, MOST_VIEWS, View
 if TYPE_CHECKING:
     from seamark.server.views import Work
 
-__all__ = ["FolderViews"]
 
 _LOCK_S: Final = 10.0
 _MAX_BYTES: Final = 4 * MOST_ADDRESS
@@ -85,8 +84,7 @@ class FolderViews:
             raise NotWritable(str(error)) from error
         except OSError as error:
             place = folder / (error.filename or "")  # for the lock, only a file name
-            msg = f"cannot write to {place}: {error.strerror}"
-            raise NotWritable(msg) from error
+            raise NotWritable(f"cannot write to {place}: {error.strerror}") from error
 
     def _write_changes(
         self, project: str, before: Mapping[str, View], after: Mapping[str, View], folder: Path
@@ -95,8 +93,9 @@ class FolderViews:
         gone = before.keys() - after.keys()
         for name in gone if folder == own else ():
             if not (own / _file_of(name)).exists():
-                msg = f"the view {name!r} is in {shared}, which is not writable for you"
-                raise NotWritable(msg)
+                raise NotWritable(
+                    f"the view {name!r} is in {shared}, which is not writable for you"
+                )
         for name, one in after.items():
             if before.get(name) != one:
                 replace_file(folder / _file_of(name), one.model_dump_json())

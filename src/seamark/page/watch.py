@@ -21,7 +21,6 @@ from seamark.store.query.selection import Selection
 if TYPE_CHECKING:
     from seamark.page.roots import Root
 
-__all__ = ["Looked", "Looker", "Watcher"]
 
 PAUSE_S: Final = 2.0
 """Minimum pause between scans while the page is open, in seconds."""

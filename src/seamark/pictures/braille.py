@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from seamark.values.arrays import Floats
 
-__all__ = ["draw"]
 
 COLOURS: Final = ("cyan", "yellow", "magenta", "green", "red", "blue", "white")
 """Colours of curves, in order of use."""

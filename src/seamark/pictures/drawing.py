@@ -28,18 +28,6 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.values.arrays import Floats
 
-__all__ = [
-    "MOST_CURVES",
-    "PlotOptions",
-    "Source",
-    "curves_of_groups",
-    "follow",
-    "picture_of",
-    "picture_of_groups",
-    "plot_run",
-    "plot_runs",
-]
-
 
 MOST_CURVES: Final = 20
 """Maximum number of curves: more cannot be distinguished."""
@@ -58,8 +46,9 @@ class PlotOptions:
     def __post_init__(self) -> None:
         check_attempt(self.attempt)
         if self.look.log_x and self.look.x == "time":
-            msg = "log_x: clock times have no logarithm; x='relative' counts from the run's start"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                "log_x: clock times have no logarithm; x='relative' counts from the run's start"
+            )
         if self.look.window is not None:
             self._check_smooth(self.look.window)
         self.look.check()
@@ -70,8 +59,7 @@ class PlotOptions:
             return
         wanted = f"a number of {units}, at least 1" if units else "a width in units of x"
         wanted += " (the width of a window, not the weight of an average)"
-        msg = f"smooth: expected {wanted}, got {smooth!r:.80}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"smooth: expected {wanted}, got {smooth!r:.80}")
 
     @property
     def smoothing(self) -> str:
@@ -174,8 +162,9 @@ def _find_series(
         if not any(matches(path, pattern) for path in every):
             raise no_series(pattern, every, where)
     if not named and x not in every:
-        msg = f"{no_series(x, every, where)} (built-in x axes: {', '.join(NAMED_AXES)})"
-        raise MissingFieldError(msg)
+        raise MissingFieldError(
+            f"{no_series(x, every, where)} (built-in x axes: {', '.join(NAMED_AXES)})"
+        )
     found = [
         (source, path)
         for source, paths in zip(sources, known, strict=True)
@@ -183,8 +172,7 @@ def _find_series(
         for path in dict.fromkeys(p for one in patterns for p in paths if matches(p, one))
     ]
     if not found:
-        msg = f"no run of {where} has both {' or '.join(patterns)!r} and x={x!r}"
-        raise MissingFieldError(msg)
+        raise MissingFieldError(f"no run of {where} has both {' or '.join(patterns)!r} and x={x!r}")
     return found
 
 
@@ -250,8 +238,9 @@ def curves_of_groups(
     draw = partial(index.curves, attempt=options.attempt)
     found = group_curves(draw, [(one.by, one.refs) for one in groups], paths, options.look)
     if not found:
-        msg = f"no run of {where} has points of {' or '.join(patterns)!r} over x={options.look.x!r}"
-        raise MissingFieldError(msg)
+        raise MissingFieldError(
+            f"no run of {where} has points of {' or '.join(patterns)!r} over x={options.look.x!r}"
+        )
     return found
 
 
@@ -426,8 +415,7 @@ def _plot(
 
 def _check_patterns(patterns: Sequence[object]) -> None:
     if not patterns:
-        msg = "plot: expected one or more paths, such as plot('val/loss')"
-        raise ArgumentError(msg)
+        raise ArgumentError("plot: expected one or more paths, such as plot('val/loss')")
     for pattern in patterns:
         if not isinstance(pattern, str) or not pattern:
             raise argument_error(pattern, "plot", "paths such as 'val/loss'")
@@ -460,8 +448,9 @@ def follow(
 def _create_display() -> Callable[[Any], None]:
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if not hasattr(shell, "kernel"):
-        msg = "refresh: expected None outside of a notebook, where no plot can be updated"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            "refresh: expected None outside of a notebook, where no plot can be updated"
+        )
     from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
 
     handle: Any = None

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.reading.tables import RunsTable
 
-__all__ = ["image_type", "page_of", "page_of_path", "page_of_project"]
 
 _MAX_ROWS: Final = 12
 """Number of rows of each table."""

@@ -15,16 +15,6 @@ from seamark.errors import ArgumentError, MissingExtraError
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats
 
-__all__ = [
-    "COLOURS",
-    "PICTURE_POINTS",
-    "Axes",
-    "Curve",
-    "check_drawable",
-    "figure_of",
-    "save",
-    "slots",
-]
 
 XKind = Literal["step", "time", "relative", "series"]
 
@@ -164,8 +154,7 @@ def check_drawable(lines: Sequence[Curve], axes: Axes) -> None:
     if any(len(line.x) for line in lines):
         return
     why = "greater than zero (logarithmic axis)" if axes.log_x or axes.log_y else "finite"
-    msg = f"plot: expected at least one value that is {why}, found none"
-    raise ArgumentError(msg)
+    raise ArgumentError(f"plot: expected at least one value that is {why}, found none")
 
 
 def save(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
@@ -180,8 +169,9 @@ def save(curves: Sequence[Curve], axes: Axes, path: Path) -> None:
     ending = path.suffix.lower()
     if ending not in _IMAGE_SUFFIXES + _PAGE_SUFFIXES:
         endings = ", ".join(_IMAGE_SUFFIXES + _PAGE_SUFFIXES)
-        msg = f"plot: expected a file name that ends with one of {endings}, got {str(path)!r}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"plot: expected a file name that ends with one of {endings}, got {str(path)!r}"
+        )
     shown = [axes.visible(curve) for curve in curves]
     check_drawable([curve.finite() for curve in shown], axes)
     if ending in _PAGE_SUFFIXES:

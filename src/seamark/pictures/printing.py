@@ -10,18 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
-__all__ = [
-    "MOST_COLUMNS",
-    "columns_of",
-    "is_dumb",
-    "is_quiet",
-    "obeys_escapes",
-    "progress_bar",
-    "show",
-    "without_middle",
-]
-
-
 _FALSE_TEXTS: Final = frozenset({"", "0", "false", "no", "off"})
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["html_of", "image_of", "is_drawing", "is_html", "is_image", "png"]
 
 _CHART_LIBRARIES: Final = frozenset({"pandas", "plotly", "bokeh", "altair"})
 _PNG_MODES: Final = frozenset({"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16"})
@@ -139,11 +138,10 @@ def _to_channels_last(array: NDArray[Any]) -> NDArray[Any]:
             return array
         if shape[0] in _CHANNELS:
             return array.transpose(1, 2, 0)
-    msg = (
+    raise ArgumentError(
         "File.as_image: expected an array of shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), "
         f"got {tuple(shape)}"
     )
-    raise ArgumentError(msg)
 
 
 def _to_bytes(array: NDArray[Any], *, autoscale: bool) -> NDArray[np.uint8]:
@@ -154,8 +152,9 @@ def _to_bytes(array: NDArray[Any], *, autoscale: bool) -> NDArray[np.uint8]:
     if array.dtype == np.bool_:
         return array.astype(np.uint8) * np.uint8(_MAX_SAMPLE)
     if array.dtype.kind not in "iuf":
-        msg = f"File.as_image: expected an array of bools, ints or floats, got {array.dtype}"
-        raise ValueKindError(msg)
+        raise ValueKindError(
+            f"File.as_image: expected an array of bools, ints or floats, got {array.dtype}"
+        )
     lowest, highest = np.nanmin(array), np.nanmax(array)
     scale = autoscale and array.dtype.kind == "f" and lowest >= 0 and highest <= 1
     if not scale and (lowest < 0 or highest > _MAX_SAMPLE):

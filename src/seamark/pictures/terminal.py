@@ -14,8 +14,6 @@ from itertools import groupby, islice, pairwise, takewhile, zip_longest
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-__all__ = ["ROWS", "Terminal", "collapse", "stripped"]
-
 ROWS: Final = 200
 """Rows of the screen: the cursor can move up this far, to lines that are not final."""
 

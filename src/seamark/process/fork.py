@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from seamark.process.interrupts import quietly
 
-__all__ = ["delay_forks", "register"]
-
 log = logging.getLogger("seamark")
 
 _MAX_DELAY_S: Final = 0.5

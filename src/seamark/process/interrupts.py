@@ -19,8 +19,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
-__all__ = ["let_pass", "logged", "quietly", "raised_by_signal_handler"]
-
 log = logging.getLogger("seamark")
 
 _SIGNALS: Final = tuple(signal.valid_signals())

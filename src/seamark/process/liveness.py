@@ -21,26 +21,6 @@ from typing import Any, Final, NamedTuple
 
 from seamark.process.interrupts import let_pass, quietly
 
-__all__ = [
-    "CRASH_REASONS",
-    "GONE",
-    "LIKELY_OUT_OF_MEMORY",
-    "LOST",
-    "OUT_OF_MEMORY",
-    "REBOOTED",
-    "SEGMENTATION_FAULT",
-    "Crash",
-    "Evidence",
-    "boot_id",
-    "host_name",
-    "memory_groups",
-    "pid_namespace",
-    "process_alive",
-    "process_facts",
-    "process_start",
-    "user_name",
-]
-
 
 def host_name() -> str:
     """Return the name of this host as a valid file name, never empty."""

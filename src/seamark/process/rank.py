@@ -51,20 +51,6 @@ from typing import Any, Final
 from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import process_start
 
-__all__ = [
-    "Rank",
-    "alone",
-    "broadcast_from_rank_zero",
-    "connected",
-    "current_rank",
-    "job_key",
-    "lasting",
-    "local_rank",
-    "restart_count",
-    "same_job",
-]
-
-
 _TORCHRUN: Final = (("torchrun", "RANK", "WORLD_SIZE"), ("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"))
 _ENVIRONMENT: Final = (("horovod", "HOROVOD_RANK", "HOROVOD_SIZE"), ("env", "RANK", "WORLD_SIZE"))
 _MPI: Final = (

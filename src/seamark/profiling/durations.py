@@ -23,26 +23,6 @@ from seamark.values.statistics import SCALE, Moments
 if TYPE_CHECKING:
     from seamark.values.arrays import Bools, Ints
 
-__all__ = [
-    "LOCK",
-    "LONG_COLUMNS",
-    "POSITION_SHIFT",
-    "SAMPLE_LIMIT",
-    "Breakdown",
-    "Durations",
-    "TimeStat",
-    "TimesInRun",
-    "aligned",
-    "largest_cost",
-    "path_part",
-    "picture",
-    "position",
-    "position_parts",
-    "summary_csv",
-    "table",
-    "write_long",
-]
-
 
 SAMPLE_LIMIT: Final = 65_536
 """Number of durations kept; if there are more, an even sample."""
@@ -318,8 +298,9 @@ def picture(breakdown: Breakdown) -> bytes:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        msg = f'plots need the package {error.name}: pip install "seamark[plot]"'
-        raise MissingExtraError(msg, name=error.name) from error
+        raise MissingExtraError(
+            f'plots need the package {error.name}: pip install "seamark[plot]"', name=error.name
+        ) from error
     parts = [part for part in breakdown.ranked() if part[1] > 0]
     if len(parts) > _PICTURE_PARTS:
         small = parts[_PICTURE_PARTS - 1 :]
@@ -415,11 +396,10 @@ class TimesInRun:
     def __init__(self, run: Any, namespace: str = "profiling", kind: str = "") -> None:
         self._given = run
         if not hasattr(type(self._run), "get_root_object"):
-            msg = (
+            raise ArgumentError(
                 "run: expected a Run or a namespace of one, or a logger that has one, "
                 f"got {type(run).__name__}: {run!r:.80}"
             )
-            raise ArgumentError(msg)
         self._namespace = join_path(check_path(namespace) if namespace != "" else "", kind)
         self.due_ns = 0
         self._recorded: dict[str, Moments] = {}

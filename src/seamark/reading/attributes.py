@@ -7,28 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = [
-    "CHANGES",
-    "DETAIL",
-    "FORKED_AT",
-    "FORKED_FROM",
-    "INHERITED",
-    "PARENT",
-    "Attribute",
-    "JournalInfo",
-    "SeriesSummary",
-    "SeriesTail",
-    "TrackedFile",
-    "TrackedFiles",
-    "aside",
-    "holds_parameters",
-    "is_background",
-    "is_better_when_greater",
-    "is_counter",
-    "metric_order",
-]
-
-
 CHANGES: Final = "monitoring/seamark/changes"
 """Path of later changes to recorded parameters; derived by readers."""
 DETAIL: Final = "sys/state_detail"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.reader import Reader
 
-__all__ = ["Browsable", "Recording"]
 
 _MAX_KEYS: Final = 5000
 """Maximum number of suggested keys."""

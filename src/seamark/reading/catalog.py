@@ -17,20 +17,6 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.reading.tables import CurveTable, RunsTable, SeriesTable
 
-__all__ = [
-    "Catalog",
-    "ChangedRun",
-    "Changes",
-    "Columns",
-    "Progress",
-    "Ref",
-    "RunField",
-    "SharedPath",
-    "Unknown",
-    "Wanted",
-    "refuse",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ChangedRun:

@@ -29,20 +29,6 @@ from seamark.values.aggregates import Keep, Last, Ring
 from seamark.values.arrays import Floats, Ints
 from seamark.values.statistics import Statistics
 
-__all__ = [
-    "Attempts",
-    "Curves",
-    "Facts",
-    "Opening",
-    "Overview",
-    "ProjectCounts",
-    "SeriesPart",
-    "Table",
-    "WireError",
-    "pack",
-    "unpack",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Overview:
@@ -245,8 +231,7 @@ def _encodable_object(value: Any, kind: type, depth: int) -> Any:
         return _box(kind.__name__, [_encodable(one, depth + 1) for one in value])
     if isinstance(value, Keep):
         return _box(kind.__name__, value.state_dict())
-    msg = f"cannot encode a value of type {kind.__qualname__}"
-    raise WireError(msg)
+    raise WireError(f"cannot encode a value of type {kind.__qualname__}")
 
 
 def _encodable_column(values: list[Any]) -> list[Any]:
@@ -271,8 +256,7 @@ def _encode_object(value: Any) -> Any:
     dtype = "<f8" if getattr(getattr(value, "dtype", None), "kind", "") == "f" else "<i8"
     if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
         return value.astype(dtype, copy=False).tobytes()
-    msg = f"cannot encode a value of type {type(value).__qualname__}"
-    raise WireError(msg)
+    raise WireError(f"cannot encode a value of type {type(value).__qualname__}")
 
 
 _encoder: Final = Encoder(enc_hook=_encode_object)
@@ -298,11 +282,9 @@ def unpack(data: bytes, kind: Any) -> Any:
     try:
         return _decoder(kind).decode(data)
     except RecursionError:
-        msg = "the answer is nested too deeply"
-        raise WireError(msg) from None
+        raise WireError("the answer is nested too deeply") from None
     except (msgspec.MsgspecError, ValueError) as error:
-        msg = f"unexpected answer: {error!s:.300}"
-        raise WireError(msg) from error
+        raise WireError(f"unexpected answer: {error!s:.300}") from error
 
 
 @functools.lru_cache(256)
@@ -315,8 +297,7 @@ def _decode_object(kind: type, given: Any) -> Any:
 
     if (dtype := _DTYPES.get(kind)) is not None:
         if not isinstance(given, bytes):
-            msg = f"Expected `bytes`, got `{type(given).__name__}`"
-            raise ValueError(msg)
+            raise ValueError(f"Expected `bytes`, got `{type(given).__name__}`")
         return np.frombuffer(given, dtype).astype(dtype[1:])
     if kind is RunsTable:
         return _convert(given, _Table).table()
@@ -329,12 +310,10 @@ def _convert(given: Any, kind: Any) -> Any:
 
 def _decode_extension(code: int, data: memoryview) -> Any:
     if code != _OBJECT:
-        msg = f"Expected an extension of type {_OBJECT}, got {code}"
-        raise ValueError(msg)
+        raise ValueError(f"Expected an extension of type {_OBJECT}, got {code}")
     name, content = _decoder(tuple[str, Any]).decode(data)
     if (make := _OBJECTS.get(name)) is None:
-        msg = f"Expected a known kind of value, got {name!r:.80}"
-        raise ValueError(msg)
+        raise ValueError(f"Expected a known kind of value, got {name!r:.80}")
     return make(content)
 
 
@@ -364,7 +343,6 @@ class _Table(msgspec.Struct):
     def table(self) -> RunsTable:
         rows = len(self.refs)
         if len(self.cells) != len(set(self.columns)) or any(len(one) != rows for one in self.cells):
-            msg = "Expected as many cells as there are columns and runs"
-            raise ValueError(msg)
+            raise ValueError("Expected as many cells as there are columns and runs")
         cells = dict(zip(self.columns, self.cells, strict=True))
         return RunsTable(cells, self.refs, self.total, self.offset)

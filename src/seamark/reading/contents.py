@@ -16,8 +16,6 @@ from seamark.errors import ArgumentError
 from seamark.paths import check_artifact
 from seamark.reading.names import LATEST
 
-__all__ = ["ArtifactName", "Contents", "check_alias", "label_of", "source_label"]
-
 
 class Contents(Protocol):
     """Access to the files and very long texts of one run by their records.
@@ -115,8 +113,9 @@ def check_alias(alias: object) -> str:
     """
     name = check_artifact(alias, "alias")
     if name.isdecimal() or name == LATEST:
-        msg = f"alias: expected a name other than a number or {LATEST!r}, got {name!r}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"alias: expected a name other than a number or {LATEST!r}, got {name!r}"
+        )
     return name
 
 

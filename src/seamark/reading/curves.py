@@ -18,18 +18,6 @@ from seamark.reading.words import plural
 from seamark.values._numbers import argument_error
 from seamark.values.arrays import Floats, Ints, check_lengths
 
-__all__ = [
-    "MOST_PARTS",
-    "NAMED_AXES",
-    "Curve",
-    "Drawing",
-    "Look",
-    "RunCurve",
-    "check_points",
-    "is_number",
-    "line_of",
-]
-
 NAMED_AXES: Final = ("step", "order", "time", "relative")
 """X axes other than a series."""
 MOST_PARTS: Final = 1 << 18
@@ -81,15 +69,15 @@ class Look:
             if given is not None and not (is_number(given) and given > 0):
                 raise argument_error(given, name, "a positive width in units of x")
         if self.window is not None and self.half_life is not None:
-            msg = "window, half_life: expected one kind of smoothed line, got both"
-            raise ArgumentError(msg)
+            raise ArgumentError("window, half_life: expected one kind of smoothed line, got both")
         for name in ("low", "high"):
             given = getattr(self, name)
             if given is not None and not is_number(given):
                 raise argument_error(given, name, "a finite number or None")
         if self.low is not None and self.high is not None and self.low > self.high:
-            msg = f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"low, high: expected low <= high, got {self.low!r} and {self.high!r}"
+            )
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -318,8 +306,9 @@ class Drawing:
             or self.kept > len(before.curve)
             or (self.mean is None) != (before.mean is None)
         ):
-            msg = "after: expected the complete drawing whose cursor was passed to since()"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                "after: expected the complete drawing whose cursor was passed to since()"
+            )
         mean = None
         if self.mean is not None and before.mean is not None:
             mean = np.concatenate([before.mean[: self.kept], self.mean])

@@ -25,21 +25,6 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute, SeriesSummary
     from seamark.reading.catalog import SharedPath
 
-__all__ = [
-    "PACKAGES",
-    "PLAIN_OF",
-    "TITLES",
-    "Row",
-    "distinguishing_columns",
-    "importance",
-    "is_named",
-    "left_out",
-    "of_process",
-    "of_rank_or_profiler",
-    "rows_of",
-    "summaries",
-]
-
 
 PLAIN: Final = (
     "sys/name",

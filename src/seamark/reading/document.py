@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from seamark.reading.points import Attempt, Points
     from seamark.reading.reader import Reader
 
-__all__ = [
-    "SERIES",
-    "attributes_of",
-    "document_of",
-    "own_attributes",
-    "ref_of",
-    "utc",
-    "value_mapping",
-]
 
 SERIES: Final[Mapping[str, str]] = {
     "series": "float_series",

@@ -20,29 +20,6 @@ if TYPE_CHECKING:
     from seamark.reading.ranks import RankStatus
     from seamark.reading.reader import Reader
 
-__all__ = [
-    "FORWARD",
-    "PROGRESS",
-    "CheckpointNote",
-    "Loop",
-    "attempts_of",
-    "best_extremes",
-    "by_importance",
-    "checkpoint_notes",
-    "code_of",
-    "distribution_of",
-    "environment_of",
-    "health_of",
-    "is_checkpoint",
-    "is_parameter",
-    "last_record_of",
-    "loops_of",
-    "machine_lines",
-    "machine_now",
-    "progress_words",
-    "space_of",
-]
-
 
 FORWARD: Final = "monitoring/seamark/forward"
 """Namespace of counts of data that the destinations of a forwarded run could not hold."""

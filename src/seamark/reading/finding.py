@@ -29,7 +29,6 @@ from seamark.values import escape
 if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog, Ref
 
-__all__ = ["Finder", "splits"]
 
 _MAX_LISTED: Final = 8
 _MAX_COMPARED: Final = 5000
@@ -90,8 +89,9 @@ class Finder:
             raise RunNotFoundError(self._not_found_text(word, project, self._hint(word, project)))
         if len(begun) > 1:
             listed = self._listed(begun)
-            msg = f"{word!r:.200} matches {len(begun)} runs: {listed} (give the id of one)"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"{word!r:.200} matches {len(begun)} runs: {listed} (give the id of one)"
+            )
         return begun[0].ref
 
     def label(self, ref: Ref) -> str:

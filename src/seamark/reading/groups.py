@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from seamark.reading.points import Attempt
     from seamark.reading.tables import RunsTable
 
-__all__ = [
-    "SIZE",
-    "GroupCurve",
-    "Key",
-    "RunGroup",
-    "RunGroups",
-    "Spread",
-    "Statistic",
-    "curves_of_runs",
-    "group_curves",
-    "group_table",
-    "in_order",
-    "spread_of",
-]
-
 
 SIZE = ":n"
 """Sort key for the number of runs of a group; never the name of a column."""

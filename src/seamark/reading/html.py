@@ -14,8 +14,6 @@ from typing import Any, Final
 from seamark.process.interrupts import let_pass
 from seamark.reading.words import value_text
 
-__all__ = ["block", "html_or_text", "rows_of", "table", "text"]
-
 _MAX_ROWS: Final = 10
 """Maximum number of rows shown of a long table."""
 _MAX_CHARACTERS: Final = 120

@@ -20,19 +20,6 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from seamark.errors import ArgumentError
 
-__all__ = [
-    "CONFLICTS",
-    "LATEST",
-    "Arrival",
-    "Conflict",
-    "RunName",
-    "check_conflict",
-    "generated_name",
-    "settle",
-    "settle_artifact",
-]
-
-
 LATEST: Final = "latest"
 """Keyword for the newest run; it takes precedence over names."""
 _ADJECTIVES: Final = """
@@ -178,8 +165,9 @@ class Arrival:
 def check_conflict(given: Any, what: str = "conflict") -> Conflict:
     """Return ``given`` if it is a `Conflict`; raise `ArgumentError` otherwise."""
     if given not in CONFLICTS:
-        msg = f"{what}: expected one of {', '.join(map(repr, CONFLICTS))}, got {given!r:.80}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"{what}: expected one of {', '.join(map(repr, CONFLICTS))}, got {given!r:.80}"
+        )
     return given  # type: ignore[no-any-return]
 
 

@@ -20,27 +20,16 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = [
-    "Attempt",
-    "FilePoint",
-    "HistogramPoint",
-    "Points",
-    "TextPage",
-    "TextPoint",
-    "check_attempt",
-    "number_of",
-    "pandas",
-    "time_of",
-]
-
 
 def pandas() -> Any:
     """Import and return pandas; raises `MissingExtraError`."""
     try:
         import pandas as pd
     except ModuleNotFoundError as error:
-        msg = 'to_pandas() needs pandas; install it with: pip install "seamark[pandas]"'
-        raise MissingExtraError(msg, name="pandas") from error
+        raise MissingExtraError(
+            'to_pandas() needs pandas; install it with: pip install "seamark[pandas]"',
+            name="pandas",
+        ) from error
     return pd
 
 
@@ -101,8 +90,9 @@ class Points:
         """
         if isinstance(at, str):
             if at not in _COLUMNS:
-                msg = f"points have no column {at!r:.200}; there are: {', '.join(_COLUMNS)}"
-                raise MissingFieldError(msg)
+                raise MissingFieldError(
+                    f"points have no column {at!r:.200}; there are: {', '.join(_COLUMNS)}"
+                )
             column: np.ndarray[Any, Any] = getattr(self, _COLUMNS[at])
             return column
         if not isinstance(at, slice):
@@ -218,11 +208,11 @@ def number_of(at: object, count: int) -> int:
     try:
         place = operator.index(at)  # type: ignore[arg-type]
     except TypeError:
-        msg = f"expected a row number, a slice or a column name, got {at!r:.80}"
-        raise TypeError(msg) from None
+        raise TypeError(
+            f"expected a row number, a slice or a column name, got {at!r:.80}"
+        ) from None
     if not -count <= place < count:
-        msg = f"row {place} of {count} rows"
-        raise IndexError(msg)
+        raise IndexError(f"row {place} of {count} rows")
     return place % count
 
 

@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from seamark.reading.ranks import RankStatus
     from seamark.reading.reader import Reader
 
-__all__ = [
-    "OWN_TIME",
-    "STEP_TIME",
-    "RankTiming",
-    "has_points",
-    "lags",
-    "of_rank",
-    "rank_facts",
-    "rank_mappings",
-    "rank_problems",
-    "rank_timings",
-]
-
 
 _STATES: Final = (
     "running",
@@ -287,18 +274,16 @@ def rank_timings(view: Timed) -> list[RankTiming]:
     timed = steps or own
     ranks = sorted({*statuses, *timed, *_ranks_of(paths)})
     if len(ranks) < 2:  # noqa: PLR2004 - one rank is nobody's straggler
-        msg = (
+        raise MissingFieldError(
             f"run {view.name!r} of project {view.project!r}: only one rank has records; "
             "stragglers need a training of several ranks with ranks='all'"
         )
-        raise MissingFieldError(msg)
     if not timed:
-        msg = (
+        raise MissingFieldError(
             f"run {view.name!r} of project {view.project!r}: no rank recorded "
             f"{STEP_TIME}; use a logger with ranks='all', or record it on every rank with "
             f"run.log_metrics({{{STEP_TIME!r}: seconds}}, step)"
         )
-        raise MissingFieldError(msg)
     found = [_timing(rank, statuses.get(rank), timed.get(rank, ())) for rank in ranks]
     if own.keys() >= timed.keys():
         found = [replace(one, own_s=_mean(own.get(one.rank, ()))) for one in found]

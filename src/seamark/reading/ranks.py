@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Process", "RankStatus", "owning_processes", "process_of"]
-
 Process = tuple[str, ...]
 """Identity of a process."""
 

@@ -21,9 +21,6 @@ from seamark.reading.curves import MOST_PARTS, Curve, Drawing, Look
 from seamark.reading.points import Attempt, FilePoint, HistogramPoint, Points, TextPage, TextPoint
 from seamark.reading.ranks import RankStatus
 
-__all__ = ["Answer", "Count", "Path", "Paths", "Reader", "Verb", "of_method", "verbs_of"]
-
-
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK: Final = "_seamark_verb"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import JournalInfo
     from seamark.reading.reader import Reader
 
-__all__ = ["ERRORS", "RecordedError", "recorded_errors"]
 
 ERRORS: Final = "errors"
 """Last segment of the paths at which processes record their errors."""

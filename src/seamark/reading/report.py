@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.reading.recorded_errors import RecordedError
 
-__all__ = ["Report", "report_of_project", "report_of_run", "with_plain_values"]
 
 _DETAIL: Final = "sys/state_detail"
 _FACTS: Final = {

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-__all__ = ["CurveTable", "RunsTable", "SeriesTable", "StringList"]
 
 _MAX_COLUMNS: Final = 12
 _NAMES: Final = ("sys/id", "sys/name", "sys/state", "sys/tags", "sys/creation_time")
@@ -35,8 +34,9 @@ class RunRow(dict[str, Any]):
             ValueError: If the run has no value there, or the table has no such column.
         """
         if path not in self:
-            msg = f"no value for column {path!r} in this row; it has {', '.join(self)}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"no value for column {path!r} in this row; it has {', '.join(self)}"
+            )
         return self[path]
 
 

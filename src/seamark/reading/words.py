@@ -21,39 +21,6 @@ from seamark.values.statistics import Statistics
 if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
 
-__all__ = [
-    "FACT_UNITS",
-    "UNITS",
-    "age_text",
-    "age_words",
-    "clean",
-    "csv_safe",
-    "display_width",
-    "duration_words",
-    "file_name",
-    "file_text",
-    "float_text",
-    "hint_for",
-    "human_bytes",
-    "human_number",
-    "human_time",
-    "is_measured",
-    "last_text",
-    "near_paths",
-    "nearest_path",
-    "plain",
-    "plural",
-    "readable",
-    "seen_text",
-    "shared_unit",
-    "short_text",
-    "shorten",
-    "step_text",
-    "time_text",
-    "unit_of",
-    "value_text",
-]
-
 
 _MAX_COMPARED: Final = 5000
 """Maximum number of paths compared with a mistyped one, to limit the delay."""

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from seamark.reading.tables import RunsTable
     from seamark.run.logbook import LogSession, Progress
 
-__all__ = ["Artifact", "init_artifact", "latest_versions"]
 
 _ALIASES: Final = "sys/aliases"
 
@@ -102,13 +101,15 @@ def init_artifact(
     place = Place.of(project, mode, root, remote, api_token, named=named, otherwise=artifact_root())
     if with_id is not None:
         if name is not None:
-            msg = "init_artifact: expected with_id of a version or the name of a new one, got both"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                "init_artifact: expected with_id of a version or the name of a new one, got both"
+            )
         ref = (folder.project, folder.run) if folder else place.find(str(with_id), "artifact")
         made = Artifact(place.session(ref, is_new=folder is not None))
     elif name is None:
-        msg = "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
-        raise RunNotNamedError(msg)
+        raise RunNotNamedError(
+            "init_artifact: expected name='...' of a new version, or with_id='...', got neither"
+        )
     else:
         place.expect_writing("init_artifact")
         home = f"{place.project}/{ARTIFACTS}/{check_artifact(name)}"
@@ -189,11 +190,10 @@ class Artifact(Registered):
         members = None if found is None else found.attribute(OBJECTS)
         objects = objects_in(members.value if members and members.family == "file_set" else {})
         if (digest := digest_of_objects(objects)) != self.folder.run:
-            msg = (
+            raise FileMissingError(
                 f"{self.session.recorded.words}: its objects differ from the saved ones: "
                 f"expected the digest {self.folder.run}, got {digest}"
             )
-            raise FileMissingError(msg)
         return objects
 
     def add_file(self, path: str | os.PathLike[str], destination: str | None = None) -> None:
@@ -213,8 +213,9 @@ class Artifact(Registered):
         source = _local("path", path)
         if not Path(source).is_file():
             hint = ": add_dir adds a folder" if Path(source).is_dir() else ""
-            msg = f"path: expected an existing file, got {os.fspath(path)!r:.200}{hint}"
-            raise FileMissingError(msg)
+            raise FileMissingError(
+                f"path: expected an existing file, got {os.fspath(path)!r:.200}{hint}"
+            )
         draft.add({destination_of(Path(source).name, destination): source})
 
     def add_dir(self, path: str | os.PathLike[str], destination: str | None = None) -> None:
@@ -275,8 +276,9 @@ class Artifact(Registered):
         if draft is None or draft.recorder.silent:
             return self
         if not len(self._to_change("save").objects):
-            msg = f"save: {self.name!r} has no objects: use add_file, add_dir or add_reference"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"save: {self.name!r} has no objects: use add_file, add_dir or add_reference"
+            )
         self.session, again = draft.seal()
         if again and self._known("sys/trashed"):  # it is wanted again
             self.start()
@@ -364,11 +366,13 @@ class Artifact(Registered):
         self._expect_sealed("open")
         found = {one.path: one for one in self.objects}.get(destination)
         if found is None:
-            msg = f"{self.session.recorded.words} has no object {destination!r:.200}"
-            raise FileMissingError(msg)
+            raise FileMissingError(
+                f"{self.session.recorded.words} has no object {destination!r:.200}"
+            )
         if found.uri is not None:
-            msg = f"{destination!r:.200} is a reference to {found.uri}: its content is not stored"
-            raise FileMissingError(msg)
+            raise FileMissingError(
+                f"{destination!r:.200} is a reference to {found.uri}: its content is not stored"
+            )
         if self.session.recorded.remote:
             return io.BytesIO(self.session.recorded.contents().read(found.record, destination))
         folder = RunFolder(Path(self.session.recorded.place), self.folder.project, self.folder.run)
@@ -405,18 +409,18 @@ class Artifact(Registered):
 
     def _expect_sealed(self, verb: str) -> None:
         if self.is_draft and self.mode != "disabled":
-            msg = f"{verb}: {self.folder.words} is not saved yet: save() creates a version"
-            raise InactiveRunError(msg)
+            raise InactiveRunError(
+                f"{verb}: {self.folder.words} is not saved yet: save() creates a version"
+            )
 
     def _to_change(self, verb: str) -> DraftSession:
         recorder = self.session.recorder
         if self._draft is None or not (recorder.recording or recorder.silent):
             state = "was stopped" if self._draft is not None else "is saved and never changes"
-            msg = (
+            raise InactiveRunError(
                 f"{verb}: {self.folder.words} {state}; init_artifact(name={self.name!r}) "
                 "starts another version"
             )
-            raise InactiveRunError(msg)
         self._draft.expect_own()
         return self._draft
 

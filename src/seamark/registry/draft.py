@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.registry.model import Place
 
-__all__ = ["DraftSession"]
 
 _MEMBERS: Final = 1000
 """Maximum number of objects named by one record."""
@@ -67,14 +66,16 @@ class DraftSession(LogSession):
 
     def _refuse(self) -> None:
         # Refuse to read a draft, which is not indexed.
-        msg = f"{self.recorded.words} cannot be read before it is saved: save() creates a version"
-        raise InactiveRunError(msg)
+        raise InactiveRunError(
+            f"{self.recorded.words} cannot be read before it is saved: save() creates a version"
+        )
 
     def expect_own(self) -> None:
         """Raise `InactiveRunError` in a forked child."""
         if self._made_by != os.getpid():
-            msg = "this draft belongs to the parent process, which alone can change or save it"
-            raise InactiveRunError(msg)
+            raise InactiveRunError(
+                "this draft belongs to the parent process, which alone can change or save it"
+            )
 
     def add(self, files: Mapping[str, str]) -> None:
         """Add copies of files by object name: all or none."""
@@ -125,8 +126,10 @@ class DraftSession(LogSession):
             op = {"op": "files", "path": OBJECTS, "members": members}
             is_kept = writer.append_op(op) and is_kept
         if not is_kept or self.recorder.close("stop", CLOSE_TIMEOUT_S) > lost:
-            msg = f"{self.recorder.folder.words} is not saved: its journal could not be written"
-            raise JournalError(errno.EIO, msg)
+            raise JournalError(
+                errno.EIO,
+                f"{self.recorder.folder.words} is not saved: its journal could not be written",
+            )
 
     def _rename(self, draft: RunFolder, sealed: RunFolder) -> bool:
         """Rename the folder of the draft to that of the version; return False if that exists."""

@@ -42,17 +42,6 @@ if TYPE_CHECKING:
     from seamark.run.logbook import LogSession, Progress
     from seamark.run.run import Run
 
-__all__ = [
-    "Group",
-    "claim_group",
-    "claim_run",
-    "fetch_projects_table",
-    "group_rows",
-    "groups_table",
-    "project_rows",
-    "table_of",
-]
-
 
 log = logging.getLogger("seamark")
 Row = Mapping[str, Any]
@@ -148,8 +137,9 @@ def _matches(expression: Expression, row: Row) -> bool:
 
 def _compares(found: Any, sign: str, value: Value) -> bool:
     if sign in ("matches", "not matches"):
-        msg = "query: regular expressions only work for runs; use CONTAINS for groups and projects"
-        raise QueryError(msg)
+        raise QueryError(
+            "query: regular expressions only work for runs; use CONTAINS for groups and projects"
+        )
     if sign == "contains":
         return isinstance(found, (StringList, str)) and value.text in found
     compare, wanted = SIGNS[sign], value.value
@@ -344,8 +334,9 @@ def claim_run(
 
 def _may_claim(project: Home, verb: str) -> bool:
     if project.session.recorder.mode == "read-only":
-        msg = f"{verb}: the project was opened with mode='read-only' and cannot record a claim"
-        raise ReadOnlyError(msg)
+        raise ReadOnlyError(
+            f"{verb}: the project was opened with mode='read-only' and cannot record a claim"
+        )
     return project.session.recorder.mode != "disabled"
 
 

@@ -39,18 +39,6 @@ if TYPE_CHECKING:
     from seamark.reading.tables import RunsTable
     from seamark.run.logbook import Progress
 
-__all__ = [
-    "NUMBER",
-    "Model",
-    "ModelVersion",
-    "Place",
-    "Registered",
-    "check_arguments",
-    "init_model",
-    "init_model_version",
-    "record_facts",
-]
-
 
 log = logging.getLogger("seamark")
 NUMBER: Final = "sys/version"
@@ -123,8 +111,9 @@ class Place:
     def expect_writing(self, verb: str) -> None:
         """Raise if ``mode="read-only"`` would create a container."""
         if self.mode == "read-only":
-            msg = f"{verb}: mode='read-only': expected with_id of an existing object, got none"
-            raise RunNotNamedError(msg)
+            raise RunNotNamedError(
+                f"{verb}: mode='read-only': expected with_id of an existing object, got none"
+            )
 
     def take_number(self, version: RunFolder) -> int:
         """Reserve the next number for a version; an existing number is kept."""
@@ -266,8 +255,9 @@ def init_model(
     if with_id is not None:
         return record_facts(Model(place.open(with_id, "model")), name=name)
     if key is None:
-        msg = "init_model: expected key='...' of a new model, or with_id='...', got neither"
-        raise RunNotNamedError(msg)
+        raise RunNotNamedError(
+            "init_model: expected key='...' of a new model, or with_id='...', got neither"
+        )
     ref = (f"{place.project}/{MODELS}", check_key(key))
     place.expect_writing("init_model")
     if place.mode != "disabled":
@@ -314,8 +304,9 @@ def init_model_version(
     if with_id is not None:
         return record_facts(ModelVersion(place.open(with_id, "model_version")), name=name)
     if model is None:
-        msg = "init_model_version: expected model='KEY', or with_id='...', got neither"
-        raise RunNotNamedError(msg)
+        raise RunNotNamedError(
+            "init_model_version: expected model='KEY', or with_id='...', got neither"
+        )
     place.expect_writing("init_model_version")
     models, key = place.find(model, "model")
     made = ModelVersion(place.session((f"{models}/{key}", mint_run_id())))
@@ -438,5 +429,4 @@ def _take_key(place: Place, folder: RunFolder) -> None:
     elif where == str(folder.path) and not folder.exists():
         state = "exists, but holds no model"
         way = "a process is making it now, or was killed when it did: remove the folder then"
-    msg = f"key: model {key!r} of project {place.project!r} {state} ({where}); {way}"
-    raise KeyTakenError(msg)
+    raise KeyTakenError(f"key: model {key!r} of project {place.project!r} {state} ({where}); {way}")

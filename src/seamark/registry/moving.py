@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from seamark.remote.protocol import Remote
     from seamark.remote.sync import Left
 
-__all__ = ["Moved", "Mover", "expect_other_place", "sync", "with_artifacts"]
 
 _NAME: Final = "sys/name"
 _TRASHED: Final = "sys/trashed"
@@ -94,8 +93,7 @@ def sync(
     uri = _place(to)
     folders = with_artifacts(dict.fromkeys(_folders(what, root)))
     if not folders:
-        msg = f"what: expected runs, got nothing in {what!r:.200}"
-        raise RunNotFoundError(msg)
+        raise RunNotFoundError(f"what: expected runs, got nothing in {what!r:.200}")
     with contextlib.closing(open_remote(uri, api_token)) as remote:
         expect_other_place(remote, folders)
         place = shown(canonical(uri))
@@ -161,8 +159,9 @@ class Mover:
         self._conflict, self._make_project = conflict, make_project
         self._project = None if project is None else check_project(project)
         if project is not None and isinstance(remote, KeepsByName):
-            msg = f"project: {uri} determines the project of sent runs; got {project!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"project: {uri} determines the project of sent runs; got {project!r}"
+            )
         self._patience = patience or Patience()
 
     def look(self, folder: RunFolder) -> Left:
@@ -250,17 +249,15 @@ class Mover:
             there = f"run {', '.join(found.others)}"
             if folder.kind == "artifact":
                 there = "another artifact"
-            msg = (
+            raise RunExistsError(
                 f"{folder.words}: {there} of project {home!r} at {self._uri} has"
                 f" the name {found.name!r:.200} (conflict= selects what to do)"
             )
-            raise RunExistsError(msg)
         if found is not None and found.outcome == "no project":
-            msg = (
+            raise RemoteError(
                 f"there is no project {home!r} at {self._uri} "
                 "(make_project=True, or no --no-make-project, creates it)"
             )
-            raise RemoteError(msg)
         return found
 
     def _trash(self, other: RunKey, t_ns: int) -> None:
@@ -345,8 +342,7 @@ def expect_other_place(remote: Remote, folders: Iterable[RunFolder]) -> None:
     there = getattr(remote, "root", None)
     for root in {folder.root for folder in folders}:
         if isinstance(there, Path) and there.exists() and there.samefile(root):
-            msg = f"to: expected another place than the root itself, got {there}"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"to: expected another place than the root itself, got {there}")
 
 
 def _place(to: str | None) -> str:
@@ -354,11 +350,10 @@ def _place(to: str | None) -> str:
 
     given = [to] if to else os.environ.get("SEAMARK_REMOTE", "").replace(",", " ").split()
     if len(given) != 1:
-        msg = (
+        raise ArgumentError(
             "to: expected one place, such as 'https://seamark.lab' or 'file:///mnt/runs', here or "
             f"in SEAMARK_REMOTE, got {len(given)}"
         )
-        raise ArgumentError(msg)
     return check_uri(given[0])
 
 

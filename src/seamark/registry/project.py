@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from seamark.registry.group import Group
     from seamark.run.run import Run
 
-__all__ = ["Project", "init_project"]
-
 
 def init_project(
     project: str | None = None,
@@ -81,11 +79,10 @@ class Project(Logbook):
 
     def __iter__(self) -> NoReturn:
         """Refuse iteration, which would be ambiguous: runs or the project's own attributes."""
-        msg = (
+        raise TypeError(
             "a project is not iterable: fetch_runs_table() returns its runs, "
             "get_structure() the fields of the project itself"
         )
-        raise TypeError(msg)
 
     def __repr__(self) -> str:
         return f"<seamark.Project {self.folder.project}>"
@@ -424,8 +421,9 @@ class Project(Logbook):
         if self.session.recorder.silent:
             return []
         if self.session.recorder.mode == "read-only":
-            msg = f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
-            raise ReadOnlyError(msg)
+            raise ReadOnlyError(
+                f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
+            )
         index = self.session.up_to_date()
         refs = References(self.session, index, trashed=not trashed).refs(runs)
         root = None if self.session.recorded.remote else self.folder.root

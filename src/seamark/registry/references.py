@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from seamark.run.logbook import LogSession
     from seamark.run.run import Run
 
-__all__ = ["References", "curves_of", "find_run", "path_list"]
-
 
 def path_list(paths: str | Iterable[str], name: str = "paths") -> list[str]:
     """Return paths or patterns as a list; ``name`` is the argument in an `ArgumentError`."""
@@ -102,8 +100,7 @@ class References:
             raise argument_error(runs, "runs", "run ids, a query, a RunsTable or None")
         names = [_named(one) for one in ([runs] if is_one else runs)]
         if not names:
-            msg = "runs: got no runs; use None for all runs"
-            raise ArgumentError(msg)
+            raise ArgumentError("runs: got no runs; use None for all runs")
         find = self._finder()
         try:
             return list(dict.fromkeys(ref for name in names for ref in find(name)))

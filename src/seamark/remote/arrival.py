@@ -25,8 +25,6 @@ from seamark.remote.protocol import Settles, Unreachable
 if TYPE_CHECKING:
     from seamark.remote.protocol import Remote, RunKey
 
-__all__ = ["PATIENCE_S", "ArrivalJournal", "ask_remote", "call_within", "trashing"]
-
 
 PATIENCE_S: Final = 5.0
 """Time limit for the answers of remotes while a run starts, in seconds."""
@@ -52,8 +50,7 @@ def call_within(ask: Callable[[], T], name: str, seconds: float = PATIENCE_S) ->
         return results[0]
     if errors:
         raise errors[0]
-    msg = f"no answer within {seconds:g} s"
-    raise Unreachable(msg)
+    raise Unreachable(f"no answer within {seconds:g} s")
 
 
 def ask_remote(

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import JournalFile
 
-__all__ = ["observations_of"]
-
 
 def observations_of(
     run: str, journals: Iterable[JournalFile], known: Mapping[str, int]

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from seamark.remote.protocol import RunKey
 
-__all__ = ["FileRemote", "root_of"]
 
 _BATCH_INTERVAL_S: Final = 1.0
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)
@@ -53,8 +52,9 @@ def root_of(uri: str) -> Path:
     parts = urlsplit(uri)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
-        msg = f"remote: expected file:///folder with an absolute path, got {uri!r:.200}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"remote: expected file:///folder with an absolute path, got {uri!r:.200}"
+        )
     return Path(os.path.normpath(path))
 
 
@@ -101,13 +101,15 @@ class FileRemote:
             with self._open_journal(folder, journal, offset) as fd, locked(fd):
                 known = os.fstat(fd).st_size
                 if offset > known:
-                    msg = f"{journal}: {offset - known} bytes before {offset} are missing"
-                    raise Gap(msg, known)
+                    raise Gap(
+                        f"{journal}: {offset - known} bytes before {offset} are missing", known
+                    )
                 overlap = min(known - offset, len(data))
                 # At a gap, the stored bytes may differ: they are kept.
                 if not is_gap and os.pread(fd, overlap, offset) != data[:overlap]:
-                    msg = f"{journal}: the stored bytes from {offset} on are different"
-                    raise Diverged(msg, known)
+                    raise Diverged(
+                        f"{journal}: the stored bytes from {offset} on are different", known
+                    )
                 if overlap < len(data):
                     _append_or_undo(fd, known, memoryview(data)[overlap:])
                     os.fsync(fd)
@@ -133,8 +135,7 @@ class FileRemote:
                     for path in (folder.journal_dir, folder.path, folder.path.parent):
                         sync_folder(path)
         except FileNotFoundError as error:
-            msg = f"{journal}: the journal does not exist yet"
-            raise Gap(msg, 0) from error
+            raise Gap(f"{journal}: the journal does not exist yet", 0) from error
         with closing_fd(fd):
             yield fd
 
@@ -179,8 +180,7 @@ class FileRemote:
             raise Refused(str(error)) from error
         folder = RunFolder(self.root, run.project, run.run)
         if folder.is_purged:
-            msg = f"{folder.words} was purged in {self.root}"
-            raise Purged(msg)
+            raise Purged(f"{folder.words} was purged in {self.root}")
         return folder
 
     @contextlib.contextmanager

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.remote.protocol import Remote
 
-__all__ = ["FileSender", "files_of", "send_file"]
 
 log = logging.getLogger("seamark")
 

@@ -12,8 +12,6 @@ from seamark.remote.http.address import forget_token, keep_token, known_servers,
 from seamark.remote.http.connection import Connection
 from seamark.remote.protocol import RemoteError
 
-__all__ = ["User", "login", "logout"]
-
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -57,8 +55,7 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
     url = _known_server() if url is None else url
     token = (_ask_for_token(url) if token is None else token).strip()
     if not token.isascii() or not token.isprintable() or " " in token or not token:
-        msg = "token: expected one word, as `seamark token create` prints it"
-        raise ArgumentError(msg)
+        raise ArgumentError("token: expected one word, as `seamark token create` prints it")
     connection = Connection(url, token, answer_s=timeout)
     try:
         answer: Any = connection.ask("GET", "accounts/me").record()
@@ -66,8 +63,9 @@ def login(url: str | None = None, token: str | None = None, timeout: float = 30.
         connection.close()
     name, roles = answer.get("name"), answer.get("roles")
     if not isinstance(name, str) or not name or not isinstance(roles, dict):
-        msg = f"{connection.address} returned no user for this token: is it a Seamark server?"
-        raise RemoteError(msg)
+        raise RemoteError(
+            f"{connection.address} returned no user for this token: is it a Seamark server?"
+        )
     address = str(connection.address)
     keep_token(address, token)
     return User(
@@ -79,18 +77,16 @@ def _known_server() -> str:
     found = known_servers()
     if len(found) != 1:
         got = f"got several: {', '.join(found)}" if found else "got none"
-        msg = f"login: expected url=, or one server in SEAMARK_REMOTE, {got}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"login: expected url=, or one server in SEAMARK_REMOTE, {got}")
     return found[0]
 
 
 def _ask_for_token(url: str) -> str:
     if sys.stdin is None or not sys.stdin.isatty():  # as in notebooks and jobs
-        msg = (
+        raise ArgumentError(
             f"login: expected token= for {url}, got none, and there is no terminal for a prompt; "
             "if SEAMARK_API_TOKEN is set, no login is needed"
         )
-        raise ArgumentError(msg)
     try:
         return getpass.getpass(f"Token for {url}: ")
     except EOFError:

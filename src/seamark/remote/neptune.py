@@ -13,16 +13,13 @@ from urllib.parse import urlsplit
 from seamark.errors import ArgumentError
 from seamark.remote.http.address import Address, is_loopback, shown
 
-__all__ = ["address_in", "check_project", "token_to_show"]
-
 _PROJECT: Final = re.compile(r"[^/\s?#@]+/[^/\s?#@]+")
 
 
 def check_project(uri: str) -> None:
     """Raise an error unless the URI names a project."""
     if _PROJECT.fullmatch(uri.partition("://")[2]) is None:
-        msg = f"remote: expected 'neptune://workspace/project', got {shown(uri)!r}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"remote: expected 'neptune://workspace/project', got {shown(uri)!r}")
 
 
 def token_to_show(given: str | None) -> str:
@@ -38,19 +35,17 @@ def token_to_show(given: str | None) -> str:
     token = next((one for one in found if address_in(one)), None)
     if token is None:
         got = "the given token contains no server address" if found else "got none"
-        msg = (
+        raise ArgumentError(
             "remote: neptune:// needs an API token of that server in NEPTUNE_API_TOKEN or "
             f"api_token=, {got}"
         )
-        raise ArgumentError(msg)
     parts = urlsplit(address_in(token))
     allowed = is_loopback(parts.hostname or "") or os.environ.get("OAUTHLIB_INSECURE_TRANSPORT")
     if parts.scheme == "http" and not allowed:
-        msg = (
+        raise ArgumentError(
             f"remote: the API token would be sent unencrypted to http://{parts.hostname}; "
             "set OAUTHLIB_INSECURE_TRANSPORT=1 to allow this"
         )
-        raise ArgumentError(msg)
     Address.of(address_in(token), insecure=True)
     return token
 

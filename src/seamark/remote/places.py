@@ -21,7 +21,6 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.remote.protocol import Remote
 
-__all__ = ["canonical", "check_token", "check_uri", "open_remote", "schemes", "shown"]
 
 GROUP: Final = "seamark.remotes"
 _BUILT_IN: Final = {
@@ -59,14 +58,16 @@ def canonical(uri: str) -> str:
     found = _SCHEME.match(uri)
     if found is None:
         hint = f"; did you mean 'file://{os.path.abspath(uri)}'?" if uri[:1] in "/.~" else ""  # noqa: PTH100
-        msg = f"remote: expected a URI such as 'https://seamark.lab', got {shown(uri)!r}{hint}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"remote: expected a URI such as 'https://seamark.lab', got {shown(uri)!r}{hint}"
+        )
     scheme = found[1].lower()
     if scheme not in _BUILT_IN and scheme not in (known := schemes()):
         near = difflib.get_close_matches(scheme, known, 1)
         hint = f"; did you mean {near[0]}://?" if near else ""
-        msg = f"remote: expected one of {', '.join(known)}, got the scheme {scheme!r}{hint}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"remote: expected one of {', '.join(known)}, got the scheme {scheme!r}{hint}"
+        )
     if scheme in ("http", "https"):
         from seamark.remote.http.address import Address
 
@@ -116,15 +117,18 @@ def open_remote(uri: str, token: str | None = None) -> Remote:
     except ImportError as error:
         let_pass(error)
         package = error.name or "a package"
-        msg = f"remote: {scheme}:// needs {package}, which is not installed ({error})"
-        raise MissingExtraError(msg) from error
+        raise MissingExtraError(
+            f"remote: {scheme}:// needs {package}, which is not installed ({error})"
+        ) from error
     except Exception as error:
         let_pass(error)
-        msg = f"remote: {scheme}:// cannot be used: {_provider_of(point)} failed: {error!r:.300}"
-        raise SeamarkError(msg) from error
+        raise SeamarkError(
+            f"remote: {scheme}:// cannot be used: {_provider_of(point)} failed: {error!r:.300}"
+        ) from error
     if missing := [verb for verb in _METHODS if not callable(getattr(remote, verb, None))]:
-        msg = f"remote: {scheme}:// cannot be used: {_provider_of(point)} lacks {missing}"
-        raise SeamarkError(msg)
+        raise SeamarkError(
+            f"remote: {scheme}:// cannot be used: {_provider_of(point)} lacks {missing}"
+        )
     return remote
 
 

@@ -21,27 +21,6 @@ if TYPE_CHECKING:
     from seamark.journal.shipping import Batch
     from seamark.reading.names import Arrival, Conflict
 
-__all__ = [
-    "WORDS",
-    "Busy",
-    "Diverged",
-    "Gap",
-    "KeepsByName",
-    "KeepsJournals",
-    "Missing",
-    "Purged",
-    "Refused",
-    "Remote",
-    "RemoteError",
-    "RemoteRun",
-    "RunKey",
-    "Sent",
-    "Settles",
-    "TooLong",
-    "Unfit",
-    "Unreachable",
-]
-
 
 WORDS: Final = {
     "artifacts": "artifacts: left out",

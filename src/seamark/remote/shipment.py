@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.remote.protocol import Remote, Sent
 
-__all__ = ["Shipment", "Tail", "Writing"]
-
 
 MAX_BATCH_BYTES: Final = 4 << 20
 """Maximum size of one request, in bytes; a single frame may be longer."""
@@ -156,8 +154,9 @@ class Tail:
                 if start in starts or start == block.end:
                     return
             end = block.end
-        msg = f"{self.name}: no record of this file ends at the {known} bytes that are stored"
-        raise Diverged(msg, end)
+        raise Diverged(
+            f"{self.name}: no record of this file ends at the {known} bytes that are stored", end
+        )
 
 
 _IDLE_CHECK_S: Final = 10.0

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from seamark.remote.protocol import Remote
     from seamark.remote.shipment import Tail, Writing
 
-__all__ = ["EXIT_S", "SIGNAL_S", "Shipper", "flush", "known", "positions", "shipper_of", "shippers"]
 
 log = logging.getLogger("seamark")
 
@@ -365,8 +364,9 @@ class Shipper:
             sent = tail.step(remote, shipment.key)
         except Gap as error:
             if tail.gaps >= _MAX_GAPS:
-                msg = f"{self.name} repeatedly requests {tail.name} from offset {error.known} on"
-                raise Unreachable(msg) from error
+                raise Unreachable(
+                    f"{self.name} repeatedly requests {tail.name} from offset {error.known} on"
+                ) from error
         except Diverged as error:
             tail.aside = True
             self._warn_set_aside(

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import JournalFile, RunFolder
     from seamark.remote.protocol import KeepsJournals, Remote
 
-__all__ = ["Left", "Patience", "Synced", "pull_journals", "sync_run", "unsent_data"]
-
 
 _MAX_PULL_TRIES: Final = 2
 """Maximum number of attempts per request; the start of a training waits for them."""
@@ -77,8 +75,9 @@ def pull_journals(
         done += offset
         while (batch := patience.ask(partial(remote.read, key, name, offset))) is not None:
             if batch.offset != offset:
-                msg = f"{name}: expected bytes from offset {offset} on, got {batch.offset}"
-                raise RemoteError(msg)
+                raise RemoteError(
+                    f"{name}: expected bytes from offset {offset} on, got {batch.offset}"
+                )
             if batch.is_gap:
                 check_gap(name, offset, batch.length)
                 sent = here.send_gap(key, name, offset, batch.length)

@@ -13,5 +13,4 @@ def __getattr__(name: str) -> Any:
 
     if name in _AS_IN_NEPTUNE:
         return getattr(import_module(f"{__name__}.run"), name)
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

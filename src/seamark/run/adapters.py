@@ -35,22 +35,6 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.values import Atom
 
-__all__ = [
-    "CheckpointSet",
-    "agreed_run",
-    "batch_size",
-    "check_run",
-    "checkpoint_name",
-    "fingerprint",
-    "guarded",
-    "is_url",
-    "new_run",
-    "record_histograms",
-    "record_series",
-    "settle_at_exit",
-    "words_of",
-]
-
 
 P = ParamSpec("P")
 Self = TypeVar("Self")
@@ -90,11 +74,10 @@ def check_run(run: object, others: Mapping[str, Any], what: str = "SeamarkLogger
         wanted = "the Run that seamark.init_run() returns, or a namespace such as run['folds/1']"
         raise argument_error(run, f"{what}(run=...)", wanted)
     if redundant := [name for name, value in others.items() if value is not None]:
-        msg = (
+        raise ArgumentError(
             f"{what}(run=...): {', '.join(redundant)} cannot be given with an existing "
             "run; pass them to seamark.init_run() instead"
         )
-        raise ArgumentError(msg)
 
 
 def agreed_run(run: Run) -> Run:
@@ -107,8 +90,7 @@ def new_run(*, api_key: str | None = None, **given: Any) -> Run:
     """Return a run that touches no disk until something is recorded."""
     if api_key is not None:
         if given.get("api_token") is not None:
-            msg = "SeamarkLogger: expected api_key or api_token (synonyms), got both"
-            raise ArgumentError(msg)
+            raise ArgumentError("SeamarkLogger: expected api_key or api_token (synonyms), got both")
         given["api_token"] = api_key
     return make_run(**check_names(given))
 

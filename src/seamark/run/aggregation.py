@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from seamark.run.outlet import Outlet
     from seamark.values.aggregates import Keep
 
-__all__ = ["Aggregator", "Cell"]
 
 _FAMILY: Final = "statistic"
 _EVERY_NS: Final = 1_000_000_000
@@ -80,17 +79,15 @@ class Aggregator:
             if (cell := self.cells.get(path)) is not None:
                 if type(what) is type(cell.keep):
                     return cell
-                msg = (
+                raise FamilyError(
                     f"path {path!r} keeps {cell.keep.kind}, not {what.kind}; use "
                     f"another path, or free this one with `del run[{path!r}]`"
                 )
-                raise FamilyError(msg)
             if (held := writer.families.get(path, _FAMILY)) != _FAMILY:
-                msg = (
+                raise FamilyError(
                     f"path {path!r} holds {spoken(held)}, so it cannot hold statistics; use "
                     f"another path, or free this one with `del run[{path!r}]`"
                 )
-                raise FamilyError(msg)
             writer.claim(path, _FAMILY)
             cell = self.cells[path] = Cell(what.fresh())
             writer.divert_to(self.divert)

@@ -27,18 +27,6 @@ from seamark.values._numbers import argument_error
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "OBJECTS",
-    "ArtifactObject",
-    "Objects",
-    "artifact_hash",
-    "artifact_op",
-    "destination_of",
-    "digest_of_objects",
-    "objects_in",
-    "uri_of",
-]
-
 
 OBJECTS: Final = "objects"
 """Path of the objects of an artifact: a file set."""
@@ -136,8 +124,9 @@ class Objects:
         places = self.expect(one.path for one in objects)
         for one in objects:
             if self._found.get(one.path, one) != one:
-                msg = f"destination: the artifact already has another object {one.path!r:.200}"
-                raise ArgumentError(msg)
+                raise ArgumentError(
+                    f"destination: the artifact already has another object {one.path!r:.200}"
+                )
         self._folded |= places
         for one in objects:
             self._found.setdefault(one.path, one)
@@ -147,12 +136,11 @@ def _check_parts(name: str) -> None:
     parts = parts_of(name, "destination")
     for part in parts:
         if part[-1] in ". " or is_device(part) or _STRANGE.search(part):
-            msg = (
+            raise ArgumentError(
                 "destination: expected names valid on all file systems (no backslash, no "
                 "control character, no trailing dot or space, no device such as 'aux'), "
                 f"got {part!r:.80} in {name!r:.200}"
             )
-            raise ArgumentError(msg)
 
 
 def destination_of(own: str, destination: str | None) -> str:
@@ -174,13 +162,15 @@ def uri_of(given: object) -> tuple[str, str]:
     """Return a URI without user and password, and the last part of its path."""
     if not isinstance(given, str) or not _URI.match(given):
         hint = "; add_file copies a file" if isinstance(given, (str, os.PathLike)) else ""
-        msg = f"uri: expected a URI such as 's3://bucket/key', got {given!r:.200}{hint}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"uri: expected a URI such as 's3://bucket/key', got {given!r:.200}{hint}"
+        )
     try:
         split = urlsplit(given)
     except ValueError as error:
-        msg = f"uri: expected a URI such as 's3://bucket/key', got {given!r:.200}: {error}"
-        raise ArgumentError(msg) from None
+        raise ArgumentError(
+            f"uri: expected a URI such as 's3://bucket/key', got {given!r:.200}: {error}"
+        ) from None
     return reference(given), split.path.rstrip("/").rpartition("/")[2] or split.netloc
 
 
@@ -232,8 +222,7 @@ def _file(name: str, source: str) -> dict[str, Any]:
     try:
         fd = open_source(source)
     except FileNotFoundError as error:
-        msg = f"expected an existing file, got {source!r}"
-        raise FileMissingError(msg) from error
+        raise FileMissingError(f"expected an existing file, got {source!r}") from error
     try:
         sha256, size = digest_of(fd)
         found = os.fstat(fd)

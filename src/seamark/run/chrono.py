@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from seamark.run.recorder import Recorder
     from seamark.values.aggregates import Keep
 
-__all__ = ["Chrono", "Chronos", "Loops", "Progress"]
-
 
 log = logging.getLogger("seamark")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -122,11 +120,10 @@ class Chrono(ContextDecorator):
             or inspect.isasyncgenfunction(function)
         ):
             name = getattr(function, "__qualname__", repr(function))
-            msg = (
+            raise ArgumentError(
                 f"chrono: {name} does not run when it is called, but when it is awaited or "
                 "iterated over; use `with run.chrono(...)` inside"
             )
-            raise ArgumentError(msg)
 
         return super().__call__(function)
 
@@ -295,8 +292,9 @@ class Progress(Generic[T]):
 
     def __len__(self) -> int:
         if self.total is None:
-            msg = f"progress {self.name!r}: the number of iterations is unknown: give total="
-            raise TypeError(msg)
+            raise TypeError(
+                f"progress {self.name!r}: the number of iterations is unknown: give total="
+            )
         return max(0, self.total - self.start)
 
     @property

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from seamark.remote.http.catalog import RemoteCatalog
     from seamark.run.recorder import Recorder
 
-__all__ = ["Hold", "check_set", "first_free", "place_of"]
 
 log = logging.getLogger("seamark")
 

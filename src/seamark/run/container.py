@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.run.recorded import Recorded
 
-__all__ = ["Container", "TagCheck", "is_tag"]
-
 
 _BELOW = f"{TAGS}/"
 
@@ -66,12 +64,11 @@ class TagCheck:
             project, wanted = defined.get(path, ("", atom))
             if wanted != atom:
                 value = decode_atom(wanted.type, wanted.value)
-                msg = (
+                raise ArgumentError(
                     f"tags: {path[len(_BELOW) :]!r} is {value!r:.80} throughout project "
                     f"{project!r} and cannot be set below it, "
                     f"got {decode_atom(atom.type, atom.value)!r:.80}"
                 )
-                raise ArgumentError(msg)
 
     def server_tags(self) -> dict[str, Any]:
         """Return the keyed tags of projects that only the server has."""
@@ -189,8 +186,7 @@ class Container(Recordable, metaclass=_Opening):
         """
         handler = self[path]
         if self.exists(path):
-            msg = f"{path!r} already has a value: assign to it instead"
-            raise FamilyError(msg)
+            raise FamilyError(f"{path!r} already has a value: assign to it instead")
         handler.assign(value, wait=wait)
         return handler
 

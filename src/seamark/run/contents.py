@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.outlet import Outlet
 
-__all__ = ["Contents", "assign_ops"]
 
 log = logging.getLogger("seamark")
 

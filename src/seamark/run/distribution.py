@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from seamark.run.resume import Resume
     from seamark.run.state import OwnState
 
-__all__ = ["LateRank", "distribution_of"]
-
 
 _Source = str | Callable[[Any], Any]
 """Source of a fact: attributes and methods joined by dots, or a function of the object."""
@@ -41,13 +39,12 @@ def distribution_of(what: Any) -> dict[str, Any]:
     is_module = isinstance(what, types.ModuleType)
     kind = _kind_of_module(what) if is_module else _kind_of_object(what)
     if kind is None:
-        msg = (
+        raise ArgumentError(
             "log_distribution: expected a distributed model (DataParallel, "
             "DistributedDataParallel, FSDP, a DeepSpeed engine, ...), a module such as "
             "horovod.torch, or a strategy of TensorFlow, got "
             f"{what.__name__ if is_module else type(what).__name__}"
         )
-        raise ArgumentError(msg)
     strategy, sources = kind
     rank = current_rank()
     facts = {"launcher": rank.launcher, "world_size": rank.world_size, "strategy": strategy}

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from seamark.run.state import OwnState
     from seamark.types import File
 
-__all__ = ["Ending"]
-
 
 class Captured:
     """Part of a run to which captures write; see `seamark.capture.part.Recorder`."""

@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from seamark.reading.reader import Reader
     from seamark.run.recorded import Recorded
 
-__all__ = [
-    "bytes_of",
-    "download",
-    "download_last",
-    "expect",
-    "frame_of",
-    "last_of",
-    "points_of",
-    "value_of",
-]
-
 
 def _default_name(folder: RunFolder) -> str:
     if folder.kind == "project":
@@ -82,8 +71,7 @@ def value_of(recorded: Recorded, path: str) -> Any:
             return {}
         raise recorded.missing(path, reader)
     if found.family in ("file", "file_set"):
-        msg = f"{path!r} holds {spoken(found.family)}: read it with download()"
-        raise FamilyError(msg)
+        raise FamilyError(f"{path!r} holds {spoken(found.family)}: read it with download()")
     if found.family == "atom":
         return recorded.whole(found.value)
     if found.family.endswith("_series"):
@@ -101,8 +89,7 @@ def last_of(recorded: Recorded, path: str) -> Any:
 
 def _last(recorded: Recorded, reader: Reader | None, found: Attribute) -> Any:
     if reader is None or not found.family.endswith("_series"):
-        msg = f"{found.path!r}: expected a series, got {spoken(found.family)}"
-        raise MissingFieldError(msg)
+        raise MissingFieldError(f"{found.path!r}: expected a series, got {spoken(found.family)}")
     if not found.value.count:
         return None
     if found.family == "histogram_series":
@@ -114,8 +101,7 @@ def expect(recorded: Recorded, path: str, wanted: str, *families: str) -> tuple[
     """Return a reader and the attribute at a path; raise `FamilyError` for another family."""
     reader, found = recorded.look_up(path)
     if reader is None or found.family not in families:
-        msg = f"{path!r}: expected {wanted}, got {spoken(found.family)}"
-        raise FamilyError(msg)
+        raise FamilyError(f"{path!r}: expected {wanted}, got {spoken(found.family)}")
     return reader, found
 
 
@@ -145,11 +131,10 @@ def frame_of(
     try:
         import pandas as pd
     except ModuleNotFoundError as error:
-        msg = (
+        raise MissingExtraError(
             'fetch_values needs pandas: pip install "seamark[pandas]" (or use fetch_points, which '
             "needs only NumPy)"
-        )
-        raise MissingExtraError(msg) from error
+        ) from error
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise argument_error(limit, "limit", "a positive number of points or None")
     columns = _columns(recorded, path, attempt, limit)
@@ -222,8 +207,9 @@ def bytes_of(recorded: Recorded, path: str, *, references: bool = False) -> byte
 def _single_file(recorded: Recorded, path: str) -> dict[str, Any]:
     file: dict[str, Any] = expect(recorded, path, "a single file", "file")[1].value
     if file.get("dir"):
-        msg = f"{path!r}: expected a single file, got a folder: read it with download()"
-        raise FamilyError(msg)
+        raise FamilyError(
+            f"{path!r}: expected a single file, got a folder: read it with download()"
+        )
     return file
 
 
@@ -236,8 +222,7 @@ def download_last(
     expect(recorded, path, spoken("file_series"), "file_series")
     files = _files(recorded, path)
     if not files:
-        msg = f"{path!r}: the file series has no points"
-        raise MissingFieldError(msg)
+        raise MissingFieldError(f"{path!r}: the file series has no points")
     name, file = files[-1]
     recorded.contents().write(file, _target(destination), path, name=name)
 
@@ -267,8 +252,9 @@ def _files(recorded: Recorded, path: str) -> list[tuple[str | None, dict[str, An
 
 def _whereabouts(path: str, file: dict[str, Any]) -> dict[str, Any]:
     if not file.get("ref"):
-        msg = f"{path}: the artifact has neither content nor location of {file['path']!r:.200}"
-        raise FileMissingError(msg)
+        raise FileMissingError(
+            f"{path}: the artifact has neither content nor location of {file['path']!r:.200}"
+        )
     return {"name": file["path"], **file}
 
 

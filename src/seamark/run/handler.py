@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from seamark.run.uploads import Source
     from seamark.values.aggregates import Keep
 
-__all__ = ["Handler"]
-
 
 _DESCRIBED: Final = ("name", "description")
 _CHART: Final = ("min", "max", "unit")

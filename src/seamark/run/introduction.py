@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
-__all__ = ["Introduction", "print_end"]
 
 log = logging.getLogger("seamark")
 

@@ -25,17 +25,6 @@ from seamark.process.interrupts import logged
 if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
 
-__all__ = [
-    "NEW",
-    "RECORDING",
-    "RESTING",
-    "STOPPED",
-    "WAITING",
-    "Lifecycle",
-    "call_after_runs",
-    "finish_at_exit",
-    "note_finished",
-]
 
 NEW: Final = "new"
 WAITING: Final = "waiting"

@@ -28,18 +28,6 @@ if TYPE_CHECKING:
     from seamark.reading.names import RunName
     from seamark.run.recorder import Recorder
 
-__all__ = [
-    "SPACES",
-    "Associations",
-    "Edge",
-    "Lineage",
-    "Node",
-    "Reference",
-    "artifact_folder",
-    "find_among",
-    "lineage_of",
-]
-
 
 SPACES: Final = {"input": "artifacts/inputs", "output": "artifacts/outputs"}
 """Namespaces of inputs and outputs."""
@@ -106,8 +94,9 @@ class Associations:
         op = self.op(kind, what, name)
         path, digest = op["path"], op["hash"]
         if self._marked.setdefault(path, digest) != digest:
-            msg = f"mark_{kind}: {path!r} is already another {kind}; give this one a name="
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"mark_{kind}: {path!r} is already another {kind}; give this one a name="
+            )
         writer.claim(path, "artifact")
         writer.append_op(op)
         return artifact_folder(op.get("of"), self._recorder.folder.root)
@@ -146,16 +135,16 @@ class Associations:
                 found = self._artifact(word)
             except RunNotFoundError as error:
                 if not there:
-                    msg = f"mark_{kind}: {error}, and there is no such path"
-                    raise RunNotFoundError(msg) from None
+                    raise RunNotFoundError(
+                        f"mark_{kind}: {error}, and there is no such path"
+                    ) from None
         elif not there:
             raise argument_error(word, f"mark_{kind}", "an existing path", FileMissingError)
         if found is not None and there:
-            msg = (
+            raise ArgumentError(
                 f"mark_{kind}: {word!r:.200} is a path and an artifact: pass {f'./{word}'!r:.200} "
                 f"for the path, or the result of init_artifact({word!r:.200})"
             )
-            raise ArgumentError(msg)
         return found
 
     def _artifact(self, word: str) -> dict[str, Any]:

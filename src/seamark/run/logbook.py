@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
     from seamark.utils import ProgressBarCallback
 
-__all__ = ["LogSession", "Logbook", "Progress", "append_ops", "set_trashed"]
-
 
 Progress = bool | Callable[[int, int], None] | type["ProgressBarCallback"] | None
 """Whether to show the progress of folding, or a function or class that shows it."""
@@ -248,8 +246,7 @@ def set_trashed(catalog: Catalog, root: Path | None, refs: Iterable[Ref], *, tra
             assert isinstance(catalog, RemoteCatalog)  # noqa: S101 - there are no other places
             catalog.edit((project, run), {"trashed": trashed})
         elif not append_ops(RunFolder(root, project, run), [op]):
-            msg = f"{root / project / run}: the change could not be written"
-            raise JournalError(None, msg)
+            raise JournalError(None, f"{root / project / run}: the change could not be written")
 
 
 def append_ops(

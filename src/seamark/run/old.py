@@ -13,8 +13,6 @@ from seamark.run.run import init_run
 if TYPE_CHECKING:
     from seamark.run.run import Run
 
-__all__ = ["from_dict", "init"]
-
 
 def from_dict(
     document: Mapping[str, Any],

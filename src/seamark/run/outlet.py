@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from seamark.journal.writer import JournalWriter
     from seamark.run.ranks import EveryRank, RankPaths, RankPolicy
 
-__all__ = ["Outlet"]
 
 log = logging.getLogger("seamark")
 
@@ -92,11 +91,13 @@ class Outlet:
         if self._lifecycle.phase == STOPPED:
             given = "..." if self.folder.kind == "project" else "with_id=..."
             how = f"init_{self.folder.kind}({given})"
-            msg = f"{self.folder.words} was stopped; open it again to write to it: {how}"
-            raise InactiveRunError(msg)
+            raise InactiveRunError(
+                f"{self.folder.words} was stopped; open it again to write to it: {how}"
+            )
         if self.mode == "read-only":
-            msg = f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
-            raise ReadOnlyError(msg)
+            raise ReadOnlyError(
+                f"{self.folder.words} was opened with mode='read-only' and cannot be written to"
+            )
         if self.writer is None:
             with self._lock:
                 if self.writer is None:
@@ -146,10 +147,9 @@ class Outlet:
     def expect_free(self, path: str) -> None:
         """Refuse to change a fixed path."""
         if self._fixed is not None and is_inside(path, self._fixed):
-            msg = (
+            raise PathError(
                 f"path: {path!r} is part of the content of {self.folder.words}, which never changes"
             )
-            raise PathError(msg)
 
     def to_share(self, path: str) -> JournalWriter | None:
         """Return the writer for records that rank 0 writes for all; None on other ranks."""

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from seamark.run.recorded import Recorded
     from seamark.run.session import Session
 
-__all__ = ["Params"]
 
 log = logging.getLogger("seamark")
 
@@ -80,8 +79,7 @@ class Params(MutableMapping[str, Any]):
         if name in known:
             return decode_atom(*known[name])
         hint = hint_for(name, known)
-        msg = f"params: there is no {join_path(self._at, name)!r:.200}{hint}"
-        raise MissingFieldError(msg)
+        raise MissingFieldError(f"params: there is no {join_path(self._at, name)!r:.200}{hint}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(name.partition("/")[0] for name in self._known()))
@@ -137,8 +135,9 @@ class Params(MutableMapping[str, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(type(self), name):
-            msg = f"params: {name!r} is the name of a method: use params[{name!r}] = ..."
-            raise AttributeError(msg)
+            raise AttributeError(
+                f"params: {name!r} is the name of a method: use params[{name!r}] = ..."
+            )
         self[name] = value
 
     def __delattr__(self, name: str) -> None:

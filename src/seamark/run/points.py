@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from seamark.run.contents import Contents
     from seamark.run.outlet import Outlet
 
-__all__ = ["Points", "as_file"]
 
 _OWN: Final = (File, Histogram)
 """Types of Seamark that make one point each, although a histogram is a dataclass with fields."""
@@ -306,8 +305,9 @@ class _Batch:
         )
         kinds = sorted({family_of(point) for point in points})
         if len(kinds) > 1:
-            msg = f"{path!r}: expected values of one kind, got {' and '.join(kinds)}"
-            raise ValueKindError(msg)
+            raise ValueKindError(
+                f"{path!r}: expected values of one kind, got {' and '.join(kinds)}"
+            )
         self.family = kinds[0] if kinds else ""
 
 
@@ -356,6 +356,5 @@ def _as_long(
         return None
     converted = [convert(value) for value in values]
     if len(converted) != length:
-        msg = f"{what}: expected {length}, one for each value, got {len(converted)}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"{what}: expected {length}, one for each value, got {len(converted)}")
     return converted

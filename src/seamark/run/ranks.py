@@ -24,7 +24,6 @@ from seamark.process.rank import broadcast_from_rank_zero, connected, current_ra
 if TYPE_CHECKING:
     from seamark.options.settings import Settings
 
-__all__ = ["EveryRank", "RankPaths", "RankPolicy", "rank_has_recorded"]
 
 _REFUSED: Final = "!"
 """Prefix of the message of rank 0 when it does not start."""
@@ -171,13 +170,12 @@ def _refuse_unknown_id() -> None:
     rank = current_rank()
     if rank.rank or (rank.world_size or 1) > 1:
         size = f" of {rank.world_size}" if rank.world_size else ""
-        msg = (
+        raise ArgumentError(
             f"ranks='all': this is rank {rank.rank}{size}, and the ranks are not connected yet; "
             "call init_run() after torch.distributed.init_process_group() or hvd.init(), or give "
             "custom_run_id, the same on every rank (or in SEAMARK_CUSTOM_RUN_ID), or a complete "
             "with_id"
         )
-        raise ArgumentError(msg)
 
 
 def rank_has_recorded(folder: RunFolder, rank: int) -> bool:

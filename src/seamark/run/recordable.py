@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from seamark.run.recorded import Recorded
     from seamark.run.recorder import Part
 
-__all__ = ["Recordable"]
-
 
 class Recordable(Browsable):
     """A run, a project or a path in one, to which values are assigned."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from seamark.remote.http.catalog import RemoteCatalog
     from seamark.run.ranks import EveryRank, RankPolicy
 
-__all__ = ["Recorded", "nest", "structure_lines"]
-
 
 def nest(flat: Mapping[str, Any], namespace: str = "") -> dict[str, Any]:
     """Return values by path as nested dicts: ``a/b`` is ``b`` in ``a``.
@@ -360,14 +358,14 @@ class _ServerView:
         until = time.monotonic() + _SEND_S
         shippers = shipper.known(self._place)
         if not all(each.wait(max(0.0, until - time.monotonic()), folder) for each in shippers):
-            msg = f"the records of this process were not sent within {_SEND_S:g} s"
-            raise TimeoutError(msg)
+            raise TimeoutError(f"the records of this process were not sent within {_SEND_S:g} s")
         catalog = self._opened()
         reader = catalog.fresh_view(folder.project, folder.run)
         while catalog.behind:
             if time.monotonic() > until:
-                msg = f"the records of this process are not readable there after {_SEND_S:g} s"
-                raise TimeoutError(msg)
+                raise TimeoutError(
+                    f"the records of this process are not readable there after {_SEND_S:g} s"
+                )
             reader.has("sys")  # the server waits briefly for sent data to be folded
         return catalog, reader
 

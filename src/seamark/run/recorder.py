@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from seamark.values import Atom
     from seamark.values.aggregates import Keep
 
-__all__ = ["Part", "Recorder"]
 
 _USUAL: Final = Secrets()
 _RESERVED: Final = {"tags": "atom"}

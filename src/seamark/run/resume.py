@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from seamark.opening.opening import Opening, Saved
     from seamark.run.recorder import Recorder
 
-__all__ = ["Resume"]
 
 _BEGIN: Final = b'{"op":"checkpoint","mark":'
 
@@ -66,12 +65,11 @@ class Resume:
         found = options.names_a_run or origin.begun or origin.continues
         if not options.must_resume or found or self._recorder.silent:
             return
-        msg = (
+        raise RunNotFoundError(
             "resume='must': expected with_id or custom_run_id of an existing run, a checkpoint "
             f"that names one, or a restart of a job that recorded one in project "
             f"{self._folder.project!r} below {self._folder.root}; got none of these"
         )
-        raise RunNotFoundError(msg)
 
     @property
     def restarted_as(self) -> int | None:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from seamark.opening.opening import Opening, Saved
     from seamark.run.session import Session
 
-__all__ = ["parse_positional_argument", "resume_checkpoint"]
-
 
 log = logging.getLogger("seamark")
 _LIKE_NEPTUNES: Final = re.compile(r"[A-Z][A-Z0-9]*-[1-9][0-9]*")

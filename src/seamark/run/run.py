@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from seamark.run.lineage import Lineage
     from seamark.values.aggregates import Keep
 
-__all__ = ["Run", "init_run", "make_run"]
 
 T = TypeVar("T")
 
@@ -382,8 +381,11 @@ class Run(Container):
     def __getattr__(self, name: str) -> Any:
         from seamark.options.run_options import VERBS, also
 
-        msg = f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}"
-        raise AttributeError(msg, name=name, obj=self)
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}{also(VERBS, name)}",
+            name=name,
+            obj=self,
+        )
 
     # ---------------------------------------------------------------- state
 
@@ -413,8 +415,7 @@ class Run(Container):
         from seamark.reading.rank_words import rank_timings
 
         if self.session.recorded.is_empty:
-            msg = f"{self.folder.words}: nothing is recorded yet"
-            raise MissingFieldError(msg)
+            raise MissingFieldError(f"{self.folder.words}: nothing is recorded yet")
         return rank_timings(self.session.recorded.view())
 
     # ---------------------------------------------------------------- checkpoints and resuming

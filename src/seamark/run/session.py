@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from seamark.values import Atom
     from seamark.values.aggregates import Keep
 
-__all__ = ["Carried", "Session"]
-
 
 @dataclass(frozen=True)
 class Carried:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.run.recorder import Recorder
 
-__all__ = ["TRANSFERS", "Shipping", "transfer_to", "transfers_of"]
-
 
 log = logging.getLogger("seamark")
 _hurried: set[int] = set()

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from seamark.run.lifecycle import Lifecycle
     from seamark.run.recorder import Recorder
 
-__all__ = ["OwnState", "check_state", "expect_owned", "has_other_owner", "learn", "run_on_disk"]
 
 log = logging.getLogger("seamark")
 
@@ -47,8 +46,9 @@ def check_state(state: object, detail: object, error: object) -> None:
     if not isinstance(state, str) or state not in _SETTABLE:
         why = _NOT_SET.get(state) if isinstance(state, str) else None
         hint = f" ({why})" if why else hint_for(str(state), _SETTABLE)
-        msg = f"state: expected one of {', '.join(_SETTABLE)}, got {state!r:.80}{hint}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"state: expected one of {', '.join(_SETTABLE)}, got {state!r:.80}{hint}"
+        )
     if detail is not None and not (isinstance(detail, str) and 0 < len(detail) <= _LONGEST):
         raise argument_error(detail, "detail", f"a text of 1 to {_LONGEST:,} characters or None")
     if error is not None and not isinstance(error, BaseException):
@@ -59,11 +59,10 @@ def expect_owned(verb: str, words: str, *, owned: bool) -> None:
     """Raise `ArgumentError` if this process does not own the state that a verb sets."""
     if owned:
         return
-    msg = (
+    raise ArgumentError(
         f"{verb}: this process did not create {words} and does not train it; only the owner can "
         "set its state; to own it, open it with owner=True"
     )
-    raise ArgumentError(msg)
 
 
 class OwnState:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from seamark.blobs import FileFilter
     from seamark.run.recorder import Recorder
 
-__all__ = ["Source", "SourceFiles", "files_to_upload"]
 
 log = logging.getLogger("seamark")
 
@@ -85,11 +84,10 @@ def _check_size(found: dict[str, Path], max_bytes: int) -> None:
     sizes = {name: path.stat().st_size for name, path in found.items()}
     if (total := sum(sizes.values())) > max_bytes:
         largest = max(sizes, key=lambda name: sizes[name])
-        msg = (
+        raise ArgumentError(
             f"upload_files: expected at most {max_bytes:,} bytes (max_bytes), got {total:,} in "
             f"{len(sizes):,} files, of which {largest!r} has {sizes[largest]:,}; nothing is stored"
         )
-        raise ArgumentError(msg)
 
 
 def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
@@ -105,8 +103,7 @@ def _rules(name: str | None, target: str, *skipped: str) -> FileFilter | None:
         search = Search(name, timeout_s=_SEARCH_S)
         names = search.names(base, _MAX_NAMES)
         if search.is_cut:
-            msg = "there are too many files"
-            raise StoppedError(msg)
+            raise StoppedError("there are too many files")
         kept.update(os.path.join(base, *each.split("/")) for each in names)
     for path in kept:
         folder = os.path.dirname(path)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from seamark.run.outlet import Outlet
     from seamark.run.points import Points
 
-__all__ = ["Values", "gather"]
 
 _TAGS: Final = f"{TAGS}/"
 _CLEARED: Final = ("", "string_set", "statistic")
@@ -232,8 +231,9 @@ class Values:
         own = own if writer.families.get(own, "").endswith("_series") else path
         family = writer.families.get(own, "")
         if family not in _CLEARED and not family.endswith("_series"):
-            msg = f"{path!r} holds {spoken(family)}: only series and string sets can be cleared"
-            raise FamilyError(msg)
+            raise FamilyError(
+                f"{path!r} holds {spoken(family)}: only series and string sets can be cleared"
+            )
         if own == path and not outlet.shares(path):
             return
         writer.append_op({"op": "clear", "path": own})
@@ -352,8 +352,9 @@ def _value(at: str, value: Value) -> _Write:
     if isinstance(value, Artifact):
         known = {"kind": "tracked", "files": [], "references": [], "hash": value.hash}
         return _Write("artifact", known)
-    msg = f"{at!r}: a {type(value).__name__} cannot be assigned; pass it to init_run(git_ref=)"
-    raise ValueKindError(msg)
+    raise ValueKindError(
+        f"{at!r}: a {type(value).__name__} cannot be assigned; pass it to init_run(git_ref=)"
+    )
 
 
 def _copy(at: str, source: Browsable) -> _Write | None:
@@ -369,8 +370,7 @@ def _copy(at: str, source: Browsable) -> _Write | None:
     if found is not None and family == "artifact":
         return _Write(family, dict(found.value))
     held = f"{path!r} holds {spoken(family)}" if family else "a run or project was given"
-    msg = f"{at!r}: expected a value, a string set or an artifact to copy; {held}"
-    raise ValueKindError(msg)
+    raise ValueKindError(f"{at!r}: expected a value, a string set or an artifact to copy; {held}")
 
 
 def _atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
@@ -378,13 +378,11 @@ def _atom_at(path: str, value: Any, *, anything: bool = False) -> Atom:
         atom = encode_atom(value)
     except ValueKindError as error:
         if not anything:
-            msg = f"{path!r}: {str(error).removeprefix('value: ')}"
-            raise ValueKindError(msg) from None
+            raise ValueKindError(f"{path!r}: {str(error).removeprefix('value: ')}") from None
         atom = parameter(value)
     if atom.type == "json" and is_long(atom.value):
-        msg = (
+        raise ValueKindError(
             f"{path!r}: expected a value of at most {LONG_TEXT} bytes as JSON, got "
             f"{len(atom.value)} characters; store it as a file: File.from_content(json.dumps(...))"
         )
-        raise ValueKindError(msg)
     return atom

@@ -31,22 +31,6 @@ if TYPE_CHECKING:
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
-__all__ = [
-    "NOBODY",
-    "Access",
-    "Changing",
-    "Content",
-    "Identifies",
-    "Identity",
-    "Link",
-    "Links",
-    "LookedAt",
-    "Readable",
-    "Role",
-    "Serving",
-    "Writes",
-]
-
 
 class Role(IntEnum):
     """Role in a project; each role includes the permissions of the lower ones."""

@@ -58,20 +58,6 @@ if TYPE_CHECKING:
     from seamark.store.read.run import RunReader
     from seamark.store.read.series import Sources
 
-__all__ = [
-    "MAX_ANSWER_BYTES",
-    "OneRun",
-    "Several",
-    "compressed",
-    "fitting",
-    "heavy",
-    "may_read",
-    "schemas_of",
-    "several",
-    "to_json",
-    "to_next",
-]
-
 
 _TAG: Final = "$"
 _VALUE: Final = "v"
@@ -147,8 +133,7 @@ class _Encoder:
     def _array(self, array: Any) -> dict[str, Any]:
         name = _ARRAY_TAGS.get(getattr(getattr(array, "dtype", None), "name", ""))
         if name is None:
-            msg = f"{type(array).__qualname__} cannot be written as JSON"
-            raise TypeError(msg)
+            raise TypeError(f"{type(array).__qualname__} cannot be written as JSON")
         if self._plain_arrays:
             return {_TAG: name, _VALUE: [_finite(one) for one in array.tolist()]}
         packed = array.astype(f"<{name}", copy=False).tobytes()
@@ -324,8 +309,9 @@ class ReadRequest:
             return msgspec.json.decode(self.question.next, type=kind)
         except (msgspec.MsgspecError, ValueError):
             got = f"{self.question.next!r:.120}"
-            msg = f"next: expected the value that the previous part returned, got {got}"
-            raise ArgumentError(msg) from None
+            raise ArgumentError(
+                f"next: expected the value that the previous part returned, got {got}"
+            ) from None
 
     def _encoded(self, answer: Answer[Any]) -> Response:
         if _MSGPACK in self.request.headers.get("accept", ""):
@@ -420,8 +406,7 @@ class OneRun(ReadRequest):
         database = store.database
         rows = database.fetch(_RUN_STATE, project=self.project, name=self.run)
         if not rows:
-            msg = f"run {self.run!r} does not exist in project {self.project!r}"
-            raise RunNotFoundError(msg)
+            raise RunNotFoundError(f"run {self.run!r} does not exist in project {self.project!r}")
         version, state, beat, parent, step = rows[0]
         silent = state in ("running", OPEN) and (
             silent_from(state, beat) < self.now_ns

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from seamark.server.settings import Limits
     from seamark.server.state import Server
 
-__all__ = ["BASE", "Gate", "description", "make_app", "new_app", "protocol_for", "routers"]
-
 
 ALWAYS: Final = {
     "X-Content-Type-Options": "nosniff",

@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from seamark.store.database import Database
     from seamark.store.runs import Store
 
-__all__ = [
-    "BEHIND",
-    "POSITION",
-    "Positions",
-    "ServerChanges",
-    "from_header",
-    "note_changes",
-    "now_at",
-]
-
 
 POSITION: Final = "Seamark-Position"
 """Request header: ``<project>/<run>=<bytes>``, separated by commas, %-encoded."""

@@ -39,16 +39,6 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.server.settings import Settings
 
-__all__ = [
-    "CannotStart",
-    "bind",
-    "check_folder",
-    "check_settings",
-    "lock_server",
-    "lost_database",
-    "open_matching_objects",
-]
-
 
 _IDENTITY: Final = "identity"
 """Name of the object, and key of the row in the table of facts, that hold the same random name."""
@@ -98,11 +88,10 @@ def _check_identity(
             found = _read_identity(objects)
     found = found or expected
     if found != expected and not adopt:
-        msg = (
+        raise CannotStart(
             f"--blobs: the objects in {_quoted(uri)} belong to another database: use"
             f" the matching --store and --blobs, or {_REFOLD_HINT}"
         )
-        raise CannotStart(msg)
     if found != known:
         with databases.account.writing() as connection:
             databases.account.run(connection, _WRITE_IDENTITY, key=_IDENTITY, value=found)
@@ -152,8 +141,9 @@ def _open_lock_file(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        msg = f"--store: cannot write to the file {str(path)!r}: {error.strerror}"
-        raise CannotStart(msg) from error
+        raise CannotStart(
+            f"--store: cannot write to the file {str(path)!r}: {error.strerror}"
+        ) from error
 
 
 def _lock_exclusively(fd: int, path: Path, doing: str) -> None:
@@ -161,19 +151,17 @@ def _lock_exclusively(fd: int, path: Path, doing: str) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in _LOCKED_ERRORS:
-            msg = (
+            raise CannotStart(
                 f"--store: cannot lock a file in {str(path.parent)!r} ({error.strerror}), as SQLite"
                 " requires: use a folder on a local disk, or PostgreSQL"
-            )
-            raise CannotStart(msg) from error
+            ) from error
         pid = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
         holder = f" (process {pid})" if pid.isdigit() else ""
         remedy = f"stop it before {doing}" if doing else "use that server, or stop it"
-        msg = (
+        raise CannotStart(
             f"--store: a server already runs on {str(path.parent)!r}{holder}, and SQLite supports"
             f" only one: {remedy}; several servers can share a PostgreSQL database"
-        )
-        raise CannotStart(msg) from error
+        ) from error
 
 
 _BACKLOG: Final = 2048
@@ -188,31 +176,26 @@ class CannotStart(SeamarkError, RuntimeError):  # noqa: N818 - named after the s
 def check_settings(settings: Settings, *, insecure: bool = False) -> None:
     """Refuse settings that cannot work, or that send tokens unencrypted unless `insecure`."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
-        msg = "--tls-cert and --tls-key must be used together"
-        raise ArgumentError(msg)
+        raise ArgumentError("--tls-cert and --tls-key must be used together")
     if settings.tls_cert is not None:
         _check_certificate(settings)
     for proxy in settings.proxies:
         _check_proxy(proxy)
     for name, count in (("--workers", settings.workers), ("--fold-workers", settings.fold_workers)):
         if not 1 <= count <= _MAX_PROCESSES:
-            msg = f"{name}: expected 1 to {_MAX_PROCESSES}, got {count}"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"{name}: expected 1 to {_MAX_PROCESSES}, got {count}")
     if settings.quota is not None and settings.quota < 1:
-        msg = f"--quota: expected at least 1 byte, got {settings.quota}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"--quota: expected at least 1 byte, got {settings.quota}")
     if settings.is_sqlite and settings.workers > 1:
-        msg = (
+        raise ArgumentError(
             f"--workers {settings.workers}: SQLite supports only one worker; for more, use"
             " a PostgreSQL: --store postgresql://user@host/database"
         )
-        raise ArgumentError(msg)
     if not (is_loopback(settings.host) or settings.tls_cert or settings.proxies or insecure):
-        msg = (
+        raise ArgumentError(
             f"--host {settings.host}: tokens would be sent unencrypted: use --tls-cert and"
             " --tls-key, or --proxy ADDRESS of a TLS proxy, or --insecure in a trusted network"
         )
-        raise ArgumentError(msg)
 
 
 def check_folder(folder: Path, what: str) -> None:
@@ -223,8 +206,9 @@ def check_folder(folder: Path, what: str) -> None:
         trial.write_bytes(b"seamark")
         trial.unlink()
     except OSError as error:
-        msg = f"{what}: cannot write to the folder {str(folder)!r}: {error.strerror}"
-        raise CannotStart(msg) from error
+        raise CannotStart(
+            f"{what}: cannot write to the folder {str(folder)!r}: {error.strerror}"
+        ) from error
 
 
 def folder_of(url: str) -> Path | None:
@@ -257,8 +241,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
-        msg = f"--host {host}: unknown address: {error.strerror}"
-        raise CannotStart(msg) from error
+        raise CannotStart(f"--host {host}: unknown address: {error.strerror}") from error
     family, kind, protocol, _, address = found[0]
     made = socket.socket(family, kind, protocol)
     try:
@@ -294,20 +277,18 @@ def _check_certificate(settings: Settings) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password="")  # never prompt
     except (OSError, ValueError) as error:  # an SSLError is an OSError
-        msg = (
+        raise ArgumentError(
             f"--tls-cert {settings.tls_cert}, --tls-key {settings.tls_key}: expected a"
             f" certificate and its key in PEM format without a password:"
             f" {getattr(error, 'reason', None) or getattr(error, 'strerror', None) or error}"
-        )
-        raise ArgumentError(msg) from error
+        ) from error
 
 
 def _check_proxy(proxy: str) -> None:
     try:
         ipaddress.ip_network(proxy, strict=False)
     except ValueError as error:
-        msg = (
+        raise ArgumentError(
             "--proxy: expected an address or a network such as 10.0.0.5 or 10.0.0.0/24, got"
             f" {proxy!r}"
-        )
-        raise ArgumentError(msg) from error
+        ) from error

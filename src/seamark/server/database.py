@@ -16,19 +16,6 @@ import sqlalchemy as sa
 from seamark.errors import ArgumentError, QueryError, SeamarkError
 from seamark.store.database import Conflict, Database
 
-__all__ = [
-    "STATEMENT_S",
-    "BoundedDict",
-    "DatabaseUnreachable",
-    "ServerDatabase",
-    "TooSlow",
-    "bound_patterns",
-    "is_undefined",
-    "translate_errors",
-    "translated_error",
-]
-
-
 STATEMENT_S: Final = 10.0
 """Time limit of a reader's statement, in seconds."""
 _WRITE_S: Final = 60.0
@@ -173,8 +160,9 @@ def _compiled_re2(pattern: str) -> Any:
     except re2.error as error:
         why = error.args[0] if error.args else ""
         why = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
-        msg = f"query: expected a regular expression without backtracking, got {pattern!r}: {why}"
-        raise QueryError(msg) from None
+        raise QueryError(
+            f"query: expected a regular expression without backtracking, got {pattern!r}: {why}"
+        ) from None
 
 
 def bound_patterns(engine: sa.Engine) -> None:

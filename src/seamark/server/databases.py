@@ -25,8 +25,6 @@ from seamark.store.database import Upsert, file_connection, sqlite_engine
 from seamark.store.runs import Store
 from seamark.store.schema import PathNumbers
 
-__all__ = ["Databases", "SchemaNewer", "lock_file", "open_databases", "redacted", "store_name"]
-
 _CONNECT_S: Final = 5
 _POOL_WAIT_S: Final = 10.0
 _CHANGE_SETTING: Final = "SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s"
@@ -114,11 +112,10 @@ class Databases:
             return None
         found = Live(*rows[0])
         if found.version > int(schema.SCHEMA_VERSION):
-            msg = (
+            raise SchemaNewer(
                 f"the tables of {self.url} were folded by a newer Seamark (version {found.version}"
                 f" of the tables, supported: {schema.SCHEMA_VERSION}): update Seamark"
             )
-            raise SchemaNewer(msg)
         return found
 
     def store(self) -> Store:
@@ -239,15 +236,15 @@ def _places_of(url: str, statement_s: float, pool: int) -> _Files | _Schemas:
         made = None
     kind = "" if made is None else made.get_backend_name()
     if made is None or kind not in ("sqlite", "postgresql"):
-        msg = (
+        raise ArgumentError(
             "store: expected a URL such as sqlite:///folder or postgresql://user@host/database,"
             f" got {redacted(url)!r}"
         )
-        raise ArgumentError(msg)
     if kind == "sqlite":
         if not made.database or made.database == ":memory:":
-            msg = f"store: expected a folder, as in sqlite:///seamark-server, got {url!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"store: expected a folder, as in sqlite:///seamark-server, got {url!r}"
+            )
         return _Files(url, Path(made.database))
     return _Schemas(url, made.set(drivername="postgresql+psycopg"), statement_s, pool)
 
@@ -261,15 +258,15 @@ class _Files:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            msg = f"store: cannot create the folder {str(self.folder)!r}: {error.strerror}"
-            raise ArgumentError(msg) from error
+            raise ArgumentError(
+                f"store: cannot create the folder {str(self.folder)!r}: {error.strerror}"
+            ) from error
         kind = _file_system_type(self.folder)
         if kind in _NETWORK_FILE_SYSTEMS:
-            msg = (
+            raise ArgumentError(
                 f"store: {str(self.folder)!r} is on a network file system ({kind}), on which"
                 " SQLite loses data: use a folder on a local disk, or PostgreSQL"
             )
-            raise ArgumentError(msg)
 
     @property
     def lock(self) -> Path:
@@ -280,8 +277,9 @@ class _Files:
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
-            msg = f"store: cannot write to the file {str(file)!r}: {error.strerror}"
-            raise ArgumentError(msg) from error
+            raise ArgumentError(
+                f"store: cannot write to the file {str(file)!r}: {error.strerror}"
+            ) from error
         engine = sqlite_engine(
             lambda: file_connection(file),
             threads=_MAX_THREADS,

@@ -26,18 +26,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = [
-    "FAILURE",
-    "FAILURES",
-    "GapError",
-    "Refusal",
-    "Rejected",
-    "answer_of",
-    "install",
-    "refusal_of",
-    "warn_rarely",
-]
-
 
 class Rejected(SeamarkError):  # noqa: N818 - named after the state
     """Sent data is not accepted; the message suggests what to do.

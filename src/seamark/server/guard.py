@@ -23,20 +23,6 @@ if TYPE_CHECKING:
     from seamark.server.access import Serving
     from seamark.server.state import Server
 
-__all__ = [
-    "Body",
-    "address_of",
-    "asker",
-    "expect",
-    "expect_admin",
-    "note",
-    "open_to_all",
-    "public",
-    "received",
-    "role_guard",
-    "server_of",
-    "serving_of",
-]
 
 _bearer = HTTPBearer(auto_error=False, description="A token of `seamark token create`.")
 _token_header = APIKeyHeader(

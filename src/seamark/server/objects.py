@@ -21,16 +21,6 @@ from urllib.parse import unquote, urlsplit
 from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
 from seamark.journal.safe import parts_of
 
-__all__ = [
-    "FolderObjects",
-    "FsspecObjects",
-    "GrowingObject",
-    "ObjectInfo",
-    "ObjectStore",
-    "ObjectsUnreachable",
-    "open_objects",
-]
-
 _TEMP: Final = ".new"
 """Folder of unfinished files; its entries are not objects."""
 _ABANDONED_NS: Final = 24 * 3600 * 10**9
@@ -104,12 +94,14 @@ def open_objects(uri: str) -> ObjectStore:
     parts = urlsplit(uri)
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-            msg = f"objects: expected an absolute folder such as file:///srv/seamark, got {uri!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"objects: expected an absolute folder such as file:///srv/seamark, got {uri!r}"
+            )
         return FolderObjects(Path(unquote(parts.path)))
     if not parts.scheme or not parts.netloc:
-        msg = f"objects: expected a URI such as file:///srv/seamark or s3://bucket, got {uri!r}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"objects: expected a URI such as file:///srv/seamark or s3://bucket, got {uri!r}"
+        )
     return FsspecObjects(uri)
 
 
@@ -143,17 +135,15 @@ class FolderObjects:
     def check(self) -> None:
         """See `ObjectStore.check`."""
         if _inode(self.folder) != self._inode:
-            msg = (
+            raise ObjectsUnreachable(
                 f"--blobs: the folder {str(self.folder)!r} of this server is missing: restore it,"
                 " for example by mounting it, or restart the server"
             )
-            raise ObjectsUnreachable(msg)
 
     def _path(self, name: str) -> Path:
         parts = parts_of(name, "object")
         if parts[0] == _TEMP:
-            msg = f"object: {name!r} is reserved for unfinished objects"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"object: {name!r} is reserved for unfinished objects")
         return self.folder.joinpath(*parts)
 
     def put(self, name: str, data: bytes, *more: bytes) -> None:
@@ -343,11 +333,11 @@ class FsspecObjects:
 
             self._fs, root = url_to_fs(uri)
         except ImportError as error:
-            msg = f"objects: {uri!r} requires a missing package: {error}"
-            raise MissingExtraError(msg) from error
+            raise MissingExtraError(
+                f"objects: {uri!r} requires a missing package: {error}"
+            ) from error
         except ValueError as error:
-            msg = f"objects: {uri!r} is not supported by fsspec: {error}"
-            raise ArgumentError(msg) from error
+            raise ArgumentError(f"objects: {uri!r} is not supported by fsspec: {error}") from error
         self._root = str(root).rstrip("/")
         self._block = lru_cache(_CACHED_BLOCKS)(self._read_block)
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from seamark.store.database import Database
     from seamark.store.runs import Store
 
-__all__ = ["ServerClaims", "is_purged", "purge", "purged"]
-
 
 Ref = tuple[str, str]
 """Project and run id, or name of a group."""

@@ -21,8 +21,6 @@ from seamark.server.kept.layout import runs
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
-__all__ = ["Quota"]
-
 
 _CACHE_S: Final = 10.0
 """Lifetime of the cached usage, in seconds; this process adds its own uploads."""

@@ -20,8 +20,6 @@ from seamark.server.answering import OneRun, Several, heavy, schemas_of
 from seamark.server.failures import FAILURE, FAILURES, Refusal
 from seamark.server.guard import expect_somebody
 
-__all__ = ["describe", "of_all", "of_run", "router", "verbs"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 router: Final = APIRouter(prefix="/read")

@@ -31,8 +31,6 @@ from seamark.server.settings import Settings
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-__all__ = ["ANSWERS", "EXIT_PERMANENT", "prepare", "serve", "serve_app"]
-
 
 EXIT_PERMANENT: Final = 78
 """Exit status of a process that would fail again if restarted."""

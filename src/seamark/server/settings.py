@@ -7,14 +7,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = [
-    "API_VERSION",
-    "DEFAULT_FOLDER",
-    "JOURNAL_VERSION",
-    "Limits",
-    "Settings",
-]
-
 API_VERSION: Final = 1
 JOURNAL_VERSION: Final = (1, 0)
 DEFAULT_FOLDER: Final = "seamark-server"

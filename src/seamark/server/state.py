@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from seamark.store.read.series import Sources
     from seamark.store.runs import Store
 
-__all__ = ["Server", "make_tables", "open_server"]
-
 
 class Server:
     """State of a process that answers requests; routes find it in ``app.state.server``.

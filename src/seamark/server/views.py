@@ -11,8 +11,6 @@ from typing import Annotated, Final, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-__all__ = ["MOST_VIEWS", "Address", "Name", "View", "Views", "Work"]
-
 MOST_VIEWS: Final = 200
 """Maximum number of views of a project."""
 MOST_ADDRESS: Final = 64 << 10
@@ -22,8 +20,7 @@ _MAX_INT64: Final = (1 << 63) - 1
 
 def _printable(name: str) -> str:
     if not name.isprintable() or name != name.strip():
-        msg = "expected printable characters, and only spaces between words"
-        raise ValueError(msg)
+        raise ValueError("expected printable characters, and only spaces between words")
     return name
 
 

@@ -27,19 +27,6 @@ if TYPE_CHECKING:
     from seamark.server.kept.journals import IntakeJournals
     from seamark.store.runs import Store
 
-__all__ = [
-    "AHEAD_NS",
-    "NEPTUNE",
-    "Frames",
-    "OwnJournal",
-    "ServerWriter",
-    "StoreFrames",
-    "Stored",
-    "header_of",
-    "is_own_journal",
-    "next_journal",
-    "own_journal",
-]
 
 _HOST: Final = "server"
 """Prefix of journal names, used in place of a host name."""
@@ -126,8 +113,7 @@ def next_journal(
             size, last = reader.size, reader.last_frame()
         if last is not None and last.end == size and last.t < limit:
             return OwnJournal(uid, writer, name, size, last)
-    msg = f"run {ref[1]!r} of {ref[0]!r} has no free name for a new journal"
-    raise ArgumentError(msg)
+    raise ArgumentError(f"run {ref[1]!r} of {ref[0]!r} has no free name for a new journal")
 
 
 class Frames:
@@ -155,8 +141,9 @@ class Frames:
     def frame(self, kind: int, payload: bytes, flags: int = 0) -> None:
         """Add a frame; raise `ArgumentError` if it is too long."""
         if len(payload) > MAX_PAYLOAD_BYTES:
-            msg = f"expected a record of at most {MAX_PAYLOAD_BYTES:,} bytes, got {len(payload):,}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"expected a record of at most {MAX_PAYLOAD_BYTES:,} bytes, got {len(payload):,}"
+            )
         self._frames.append(frame_bytes(self._salt, kind, self._t, payload, flags=flags))
         self._t += 1
 
@@ -199,8 +186,7 @@ class ServerWriter:
         for last in range(_MAX_ATTEMPTS, 0, -1):
             journals = self._kept.journals(project, run)
             if not journals:
-                msg = f"run {run!r} does not exist in project {project!r}"
-                raise RunNotFoundError(msg)
+                raise RunNotFoundError(f"run {run!r} does not exist in project {project!r}")
             now = self._now_ns()
             at = next_journal(self._kept, self._instance, (project, run), journals, now + AHEAD_NS)
             known = self._last_t(project, run)

@@ -4,5 +4,3 @@ All its data is derived from journals and can be deleted at any time.
 """
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -29,25 +29,6 @@ from seamark.values.statistics import Statistics
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = [
-    "CRASHED",
-    "FAMILY_NUMBERS",
-    "NUMBER_FAMILIES",
-    "OPEN",
-    "UNENDED_STATES",
-    "UNKNOWN_NS",
-    "atom_columns",
-    "atom_value",
-    "decoded",
-    "family_columns",
-    "instant",
-    "is_crashed",
-    "is_open",
-    "last_owners",
-    "run_columns",
-    "series_columns",
-    "statistic_columns",
-]
 
 FAMILY_NUMBERS: Final = {
     "atom": 0,

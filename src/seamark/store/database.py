@@ -21,22 +21,6 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.functions import FunctionElement
 
-__all__ = [
-    "BUSY_S",
-    "Conflict",
-    "DamageError",
-    "Database",
-    "Upsert",
-    "among",
-    "as_literals",
-    "can_hold",
-    "file_connection",
-    "insertion",
-    "memory_engine",
-    "retry",
-    "sqlite_engine",
-]
-
 
 class DamageError(Exception):
     """Checksum mismatch of packed bytes: the database that holds them is damaged."""

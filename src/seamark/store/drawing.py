@@ -35,8 +35,6 @@ from seamark.store.steps import (
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["draw_series", "means_of_ranges"]
-
 
 def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Floats:
     """Return means over ranges (N,) of stretches (K,); NaN for ranges without values."""

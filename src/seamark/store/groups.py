@@ -32,30 +32,6 @@ if TYPE_CHECKING:
     from seamark.store.database import Database
     from seamark.values.arrays import Floats, Ints
 
-__all__ = [
-    "CHUNK_BYTES",
-    "GROUP_ROWS",
-    "SMALL_BYTES",
-    "Gathering",
-    "Group",
-    "StoredGroup",
-    "drawing_groups",
-    "drop_groups",
-    "group_bounds",
-    "is_progression",
-    "join_parts",
-    "last_place",
-    "load_group",
-    "load_groups",
-    "pack_floats",
-    "pack_ints",
-    "record_offsets",
-    "split_parts",
-    "store_groups",
-    "unpack_floats",
-    "unpack_ints",
-]
-
 
 _CRC_BYTES: Final = 4
 _ZSTD_LEVEL: Final = 3
@@ -168,8 +144,7 @@ def join_parts(parts: Sequence[bytes]) -> bytes:
 def split_parts(data: bytes) -> list[bytes]:
     """Return the parts that `join_parts` joined; raise `DamageError` if the checksum differs."""
     if zlib.crc32(memoryview(data)[_CRC_BYTES:]) != int.from_bytes(data[:_CRC_BYTES], "little"):
-        msg = f"checksum mismatch in {len(data)} packed bytes"
-        raise DamageError(msg)
+        raise DamageError(f"checksum mismatch in {len(data)} packed bytes")
     parts, pos = [], _CRC_BYTES
     while pos < len(data):
         end = pos + 4 + int.from_bytes(data[pos : pos + 4], "little")

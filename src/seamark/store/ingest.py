@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from seamark.journal.safe import Source
     from seamark.store.journals import Store, StoredRun
 
-__all__ = ["UNREADABLE", "Folding", "Saving", "prefix_crc"]
-
 
 def derive_content(run: RunState) -> None:
     """Update ``sys/content_hash`` if its sources changed, replacing any recorded value."""

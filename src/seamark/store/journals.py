@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import RunState
     from seamark.store.schema import PathNumbers
 
-__all__ = [
-    "Store",
-    "StoredRun",
-    "journal_row",
-    "load_attempts",
-    "load_journals",
-    "load_losses",
-    "load_many_journals",
-    "load_openings",
-    "load_owners",
-    "names_before",
-]
-
 
 @dataclass(slots=True, eq=False)
 class Store:

@@ -18,27 +18,6 @@ from seamark.store.database import Upsert, among, can_hold
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
-__all__ = [
-    "INDEXED_CHARACTERS",
-    "SCHEMA_VERSION",
-    "SILENT_FROM",
-    "TABLES_OF_RUN",
-    "PathNumbers",
-    "attribute",
-    "chunk",
-    "element",
-    "journal",
-    "journal_path",
-    "journal_schema",
-    "meta",
-    "metadata",
-    "path",
-    "run",
-    "series",
-    "silent_from",
-    "state_of_row",
-]
-
 
 SCHEMA_VERSION: Final = "19"
 """Version of the tables and fold rules; a store of another version is rebuilt."""

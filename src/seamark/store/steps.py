@@ -16,24 +16,6 @@ import numpy as np
 if TYPE_CHECKING:
     from seamark.values.arrays import Floats, Ints
 
-__all__ = [
-    "MIN_WIDTH",
-    "NOWHERE",
-    "SUM_SCALE",
-    "Log2",
-    "Piece",
-    "Series",
-    "Stretches",
-    "cell_starts",
-    "divide",
-    "is_falling",
-    "merge_stretches",
-    "pack_cells",
-    "single_points",
-    "unpack_cells",
-    "unscale",
-]
-
 
 NOWHERE: Final = 2**62
 """Position of a missing item."""

@@ -79,8 +79,7 @@ class RemoteContract:
     @pytest.fixture
     def remote(self) -> Remote:
         """Return the tested remote, empty and open; override this."""
-        msg = "RemoteContract: override the fixture `remote`"
-        raise NotImplementedError(msg)
+        raise NotImplementedError("RemoteContract: override the fixture `remote`")
 
     @pytest.fixture
     def run(self) -> RunKey:

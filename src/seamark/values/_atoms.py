@@ -32,23 +32,6 @@ from seamark.values.arrays import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "MAX_DEPTH",
-    "NOT_PLAIN",
-    "Atom",
-    "Escaped",
-    "JsonWalk",
-    "atom_of",
-    "decode_atom",
-    "encode_atom",
-    "escape",
-    "flatten",
-    "is_container",
-    "members",
-    "scalar",
-    "thaw",
-]
-
 
 MAX_DEPTH: Final = 64
 """Maximum depth of nested containers."""
@@ -136,17 +119,18 @@ def _flatten(
     inside = None if isinstance(value, leaves) else members(value)
     if not inside:
         if path in found:
-            msg = f"{path}: expected one value for each path, got two keys with this path"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"{path}: expected one value for each path, got two keys with this path"
+            )
         found[path] = value if inside is None else {}
         return
     if id(value) in above:
         kind = type(value).__name__
-        msg = f"{path}: expected nested values without cycles, got a {kind} that contains itself"
-        raise ValueKindError(msg)
+        raise ValueKindError(
+            f"{path}: expected nested values without cycles, got a {kind} that contains itself"
+        )
     if len(above) >= MAX_DEPTH:
-        msg = f"{path[:80]}...: expected at most {MAX_DEPTH} nested levels"
-        raise ValueKindError(msg)
+        raise ValueKindError(f"{path[:80]}...: expected at most {MAX_DEPTH} nested levels")
     for key, each in inside:
         name = key if isinstance(key, str) else str(key)
         # not join_path: an empty key must give an invalid path instead of being dropped
@@ -366,12 +350,11 @@ def _sorted(value: Any) -> list[Any]:
 def _refuse(value: Any, where: str, reason: str) -> Any:
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     place = f" at {where.removeprefix('.')}" if where else ""
-    msg = (
+    raise ValueKindError(
         "value: expected None, a bool, number, string, datetime, small array, or lists or mappings "
         f"of these, got {kind}{place}{f', which {reason}' if reason else ''}; "
         "seamark.utils.stringify_unsupported(value) converts unsupported values to text"
     )
-    raise ValueKindError(msg)
 
 
 def decode_atom(type: str, value: Any) -> Any:  # noqa: A002 - the journal's own word
@@ -384,8 +367,9 @@ def decode_atom(type: str, value: Any) -> Any:  # noqa: A002 - the journal's own
         return _DECODERS[type](value)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         known = ", ".join(_DECODERS)
-        msg = f"atom: expected one of {known} with a valid value, got {type!r}: {value!r:.80}"
-        raise ValueKindError(msg) from error
+        raise ValueKindError(
+            f"atom: expected one of {known} with a valid value, got {type!r}: {value!r:.80}"
+        ) from error
 
 
 def _decode_int(value: Any) -> int:
@@ -414,8 +398,7 @@ def _decode_json(value: Any) -> Any:
         inside = [each.values() if isinstance(each, dict) else each for each in level]
         level = [one for several in inside for one in several if isinstance(one, list | dict)]
     if level:
-        msg = f"nested more than {MAX_DEPTH} levels deep"
-        raise ValueError(msg)
+        raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     return found
 
 

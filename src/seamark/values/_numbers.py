@@ -19,20 +19,6 @@ from seamark.values.arrays import is_array, is_numpy_scalar, is_tensor, numpy_sc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "NUMERIC",
-    "Converted",
-    "argument_error",
-    "histograms",
-    "move",
-    "needs_transfer",
-    "shown",
-    "to_float",
-    "to_floats",
-    "to_step",
-    "to_time_ns",
-]
-
 
 _CPU_CHUNK: Final = 1 << 14
 """Number of elements counted at a time on the CPU, which fit into a core's cache."""
@@ -74,8 +60,7 @@ def histograms(
 def _histogram_row(tensor: Any, bins: int) -> Any:
     values = tensor.detach()
     if values.is_complex():
-        msg = "expected real numbers, got complex ones"
-        raise TypeError(msg)
+        raise TypeError("expected real numbers, got complex ones")
     values = (values.coalesce().values() if values.is_sparse else values).reshape(-1)
     return (_count_on_cpu if values.device.type == "cpu" else _count_on_device)(values, bins)
 

@@ -27,21 +27,6 @@ from seamark.values._atoms import (
 from seamark.values._numbers import move, needs_transfer
 from seamark.values.arrays import is_array, is_tensor, summary
 
-__all__ = [
-    "CONTENT",
-    "VERSION",
-    "SeriesLeaves",
-    "content_hash",
-    "has_name",
-    "is_parameter",
-    "legal_key",
-    "parameter",
-    "parameters",
-    "series_leaves",
-    "text_of",
-]
-
-
 CONTENT: Final = "sys/content_hash"
 VERSION: Final = "source_code/version"
 """Path of the code version of a run."""

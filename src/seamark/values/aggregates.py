@@ -10,8 +10,6 @@ from typing import Any, ClassVar, Final
 
 from seamark.values._numbers import argument_error, to_float
 
-__all__ = ["Keep", "Last", "Ring", "checked_count", "checked_float", "checked_mapping"]
-
 MOST_KEPT: Final = 1_000
 """Maximum number of observations in a `Ring`: all of them are written once per second."""
 _COUNTS: Final = 1 << 63

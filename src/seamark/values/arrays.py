@@ -16,22 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seamark.process.interrupts import quietly
 
-__all__ = [
-    "Bools",
-    "Floats",
-    "Ints",
-    "array_size",
-    "array_values",
-    "check_lengths",
-    "is_array",
-    "is_omegaconf",
-    "is_tensor",
-    "numpy_scalar",
-    "plain_omegaconf",
-    "summary",
-]
-
-
 if TYPE_CHECKING:
     import numpy as np
 
@@ -54,8 +38,7 @@ else:
 def check_lengths(*columns: Sized) -> None:
     """Check that columns have equal lengths; raise ValueError otherwise."""
     if len(lengths := set(map(len, columns))) > 1:
-        msg = f"expected columns of equal length, got lengths {sorted(lengths)}"
-        raise ValueError(msg)
+        raise ValueError(f"expected columns of equal length, got lengths {sorted(lengths)}")
 
 
 _NODE: Final = re.compile(r"\$\{([\w-][\w.\-\[\]]*)\}")

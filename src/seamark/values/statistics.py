@@ -22,9 +22,6 @@ from seamark.values.aggregates import (
     checked_mapping,
 )
 
-__all__ = ["SCALE", "Moments", "Statistics", "load_aggregate", "scaled", "scaled_sum"]
-
-
 SCALE: Final = 1074
 """Binary exponent of the unit of exact sums, which is 2 ** -SCALE."""
 
@@ -378,8 +375,7 @@ class Statistics(Keep):
         """
         given = [float(number) for number in numbers]
         if len(given) != _ARRAY_LENGTH:
-            msg = f"from_array: expected {_ARRAY_LENGTH} numbers, got {len(given)}"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"from_array: expected {_ARRAY_LENGTH} numbers, got {len(given)}")
         (count, *total), moments, counts = given[:4], given[4:10], given[10:]
         names = ("squares", "rest", "min", "max", "first", "last")
         named = dict(zip(names, moments, strict=True))
@@ -437,8 +433,7 @@ def _list(
     if not isinstance(given, list | tuple) or len(given) > _LONGEST:
         raise argument_error(given, name, "a list of numbers")
     if length is not None and len(given) != length:
-        msg = f"{name}: expected {length} numbers, got {len(given)}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"{name}: expected {length} numbers, got {len(given)}")
     return [checked_float(name, each, odd=odd) for each in given]
 
 

@@ -125,7 +125,7 @@ def test_error_whose_text_cannot_be_read_is_described_by_its_type(struck):
 def test_capture_that_fails_ends_no_training(caplog):
 
     def refuse():
-        raise RuntimeError("no")  # noqa: EM101
+        raise RuntimeError("no")
 
     caplog.set_level(logging.DEBUG, "seamark")
     recorded = Recorded(refuse)

@@ -21,8 +21,6 @@ from seamark.process.interrupts import let_pass, quietly
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
 
-__all__ = ["Script", "is_installed", "read_beginning", "repository_top"]
-
 
 def _working_directory() -> Path:
     try:

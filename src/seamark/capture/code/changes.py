@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from seamark.capture.code.git import Answer, Git
 
-__all__ = ["MAX_DIFF", "Changes", "Diff", "name_of", "parts_of"]
 
 MAX_DIFF = 10_000_000
 """Maximum size of a recorded diff, in bytes."""

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from seamark.capture.part import Recorder
     from seamark.capture.switches import Switches
 
-__all__ = ["Code", "conda_packages", "installed_packages"]
-
 
 _BRANCH: Final = "source_code/git/branch"
 _DIFF: Final = "source_code/diff"

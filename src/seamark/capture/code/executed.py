@@ -19,7 +19,6 @@ from seamark.capture.code import is_installed, read_beginning, repository_top
 if TYPE_CHECKING:
     from seamark.capture.code import Script
 
-__all__ = ["MAX_FILE_BYTES", "CodeVersion", "cells_of_session", "read_source"]
 
 MAX_FILE_BYTES: Final = 4 << 20
 """Maximum size of a script and of the cells of a notebook, in bytes."""

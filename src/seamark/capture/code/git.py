@@ -27,7 +27,6 @@ from seamark.process.interrupts import let_pass
 if sys.platform == "linux":
     import resource
 
-__all__ = ["Git", "StoppedError", "has_git"]
 
 # Maximum output of one command, in bytes; a command that prints more is killed.
 _MAX_OUTPUT_BYTES: Final = 1 << 20
@@ -159,8 +158,7 @@ class Git:
         program = shutil.which("git")
         self._check_cancelled()
         if program is None:
-            msg = "git is not found"
-            raise StoppedError(msg)
+            raise StoppedError("git is not found")
         # Without fsmonitor, whose daemon would be started here and outlive the training.
         command = ["git", "-C", self.folder, "-c", "core.fsmonitor=false", *arguments]
         try:
@@ -179,8 +177,7 @@ class Git:
                 )
         except OSError as error:
             let_pass(error)
-            msg = "git cannot be started"
-            raise StoppedError(msg) from None
+            raise StoppedError("git cannot be started") from None
         # Without a lock, because starting may hang and `cancel` must not wait. Either `cancel` sees
         # the process, or the flag is seen here.
         self._process = process
@@ -191,8 +188,7 @@ class Git:
 
     def _check_cancelled(self) -> None:
         if self._cancelled:
-            msg = "git takes too long"
-            raise StoppedError(msg)
+            raise StoppedError("git takes too long")
 
 
 def _git_environment() -> dict[str, str]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
     from seamark.capture.secrets.names import UserRules
 
-__all__ = ["hide_in_code", "hide_in_patch"]
 
 _MAX_WORK_S: Final = 0.005
 _CODE_SUFFIX: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|java|jl|js|pyi?|pyx|rs|ts)\Z")

@@ -23,7 +23,6 @@ from seamark.process.interrupts import let_pass
 if TYPE_CHECKING:
     from seamark.capture.code import Script
 
-__all__ = ["TIMEOUT_S", "GitProbe", "repository_of", "warn_no_repository"]
 
 log = logging.getLogger("seamark")
 

@@ -99,12 +99,10 @@ class Search:
                 answer = self._git.ask(*command, *named, at_most=max(0, at_most))
         except OSError as error:
             let_pass(error)
-            msg = f"cannot run git: {error}"
-            raise StoppedError(msg) from error
+            raise StoppedError(f"cannot run git: {error}") from error
         self.is_cut = answer.code is None
         if answer.code:
-            msg = "git cannot determine the ignored files"
-            raise StoppedError(msg)
+            raise StoppedError("git cannot determine the ignored files")
         return [os.fsdecode(name) for name in answer.output.split(b"\0")[:-1]]
 
 
@@ -169,8 +167,7 @@ class Walk:
             if _matches(pattern, name.split("/")) and self._is_inside(path, base, known):
                 yield self._name(path, base), path
         if self._search.is_cut:
-            msg = f"at most {_MAX_NAME_BYTES >> 10:,} KiB of names are searched"
-            raise StoppedError(msg)
+            raise StoppedError(f"at most {_MAX_NAME_BYTES >> 10:,} KiB of names are searched")
 
     def _name(self, path: str, base: str) -> str:
         try:
@@ -220,11 +217,9 @@ class Walk:
         """Pause regularly; raise `StoppedError` at the limit or if the run has ended."""
         self._entry_count += 1
         if self._entry_count > _MAX_ENTRIES:
-            msg = f"at most {_MAX_ENTRIES:,} files and folders are searched"
-            raise StoppedError(msg)
+            raise StoppedError(f"at most {_MAX_ENTRIES:,} files and folders are searched")
         if not self._may_continue():
-            msg = "the run has ended"
-            raise StoppedError(msg)
+            raise StoppedError("the run has ended")
         if time.monotonic() - self._last_pause > _MAX_WORK_S:
             self._hurry.wait(_PAUSE_S)
             self._last_pause = time.monotonic()

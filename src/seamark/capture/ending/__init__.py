@@ -7,8 +7,6 @@ import traceback
 from seamark.capture.secrets import Secrets
 from seamark.process.interrupts import let_pass
 
-__all__ = ["cause_of", "error_message", "error_traceback", "state_after"]
-
 
 def cause_of(error: BaseException | None) -> BaseException | None:
     """Return the exception that ended the process as a failure, or None.

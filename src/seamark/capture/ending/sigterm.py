@@ -22,8 +22,6 @@ from typing import Any, ClassVar, Final, Protocol
 
 from seamark.process.interrupts import let_pass, raised_by_signal_handler
 
-__all__ = ["Observer", "Observers", "observers_alive", "remove_all", "unwatch", "watch"]
-
 # Maximum time to wait for the call that the signal interrupted, in seconds.
 _MAX_WAIT_S = 1.0
 # Part of that time spent in the handler, while other threads write.

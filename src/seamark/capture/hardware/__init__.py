@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from seamark.capture.hardware.machine import Machine, Reading
     from seamark.capture.part import Recorder
 
-__all__ = ["BEGIN_S", "EVERY_S", "FIRST_S", "LAST_S", "Hardware", "between"]
 
 log = logging.getLogger("seamark")
 _T = TypeVar("_T")

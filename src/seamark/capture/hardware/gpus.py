@@ -10,8 +10,6 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["GIB", "MIB", "AmdGpus", "Gpus", "NvidiaGpus"]
-
 MIB: Final = 2**20
 GIB: Final = 2**30
 

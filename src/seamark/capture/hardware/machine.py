@@ -26,9 +26,6 @@ from seamark.capture.environment import read_text
 from seamark.capture.hardware.gpus import GIB, MIB, AmdGpus, Gpus, NvidiaGpus
 from seamark.process import fork
 
-__all__ = ["CpuLimit", "Machine", "MemoryLimit", "Reading", "limits", "usage"]
-
-
 _CPU_NAME: Final = re.compile(r"^(?:model name|Model|cpu model)[ \t]*:(.*\S.*)$", re.MULTILINE)
 # Maximum time to wait for a driver that another run uses, in seconds; opening it may take several.
 # After the first timeout there is no more waiting.

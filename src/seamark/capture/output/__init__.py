@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
     from seamark.capture.switches import Limit
 
-__all__ = ["Output"]
 
 log = logging.getLogger("seamark")
 

@@ -53,8 +53,6 @@ from seamark.capture.output.source import Source
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 
-__all__ = ["DescriptorSource", "NotCapturableError"]
-
 _MAX_READ_BYTES: Final = 8 << 20
 # Maximum time to wait for the start of a helper, in seconds; after a failure it is not retried.
 _START_TIMEOUT_S: Final = 3.0
@@ -113,8 +111,9 @@ class DescriptorSource(Source):
                 channel.capture(self.fd)
             except (OSError, ValueError, subprocess.SubprocessError) as error:
                 self._close_channel()
-                msg = f"fd {self.fd} cannot be captured at the descriptor: {error}"
-                raise NotCapturableError(msg) from error
+                raise NotCapturableError(
+                    f"fd {self.fd} cannot be captured at the descriptor: {error}"
+                ) from error
             self._is_duplicate = any(
                 other.channel is channel and other.folder == self.folder for other in _sources
             )
@@ -207,8 +206,7 @@ def _open_channel(fd: int) -> _File:
     if stat.S_ISREG(found.st_mode):
         return _File(fd)
     if not (stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode) or os.isatty(fd)):
-        msg = "it refers to a device that is not a terminal"
-        raise NotCapturableError(msg)
+        raise NotCapturableError("it refers to a device that is not a terminal")
     return _Helper(fd)
 
 
@@ -357,8 +355,7 @@ class _Helper(_File):
         """Start another helper, unless the previous restart helped nothing."""
         shown = os.lseek(self.reading, 0, os.SEEK_CUR)
         if shown == self._shown_at_restart:
-            msg = "no output was shown since the last restart"
-            raise NotCapturableError(msg)
+            raise NotCapturableError("no output was shown since the last restart")
         self._shown_at_restart = shown
         self._launch()
 
@@ -366,8 +363,7 @@ class _Helper(_File):
         python = sys.executable
         impossible = not python or getattr(sys, "frozen", False) or not hasattr(os, "splice")
         if impossible or python in _failed_pythons:
-            msg = "no process can be started for it here"
-            raise NotCapturableError(msg)
+            raise NotCapturableError("no process can be started for it here")
         self._release(self._alive)
         self._alive, child_end = map(_move_up, os.pipe())
         self._adopt(self._alive)
@@ -394,8 +390,7 @@ class _Helper(_File):
                 process.wait(_SHOW_TIMEOUT_S)
         if code != 0:
             _failed_pythons.add(python)
-            msg = f"{python} did not start"
-            raise NotCapturableError(msg)
+            raise NotCapturableError(f"{python} did not start")
 
     def _give_up(self, why: str) -> None:
         """Restore the original; blocked writers get an error."""

@@ -15,7 +15,6 @@ from seamark.capture.secrets.shapes import KEY_BEGINS, KEY_ENDS, KEY_SIGNS
 if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
 
-__all__ = ["hide", "unfinished_secret_from"]
 
 _MAX_HELD_LINE: Final = 1 << 12
 """Maximum length of an unfinished line that is held back, in characters."""

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from seamark.capture.secrets import Secrets
     from seamark.capture.switches import Limit
 
-__all__ = [
-    "RECORDING_THREAD",
-    "Recording",
-    "cut",
-    "unfinished_from",
-]
 
 _T = TypeVar("_T")
 

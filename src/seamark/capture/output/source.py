@@ -17,8 +17,6 @@ from typing import Any, Final
 from seamark.process import fork
 from seamark.process.interrupts import let_pass
 
-__all__ = ["FRAME_BYTES", "OUTPUT_QUEUE", "Source", "Tee", "size_of"]
-
 log = logging.getLogger("seamark")
 
 FRAME_BYTES: Final = 1 << 16
@@ -156,8 +154,9 @@ class _WriteWrapper:
         vars(stream)["write"] = self.write
         if stream.write is not self.write:
             self.close()
-            msg = f"{type(stream).__name__} does not allow its write method to be replaced"
-            raise TypeError(msg)
+            raise TypeError(
+                f"{type(stream).__name__} does not allow its write method to be replaced"
+            )
         OUTPUT_QUEUE.wrappers.add(self)
 
     @property

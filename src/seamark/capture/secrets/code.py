@@ -21,8 +21,6 @@ from seamark.capture.secrets.names import (
 )
 from seamark.capture.secrets.shapes import MASK, SCHEMES, is_masked, mask_lines
 
-__all__ = ["Change", "Code", "apply_changes", "closing_quotes"]
-
 Change: TypeAlias = tuple[int, int, str]
 """Start and end of a range of a text, and its replacement."""
 

@@ -13,26 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = [
-    "NO_USER_RULES",
-    "PASSWORD",
-    "Level",
-    "UserRules",
-    "holds_secrets",
-    "is_empty",
-    "is_harmless",
-    "is_ordinary",
-    "is_plain",
-    "is_plain_fact",
-    "is_random",
-    "level",
-    "may_name",
-    "name_positions",
-    "plain_name",
-    "should_mask",
-]
-
-
 PASSWORD: Final = re.compile(r"(?:passw(?:or)?d|passphrase|pwd)\d?\Z", re.IGNORECASE)
 """Names of secrets whose values may have several words."""
 

@@ -31,8 +31,6 @@ from seamark.capture.secrets.names import (
 from seamark.capture.secrets.shapes import secret_values
 from seamark.values import Atom, Escaped, encode_atom
 
-__all__ = ["BY_NAME", "BY_VALUE", "Secrets", "user_rules"]
-
 BY_NAME: Final = f"{MASK} (name looks like a secret)"
 """Replacement of a value whose name marks it as a secret."""
 
@@ -62,16 +60,16 @@ def user_rules(entries: Iterable[str | re.Pattern[str]]) -> UserRules:
         if isinstance(entry, re.Pattern) and isinstance(entry.pattern, str):
             patterns.append(entry)
         elif not isinstance(entry, str):
-            msg = f"expected names and regular expressions, got {type(entry).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"expected names and regular expressions, got {type(entry).__name__}")
         elif _PLAIN_NAME.fullmatch(entry):
             names.add(plain_name(entry))
         elif entry:
             try:
                 patterns.append(re.compile(entry))
             except re.error as error:
-                msg = f"expected names and regular expressions, got {entry!r:.200}: {error}"
-                raise ValueError(msg) from None
+                raise ValueError(
+                    f"expected names and regular expressions, got {entry!r:.200}: {error}"
+                ) from None
     return UserRules(frozenset(names), tuple(patterns))
 
 

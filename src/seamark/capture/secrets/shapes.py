@@ -17,25 +17,6 @@ from seamark.capture.secrets.names import (
     is_ordinary,
 )
 
-__all__ = [
-    "KEY_BEGINS",
-    "KEY_ENDS",
-    "KEY_SIGNS",
-    "MASK",
-    "SCHEMES",
-    "USER_INFO",
-    "is_masked",
-    "mask_commands",
-    "mask_credentials",
-    "mask_keys",
-    "mask_known",
-    "mask_lines",
-    "mask_shapes",
-    "mask_tokens",
-    "may_hold_shape",
-    "secret_values",
-]
-
 MASK: Final = "***"
 """Replacement of a secret."""
 

@@ -28,8 +28,6 @@ from seamark.capture.secrets.names import (
 )
 from seamark.capture.secrets.shapes import MASK, is_masked, mask_lines
 
-__all__ = ["mask_named", "named_changes"]
-
 _MAX_LEAD_CHARS: Final = 96
 _NEAR_CHARS: Final = 256
 _MAX_BLOCK_CHARS: Final = 1 << 13

@@ -28,8 +28,6 @@ from seamark.remote.protocol import (
     Unreachable,
 )
 
-__all__ = ["Client", "RemoteAttribute"]
-
 _ANSWER_S: Final = 60.0
 _MAX_PAGE_POINTS: Final = 1000
 """Maximum number of points per answer; servers may return fewer."""
@@ -218,8 +216,7 @@ def _decode(answer: Answer) -> Any:
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
-        msg = "the answer is not JSON: is it a server of Neptune's protocol?"
-        raise Unreachable(msg) from None
+        raise Unreachable("the answer is not JSON: is it a server of Neptune's protocol?") from None
 
 
 def _printable(text: object) -> str:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from seamark.journal.reader import Block, RawFrame
     from seamark.neptune.forward.client import RemoteAttribute
 
-__all__ = ["START", "Item", "Journal", "SharedState", "assigned"]
-
 
 Place = tuple[int, int]
 """Position in a journal: offset of a frame in bytes, and number of one of its items."""

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from seamark.journal.folder import RunFolder
 
-__all__ = ["NeptuneRemote", "open_remote"]
 
 log = logging.getLogger("seamark")
 
@@ -59,8 +58,7 @@ class NeptuneRemote:
             raise
         except Exception as error:
             let_pass(error)
-            msg = f"{self.uri}: failed: {error!r:.300}"
-            raise Unreachable(msg) from error
+            raise Unreachable(f"{self.uri}: failed: {error!r:.300}") from error
 
     # ---------------------------------------------------------------- journals
 

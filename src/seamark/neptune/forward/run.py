@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from seamark.journal.folder import RunFolder
     from seamark.neptune.forward.client import Client, RemoteAttribute
 
-__all__ = ["ForwardedRun", "Locks"]
-
 
 _LOCK_RETRY_S: Final = 5.0
 _FILE_RETRY_S: Final = 600.0
@@ -78,16 +76,16 @@ class Locks:
         """Lock a journal; return whether another process may have sent it before."""
         if journal in self._taken:
             if self._taken[journal] is not owner:
-                msg = "another remote of this process is sending it"
-                raise Busy(msg, _LOCK_RETRY_S)
+                raise Busy("another remote of this process is sending it", _LOCK_RETRY_S)
             return False
         if self._fd >= 0:
             try:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _lock_offset(journal))
             except OSError as error:  # otherwise the file system has no locks
                 if isinstance(error, BlockingIOError | PermissionError):
-                    msg = "another process of this machine is sending it"
-                    raise Busy(msg, _LOCK_RETRY_S) from error
+                    raise Busy(
+                        "another process of this machine is sending it", _LOCK_RETRY_S
+                    ) from error
         self._taken[journal] = owner
         return True
 
@@ -143,8 +141,7 @@ class ForwardedRun:
         self._client.execute(self._id, [assigned(path, "string", mark)])
         self._seen = self._client.attributes(self._id)
         if path not in self._seen or self._seen[path].value != mark:
-            msg = "the last request is not visible on the server yet"
-            raise Unreachable(msg)
+            raise Unreachable("the last request is not visible on the server yet")
         shared, names = SharedState(), [file.path.name for file in self.folder.journals()]
         self._journals = {name: Journal(self.folder, name, self._seen, shared) for name in names}
         shared.see(self._seen)

@@ -308,8 +308,9 @@ def invite_to_workspace(
     _verify_optional_texts(username=username, email=email)
     verify_type("add_to_all_projects", add_to_all_projects, bool)
     if bool(username) == bool(email):
-        msg = f"expected either username or email, got {'both' if email else 'neither'}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"expected either username or email, got {'both' if email else 'neither'}"
+        )
     _verify_choice(
         "role", role, (*WorkspaceMemberRole, *(one.value for one in WorkspaceMemberRole))
     )
@@ -423,12 +424,14 @@ def _project_path(place: ServerBackend | FolderBackend, name: str, workspace: st
     _verify_optional_texts(workspace=workspace)
     own = name.partition("/")[0] if "/" in name else ""
     if workspace and own and own != workspace:
-        msg = f"project {name!r:.200} is not in workspace {workspace!r:.200}"
-        raise ConflictingWorkspaceName(msg)
+        raise ConflictingWorkspaceName(
+            f"project {name!r:.200} is not in workspace {workspace!r:.200}"
+        )
     path = f"{workspace}/{name}" if workspace and not own else name
     if "/" not in path and not isinstance(place, FolderBackend):
-        msg = f"project {name!r:.200}: expected 'workspace/project', or also workspace='...'"
-        raise MissingWorkspaceName(msg)
+        raise MissingWorkspaceName(
+            f"project {name!r:.200}: expected 'workspace/project', or also workspace='...'"
+        )
     try:
         return check_project(path)
     except PathError as error:
@@ -455,5 +458,4 @@ def _verify_optional_texts(**given: object) -> None:
 def _verify_choice(name: str, value: object, known: Iterable[object]) -> None:
     if value not in (some := list(known)):
         words = ", ".join(repr(one) for one in some if isinstance(one, str))
-        msg = f"{name}: expected one of {words}, got {value!r:.80}"
-        raise UnsupportedValue(msg)
+        raise UnsupportedValue(f"{name}: expected one of {words}, got {value!r:.80}")

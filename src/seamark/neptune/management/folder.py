@@ -61,8 +61,7 @@ class FolderBackend:
 
         del key, visibility
         if project in self.projects():
-            msg = f"project {project!r} exists already in {self._root}"
-            raise ProjectAlreadyExists(msg)
+            raise ProjectAlreadyExists(f"project {project!r} exists already in {self._root}")
         with init_project(project, root=self._root, mode="offline") as made:
             made["sys/name"] = project.rpartition("/")[2]
             if description:
@@ -71,20 +70,18 @@ class FolderBackend:
 
     def delete(self, project: str) -> NoReturn:
         """Raise an error that describes how to delete a project."""
-        msg = (
+        raise ManagementOperationFailure(
             f"{self._root}: a project cannot be deleted as a whole: delete its runs with "
             f"`seamark purge --force --project {project} --query ...`"
         )
-        raise ManagementOperationFailure(msg)
 
     # ------------------------------------------------------------------ accounts
 
     def _no_accounts(self, *_: object, **__: object) -> NoReturn:
-        msg = (
+        raise ManagementOperationFailure(
             f"{self._root} is a folder, which has no members and no workspaces: set SEAMARK_REMOTE "
             "to a server, or pass an api_token of `seamark token create --neptune`"
         )
-        raise ManagementOperationFailure(msg)
 
     members = add = remove = expect_service = _no_accounts
     workspace_members = service_accounts = status = invite = _no_accounts
@@ -108,8 +105,7 @@ class FolderBackend:
 
         ops = assign_ops({"sys/trashed": encode_atom(True)})  # noqa: FBT003 - a value
         if not append_ops(RunFolder(self._root, *ref), ops):
-            msg = f"{self._root}: {'/'.join(ref)} could not be written"
-            raise ManagementOperationFailure(msg)
+            raise ManagementOperationFailure(f"{self._root}: {'/'.join(ref)} could not be written")
 
     def delete_trashed(self, project: str, ids: Sequence[str]) -> None:
         """Permanently delete objects in the trash."""
@@ -119,8 +115,9 @@ class FolderBackend:
                 with _warn_and_continue():
                     ref = _resolve_id(catalog, project, word, trashed=True)
                     if ref not in trashed:
-                        msg = f"{word!r:.200} of project {project} is not in the trash"
-                        raise ManagementOperationFailure(msg)
+                        raise ManagementOperationFailure(
+                            f"{word!r:.200} of project {project} is not in the trash"
+                        )
                     self._delete(catalog, ref, trashed)
 
     def clear(self, project: str) -> None:
@@ -134,14 +131,16 @@ class FolderBackend:
     def _delete(self, catalog: Catalog, ref: Ref, trashed: Sequence[Ref]) -> None:
         found = self._with_versions(catalog, ref)
         if left := [each for each in found if each not in trashed]:
-            msg = f"{'/'.join(ref)}: {len(left)} of its versions are not in the trash"
-            raise ManagementOperationFailure(msg)
+            raise ManagementOperationFailure(
+                f"{'/'.join(ref)}: {len(left)} of its versions are not in the trash"
+            )
         folders = [RunFolder(self._root, *each) for each in found]
         folders = [each for each in folders if each.path.is_dir()]
         for folder in folders:
             if is_live(folder):
-                msg = f"{folder.project}/{folder.run}: a process is still writing to it"
-                raise ManagementOperationFailure(msg)
+                raise ManagementOperationFailure(
+                    f"{folder.project}/{folder.run}: a process is still writing to it"
+                )
         for folder in folders:
             remove(folder)
 
@@ -184,8 +183,7 @@ def _resolve_id(catalog: Catalog, project: str, word: str, *, trashed: bool = Fa
         except RunNotFoundError:
             raise error from None
     if home_of(found[0]) != project:
-        msg = f"{word!r:.200} is in project {home_of(found[0])}, not in {project}"
-        raise RunNotFoundError(msg)
+        raise RunNotFoundError(f"{word!r:.200} is in project {home_of(found[0])}, not in {project}")
     return found
 
 

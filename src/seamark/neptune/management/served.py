@@ -157,8 +157,7 @@ class ServerBackend:
         """Raise `ServiceAccountNotFound` unless the workspace has the service account."""
         workspace = project.partition("/")[0]
         if user not in self.service_accounts(workspace):
-            msg = f"workspace {workspace!r} has no service account {user!r}"
-            raise ServiceAccountNotFound(msg)
+            raise ServiceAccountNotFound(f"workspace {workspace!r} has no service account {user!r}")
 
     # ------------------------------------------------------------------ workspaces
 

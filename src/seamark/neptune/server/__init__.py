@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["mount"]
-
 
 def mount(app: FastAPI) -> None:
     """Add the routes to the application of a server.

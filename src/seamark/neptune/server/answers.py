@@ -28,23 +28,6 @@ from seamark.server.guard import address_of, server_of
 if TYPE_CHECKING:
     from seamark.server.access import Identity
 
-__all__ = [
-    "BY_NAME",
-    "DOCUMENTS",
-    "ContainerNotFound",
-    "Creation",
-    "Grant",
-    "Invitations",
-    "NewProject",
-    "Routes",
-    "TableRequest",
-    "answer",
-    "asker",
-    "document",
-    "identify",
-    "shorten",
-]
-
 
 Word = Annotated[str, Field(max_length=8192)]
 _MAX_ITEMS: Final = 10_000

@@ -47,16 +47,6 @@ if TYPE_CHECKING:
     from seamark.neptune.server.log import Batch, Log
     from seamark.server.state import Server
 
-__all__ = [
-    "RunId",
-    "digest_of",
-    "find_container",
-    "log_of",
-    "project_of",
-    "read_of",
-    "shown_project",
-    "workspaces_of",
-]
 
 router: Final = Routes()
 _SMALL_BODY: Final = 256 << 10

@@ -240,15 +240,13 @@ def _unpack(body: bytes) -> Iterator[tuple[str, bytes]]:
     try:
         plain = unpacking.decompress(body, _MAX_INFLATED)
         if unpacking.unconsumed_tail:
-            msg = f"an archive may have up to {_MAX_INFLATED:,} bytes"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"an archive may have up to {_MAX_INFLATED:,} bytes")
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as package:
             for each in package:
                 if each.isreg() and (file := package.extractfile(each)) is not None:
                     yield _checked_path(each.name), file.read()
     except (zlib.error, tarfile.TarError, EOFError) as error:
-        msg = f"expected an archive of files (tar.gz): {error}"
-        raise ArgumentError(msg) from error
+        raise ArgumentError(f"expected an archive of files (tar.gz): {error}") from error
 
 
 # ---------------------------------------------------------------------- downloads
@@ -322,8 +320,7 @@ def list_files(
         else:
             files.append(_entry(first, size, mtime, "file"))
     if begin and not files and not folders:
-        msg = f"{path}/{folder}"
-        raise missing(msg)
+        raise missing(f"{path}/{folder}")
     shown = [_entry(name, *known, "directory") for name, known in folders.items()]
     return answer([*shown, *files])
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from seamark.journal.reader import Frame
     from seamark.server.state import Server
 
-__all__ = ["Batch", "Log", "Logs", "RunState"]
 
 _MAX_FRAME_POINTS: Final = 100_000
 _MAX_TRIES: Final = 20

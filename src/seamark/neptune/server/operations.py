@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from seamark.neptune.server.projects import Container
     from seamark.server.state import Server
 
-__all__ = ["PART_BYTES", "BatchOperations", "Changes", "keep_content"]
-
 
 PART_BYTES: Final = 8 << 20
 _STAGE: Final = "sys/stage"
@@ -98,19 +96,18 @@ class Changes:
 
     def _add(self, to: BatchOperations, batch: Batch, path: Any, each: Any) -> None:
         if not isinstance(each, dict):
-            msg = "expected an object"
-            raise RefusedError(msg)
+            raise RefusedError("expected an object")
         if path == _STAGE and self._container.kind == "model_version":
             if set(each) != {"path", "assignString"} or each["assignString"]["value"] not in STAGES:
-                msg = f"expected one of the stages {', '.join(STAGES)}, got {each!r:.200}"
-                raise RefusedError(msg)
+                raise RefusedError(
+                    f"expected one of the stages {', '.join(STAGES)}, got {each!r:.200}"
+                )
             to.assign(path, "atom:string", encode_atom(each["assignString"]["value"]))
             return
         checked = path if batch.may_write(path) else check_writable(path)
         for name, what in each.items():
             if name in _SET_VERBS and path not in _SETS:
-                msg = f"sets of strings are supported at {' and '.join(_SETS)} only"
-                raise RefusedError(msg)
+                raise RefusedError(f"sets of strings are supported at {' and '.join(_SETS)} only")
             if name != "path":
                 to.apply(checked, name, what)
 

@@ -29,33 +29,6 @@ from seamark.store.read.names import version_numbers
 if TYPE_CHECKING:
     from seamark.server.state import Server
 
-__all__ = [
-    "API_KINDS",
-    "Container",
-    "all_projects",
-    "choose_key",
-    "container_id",
-    "find_model",
-    "find_run",
-    "forget_key",
-    "is_project",
-    "key_of",
-    "key_of_project",
-    "last_number",
-    "models_of",
-    "new_model",
-    "new_version",
-    "next_id",
-    "parse_container_id",
-    "place_of_models",
-    "replace_ids",
-    "shown_id",
-    "split_project",
-    "trashed_runs",
-    "versions_of",
-    "wait_in",
-]
-
 
 _KEY_LENGTH: Final = 3
 
@@ -194,8 +167,7 @@ def next_id(server: Server, project: str) -> str:
             if find_run(server, project, f"{key}-{last}") is None:
                 return f"{key}-{last}"
             known = _largest_number(server, project)
-    msg = "other clients create runs in this project at the same time; try again"
-    raise Conflict(msg)
+    raise Conflict("other clients create runs in this project at the same time; try again")
 
 
 def _next_number(server: Server, at: str, key: str, known: int) -> tuple[str, int]:

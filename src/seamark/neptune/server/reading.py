@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from seamark.reading.attributes import Attribute
     from seamark.server.state import Server
 
-__all__ = [
-    "PLACE",
-    "ContainerReader",
-    "as_time",
-    "files_of",
-    "hash_of",
-    "missing",
-    "number",
-    "record_of",
-    "shown_step",
-    "system_attributes",
-]
-
 
 def missing(path: str) -> Refusal:
     """Return the refusal for a path without a value of the requested kind."""
@@ -67,8 +54,7 @@ def record_of(server: Server, container: Container, given: str) -> dict[str, Any
     """Return the record of an artifact for a journal; `ArgumentError` for an unknown one."""
     files = files_of(server, Container(container.home, PROJECT_LOG), given)
     if files is None:
-        msg = f"no artifact of this project has the hash {given:.130}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"no artifact of this project has the hash {given:.130}")
     tracked, references = [], []
     for file in files:
         places = [pair["value"] for pair in file["metadata"] if pair["key"] == "location"]

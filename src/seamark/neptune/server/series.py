@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from seamark.reading.points import Points
     from seamark.server.state import Server
 
-__all__ = ["At", "begin_upload", "find_upload"]
-
 
 router: Final = Routes()
 _MAX_POINTS: Final = 10_000

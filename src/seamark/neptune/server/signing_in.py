@@ -27,8 +27,6 @@ from seamark.server.guard import expect_somebody, open_to_all
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["add_routes"]
-
 
 router: Final = Routes()
 open_router: Final = APIRouter(include_in_schema=False)

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from seamark.server.state import Server
     from seamark.store.query.choosing import Chosen
 
-__all__ = ["translate_query"]
 
 router: Final = Routes()
 _MAX_PAGE_ROWS: Final = 1000

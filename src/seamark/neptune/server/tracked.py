@@ -84,8 +84,7 @@ def _project_log(request: Request, project_id: str, role: Role) -> tuple[Server,
 
 def _parse_files(files: Any) -> list[dict[str, Any]]:
     if not isinstance(files, list) or len(files) > _MAX_FILES:
-        msg = f"files: expected a list of at most {_MAX_FILES:,}"
-        raise ArgumentError(msg)
+        raise ArgumentError(f"files: expected a list of at most {_MAX_FILES:,}")
     try:
         found: list[dict[str, Any]] = [
             {
@@ -101,11 +100,9 @@ def _parse_files(files: Any) -> list[dict[str, Any]]:
             for file in files
         ]
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"files: invalid entry: {error}"
-        raise ArgumentError(msg) from error
+        raise ArgumentError(f"files: invalid entry: {error}") from error
     if any(file["size"] is not None and not 0 <= file["size"] < _MAX_SIZE for file in found):
-        msg = "files: expected sizes in bytes that are not negative"
-        raise ArgumentError(msg)
+        raise ArgumentError("files: expected sizes in bytes that are not negative")
     return found
 
 

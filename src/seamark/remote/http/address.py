@@ -22,21 +22,6 @@ from urllib.parse import urlsplit
 from seamark.errors import ArgumentError
 from seamark.process.interrupts import quietly
 
-__all__ = [
-    "API",
-    "Address",
-    "bind_words",
-    "credentials_file",
-    "forget_token",
-    "is_loopback",
-    "keep_token",
-    "known_servers",
-    "shown",
-    "stored_servers",
-    "token_of",
-]
-
-
 API: Final = "/api/v1/"
 """Path of the API below the address of a server."""
 
@@ -63,26 +48,27 @@ class Address:
             parts = urlsplit(uri.strip())
             scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
         except ValueError as error:
-            msg = f"remote: expected the address of a server, got {shown(uri)!r}: {error}"
-            raise ArgumentError(msg) from None
+            raise ArgumentError(
+                f"remote: expected the address of a server, got {shown(uri)!r}: {error}"
+            ) from None
         if scheme not in ("http", "https") or not host or re.search(r"[\s\x00-\x1f]", uri.strip()):
-            msg = f"remote: expected an address such as 'https://seamark.lab', got {shown(uri)!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"remote: expected an address such as 'https://seamark.lab', got {shown(uri)!r}"
+            )
         if parts.username is not None or parts.password is not None:
-            msg = (
+            raise ArgumentError(
                 f"remote: expected an address without a user or a token in it, got {shown(uri)!r}; "
                 f"use SEAMARK_API_TOKEN or `seamark login {scheme}://{host}`"
             )
-            raise ArgumentError(msg)
         if parts.query or parts.fragment:
-            msg = f"remote: expected an address without '?' and '#', got {shown(uri)!r}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"remote: expected an address without '?' and '#', got {shown(uri)!r}"
+            )
         if scheme == "http" and not insecure and not is_loopback(host):
-            msg = (
+            raise ArgumentError(
                 f"remote: expected https, got {shown(uri)!r}: http sends the token and all data "
                 "unencrypted; only a server on this machine may use http"
             )
-            raise ArgumentError(msg)
         return cls(
             scheme,
             host,

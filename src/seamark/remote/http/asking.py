@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from seamark.remote.http.connection import Answer
 
-__all__ = ["ServerClient", "expect_member"]
 
 T = TypeVar("T")
 
@@ -85,8 +84,7 @@ class ServerClient:
         parts = self.parts(verb, kind, question)
         found = next(parts)
         if found.next is not None and not isinstance(found.answer, list):
-            msg = f"unexpected answer: a {type(found.answer).__name__} in parts"
-            raise WireError(msg)
+            raise WireError(f"unexpected answer: a {type(found.answer).__name__} in parts")
         for part in parts:
             found.answer += part.answer
         return found
@@ -108,8 +106,7 @@ class ServerClient:
                 break
             yield part
             asked = {**question, "next": part.next}
-        msg = "unexpected answer: an endless sequence of parts"
-        raise WireError(msg)
+        raise WireError("unexpected answer: an endless sequence of parts")
 
     def _read_part(self, verb: str, kind: Any, question: Mapping[str, Any]) -> ReadAnswer[Any]:
         key = f"{verb} ".encode() + json.dumps(question, default=_to_json).encode()
@@ -123,8 +120,7 @@ class ServerClient:
             before: ReadAnswer[Any] = unpack(known[1], ReadAnswer[kind])
             return before
         if found.answer is UNSET:
-            msg = "unexpected answer: it has no content"
-            raise WireError(msg)
+            raise WireError("unexpected answer: it has no content")
         if found.seen and len(answer.body) < _MAX_CACHED_BYTES:
             with self._lock:
                 self._cache[key] = found.seen, answer.body
@@ -213,8 +209,9 @@ def expect_member(found: Mapping[str, Any], name: str, kind: type[T]) -> T:
     """Return a member of an answer; raise `WireError` if it is missing or of another type."""
     value = found.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        msg = f"unexpected answer: expected {name} to be {kind.__name__}, got {value!r:.80}"
-        raise WireError(msg)
+        raise WireError(
+            f"unexpected answer: expected {name} to be {kind.__name__}, got {value!r:.80}"
+        )
     return value
 
 

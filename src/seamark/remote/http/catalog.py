@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from seamark.reading.reader import Answer, Reader
 
-__all__ = ["RemoteCatalog"]
 
 T = TypeVar("T")
 
@@ -348,8 +347,9 @@ class RemoteCatalog:
             found.keep_facts() if self._read_facts else found.overview()
         except RunNotFoundError as error:
             where = f"project {project!r} on {self.where}"
-            msg = f"run {run!r} does not exist in {where}, or you may not see it"
-            raise RunNotFoundError(msg) from error
+            raise RunNotFoundError(
+                f"run {run!r} does not exist in {where}, or you may not see it"
+            ) from error
         self._known_runs.add((project, run))
         return cast("Reader", found)
 
@@ -395,8 +395,7 @@ class RemoteCatalog:
     def release_claim(self, ref: Ref, number: int, key: str, *, groups: bool) -> None:
         """Release a claim, after all records of this process were sent to the server."""
         if not self._client.send_first(_RELEASE_S):
-            msg = f"{self.where} does not have all recorded data yet"
-            raise RemoteError(msg)
+            raise RemoteError(f"{self.where} does not have all recorded data yet")
         self._client.send(
             "POST", "runs/claims/release", _claim_body(ref, number, key, groups=groups)
         )
@@ -448,8 +447,7 @@ def _moments(query: str) -> dict[str, int]:
 def _parse_ref(one: Any) -> Ref:
     if isinstance(one, list) and len(one) > 1 and all(isinstance(each, str) for each in one[:2]):
         return one[0], one[1]
-    msg = f"unexpected answer: expected project and run, got {one!r:.80}"
-    raise WireError(msg)
+    raise WireError(f"unexpected answer: expected project and run, got {one!r:.80}")
 
 
 def _concatenate(first: RunsTable, second: RunsTable, offset: int) -> RunsTable:

@@ -116,15 +116,15 @@ class Answer:
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
-            msg = "the answer is not JSON: is it a Seamark server?"
-            raise RemoteError(msg) from None
+            raise RemoteError("the answer is not JSON: is it a Seamark server?") from None
 
     def record(self) -> dict[str, Any]:
         """Return the body as a JSON object; `RemoteError` if it is not one."""
         found = self.json()
         if not isinstance(found, dict):
-            msg = f"unexpected answer: expected a JSON object, got {type(found).__name__}"
-            raise RemoteError(msg)
+            raise RemoteError(
+                f"unexpected answer: expected a JSON object, got {type(found).__name__}"
+            )
         return found
 
 
@@ -225,15 +225,13 @@ class Connection:
             if size > most:
                 raise self._too_long_error(most)
             if time.monotonic() > until:
-                msg = f"{self.address} answers too slowly"
-                raise Unreachable(msg)
+                raise Unreachable(f"{self.address} answers too slowly")
         packed = b"".join(parts)
         encoding = response.headers.get("Content-Encoding", "").strip().lower()
         try:
             data = _decompress(packed, encoding, most + 1)
         except ValueError as error:
-            msg = f"the answer of {self.address} cannot be decoded: {error}"
-            raise RemoteError(msg) from error
+            raise RemoteError(f"the answer of {self.address} cannot be decoded: {error}") from error
         if len(data) > most:
             raise self._too_long_error(most)
         return data
@@ -334,8 +332,9 @@ class Connection:
         except RemoteError:
             raise
         except (HTTPError, OSError) as error:
-            msg = f"{self.address} cannot be reached: {_describe_error(error)}"
-            raise Unreachable(msg) from error
+            raise Unreachable(
+                f"{self.address} cannot be reached: {_describe_error(error)}"
+            ) from error
 
     def _to_error(
         self, status: int, headers: Mapping[str, str], said: Mapping[str, Any], path: str
@@ -405,8 +404,7 @@ def _decompress(packed: bytes, encoding: str, most: int) -> bytes:
             return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, most)
         except zlib.error as error:
             raise ValueError(str(error)) from error
-    msg = f"unexpected encoding {encoding:.40}"
-    raise ValueError(msg)
+    raise ValueError(f"unexpected encoding {encoding:.40}")
 
 
 def _parse_object(body: bytes) -> dict[str, Any]:

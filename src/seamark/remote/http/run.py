@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from seamark.reading.groups import Key
     from seamark.remote.http.asking import ServerClient
 
-__all__ = ["RemoteContents", "RemoteRun", "add_parts", "join_points", "reader"]
-
 
 _MAX_TRIES: Final = 5
 """Maximum number of consecutive attempts at a download that receive no byte."""
@@ -57,8 +55,9 @@ class RemoteContents:
         """Return a long text, which is stored as a file."""
         sha256, size = str(record.get("sha256")), record.get("size")
         if not isinstance(size, int) or not 0 <= size <= MAX_TEXT_BYTES:
-            msg = f"the text {sha256} has {size!r:.40} bytes, too many to read at once"
-            raise FileMissingError(msg)
+            raise FileMissingError(
+                f"the text {sha256} has {size!r:.40} bytes, too many to read at once"
+            )
         return self._fetch_all(sha256, size).decode("utf-8", "backslashreplace")
 
     def read(self, file: Mapping[str, Any], path: str, *, references: bool = False) -> bytes:
@@ -134,8 +133,7 @@ class RemoteContents:
     @contextlib.contextmanager
     def _open(self, sha256: str, headers: Mapping[str, str]) -> Iterator[Any]:
         if not _DIGEST.fullmatch(sha256):
-            msg = f"expected a SHA-256 digest of a file, got {sha256!r:.80}"
-            raise FileMissingError(msg)
+            raise FileMissingError(f"expected a SHA-256 digest of a file, got {sha256!r:.80}")
         connection = self._client.connection
         path = run_path(self._run, "blobs", sha256)
         plain = {"Accept-Encoding": "identity", **headers}
@@ -146,15 +144,15 @@ class RemoteContents:
             ):
                 yield response
         except Missing as error:
-            msg = f"the content {sha256} is not on {self.where}: it has not been sent (yet)"
-            raise FileMissingError(msg) from error
+            raise FileMissingError(
+                f"the content {sha256} is not on {self.where}: it has not been sent (yet)"
+            ) from error
 
     def _stream_from(self, sha256: str, done: int) -> Iterator[bytes]:
         more = {"Range": f"bytes={done}-", "If-Range": f'"{sha256}"'} if done else {}
         with self._open(sha256, more) as response:
             if done and response.status != 206:  # noqa: PLR2004 - partial content
-                msg = f"{self.where} cannot resume an interrupted download"
-                raise RemoteError(msg)
+                raise RemoteError(f"{self.where} cannot resume an interrupted download")
             yield from response.stream(_PIECE_BYTES, decode_content=False)
 
     def _fetch_all(self, sha256: str, size: int | None) -> bytes:
@@ -181,17 +179,17 @@ class RemoteContents:
                     break
             tries = _MAX_TRIES if done > begun else tries - 1
         if digest.hexdigest() != sha256 or (size is not None and done != size):
-            msg = f"{self.where} returned other bytes for {sha256} than were recorded"
-            raise FileMissingError(msg)
+            raise FileMissingError(
+                f"{self.where} returned other bytes for {sha256} than were recorded"
+            )
 
 
 def _refuse_reference(file: Mapping[str, Any], path: str) -> None:
     if "ref" in file:
-        msg = (
+        raise FileMissingError(
             f"{path}: it refers to {file['ref']}, which exists only on the machine that "
             "recorded it; copy it from there"
         )
-        raise FileMissingError(msg)
 
 
 _FLOAT_SERIES: Final = "float_series"
@@ -344,8 +342,7 @@ class RemoteRun:
                 add_parts(parts, answer.answer, "points")
         found = {path: join_points(one) for (_, _, path), one in parts.items()}
         if not found.keys() >= set(wanted):
-            msg = "unexpected answer: points of a path are missing"
-            raise WireError(msg)
+            raise WireError("unexpected answer: points of a path are missing")
         return {path: found[path] if limit is None else found[path][-limit:] for path in wanted}
 
     def curve(self, path: str, points: int, attempt: Attempt = "latest") -> Curve:
@@ -388,8 +385,7 @@ def add_parts(found: dict[Key, list[Any]], parts: Sequence[SeriesPart], kind: st
         if part.begins or kind == "curve":
             found[part.key] = []
         if some is None or part.key not in found:
-            msg = f"unexpected answer: a part of {part.path!r:.80} is missing"
-            raise WireError(msg)
+            raise WireError(f"unexpected answer: a part of {part.path!r:.80} is missing")
         found[part.key].append(some)
 
 

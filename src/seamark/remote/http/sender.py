@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from seamark.reading.names import Conflict
     from seamark.remote.protocol import RunKey
 
-__all__ = ["HttpRemote", "open_remote"]
 
 PART_BYTES: Final = 8 << 20
 """Size of the parts of a file upload, in bytes."""
@@ -56,8 +55,9 @@ class HttpRemote:
         """See `seamark.remote.protocol.Remote.journals`."""
         record = self.connection.ask("GET", run_path(run, "journals")).record().get("journals")
         if not isinstance(record, dict) or not all(map(_is_count, record.values())):
-            msg = f"{self.connection.address} answered without journals: is it a Seamark server?"
-            raise RemoteError(msg)
+            raise RemoteError(
+                f"{self.connection.address} answered without journals: is it a Seamark server?"
+            )
         return record
 
     def send(self, run: RunKey, journal: str, offset: int, data: bytes) -> Sent:
@@ -94,16 +94,18 @@ class HttpRemote:
             return None
         start, gap = (answer.headers.get(f"Seamark-{name}", "") for name in ("Offset", "Gap"))
         if not start.isdecimal() or not (answer.body or gap.isdecimal()):
-            msg = f"{self.connection.address} answered without frames: is it a Seamark server?"
-            raise RemoteError(msg)
+            raise RemoteError(
+                f"{self.connection.address} answered without frames: is it a Seamark server?"
+            )
         return Batch(int(start), len(answer.body) or int(gap), answer.body)
 
     def _parse_sent(self, answer: Answer) -> Sent:
         record = answer.record()
         offset, position, wait_s = (record.get(key) for key in ("offset", "position", "wait_s"))
         if not (_is_count(offset) and _is_count(position)):
-            msg = f"{self.connection.address} answered without an offset: is it a Seamark server?"
-            raise RemoteError(msg)
+            raise RemoteError(
+                f"{self.connection.address} answered without an offset: is it a Seamark server?"
+            )
         asked = isinstance(wait_s, (int, float)) and math.isfinite(wait_s)
         wait = min(_MAX_WAIT_S, max(0.0, float(wait_s))) if asked and wait_s is not None else 0.0
         return Sent(int(offset or 0), int(position or 0), wait)
@@ -124,8 +126,7 @@ class HttpRemote:
     def put_blob(self, run: RunKey, digest: str, size: int, file: BinaryIO) -> None:
         """See `seamark.remote.protocol.Remote.put_blob`."""
         if not _DIGEST.fullmatch(digest):
-            msg = f"digest: expected 64 hex digits, got {digest!r:.80}"
-            raise ValueError(msg)
+            raise ValueError(f"digest: expected 64 hex digits, got {digest!r:.80}")
         path = run_path(run, "blobs", digest)
         record = self.connection.ask("GET", f"{path}/upload").record().get("offset")
         offset = record if isinstance(record, int) and 0 <= record <= size else 0
@@ -133,8 +134,7 @@ class HttpRemote:
             file.seek(offset)
             part = file.read(min(PART_BYTES, size - offset))
             if len(part) < min(PART_BYTES, size - offset):
-                msg = f"file {digest}: expected {size} bytes, got {offset + len(part)}"
-                raise ValueError(msg)
+                raise ValueError(f"file {digest}: expected {size} bytes, got {offset + len(part)}")
             self.connection.ask("PUT", path, query={"offset": offset, "size": size}, body=part)
             offset += len(part)
             if offset >= size:
@@ -157,18 +157,16 @@ class HttpRemote:
             )
         except Missing:
             if position:
-                msg = (
+                raise Unreachable(
                     f"{self.connection.address} has the run, but has not processed its records yet"
-                )
-                raise Unreachable(msg) from None
+                ) from None
             raise
         try:
             record = unpack(answer.body, ReadAnswer[Opening]).answer
         except WireError as error:
             raise RemoteError(str(error)) from error
         if not isinstance(record, Opening):
-            msg = f"{self.connection.address} answered without the state of the run"
-            raise RemoteError(msg)
+            raise RemoteError(f"{self.connection.address} answered without the state of the run")
         return RemoteRun(**{one.name: getattr(record, one.name) for one in fields(Opening)})
 
     # ---------------------------------------------------------------- new runs

@@ -18,8 +18,6 @@ from seamark.server.accounts import tables
 from seamark.server.accounts.tables import NewToken, Token, hash_of, lock_account, new_token
 from seamark.store.database import Database, Upsert, can_hold
 
-__all__ = ["Accounts", "NameInUse", "NoSuch", "within"]
-
 VISIBILITIES: Final = ("private", "workspace", "public")
 _CACHE_S: Final = 2.0
 """Lifetime of cached rows, in seconds; a revocation takes effect in all processes within it."""
@@ -185,8 +183,7 @@ class Accounts:
         check_name(name, "user")
         with self._locked() as connection:
             if self._has_user(connection, name):
-                msg = f"user {name!r} already exists"
-                raise NameInUse(msg)
+                raise NameInUse(f"user {name!r} already exists")
             self._insert_user(connection, name, service=service, admin=admin)
 
     def set_user(
@@ -205,8 +202,9 @@ class Accounts:
                 connection.execute(sa.update(table).where(table.c.name == name).values(**values))
             left = sa.select(table.c.name).where(table.c.admin, table.c.disabled_ns.is_(None))
             if connection.execute(left.limit(1)).first() is None:
-                msg = f"user {name!r} is the last admin: make another user an admin first"
-                raise ArgumentError(msg)
+                raise ArgumentError(
+                    f"user {name!r} is the last admin: make another user an admin first"
+                )
 
     def has_user(self, name: str) -> bool:
         """Return whether a name is taken."""
@@ -264,11 +262,11 @@ class Accounts:
         if project is not None:
             check_project(project)
         if len(label) > _MAX_LABEL or not label.isprintable() or not can_hold(label):
-            msg = f"label: expected up to {_MAX_LABEL} printable characters, got {label!r:.80}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"label: expected up to {_MAX_LABEL} printable characters, got {label!r:.80}"
+            )
         if expires_ns is not None and not self.now_ns() < expires_ns < 1 << 63:
-            msg = "expires: expected a time in the future"
-            raise ArgumentError(msg)
+            raise ArgumentError("expires: expected a time in the future")
         with self._locked() as connection:
             self._expect_user(connection, user)
             return self._insert_token(
@@ -287,8 +285,9 @@ class Accounts:
         statement = sa.select(tables.token).where(tables.token.c.id == token)
         found = self._rows(statement) if can_hold(token) else ()
         if not found:
-            msg = f"no token starts with {token[:80]!r}; list tokens with: seamark token list"
-            raise NoSuch(msg)
+            raise NoSuch(
+                f"no token starts with {token[:80]!r}; list tokens with: seamark token list"
+            )
         return Token.of(found[0])
 
     def tokens(self, user: str | None = None) -> list[Token]:
@@ -387,8 +386,9 @@ class Accounts:
         """Set the visibility of a project to users without a role, one of `VISIBILITIES`."""
         check_project(project)
         if visibility not in VISIBILITIES:
-            msg = f"visibility: expected one of {', '.join(VISIBILITIES)}, got {visibility!r:.80}"
-            raise ArgumentError(msg)
+            raise ArgumentError(
+                f"visibility: expected one of {', '.join(VISIBILITIES)}, got {visibility!r:.80}"
+            )
         table = tables.project
         with self._locked() as connection:
             self._database.run(
@@ -452,8 +452,7 @@ class Accounts:
 
     def _expect_user(self, connection: sa.Connection, name: str) -> None:
         if not self._has_user(connection, name):
-            msg = f"there is no user {name[:80]!r}"
-            raise NoSuch(msg)
+            raise NoSuch(f"there is no user {name[:80]!r}")
 
     def _insert_user(
         self, connection: sa.Connection, name: str, *, service: bool, admin: bool

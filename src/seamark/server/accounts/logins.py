@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from seamark.server.accounts.accounts import Accounts
     from seamark.server.accounts.tables import Token
 
-__all__ = ["Logins", "Throttle", "load_authentication"]
 
 _NS_PER_S: Final = 1_000_000_000
 
@@ -189,12 +188,10 @@ def load_authentication(name: str) -> Authenticator | None:
         try:
             loaded: Authenticator = point.load()
         except Exception as error:
-            msg = f"auth: cannot load {name!r} from {point.value}: {error}"
-            raise SeamarkError(msg) from error
+            raise SeamarkError(f"auth: cannot load {name!r} from {point.value}: {error}") from error
         return loaded
     known = sorted(point.name for point in entry_points(group=AUTH_GROUP)) or ["none"]
-    msg = f"auth: no installed package provides {name!r}; found: {', '.join(known)}"
-    raise ArgumentError(msg)
+    raise ArgumentError(f"auth: no installed package provides {name!r}; found: {', '.join(known)}")
 
 
 def _secret(headers: Mapping[str, str]) -> str:

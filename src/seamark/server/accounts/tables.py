@@ -27,32 +27,6 @@ if TYPE_CHECKING:
     from seamark.server.views import Work
     from seamark.store.database import Database
 
-__all__ = [
-    "NewToken",
-    "ServerViews",
-    "Token",
-    "audit",
-    "fact",
-    "hash_of",
-    "instance_of",
-    "is_current",
-    "is_token",
-    "link_key_of",
-    "lock_account",
-    "member",
-    "metadata",
-    "migrate",
-    "neptune_project",
-    "new_token",
-    "prefix_of",
-    "project",
-    "reservation",
-    "token",
-    "tombstone",
-    "user",
-    "view",
-]
-
 
 _PREFIX: Final = "seamark_"
 """Prefix of tokens, recognizable for users and secret scanners."""
@@ -322,16 +296,14 @@ def _refuse_unknown_revision(connection: sa.Connection, config: Config) -> None:
     known = {step.revision for step in ScriptDirectory.from_config(config).walk_revisions()}
     if current is not None and current not in known:
         if current < HEAD:
-            msg = (
+            raise SchemaNewer(
                 f"the database belongs to a development version of Seamark (revision {current!r} of"
                 " its accounts), which is not supported: use another database"
             )
-            raise SchemaNewer(msg)
-        msg = (
+        raise SchemaNewer(
             f"the database was migrated by a newer Seamark (unknown revision {current!r} of its"
             " accounts): update Seamark"
         )
-        raise SchemaNewer(msg)
 
 
 def _config() -> Config:

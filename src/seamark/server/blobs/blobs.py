@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     from seamark.server.quota import Quota
     from seamark.store.database import Database
 
-__all__ = [
-    "Blob",
-    "BlobLimits",
-    "Blobs",
-    "Progress",
-]
-
 
 RESERVED_NS: Final = 24 * 3600 * 10**9
 """Minimum lifetime of a content after a client was informed that it exists, in nanoseconds."""
@@ -78,8 +71,7 @@ class Blob:
             while at < last:
                 block = self.objects.get(name, at - offset, min(_BLOCK_BYTES, last - at))
                 if not block:
-                    msg = f"object {name} has fewer than {length:,} bytes"
-                    raise FileMissingError(msg)
+                    raise FileMissingError(f"object {name} has fewer than {length:,} bytes")
                 at += len(block)
                 yield block
 
@@ -117,8 +109,11 @@ class Blobs:
     def missing(self, project: str, run: str, digests: Collection[str]) -> list[str]:
         """Return the contents that a project lacks; keep the others for a day, for the run."""
         if len(digests) > self.limits.digests:
-            msg = f"expected at most {self.limits.digests:,} digests, got {len(digests):,}"
-            raise Rejected(msg, "too-large", 413)
+            raise Rejected(
+                f"expected at most {self.limits.digests:,} digests, got {len(digests):,}",
+                "too-large",
+                413,
+            )
         wanted = sorted({_checked_digest(each) for each in digests})
         until = self._now_ns() + RESERVED_NS
         with self._database.writing() as connection:
@@ -195,8 +190,10 @@ class Blobs:
                 return known
             known = self.progress(project, digest, size)
         if offset > known.offset:
-            msg = f"bytes {known.offset:,} to {offset:,} of {digest} are missing: send them first"
-            raise GapError(msg, known=known.offset)
+            raise GapError(
+                f"bytes {known.offset:,} to {offset:,} of {digest} are missing: send them first",
+                known=known.offset,
+            )
         data = data[known.offset - offset :]
         if known.offset == 0 and len(data) == size:
             return self._put_whole(project, run, digest, data)
@@ -210,16 +207,21 @@ class Blobs:
     def _expect_fit(self, size: int, offset: int, data: bytes) -> None:
         limits = self.limits
         if size > limits.blob_bytes:
-            msg = f"expected a file of at most {limits.blob_bytes:,} bytes, got {size:,}"
-            raise Rejected(msg, "too-large", 413)
+            raise Rejected(
+                f"expected a file of at most {limits.blob_bytes:,} bytes, got {size:,}",
+                "too-large",
+                413,
+            )
         if len(data) > limits.part_bytes:
-            msg = f"expected a part of at most {limits.part_bytes:,} bytes, got {len(data):,}"
-            raise Rejected(msg, "too-large", 413)
+            raise Rejected(
+                f"expected a part of at most {limits.part_bytes:,} bytes, got {len(data):,}",
+                "too-large",
+                413,
+            )
         if not 0 <= offset <= offset + len(data) <= size:
-            msg = (
+            raise ArgumentError(
                 f"expected a part of {size:,} bytes, got bytes {offset:,} to {offset + len(data):,}"
             )
-            raise ArgumentError(msg)
 
     def _check_quota(self, project: str, size: int) -> None:
         if self._quota is not None:
@@ -425,8 +427,9 @@ class _Hashes:
 
 def _checked_digest(digest: str) -> str:
     if not is_digest(digest):
-        msg = f"expected a SHA-256 of 64 lower-case hexadecimal digits, got {digest!r:.80}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"expected a SHA-256 of 64 lower-case hexadecimal digits, got {digest!r:.80}"
+        )
     return digest
 
 

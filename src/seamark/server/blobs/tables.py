@@ -31,41 +31,6 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
-__all__ = [
-    "ABANDONED",
-    "ADD_BLOB",
-    "ADD_GARBAGE",
-    "ADD_PART",
-    "ADD_UPLOAD",
-    "ADD_USE",
-    "ADVANCE_UPLOAD",
-    "DELETE_BLOB",
-    "DELETE_GARBAGE",
-    "DELETE_PARTS",
-    "DELETE_UPLOAD",
-    "DELETE_USES_OF_RUN",
-    "FIND",
-    "GARBAGE",
-    "OBJECTS",
-    "ONE",
-    "PARTS",
-    "RESERVE",
-    "UNUSED",
-    "UPLOAD",
-    "UPLOADS",
-    "WHOLE",
-    "BlobObject",
-    "blob",
-    "is_digest",
-    "metadata",
-    "new_object",
-    "parse",
-    "rebuild_blobs",
-    "settle_blobs",
-    "upload",
-    "use",
-]
-
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -333,8 +298,7 @@ def _digests_of(
                     if _FOLDER_KEY in data:
                         lists |= digests
             if reader.stopped is not None:
-                msg = f"journal {name!r} of {project}/{run}: {reader.stopped}"
-                raise OSError(msg)
+                raise OSError(f"journal {name!r} of {project}/{run}: {reader.stopped}")
     for digest in sorted(lists):
         found |= _members(database, objects, project, digest)
     return found

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
-__all__ = ["FoldWorker", "main", "note_activity"]
-
 
 Ref = tuple[str, str]
 _run, _journal = schema.run.c, schema.journal.c
@@ -208,8 +206,9 @@ class FoldWorker:
                 if is_undefined(error):
                     _log.error("tables were removed: %s", str(error).splitlines()[0])
                     self._stop.set()
-                    msg = "tables of the server were removed; folding restarts"
-                    raise DatabaseUnreachable(msg) from error
+                    raise DatabaseUnreachable(
+                        "tables of the server were removed; folding restarts"
+                    ) from error
                 _log.exception("folding failed; it continues")
                 self._stop.wait(_RECONNECT_S)
                 continue

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from seamark.server.settings import Settings
     from seamark.store.runs import Store
 
-__all__ = ["is_whole", "mark_whole", "refold", "refold_server", "take_up"]
 
 _SWITCH_S: Final = 3.0
 """Time after which all processes use the live store, in seconds; see `Databases.store`."""

@@ -18,8 +18,6 @@ from seamark.store.database import Conflict, Upsert
 if TYPE_CHECKING:
     from seamark.store.database import Database
 
-__all__ = ["Leases", "change", "changed", "folded", "lease", "metadata"]
-
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")

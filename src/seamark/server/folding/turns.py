@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState
     from seamark.store.runs import Store
 
-__all__ = ["fold_turn", "forget"]
 
 TURN_BYTES: Final = 16 << 20
 """Maximum number of bytes of a run folded in one turn."""
@@ -111,8 +110,9 @@ def fold_turn(  # noqa: C901 - one transaction
     folding.add_journals({uid: name for name in ends if (uid := split_journal_name(name)[1])})
     folding.fold(lambda one: ends.get(one.file, 0) > one.offset or one.stopped == UNREADABLE)
     if folding.failed:
-        msg = f"cannot read {len(folding.failed)} journals of {project}/{run} now"
-        raise OSError(errno.EIO, msg)
+        raise OSError(
+            errno.EIO, f"cannot read {len(folding.failed)} journals of {project}/{run} now"
+        )
     position = sum(one.size for one in journals.values())
     left = position > sum(ends.values())
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectInfo, ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["Caretaker"]
 
 _random: Final = random.Random()  # noqa: S311 - leaves the global generator unchanged
 COMPACT_BYTES: Final = 1 << 20
@@ -320,8 +319,9 @@ class Caretaker:
         start = max(0, FILE_HEADER_BYTES - first.offset)
         salt = salt_of(check_journal_name(first.file)[1])
         if start + walk(data[start:], salt)[1] != sum(each.length for each in ranges):
-            msg = f"journal {first.file!r}: damaged in object {first.name!r} or a following one"
-            raise ValueError(msg)
+            raise ValueError(
+                f"journal {first.file!r}: damaged in object {first.name!r} or a following one"
+            )
         return data
 
     def _replace_segments(

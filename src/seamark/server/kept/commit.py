@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from seamark.server.objects import GrowingObject, ObjectStore
     from seamark.store.database import Database
 
-__all__ = [
-    "GROWN_BYTES",
-    "SMALL_BYTES",
-    "Growing",
-    "OutrunError",
-    "commit",
-    "insert_object",
-    "take_up",
-]
-
 
 class OutrunError(Exception):
     """Another process advanced a journal or claimed the name meanwhile; nothing was written."""

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.server.quota import Quota
 
-__all__ = ["Intake", "check_run"]
-
 
 _MAX_REMEMBERED: Final = 10_000
 """Maximum number of remembered journals, and of remembered runs."""
@@ -134,11 +132,10 @@ def check_run(project: str, run: str) -> None:
     """Raise `PathError` unless a project and a run id are valid."""
     check_place(project, run)
     if len(project) > _MAX_PROJECT_BYTES or project.count("/") >= DEEPEST:
-        msg = (
+        raise PathError(
             f"project: expected at most {DEEPEST} parts and {_MAX_PROJECT_BYTES} characters, "
             f"got {project.count('/') + 1} and {len(project)}"
         )
-        raise PathError(msg)
 
 
 class Intake:
@@ -197,8 +194,11 @@ class Intake:
         check_run(project, run)
         rows = self._database.fetch(_KNOWN_SIZES, key=key_of(project, run))
         if any(row[1] is not None for row in rows) or (not rows and self._gone(project, run)):
-            msg = f"run {run!r} of {project!r} was purged on this server and is not accepted again"
-            raise Rejected(msg, "purged", 410)
+            raise Rejected(
+                f"run {run!r} of {project!r} was purged on this server and is not accepted again",
+                "purged",
+                410,
+            )
         return {row[2]: row[3] for row in rows if row[2]}, rows[0][0] if rows else 0
 
     # ------------------------------------------------------------------ storage
@@ -244,8 +244,7 @@ class Intake:
     def _check(self, project: str, run: str, journal: str) -> None:
         check_run(project, run)
         if self._reserved is not None and self._reserved(project, run, journal):
-            msg = f"journal {journal!r} is reserved for edits on the server"
-            raise Rejected(msg, "reserved")
+            raise Rejected(f"journal {journal!r} is reserved for edits on the server", "reserved")
 
     def _checked_batch(
         self, project: str, run: str, journal: str, offset: int, data: bytes, gap: int = 0
@@ -278,11 +277,9 @@ class Intake:
     def _queue_up(self, batch: PendingBatch, *, wake: bool = True) -> None:
         with self._changed:
             if self._closing:
-                msg = "the server is stopping; send it again in a moment"
-                raise FullError(msg)
+                raise FullError("the server is stopping; send it again in a moment")
             if self._bytes and self._bytes + len(batch.data) > WAITING_BYTES:
-                msg = "the server is overloaded; send it again in some seconds"
-                raise FullError(msg)
+                raise FullError("the server is overloaded; send it again in some seconds")
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._work, name="seamark-intake", daemon=True
@@ -302,8 +299,7 @@ class Intake:
             nonlocal own_bytes
             with self._changed:
                 if self._arriving + size > ARRIVING_BYTES or self._bytes >= WAITING_BYTES:
-                    msg = "the server is overloaded; send it again in some seconds"
-                    raise FullError(msg)
+                    raise FullError("the server is overloaded; send it again in some seconds")
                 self._arriving += size
             own_bytes += size
 

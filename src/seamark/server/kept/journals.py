@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["IntakeJournal", "IntakeJournals", "IntakeRun"]
 
 _ROWS_AT_ONCE: Final = 1000
 _log: Final = logging.getLogger("seamark.server")
@@ -186,8 +185,9 @@ class IntakeJournals:
         with self._database.reading() as connection:
             rows = self._database.rows(connection, _ONE_JOURNAL, run_key=key, file=journal)
             if not rows:
-                msg = f"journal {journal!r} of run {run!r} is not stored on this server"
-                raise FileMissingError(msg)
+                raise FileMissingError(
+                    f"journal {journal!r} of run {run!r} is not stored on this server"
+                )
             segments = segments_of(self._database, connection, rows[0][3])
         return StoredSource(self._objects, journal, segments)
 

@@ -43,26 +43,6 @@ if TYPE_CHECKING:
 
     from seamark.server.objects import ObjectStore
 
-__all__ = [
-    "CLAIMED",
-    "GROWING",
-    "LIVE",
-    "PREFIX",
-    "REMOVE_NS",
-    "Part",
-    "is_sound",
-    "journals",
-    "metadata",
-    "object_names",
-    "objects",
-    "packed",
-    "read_parts",
-    "release",
-    "runs",
-    "segments",
-    "unpacked",
-]
-
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
@@ -203,15 +183,20 @@ def unpacked(body: bytes, packing: str) -> bytes:
     if packing in ("", "identity"):
         data = body
     elif packing != "zstd":
-        msg = f"Content-Encoding: expected zstd or none, got {packing!r:.40}"
-        raise Rejected(msg, "bad-encoding", 415)
+        raise Rejected(
+            f"Content-Encoding: expected zstd or none, got {packing!r:.40}", "bad-encoding", 415
+        )
     elif not body:
         data = b""
     else:
         data = _inflated(body)
     if len(body) > BATCH_BYTES + _MAX_OVERHEAD_BYTES and len(data) > _MAX_FRAME_BYTES:
-        msg = f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less"
-        raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
+        raise Rejected(
+            f"batch_bytes: at most {BATCH_BYTES} are accepted, got {len(body)}: send less",
+            "too-large",
+            413,
+            **_PLAIN_LIMIT,
+        )
     return data
 
 
@@ -223,12 +208,15 @@ def _inflated(body: bytes) -> bytes:
         with decompressor.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
             while part := reader.read(_READ_BYTES):
                 if plain.tell() + len(part) > PLAIN_BYTES:
-                    msg = f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less"
-                    raise Rejected(msg, "too-large", 413, **_PLAIN_LIMIT)
+                    raise Rejected(
+                        f"plain_bytes: at most {PLAIN_BYTES} are accepted: send less",
+                        "too-large",
+                        413,
+                        **_PLAIN_LIMIT,
+                    )
                 plain.write(part)
     except zstandard.ZstdError as error:
-        msg = f"the body is not valid zstd: {error}"
-        raise Rejected(msg, "bad-encoding") from error
+        raise Rejected(f"the body is not valid zstd: {error}", "bad-encoding") from error
     return plain.getvalue()
 
 
@@ -360,20 +348,16 @@ def _are_intact(objects: ObjectStore, name: str, parts: Sequence[Part]) -> bool:
 def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
     head = objects.get(name, start, _HEAD.size)
     if len(head) < _HEAD.size:
-        msg = f"object {name!r} is truncated"
-        raise ValueError(msg)
+        raise ValueError(f"object {name!r} is truncated")
     magic, length, crc = _HEAD.unpack(head)
     if magic != _MAGIC or length > min(_MAX_LIST_BYTES, size):
-        msg = f"object {name!r} holds no journals"
-        raise ValueError(msg)
+        raise ValueError(f"object {name!r} holds no journals")
     text = objects.get(name, start + _HEAD.size, length)
     if len(text) < length or zlib.crc32(text) != crc:
-        msg = f"object {name!r} is damaged: the CRC of its list does not match"
-        raise ValueError(msg)
+        raise ValueError(f"object {name!r} is damaged: the CRC of its list does not match")
     listed = json.loads(text)
     if listed["format"] != _FORMAT:
-        msg = f"object {name!r} was written by a newer Seamark"
-        raise ValueError(msg)
+        raise ValueError(f"object {name!r} was written by a newer Seamark")
     parts, place = [], start + _HEAD.size + length
     for one in listed["parts"]:
         part = _checked_part(one)
@@ -382,8 +366,7 @@ def _section(objects: ObjectStore, name: str, start: int, size: int) -> Listed:
             place += part.length
         parts.append(part)
     if place > size:
-        msg = f"object {name!r} has {size} bytes, expected {place} by its list"
-        raise ValueError(msg)
+        raise ValueError(f"object {name!r} has {size} bytes, expected {place} by its list")
     return Listed(parts, bool(listed["shared"]), place)
 
 
@@ -397,9 +380,7 @@ def _checked_part(one: Any) -> Part:
     except (PathError, BatchError) as error:
         raise ValueError(str(error)) from error
     if not all(whole(number) for number in numbers) or part.end >= WHOLE or "/" in part.run:
-        msg = f"expected the name, place and CRC of a part, got {one!r:.200}"
-        raise ValueError(msg)
+        raise ValueError(f"expected the name, place and CRC of a part, got {one!r:.200}")
     if part.crc is not None and not whole(part.crc, 1 << 32):
-        msg = f"part {one!r:.200} has no CRC"
-        raise ValueError(msg)
+        raise ValueError(f"part {one!r:.200} has no CRC")
     return part

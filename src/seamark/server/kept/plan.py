@@ -20,23 +20,6 @@ if TYPE_CHECKING:
     from seamark.server.quota import Quota
     from seamark.store.database import Database
 
-__all__ = [
-    "DivergedError",
-    "FullError",
-    "JournalRow",
-    "Key",
-    "PendingBatch",
-    "Plan",
-    "Receipt",
-    "Rows",
-    "RunRow",
-    "StoredSource",
-    "key_of",
-    "read_rows",
-    "read_runs",
-    "segments_of",
-]
-
 
 class DivergedError(Rejected):
     """Other bytes are stored at the same offset; ``known`` is the number of stored bytes."""
@@ -132,8 +115,7 @@ class StoredSource:
             place = segment.place + first - segment.offset
             data = self._objects.get(segment.name, place, last - first)
             if len(data) < last - first:
-                msg = f"object {segment.name!r} was truncated"
-                raise OSError(msg)
+                raise OSError(f"object {segment.name!r} was truncated")
             yield last - first, data
 
     def quiet_since_ns(self) -> int | None:
@@ -346,11 +328,11 @@ class Plan:
             self.sizes[key] = self._new_sizes[key] = row.size if row else 0
         known = self._new_sizes[key]
         if batch.offset > known:
-            msg = (
+            raise GapError(
                 f"journal {batch.journal!r} is stored up to byte {known}, and this batch starts at "
-                f"{batch.offset}: send the bytes in between, or declare a gap"
+                f"{batch.offset}: send the bytes in between, or declare a gap",
+                known=known,
             )
-            raise GapError(msg, known=known)
         if batch.offset < known:
             assert connection is not None  # noqa: S101 - with recent rows all batches continue
             self._compare(connection, batch, known)
@@ -370,14 +352,20 @@ class Plan:
             row is None and self._gone(batch.project, batch.run)
         ):
             words = f"run {batch.run!r} of {batch.project!r}"
-            msg = f"{words} was purged on this server and is not accepted again"
-            raise Rejected(msg, "purged", 410)
+            raise Rejected(
+                f"{words} was purged on this server and is not accepted again", "purged", 410
+            )
         if key in self._journals or key in self._new_sizes:
             return
         count = self._counts.get(key[0], 0) + 1
         if count > self._most:
-            msg = f"run {batch.run!r} has {self._most} journals; more are not accepted"
-            raise Rejected(msg, "too-large", 413, limit="journals", allowed=self._most)
+            raise Rejected(
+                f"run {batch.run!r} has {self._most} journals; more are not accepted",
+                "too-large",
+                413,
+                limit="journals",
+                allowed=self._most,
+            )
         self._counts[key[0]] = count
 
     def _check_quota(self, project: str, more: int) -> None:
@@ -395,11 +383,11 @@ class Plan:
             start = at - batch.offset
             sent_bytes = batch.data[start : start + length] if batch.data else None
             if sent_bytes != data:
-                msg = (
+                raise DivergedError(
                     f"journal {batch.journal!r}: different bytes are stored from byte {at} on, so "
-                    "two files have the same name: one was written by a copied machine"
+                    "two files have the same name: one was written by a copied machine",
+                    known=known,
                 )
-                raise DivergedError(msg, known=known)
             at += length
 
     def _stored_bytes(

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from seamark.server.objects import ObjectStore
     from seamark.store.database import Database
 
-__all__ = ["needs_rebuild", "rebuild"]
 
 _log: Final = logging.getLogger("seamark.server")
 _SEGMENT: Final = insertion(layout.segments)

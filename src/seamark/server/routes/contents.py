@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from seamark.server.access import Content
     from seamark.server.blobs.blobs import Progress
 
-__all__ = ["router", "server_router"]
 
 router: Final = APIRouter()
 server_router: Final = APIRouter(tags=["files"])

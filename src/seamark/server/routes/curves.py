@@ -19,8 +19,6 @@ from seamark.server.failures import Refusal
 from seamark.server.reads import of_all
 from seamark.server.routes.tables import Ref, Text
 
-__all__: list[str] = []
-
 _MAX_PX: Final = 8192
 _MAX_SERIES: Final = 400
 

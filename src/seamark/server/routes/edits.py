@@ -28,8 +28,6 @@ from seamark.values import encode_atom
 if TYPE_CHECKING:
     from seamark.server.access import Identity
 
-__all__ = ["router", "server_router"]
-
 
 router: Final = APIRouter(tags=["runs"])
 server_router: Final = APIRouter(tags=["runs"])
@@ -172,11 +170,11 @@ class _EditBody(Body):
     @model_validator(mode="after")
     def _check_refs_and_ops(self) -> _EditBody:
         if (self.refs is None) == (self.query is None):
-            msg = "expected either refs or a query"
-            raise ValueError(msg)
+            raise ValueError("expected either refs or a query")
         if not self.ops():
-            msg = "expected at least one change: name, description, add_tags, remove_tags, trashed"
-            raise ValueError(msg)
+            raise ValueError(
+                "expected at least one change: name, description, add_tags, remove_tags, trashed"
+            )
         return self
 
     def ops(self) -> list[dict[str, Any]]:

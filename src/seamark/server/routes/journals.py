@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from seamark.server.kept.plan import Receipt
     from seamark.server.state import Server
 
-__all__ = ["router"]
-
 
 _WRITE_NAMES: Final = Upsert(tables.fact, ("key", "value"), ("key",), overwrite=True)
 
@@ -211,8 +209,7 @@ async def put(
 
     def submit(body: bytes) -> Future[Receipt]:
         if gap and body:
-            msg = "a declared gap has no body"
-            raise BatchError(msg)
+            raise BatchError("a declared gap has no body")
         with _unpacking_slots:
             data = unpacked(body, packing)
             return intake.submit(project, run, journal, offset, data, gap=gap)

@@ -45,7 +45,6 @@ from seamark.store.runs import numbers_of
 if TYPE_CHECKING:
     from seamark.store.runs import Store
 
-__all__ = ["Which"]
 
 T = TypeVar("T")
 
@@ -95,8 +94,7 @@ class Which(Question, kw_only=True):
     def selection(self, every: Several, **more: Any) -> Selection:
         """Return the selection for the store, restricted to readable projects."""
         if self.query is not None and len(self.query.encode("utf-8", "replace")) > _MAX_QUERY_BYTES:
-            msg = f"query: expected at most {_MAX_QUERY_BYTES:,} bytes"
-            raise ArgumentError(msg)
+            raise ArgumentError(f"query: expected at most {_MAX_QUERY_BYTES:,} bytes")
         given = {name: getattr(self, name) for name in _SELECTION_FIELDS}
         return Selection(**(given | more), readable=_restriction(every))
 

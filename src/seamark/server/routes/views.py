@@ -13,8 +13,6 @@ from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import Body, asker, expect, open_to_all, serving_of
 from seamark.server.views import MOST_VIEWS, Address, Name, View
 
-__all__ = ["router"]
-
 router: Final = APIRouter(tags=["runs"])
 Project = Annotated[str, Field(max_length=4096)]
 """Project path; empty for the table of all runs."""
@@ -43,8 +41,7 @@ class _ViewBody(Body):
     @model_validator(mode="after")
     def _check_change(self) -> _ViewBody:
         if {"address", "to", "default"}.isdisjoint(self.model_fields_set):
-            msg = "expected at least one change: address, to, default"
-            raise ValueError(msg)
+            raise ValueError("expected at least one change: address, to, default")
         return self
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from seamark.journal.walk import Frames
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["Decoded", "RowBatch", "decode", "is_progress", "merge"]
-
 
 _POINT_KINDS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
 
@@ -234,8 +232,7 @@ class _Decoder:
         pos, _, flags, _, t, _ = frame
         step, numbers, values = unpack_sparse(payload, flags)
         if not np.isfinite(step):
-            msg = f"sparse row: expected a finite step, got {step}"
-            raise ValueError(msg)
+            raise ValueError(f"sparse row: expected a finite step, got {step}")
         time = struct.unpack_from("<q", payload, 8)[0] if flags & USER_TIME else t
         self.names.need(numbers, ())
         self.found.count_progress(map(self.names.paths.get, numbers), 1, t, t)
@@ -256,13 +253,11 @@ class _Decoder:
         number, size = struct.unpack_from("<II", payload)
         wanted = 8 + size * (24 if flags & USER_TIME else 16)
         if wanted != len(payload):
-            msg = f"column: expected {wanted} bytes, got {len(payload)}"
-            raise ValueError(msg)
+            raise ValueError(f"column: expected {wanted} bytes, got {len(payload)}")
         self.names.need([number], ())
         path = self.names.paths.get(number)
         if not path:
-            msg = f"column: the definition of path {number} is missing"
-            raise ValueError(msg)
+            raise ValueError(f"column: the definition of path {number} is missing")
         words = np.frombuffer(payload, "<i8", offset=8)
         step, value = words[:size].view("<f8"), words[size : 2 * size].view("<f8")
         times = np.full(size, t, np.int64)

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
     from seamark.values.arrays import Floats, Ints
 
-__all__ = ["fold"]
 
 S = TypeVar("S", bound=FamilyState)
 _FORK_PATHS: Final = frozenset({FORKED_AT, FORKED_FROM})
@@ -157,8 +156,7 @@ class _Folding:
 
     def _header(self, record: _Record) -> None:
         if not isinstance(record.content, dict):
-            msg = f"header: expected an object, got {type(record.content).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"header: expected an object, got {type(record.content).__name__}")
         if not self.journal.header_text:  # only the first one is valid
             self.run.take_header(self.journal, sound_header(record.content))
 
@@ -169,8 +167,7 @@ class _Folding:
     def _op(self, record: _Record) -> None:
         apply = self._OPS.get(record.content["op"])
         if apply is None:
-            msg = f"unknown op {record.content['op']!r:.60}"
-            raise ValueError(msg)
+            raise ValueError(f"unknown op {record.content['op']!r:.60}")
         apply(self, record.content, record.t, record.offset)
 
     def _apply_each(
@@ -269,8 +266,7 @@ class _Folding:
 
     def _op_state(self, record: dict[str, Any], t: int, offset: int) -> None:
         if record["state"] not in _STATES:
-            msg = f"unknown state {record['state']!r:.60}"
-            raise ValueError(msg)
+            raise ValueError(f"unknown state {record['state']!r:.60}")
         key = (t, self.journal.uid, 0)
         content = state_of(record)
         self.journal.said = {**content, "t": t}

@@ -171,8 +171,9 @@ def histogram_of_point(point: list[Any]) -> list[list[float]]:
     """Return edges and counts of a point; raise ValueError unless there is one more edge."""
     edges, counts = [float(edge) for edge in point[1]], [float(count) for count in point[2]]
     if len(edges) != len(counts) + 1:
-        msg = f"histogram: expected one more edge than counts, got {len(edges)} and {len(counts)}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"histogram: expected one more edge than counts, got {len(edges)} and {len(counts)}"
+        )
     return [edges, counts]
 
 
@@ -183,8 +184,7 @@ def unpack_sparse(payload: bytes, flags: int) -> tuple[float, tuple[int, ...], t
     (size,) = struct.unpack_from("<I", payload, start)
     values = start + 8 + ((4 * size + 7) & ~7)
     if values + 8 * size != len(payload):
-        msg = f"sparse row: expected {values + 8 * size} bytes, got {len(payload)}"
-        raise ValueError(msg)
+        raise ValueError(f"sparse row: expected {values + 8 * size} bytes, got {len(payload)}")
     return (
         step,
         struct.unpack_from(f"<{size}I", payload, start + 8),
@@ -211,23 +211,20 @@ def atom_of(kind: str, value: Any) -> Any:
         return int(value, 16)
     if kind == "text":
         return digest_of_text(value)
-    msg = f"expected a value of type {kind}, got {value!r:.60}"
-    raise TypeError(msg)
+    raise TypeError(f"expected a value of type {kind}, got {value!r:.60}")
 
 
 def text_of(value: Any) -> str:
     """Return the value if it is a string; raise TypeError otherwise."""
     if not isinstance(value, str):
-        msg = f"expected a string, got {value!r:.60}"
-        raise TypeError(msg)
+        raise TypeError(f"expected a string, got {value!r:.60}")
     return value
 
 
 def list_of(value: Any) -> list[Any]:
     """Return the value if it is a list; raise TypeError otherwise."""
     if not isinstance(value, list):
-        msg = f"expected a list, got {value!r:.60}"
-        raise TypeError(msg)
+        raise TypeError(f"expected a list, got {value!r:.60}")
     return value
 
 
@@ -266,8 +263,7 @@ def statistic_of(record: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """Return part, kind and state of a statistic op; raise an error if one is invalid."""
     part, kind = text_of(record["part"]), record.get("kind")
     if not 0 < len(part) <= _MAX_PART_CHARS:
-        msg = f"part: expected 1 to {_MAX_PART_CHARS} characters, got {len(part)}"
-        raise ValueError(msg)
+        raise ValueError(f"part: expected 1 to {_MAX_PART_CHARS} characters, got {len(part)}")
     found = load_aggregate(kind, record.get("state"))
     return part, found.kind, found.state_dict()
 
@@ -285,6 +281,5 @@ def step_of(value: Any) -> float:
     except OverflowError:
         step = math.inf
     if not math.isfinite(step):
-        msg = f"step: expected a finite number, got {value!r:.60}"
-        raise ValueError(msg)
+        raise ValueError(f"step: expected a finite number, got {value!r:.60}")
     return step

@@ -25,8 +25,6 @@ from seamark.store.fold.registers import (
 )
 from seamark.values import decode_atom
 
-__all__ = ["Fork", "JournalState", "RunState"]
-
 _MAX_NOTES: Final = 20
 """Maximum number of fold errors of a journal stored as text; further ones are only counted."""
 _MAX_ID_CHARS: Final = 1000
@@ -381,8 +379,7 @@ class RunState:
         if families is None:
             is_path = isinstance(path, str) and path
             if not is_path or (len(path) > PATH_BYTES // 4 and len(path.encode()) > PATH_BYTES):
-                msg = f"expected a path, got {path!r:.120}"
-                raise ValueError(msg)
+                raise ValueError(f"expected a path, got {path!r:.120}")
             families = self.attributes[path] = {}
             self._sorted = None
         state = families.get(family)
@@ -401,8 +398,7 @@ class RunState:
     def delete(self, path: Any, key: Key) -> None:
         """Hide the values at and below a path up to ``key``."""
         if not isinstance(path, str) or not path:
-            msg = f"expected a path or namespace, got {path!r:.120}"
-            raise ValueError(msg)
+            raise ValueError(f"expected a path or namespace, got {path!r:.120}")
         if key <= self.deletes.get(path, NEVER):
             return
         self.deletes[path] = key
@@ -452,8 +448,7 @@ class RunState:
     def clear(self, path: Any, key: Key) -> None:
         """Empty the series or set at a path without deleting it."""
         if not isinstance(path, str) or not path:
-            msg = f"expected a path, got {path!r:.120}"
-            raise ValueError(msg)
+            raise ValueError(f"expected a path, got {path!r:.120}")
         if key > self.clears.get(path, NEVER):
             self.clears[path] = key
             if path in self.attributes:

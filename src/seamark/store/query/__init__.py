@@ -1,5 +1,3 @@
 """Query language, and selection of the matching runs of a store."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
-__all__ = ["Chosen", "choose", "count_runs", "state_column"]
-
 
 _MAX_LOOKUPS: Final = 100
 """Maximum number of named runs that are looked up individually."""
@@ -189,8 +187,9 @@ class _Search:
         except Exception as error:
             if not database.is_bad_pattern(error):
                 raise
-            msg = f"query: the database rejects the regular expression: {error}"
-            raise QueryError(msg) from None
+            raise QueryError(
+                f"query: the database rejects the regular expression: {error}"
+            ) from None
 
     def count(self) -> int:
         ((total,),) = self._query(sa.select(sa.func.count()).where(*self._where))

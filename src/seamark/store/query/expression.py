@@ -16,23 +16,6 @@ from typing import Any, ClassVar, Final
 
 from seamark.errors import QueryError
 
-__all__ = [
-    "AGGREGATES",
-    "SIGNS",
-    "Among",
-    "And",
-    "Comparison",
-    "Expression",
-    "Field",
-    "Not",
-    "Or",
-    "Value",
-    "comparisons_of",
-    "matcher",
-    "positioned_error",
-]
-
-
 _MAX_WIDTH: Final = 76
 """Maximum number of characters shown of a line; a longer line is cut around the position."""
 

@@ -159,15 +159,24 @@ class KnownPaths:
         path, sign = leaf.field.path, leaf.operator
         if sign != "missing" and leaf.field.aggregate not in CHILD_AGGREGATES:
             known = ", ".join(f":{name}" for name in CHILD_AGGREGATES)
-            message = f"expected one of {known} after {path!r:.200}"
-            raise positioned_error(_QUERY, query, leaf.field.at, message)
+            raise positioned_error(
+                _QUERY, query, leaf.field.at, f"expected one of {known} after {path!r:.200}"
+            )
         if sign not in (*SIGNS, "in", "missing"):
-            message = f"expected = or < for an aggregate of child runs, got {sign!r}"
-            raise positioned_error(_QUERY, query, leaf.at, message)
+            raise positioned_error(
+                _QUERY,
+                query,
+                leaf.at,
+                f"expected = or < for an aggregate of child runs, got {sign!r}",
+            )
         for value in leaf.values:
             if value is not None and isinstance(value.value, bool | str):
-                message = f"expected a number for {path!r:.200}, got {value.text[:60]!r}"
-                raise positioned_error(_QUERY, query, value.at, message)
+                raise positioned_error(
+                    _QUERY,
+                    query,
+                    value.at,
+                    f"expected a number for {path!r:.200}, got {value.text[:60]!r}",
+                )
         below = path.removeprefix(CHILDREN)
         if self._types_at(below, NUMERIC) is not None:
             self._report_unknown(_QUERY, query, Field(below, None, None, leaf.field.at))

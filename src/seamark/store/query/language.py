@@ -249,8 +249,9 @@ class _Builder:
 
     def expression(self, tree: Any) -> Expression:
         if self.depth >= _MAX_DEPTH:
-            msg = f"query: expected at most {_MAX_DEPTH} nested brackets and NOTs, got more"
-            raise QueryError(msg)
+            raise QueryError(
+                f"query: expected at most {_MAX_DEPTH} nested brackets and NOTs, got more"
+            )
         build = getattr(self, f"_{tree.data}")
         children = [one for one in tree.children if getattr(one, "type", "") != "NOT"]
         self.depth += 1
@@ -299,8 +300,11 @@ class _Builder:
         try:
             re.compile(pattern)
         except re.error as error:
-            message = f"expected a valid regular expression, got {pattern!r:.60}: {error.msg}"
-            raise _error_at(self.text, token.start_pos, message) from None
+            raise _error_at(
+                self.text,
+                token.start_pos,
+                f"expected a valid regular expression, got {pattern!r:.60}: {error.msg}",
+            ) from None
 
     def _convert(self, leaf: Comparison | Among, value: Value) -> Value:
         field = leaf.field

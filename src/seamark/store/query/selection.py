@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Catalog
     from seamark.reading.names import RunName
 
-__all__ = [
-    "MODEL_KINDS",
-    "Selection",
-    "aliases_of",
-    "find_duplicate",
-    "find_registered",
-    "number_of",
-]
-
 
 def find_duplicate(
     catalog: Catalog, project: str, text: str, revision: int | None = None
@@ -77,8 +68,7 @@ def find_registered(
         versions = [one for one in named if kind_of(*one.ref) == "artifact"]
         return _find_version(catalog, word, left or project, versions)
     where = f"project {project!r} of {catalog.where}" if project else catalog.where
-    msg = f"no {' or '.join(kinds).replace('_', ' ')} {word!r:.200} in {where}"
-    raise RunNotFoundError(msg)
+    raise RunNotFoundError(f"no {' or '.join(kinds).replace('_', ' ')} {word!r:.200} in {where}")
 
 
 def _find_version(
@@ -132,8 +122,9 @@ def _limit_to_project(named: list[RunName], project: str | None) -> list[RunName
 def _require_single(word: str, found: list[RunName]) -> RunName:
     if len(found) > 1:
         listed = ", ".join(map(_label, found[:_MAX_LISTED]))
-        msg = f"{word!r:.200} is ambiguous, it matches {len(found)}: {listed} (add the project)"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"{word!r:.200} is ambiguous, it matches {len(found)}: {listed} (add the project)"
+        )
     return found[0]
 
 
@@ -244,8 +235,9 @@ def _expand_state(state: str) -> tuple[str, ...]:
         return GROUPS[wanted]
     if wanted not in STATES:
         known = (*STATES, *GROUPS)
-        msg = f"state: expected one of {', '.join(known)}, got {state!r}{near_state(wanted)}"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            f"state: expected one of {', '.join(known)}, got {state!r}{near_state(wanted)}"
+        )
     return (wanted,)
 
 

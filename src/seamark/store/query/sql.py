@@ -38,13 +38,6 @@ if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
-__all__ = [
-    "AGGREGATE_COLUMNS",
-    "CRASH_REASON",
-    "Compiler",
-    "reasons_of",
-]
-
 
 Clause = sa.ColumnElement[bool]
 _SERIES: Final = FAMILY_NUMBERS["float_series"]

@@ -1,5 +1,3 @@
 """Reading from a store, independent of its database and its sources."""
 
 from __future__ import annotations
-
-__all__: list[str] = []

@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     from seamark.store.runs import Store
     from seamark.values.arrays import Floats, Ints
 
-__all__ = [
-    "Begin",
-    "check_axis",
-    "place_on_axis",
-    "read_begins",
-    "read_curve",
-    "read_drawing",
-]
-
 
 _NS: Final = 1e9
 
@@ -60,8 +51,9 @@ class Begin(NamedTuple):
 def check_axis(x: str) -> str:
     """Check an axis of first points; raise `ArgumentError` for ``"order"``, or `PathError`."""
     if x == "order":
-        msg = "x: expected 'step', 'time', 'relative' or the path of a series, got 'order'"
-        raise ArgumentError(msg)
+        raise ArgumentError(
+            "x: expected 'step', 'time', 'relative' or the path of a series, got 'order'"
+        )
     return x if x in NAMED_AXES else check_path(x)
 
 

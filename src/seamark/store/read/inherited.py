@@ -270,8 +270,7 @@ def columns_of_children(
     for path, aggregate in asked:
         if aggregate not in CHILD_AGGREGATES:
             known = ", ".join(f":{name}" for name in CHILD_AGGREGATES)
-            msg = f"column: expected one of {known} after {path!r:.200}"
-            raise QueryError(msg)
+            raise QueryError(f"column: expected one of {known} after {path!r:.200}")
     children = children_of(store, connection, refs, is_meant) if asked else {}
     numbers: dict[str, list[list[float]]] = {}
     for path, _ in asked:

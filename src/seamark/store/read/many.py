@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve
     from seamark.store.runs import Place, Store, StoredRun
 
-__all__ = ["SeriesCache", "lengths_of", "read_many", "series_of"]
 
 _MAX_SERIES_POINTS: Final = 4096
 _MAX_POINTS: Final = 1 << 20

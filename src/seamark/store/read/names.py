@@ -27,18 +27,6 @@ if TYPE_CHECKING:
     from seamark.reading.catalog import Ref
     from seamark.store.runs import Store
 
-__all__ = [
-    "ALIASES",
-    "VERSION",
-    "moved_versions",
-    "names_of",
-    "recent_paths",
-    "run_fields",
-    "run_names",
-    "version_aliases",
-    "version_numbers",
-]
-
 
 VERSION: Final = "sys/version"
 """Path of the version number."""

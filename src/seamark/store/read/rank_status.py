@@ -21,8 +21,6 @@ from seamark.reading.ranks import Process, RankStatus, owning_processes, process
 if TYPE_CHECKING:
     from seamark.store.fold.run_state import JournalState, RunState
 
-__all__ = ["rank_statuses", "reason_of", "traceback_of", "waiting_ranks"]
-
 
 def error_text(error: Mapping[str, Any]) -> str:
     """Format an error as ``"ValueError: diverged"``, or its type alone; the record is untrusted."""

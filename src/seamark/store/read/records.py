@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from seamark.store.read.inherited import Share, Sources
     from seamark.store.runs import Store, StoredRun
 
-__all__ = ["read_records", "read_text_page", "text_begin"]
 
 _FRAMES_PER_BATCH: Final = 512
 _LINE_END: Final = re.compile(rb"\\n|\\u000[aA]")

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from seamark.reading.curves import Curve, Drawing
     from seamark.reading.ranks import RankStatus
 
-__all__ = ["RunReader"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -126,8 +125,7 @@ class RunReader:
     def _load_run(self, store: Store, connection: sa.Connection) -> Snapshot:
         run = load_run(store, connection, self.project, self.name)
         if run is None:
-            msg = f"run {self.name!r} does not exist in project {self.project!r}"
-            raise RunNotFoundError(msg)
+            raise RunNotFoundError(f"run {self.name!r} does not exist in project {self.project!r}")
         return Snapshot(store, connection, run, self._now_ns(), self._sources, self._others)
 
     # ------------------------------------------------------------------ attributes

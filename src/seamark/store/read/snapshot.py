@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from seamark.store.read.inherited import Sources
     from seamark.store.runs import Store, StoredRun
 
-__all__ = ["DERIVED_BELOW", "FLOATS", "Derived", "Snapshot", "gaps_of", "problems"]
-
 
 _cells: Final = schema.attribute.c
 _SELECT_OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))

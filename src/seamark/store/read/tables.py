@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from seamark.store.query.selection import Selection
     from seamark.store.runs import Store
 
-__all__ = ["query_runs"]
 
 _DIFFERING: Final = ":differing"
 _FIRST_COLUMNS: Final = (

@@ -305,8 +305,9 @@ CODE = [
     "import seamark\nAPI_KEY = 'planted-1'",
     "%env SOME_TOKEN=planted2",
     "run = seamark.init_run('demo', capture=dict(git=False, packages=False))",
-    """import threading
-[one.join() for one in threading.enumerate() if 'capture' in one.name]
+    """import time
+while 'version' not in run.fetch().get('source_code', {}):
+    time.sleep(0.05)
 early = run.fetch()['source_code']['version']""",
     "run['loss'].append(1.0)",
     "run['early'] = early\nrun.stop()",

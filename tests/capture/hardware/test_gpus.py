@@ -12,14 +12,11 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import types
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import seamark
-from seamark.capture.hardware import machine
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("g++")
 SOURCE = Path(__file__).parents[2] / "support" / "nvml.c"
@@ -348,29 +345,3 @@ def test_gpus_of_amd_are_asked_where_rocm_has_its_module(tmp_path):
                 "gpu_memory": pytest.approx(191.98, abs=0.01),
                 "driver": "6.8.5",
             }
-
-
-class Nvml:
-    """A driver without visible devices."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def __getattr__(self, name: str) -> Callable[..., object]:
-        return lambda *_: self.calls.append(name) or {"nvmlSystemGetDriverVersion": "595"}.get(name)
-
-
-@pytest.mark.parametrize("amd", ["none", "odd", "some"])
-def test_driver_without_visible_gpus_is_closed_too(monkeypatch, amd):
-    """It is still recorded, unless there are GPUs of AMD, also if their library answers oddly."""
-    nvml, smi = Nvml(), types.ModuleType("amdsmi")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    smi.amdsmi_get_processor_handles = lambda: [] if amd == "none" else ["one"]
-    smi.amdsmi_get_gpu_asic_info = lambda _: "text" if amd == "odd" else {}
-    monkeypatch.setattr(machine, "pynvml", nvml)
-    monkeypatch.setitem(sys.modules, "amdsmi", smi)
-    gpus = machine._open_gpus()
-    assert gpus.facts.get("driver") == (None if amd == "some" else "595")
-    for _ in range(2):
-        gpus.close()
-    assert nvml.calls.count("nvmlShutdown") == 1

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import types
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -15,7 +17,7 @@ import pytest
 from cgroup_trees import DOCKER_V2, GIB, write_tree
 
 from seamark.capture.hardware import BEGIN_S, EVERY_S, FIRST_S, Hardware, between
-from seamark.capture.hardware.machine import Machine, Reading, usage
+from seamark.capture.hardware.machine import Machine, Reading, _open_gpus, usage
 
 
 class Clock:
@@ -286,7 +288,7 @@ def test_process_that_vanishes_is_left_out(monkeypatch):
 
 
 def hardware_threads():
-    return [one for one in threading.enumerate() if one.name == "seamark-hardware"]
+    return {one for one in threading.enumerate() if one.name == "seamark-hardware"}
 
 
 class Told(Machine):
@@ -308,9 +310,10 @@ def test_facts_are_recorded_once_and_the_thread_ends_with_the_run():
     hardware = Hardware(run, "m", machine=lambda: machine)
     for facts in ({"m/environment/told": 1}, {}):
         run.facts.clear()
+        others = hardware_threads()
         hardware.start()
         hardware.start()  # started already: nothing
-        (thread,) = hardware_threads()
+        (thread,) = hardware_threads() - others
         assert thread.daemon
         assert machine.asked.wait(60)
         hardware.stop(60)
@@ -318,17 +321,19 @@ def test_facts_are_recorded_once_and_the_thread_ends_with_the_run():
         thread.join(60)
         assert run.facts == facts
     none = Hardware(run, "m", facts=False, metrics=False)
+    others = hardware_threads()
     none.start()
     none.stop(60)
-    assert hardware_threads() == []
+    assert hardware_threads() <= others
 
 
 def test_machine_that_hangs_holds_nothing_up():
     run, machine = Recorded(), Told()
     hardware = Hardware(run, "m", machine=lambda: machine)
+    others = hardware_threads()
     hardware.start()
     assert machine.asked.wait(60)
-    (thread,) = hardware_threads()
+    (thread,) = hardware_threads() - others
     hardware.stop(0.01)  # does not return before something answers, or the time is over
     assert thread.is_alive()
     machine.let.set()
@@ -368,3 +373,29 @@ def test_script_that_ends_at_once_loads_neither_psutil_nor_a_driver(scripts):
         print([one.name for one in threading.enumerate()], {"psutil", "pynvml"} & set(sys.modules))
     """
     assert scripts.run(code).stdout == "['MainThread'] set()\n"
+
+
+class Nvml:
+    """A driver without visible devices."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        return lambda *_: self.calls.append(name) or {"nvmlSystemGetDriverVersion": "595"}.get(name)
+
+
+@pytest.mark.parametrize("amd", ["none", "odd", "some"])
+def test_driver_without_visible_gpus_is_closed_too(monkeypatch, amd):
+    """It is still recorded, unless there are GPUs of AMD, also if their library answers oddly."""
+    nvml, smi = Nvml(), types.ModuleType("amdsmi")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    smi.amdsmi_get_processor_handles = lambda: [] if amd == "none" else ["one"]
+    smi.amdsmi_get_gpu_asic_info = lambda _: "text" if amd == "odd" else {}
+    monkeypatch.setattr("seamark.capture.hardware.machine.pynvml", nvml)
+    monkeypatch.setitem(sys.modules, "amdsmi", smi)
+    gpus = _open_gpus()
+    assert gpus.facts.get("driver") == (None if amd == "some" else "595")
+    for _ in range(2):
+        gpus.close()
+    assert nvml.calls.count("nvmlShutdown") == 1

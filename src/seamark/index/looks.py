@@ -332,9 +332,12 @@ def listing(folder: str, now_ns: int) -> tuple[int, dict[str, Stat]]:
     Omits names with a leading dot, and files that disappear meanwhile. Raises OSError.
     """
     found = {}
-    with closing_fd(open_folder(folder)) as fd:
+    fd = open_folder(folder)
+    try:
         listed = os.fstat(fd).st_ctime_ns
         for one in regular_files(fd):
             with contextlib.suppress(FileNotFoundError):
                 found[one.name] = stat_of(one.stat(follow_symlinks=False))
+    finally:
+        os.close(fd)
     return (listed if now_ns - listed > RACY_NS else 0), dict(sorted(found.items()))

@@ -121,10 +121,14 @@ def is_folder(path: str | os.PathLike[str]) -> bool:
 
 def names_in(path: str | os.PathLike[str], above: int = 1) -> list[str]:
     """Return the sorted names of regular files in a folder, except hidden and undecodable ones."""
-    missing = FileNotFoundError, NotADirectoryError
-    with contextlib.suppress(*missing), closing_fd(open_folder(path, above)) as fd:
+    try:
+        fd = _open(path, above, _LIST_FLAGS)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
         return sorted(map(_NAME_OF, regular_files(fd)))
-    return []
+    finally:
+        os.close(fd)
 
 
 def regular_files(fd: int) -> list[os.DirEntry[str]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -250,6 +251,16 @@ class Settings:
         return {**self.__dict__, **apart}
 
 
+_DEFAULTS: Final = {each.name: each.metadata["default"] for each in dataclasses.fields(Settings)}
+_VARIABLES: Final = {
+    prefix + variable: each.name
+    for each in dataclasses.fields(Settings)
+    for variable in each.metadata["variables"]
+    for prefix in PREFIXES
+}
+"""Option of each environment variable."""
+
+
 def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
     file = given.get("config_path")
     config: Config | None = None if file is None else _check("config_path", "config_path", file)
@@ -257,8 +268,13 @@ def _resolve_all(given: Mapping[str, Any]) -> dict[str, Any]:
     told = _place({**given, **said, "config_path": None})
     if "capture" in said and isinstance(given.get("capture"), Mapping):
         told["capture"] = {**given["capture"], **said["capture"]}
-    kept = {name: check_argument(name, told.get(name)) for name in Settings.__dataclass_fields__}
-    kept["config_path"] = config
+    kept = {**_DEFAULTS, "config_path": config}
+    in_environment = set(map(_VARIABLES.get, _VARIABLES.keys() & os.environ.keys()))
+    for name in _DEFAULTS:
+        if told.get(name) is not None:
+            kept[name] = _check(name, name, told[name])
+        elif name in in_environment:
+            kept[name] = check_argument(name, None)
     for name in {"tags", "groups", "params"} & said.keys():
         if given.get(name) is not None:
             kept[name] = _over(kept[name], check_argument(name, given[name]))

@@ -30,10 +30,11 @@ def host_name() -> str:
 
 def user_name() -> str | None:
     """Return the login name of the user of this process, or None."""
-    # The user id may have no name, as in containers.
-    with quietly(only=(OSError, KeyError, ImportError)):
+    try:
         return getpass.getuser()
-    return None
+    except (OSError, KeyError, ImportError) as error:  # user id without a name, as in containers
+        let_pass(error)
+        return None
 
 
 def process_facts() -> dict[str, Any]:
@@ -82,9 +83,11 @@ def _is_hidden(pid: int) -> bool:
 
 def pid_namespace() -> int | None:
     """Return the inode of this process's pid namespace, or None (not on Linux)."""
-    with quietly(only=OSError):
+    try:
         return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - hot for many runs
-    return None
+    except OSError as error:
+        let_pass(error)
+        return None
 
 
 @functools.cache
@@ -100,11 +103,13 @@ def process_start(pid: int) -> int | None:
 
     Source: proc(5), field 22 of ``/proc/<pid>/stat``. A zombie counts as ended.
     """
-    with quietly(only=OSError):
+    try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-        fields = stat[stat.rindex(b")") + 2 :].split()  # the name may contain spaces
-        return None if fields[0] in (b"Z", b"X") else int(fields[19])
-    return None
+    except OSError as error:
+        let_pass(error)
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()  # the name may contain spaces and parentheses
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 OUT_OF_MEMORY: Final = "out of memory"
@@ -200,12 +205,16 @@ def _group_paths(text: str) -> list[str]:
 
 def _kill_count(folder: Path) -> tuple[int, int] | None:
     for file in filter(Path.exists, map(folder.joinpath, _COUNTER_FILES)):
-        with quietly(only=OSError):
+        try:
+            lines = file.read_bytes().decode("ascii", "replace").splitlines()
             inode = folder.stat().st_ino
-            for line in file.read_bytes().decode("ascii", "replace").splitlines():
-                key, _, count = line.partition(" ")
-                if key == "oom_kill" and count.isdecimal():
-                    return inode, int(count)
+        except OSError as error:
+            let_pass(error)
+            continue
+        for line in lines:
+            key, _, count = line.partition(" ")
+            if key == "oom_kill" and count.isdecimal():
+                return inode, int(count)
     return None
 
 

@@ -199,13 +199,13 @@ class RunReader:
         return self._some(seen, paths)
 
     def _some(self, seen: Snapshot, paths: Collection[str]) -> list[Attribute]:
-        seen.state.need(paths)
+        seen.run.state.need(paths)
         derived: dict[str, tuple[str, Any]] = {}
-        if [path for path in paths if path.startswith(DERIVED_BELOW)]:
-            derived = {path: (kind, value) for path, kind, value in self._derived(seen)}
         inherited_series = seen.inherited_series(set(paths).__contains__)
         found = []
         for path in paths:
+            if not derived and path.startswith(DERIVED_BELOW):
+                derived = {name: (kind, value) for name, kind, value in self._derived(seen)}
             if path in derived:
                 found.append(Attribute(path, "atom", *derived[path]))
             elif path in inherited_series:

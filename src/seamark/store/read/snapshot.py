@@ -254,7 +254,7 @@ class Snapshot:
         if not shown:
             return None
         state = shown[0]
-        value = state.visible(self.state.emptied(path))
+        value = state.visible(self.run.state.emptied(path))
         if state.family != FLOATS:
             value = copy.deepcopy(value)
         if isinstance(state, AtomState):

@@ -290,7 +290,7 @@ class _Points:
 
 
 class Row(_Points):
-    """One value for each of several series, at one step."""
+    """Values of several series at one step, one for each."""
 
     def __init__(
         self, table: RowTable, values: Mapping[str, float], step: float | None, time_ns: int | None

@@ -41,10 +41,6 @@ class Recorder(Protocol):
     def is_idle(self) -> bool:
         """Whether every record is written; False while a record waits for an interrupted call."""
 
-    @property
-    def root(self) -> Path:
-        """Folder of all runs."""
-
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
         """Assign values by path; count failures."""
 

@@ -50,11 +50,6 @@ class Captured:
         """Whether every record is written; False while one waits for a call it interrupted."""
         return (writer := self._recorder.writer) is None or writer.is_idle
 
-    @property
-    def root(self) -> Path:
-        """Folder of all runs."""
-        return self._recorder.folder.root
-
     def assign_quietly(self, atoms: Mapping[str, Any]) -> None:
         """Assign values by path; count failures."""
         self._recorder.values.assign_quietly(atoms)

@@ -8,7 +8,7 @@ resting      training has ended; no journal is open and no thread runs; recordin
 stopped      it records nothing any more
 ===========  =======================================================================================
 
-``docs/explanation/lifecycle.md`` shows all transitions.
+``docs/reference/lifecycle.md`` shows all transitions.
 """
 
 from __future__ import annotations

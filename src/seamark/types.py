@@ -11,19 +11,16 @@ import math
 import os
 import pickle
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final
 
 from seamark.errors import ArgumentError, FileMissingError, ValueKindError
 from seamark.pictures.render import html_of, image_of, is_html, is_image
 from seamark.values._numbers import argument_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import IO
 
 __all__ = [
     "Artifact",

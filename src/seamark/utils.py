@@ -10,7 +10,8 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from seamark.errors import ArgumentError, MissingExtraError, ValueKindError
 from seamark.process.rank import local_rank
@@ -19,9 +20,6 @@ from seamark.values import encode_atom
 from seamark.values._atoms import members, thaw
 from seamark.values._numbers import argument_error
 from seamark.values._parameters import text_of
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = [
     "NullProgressBar",

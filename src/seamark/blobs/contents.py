@@ -14,22 +14,18 @@ import functools
 import os
 import secrets
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 from seamark.blobs.names import find_inside, is_below, local_path
 from seamark.blobs.pending import finish_staged
 from seamark.blobs.store import blob_path, has_blob, open_blob
 from seamark.blobs.store import digest_of as digest_of_bytes
 from seamark.errors import FileMissingError
+from seamark.journal.folder import RunFolder
 from seamark.journal.headers import is_local_journal
 from seamark.journal.safe import MAX_TEXT_BYTES, folder_below, open_file, parts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from seamark.journal.folder import RunFolder
 
 
 class FolderContents:

@@ -12,8 +12,9 @@ import contextlib
 import hashlib
 import os
 import stat
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.blobs.store import (
     Stamp,
@@ -32,10 +33,6 @@ from seamark.errors import ArgumentError, FileMissingError
 from seamark.journal.folder import RunFolder
 from seamark.journal.safe import closing_fd, fits, make_folder, open_folder, open_in, sync_folder
 from seamark.process.interrupts import quietly
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
 
 _READ_BYTES: Final = 1 << 20
 """Size of one read, in bytes."""

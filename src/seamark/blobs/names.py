@@ -14,20 +14,16 @@ import glob
 import os
 import re
 import stat
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit
 
 from seamark.errors import ArgumentError, FileMissingError
+from seamark.journal.folder import RunFolder
 from seamark.journal.safe import closing_fd, fits, open_folder, parts_of
 from seamark.process.interrupts import quietly
 from seamark.values import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from seamark.journal.folder import RunFolder
-
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|:)")
 _URL_USER: Final = re.compile(r"//[^/#]*@")

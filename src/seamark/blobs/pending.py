@@ -18,9 +18,10 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from seamark.blobs.store import (
     Stamp,
@@ -31,7 +32,9 @@ from seamark.blobs.store import (
     remove_staged,
 )
 from seamark.blobs.take import ChangedError, HeldFile
+from seamark.blobs.worker import Worker
 from seamark.errors import ArgumentError, JournalError
+from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind, file_of
 from seamark.journal.headers import is_local_journal, may_grow
 from seamark.journal.reader import JournalReader, decode_json, payload_of
@@ -41,12 +44,6 @@ from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import host_name, process_facts
 from seamark.values import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from seamark.blobs.worker import Worker
-    from seamark.journal.folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,9 +19,12 @@ import re
 import secrets
 import stat
 import time
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+from collections.abc import Callable, Container, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
 
 from seamark.errors import ArgumentError, FileMissingError
+from seamark.journal.folder import RunFolder
 from seamark.journal.safe import (
     closing_fd,
     is_folder,
@@ -32,13 +35,6 @@ from seamark.journal.safe import (
     sync_folder,
 )
 from seamark.process.interrupts import quietly
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
-    from pathlib import Path
-
-    from seamark.journal.folder import RunFolder
-
 
 _TEMPORARY: Final = ".tmp-"
 """Prefix of the names of unfinished files in ``.staging/``."""

@@ -33,7 +33,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.blobs.store import (
     Stamp,
@@ -46,12 +46,9 @@ from seamark.blobs.store import (
     read_all,
 )
 from seamark.errors import FileMissingError
+from seamark.journal.folder import RunFolder
 from seamark.journal.safe import closing_fd
 from seamark.process.interrupts import let_pass, quietly
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-
 
 SMALL: Final = 4 << 20
 """Files of up to this many bytes are stored immediately."""

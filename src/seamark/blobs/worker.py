@@ -13,22 +13,17 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.blobs.store import ANY_MODE, put_bytes, sync_blob
+from seamark.journal.folder import RunFolder
 from seamark.journal.safe import sync_folder
 from seamark.paths import is_inside
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from seamark.journal.folder import RunFolder
-
 
 RETRY_S: Final = 5.0
 """Delay before a failed file is tried again, in seconds; another file's success ends it early.

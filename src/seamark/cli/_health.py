@@ -5,15 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from seamark.cli._screen import Screen
 from seamark.cli.fsck import COPY
 from seamark.reading.words import clean, human_bytes, plural
 from seamark.remote.protocol import WORDS
-
-if TYPE_CHECKING:
-    from seamark.cli._screen import Screen
-
 
 _MAX_LISTED: Final = 8
 _LOSS_NAMES: Final = {

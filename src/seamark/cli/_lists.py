@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.cli._app import misuse
 from seamark.cli._facts import exact_text
-from seamark.cli._runs import split_names
+from seamark.cli._runs import Runs, split_names
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note, note_hidden_columns
 from seamark.cli.export import write_rows
 from seamark.paths import is_inside
+from seamark.reading.groups import RunGroups, Spread
 from seamark.reading.words import (
     age_words,
     clean,
@@ -21,11 +22,6 @@ from seamark.reading.words import (
     human_time,
     value_text,
 )
-
-if TYPE_CHECKING:
-    from seamark.cli._runs import Runs
-    from seamark.reading.groups import RunGroups, Spread
-
 
 _SET_PATHS: Final = frozenset({"sys/tags", "sys/group_tags", "sys/aliases"})
 _STATISTICS: Final = ("n", "odd", "mean", "median", "std", "min", "max")

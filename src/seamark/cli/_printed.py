@@ -7,15 +7,12 @@ import itertools
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from seamark.cli._facts import text_or_record
 from seamark.pictures.terminal import ROWS, Line, Terminal
-
-if TYPE_CHECKING:
-    from seamark.reading.attributes import JournalInfo
-    from seamark.reading.reader import Reader
-
+from seamark.reading.attributes import JournalInfo
+from seamark.reading.reader import Reader
 
 STREAMS: Final = ("stdout", "stderr")
 _QUICK_POINTS: Final = 500

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -24,6 +24,7 @@ from seamark.cli._runs import (
 )
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, dumps, note, progress_bar
 from seamark.paths import matches
+from seamark.reading.attributes import Attribute
 from seamark.reading.differences import (
     PACKAGES,
     TITLES,
@@ -46,10 +47,6 @@ from seamark.reading.words import (
     plural,
     value_text,
 )
-
-if TYPE_CHECKING:
-    from seamark.reading.attributes import Attribute
-
 
 _ABSENT: Final = Cell("—", "dim")
 _MIN_CELLS: Final = 10

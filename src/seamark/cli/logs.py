@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -27,12 +27,9 @@ from seamark.cli._runs import RunRef, open_runs, project_option, run_argument
 from seamark.cli._screen import dumps, note, wanted_colour
 from seamark.pictures.printing import obeys_escapes
 from seamark.reading.points import time_of
+from seamark.reading.reader import Reader
 from seamark.reading.words import clean, display_width, shorten, time_text
 from seamark.store.query.kinds import MOMENTS, moment
-
-if TYPE_CHECKING:
-    from seamark.reading.reader import Reader
-
 
 _INTERVAL_S: Final = 0.5
 _FINAL_AFTER_NS: Final = 2 * 10**9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -17,6 +17,7 @@ from seamark.cli._ranks import print_ranks
 from seamark.cli._runs import RunRef, nonempty_path, open_runs, project_option, run_argument
 from seamark.cli._screen import Cell, Column, Screen, dumps
 from seamark.paths import is_inside, matches
+from seamark.reading.attributes import Attribute
 from seamark.reading.document import attributes_of, ref_of
 from seamark.reading.facts import (
     CheckpointNote,
@@ -28,6 +29,7 @@ from seamark.reading.facts import (
     space_of,
 )
 from seamark.reading.rank_words import rank_mappings
+from seamark.reading.reader import Reader
 from seamark.reading.report import report_of_run
 from seamark.reading.words import (
     clean,
@@ -41,11 +43,6 @@ from seamark.reading.words import (
     unit_of,
     value_text,
 )
-
-if TYPE_CHECKING:
-    from seamark.reading.attributes import Attribute
-    from seamark.reading.reader import Reader
-
 
 _MAX_ROWS: Final = 30
 """Maximum number of rows of a section on a terminal, unless all are requested."""

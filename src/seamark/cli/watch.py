@@ -11,7 +11,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
@@ -22,9 +22,11 @@ from seamark.cli._printed import LastLines
 from seamark.cli._runs import RunRef, Runs, nonempty_path, open_runs, project_option
 from seamark.cli._screen import STATE_STYLES, Cell, Column, Screen, note
 from seamark.paths import is_inside, matches
-from seamark.reading.attributes import aside, is_counter, metric_order
+from seamark.reading.attributes import Attribute, aside, is_counter, metric_order
+from seamark.reading.curves import Curve
 from seamark.reading.facts import PROGRESS, loops_of, machine_now, progress_words
 from seamark.reading.rank_words import has_points, lags, of_rank, rank_facts
+from seamark.reading.reader import Reader
 from seamark.reading.words import (
     age_text,
     clean,
@@ -35,12 +37,6 @@ from seamark.reading.words import (
     step_text,
     time_text,
 )
-
-if TYPE_CHECKING:
-    from seamark.reading.attributes import Attribute
-    from seamark.reading.curves import Curve
-    from seamark.reading.reader import Reader
-
 
 _ACTIVE_STATES: Final = ("created", "running")
 _PACE_POINTS: Final = 100

@@ -11,9 +11,10 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
+from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from seamark.errors import ArgumentError, ValueKindError
@@ -22,13 +23,8 @@ from seamark.ignite._host import checked_tag, dropping, series_target_of, target
 from seamark.paths import check_path, check_writable, join_path
 from seamark.process.interrupts import let_pass
 from seamark.run.adapters import record_histograms, record_series
+from seamark.run.run import Run
 from seamark.values import parameters, to_float
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from seamark.run.run import Run
-
 
 Whitelist = list[str] | Callable[[str, torch.nn.Parameter], bool] | None
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import ignite.handlers
 import torch
@@ -25,9 +25,10 @@ from ignite.engine import Engine, Events
 from seamark.errors import ArgumentError
 from seamark.ignite import _host
 from seamark.ignite._clock import EngineClock
-from seamark.ignite._times import IGNORED, RunTimes
+from seamark.ignite._times import IGNORED, EventTimes, RunTimes
 from seamark.pictures.printing import MOST_COLUMNS, columns_of, show, without_middle
 from seamark.profiling import (
+    Durations,
     TimesInRun,
     TimeStat,
     aligned,
@@ -36,11 +37,6 @@ from seamark.profiling import (
     table,
     write_long,
 )
-
-if TYPE_CHECKING:
-    from seamark.ignite._times import EventTimes
-    from seamark.profiling import Durations
-
 
 log = logging.getLogger("seamark")
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import copy
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 import torch
 from ignite.engine import Events
 
 from seamark.profiling import LOCK, Breakdown, Durations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 IGNORED: Final = frozenset(
     {

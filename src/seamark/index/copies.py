@@ -12,7 +12,9 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import sqlalchemy as sa
 
 from seamark.blobs.contents import FolderContents
 from seamark.errors import JournalError
@@ -22,15 +24,11 @@ from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.safe import FileSource, Source
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.process.interrupts import quietly
+from seamark.store.fold.run_state import JournalState
 from seamark.store.ingest import UNREADABLE, Folding, Saving, prefix_crc
 from seamark.store.read.run import RunReader
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from seamark.store.fold.run_state import JournalState
-    from seamark.store.read.series import Sources
-    from seamark.store.runs import Store
+from seamark.store.read.series import Sources
+from seamark.store.runs import Store
 
 
 def open_journal(folder: RunFolder, name: str) -> Source:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from seamark.journal.folder import RunFolder
 from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
 from seamark.journal.reservations import Claims
 from seamark.journal.safe import closing_fd, open_folder, remove_entry, touch
 from seamark.process.interrupts import quietly
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-
 
 PURGING: Final = ".purging"
 """Suffix of the hidden name of a run folder that is being deleted."""

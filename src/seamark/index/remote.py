@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.errors import PathError, RunNotFoundError
 from seamark.index.index import Index
 from seamark.journal.folder import PROJECT_LOG
 from seamark.journal.safe import closing_fd, is_folder, locked, make_folder, open_folder
 from seamark.paths import check_project, home_of
+from seamark.reading.catalog import Ref
 from seamark.reading.finding import Finder, splits
-from seamark.reading.names import Arrival, settle, settle_artifact
+from seamark.reading.names import Arrival, Conflict, RunName, settle, settle_artifact
 from seamark.remote.file import FileRemote, root_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from seamark.reading.catalog import Ref
-    from seamark.reading.names import Conflict, RunName
-    from seamark.remote.protocol import RunKey
-
+from seamark.remote.protocol import RunKey
 
 _CLAIM_FILES: Final = {"run": ".arriving", "artifact": ".arriving-artifacts"}
 _MAX_CLAIMS_BYTES: Final = 4 << 20

@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError, ValueKindError
 from seamark.interchange.draft import Draft, run_exists_error
@@ -35,10 +35,6 @@ from seamark.reading.attributes import CHANGES
 from seamark.reading.document import SERIES
 from seamark.values import Atom, decode_atom, encode_atom, escape
 from seamark.values.statistics import load_aggregate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 GROUP: Final = "seamark.importers"
 """Entry point group of functions that take a path and yield one document per run."""

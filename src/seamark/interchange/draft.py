@@ -18,7 +18,8 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar
 
 from seamark import __version__
 from seamark.blobs.store import ANY_MODE, copy_blob, put_bytes, sync_blob, write_all
@@ -45,10 +46,6 @@ from seamark.journal.safe import (
 )
 from seamark.process.interrupts import quietly
 from seamark.values import Atom, Escaped, escape
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 _BUFFER_BYTES: Final = 1 << 20
 _FRAME_CHARACTERS: Final = 1 << 20

@@ -14,17 +14,13 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final, Protocol
 
 from seamark.errors import ArgumentError, PathError
-from seamark.interchange.draft import writer_of
+from seamark.interchange.draft import Draft, writer_of
 from seamark.journal.folder import RunFolder, hashed_run_id, journal_name
 from seamark.journal.safe import is_folder, open_file, parts_of
 from seamark.paths import check_path
-
-if TYPE_CHECKING:
-    from seamark.interchange.draft import Draft
-
 
 Progress = Callable[[int], None]
 """Function that takes the number of source bytes read since its last call."""

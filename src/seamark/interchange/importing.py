@@ -7,20 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.interchange.draft import Draft, NotImportedError
 from seamark.interchange.export import ExportedRun, check_parquet, parts_below
-from seamark.interchange.found import Notes, Places, RunSummary
-from seamark.interchange.offline import ClientRun, folders_below, logs_in
+from seamark.interchange.found import FoundRun, Notes, Places, RunSummary
+from seamark.interchange.offline import ClientFolder, ClientRun, folders_below, logs_in
 from seamark.journal.safe import is_folder
 from seamark.paths import check_project
-
-if TYPE_CHECKING:
-    from seamark.interchange.found import FoundRun
-    from seamark.interchange.offline import ClientFolder
-
 
 Open = Callable[[], "FoundRun"]
 _MAX_DEPTH: Final = 3

@@ -19,20 +19,15 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from seamark.interchange.draft import NotImportedError
-from seamark.interchange.found import Notes, RunSummary, run_id_of, uid_of
+from seamark.interchange.draft import Draft, NotImportedError
+from seamark.interchange.found import Notes, Places, Progress, RunSummary, run_id_of, uid_of
 from seamark.interchange.replay import Memory, Replay
 from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.journal.safe import is_folder, open_file
 from seamark.values import Atom, escape
-
-if TYPE_CHECKING:
-    from seamark.interchange.draft import Draft
-    from seamark.interchange.found import Places, Progress
-
 
 _LOG: Final = re.compile(r"data-([0-9]{1,18})\.log")
 _MAX_LOG_BYTES: Final = 1 << 28

@@ -11,14 +11,16 @@ import glob
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from seamark.blobs.store import digest_of
 from seamark.errors import ArgumentError
+from seamark.interchange.draft import Draft, ImportedJournal
 from seamark.interchange.found import (
     DERIVED,
     Notes,
+    Places,
     extension_of,
     legal_path,
     open_below,
@@ -28,11 +30,6 @@ from seamark.interchange.operations import OPERATION_ERRORS, Operations, State, 
 from seamark.journal.format import Kind
 from seamark.journal.safe import is_folder
 from seamark.values import Atom, escape
-
-if TYPE_CHECKING:
-    from seamark.interchange.draft import Draft, ImportedJournal
-    from seamark.interchange.found import Places
-
 
 _UPLOAD_FOLDER: Final = "upload_path"
 _DAMAGED: Final = "damaged operations, or operations that Neptune refuses"

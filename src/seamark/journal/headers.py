@@ -8,16 +8,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seamark.errors import JournalError
+from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_alive, process_facts
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
 
 
 @functools.lru_cache(maxsize=4096)

@@ -6,16 +6,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.journal.format import dump_json
 from seamark.paths import check_series_path
 from seamark.process.interrupts import quietly, raised_by_signal_handler
 from seamark.values import to_floats, to_step
-
-if TYPE_CHECKING:
-    from seamark.values._numbers import Converted
-
+from seamark.values._numbers import Converted
 
 log = logging.getLogger("seamark")
 

@@ -22,19 +22,15 @@ import stat
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+from seamark.journal.folder import RunFolder
 from seamark.journal.headers import header_of
 from seamark.journal.reader import SETTLE_NS, JournalReader
 from seamark.journal.safe import closing_fd, folder_below, open_file, open_folder
 from seamark.process.interrupts import let_pass, quietly
 from seamark.process.liveness import process_alive, process_facts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from seamark.journal.folder import RunFolder
-
 
 _MAX_HOLDER_BYTES: Final = 64 << 10
 _NO_LINK_ERRORS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EMLINK})

@@ -16,25 +16,20 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from seamark.journal.folder import RunFolder
 from seamark.journal.format import Kind, packed_json
 from seamark.journal.losses import Guard, Losses, sound_row
 from seamark.journal.rows import Column, Families, Row
 from seamark.journal.segment import Payloads
 from seamark.journal.stream import Stream, do_nothing
-from seamark.journal.upkeep import Upkeep
+from seamark.journal.upkeep import SyncThread, Upkeep
 from seamark.paths import is_inside
 from seamark.process import fork
 from seamark.process.interrupts import quietly, raised_by_signal_handler
 from seamark.values import to_floats, to_step
-from seamark.values._numbers import NUMERIC
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.journal.upkeep import SyncThread
-    from seamark.values._numbers import Converted
-
+from seamark.values._numbers import NUMERIC, Converted
 
 SYNC_S: Final = 5.0
 """Interval at which a thread syncs data to disk, in seconds."""

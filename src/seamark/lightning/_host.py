@@ -17,10 +17,11 @@ import warnings
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 import torch
 
+from seamark.capture import Secrets
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.options.run_options import VERBS
 from seamark.paths import is_device
@@ -29,10 +30,6 @@ from seamark.process.rank import current_rank
 from seamark.run.adapters import batch_size, guarded
 from seamark.types import File
 from seamark.values import Atom
-
-if TYPE_CHECKING:
-    from seamark.capture import Secrets
-
 
 _Class = TypeVar("_Class")
 _NAMES: Final = ("lightning.pytorch", "pytorch_lightning")

@@ -21,7 +21,7 @@ import re
 import sys
 import weakref
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from seamark.blobs import is_below, moved_path
 from seamark.errors import RunNotFoundError
@@ -30,10 +30,7 @@ from seamark.lightning._callbacks import QuietCallback
 from seamark.paths import join_path
 from seamark.process.interrupts import quietly
 from seamark.run.adapters import CheckpointSet, fingerprint, guarded, is_url, settle_at_exit
-
-if TYPE_CHECKING:
-    from seamark.run.run import Run
-
+from seamark.run.run import Run
 
 # ``_last_checkpoint_saved`` (2.x) is the only reference to a file saved after an exception.
 _PATH_ATTRIBUTES: Final = ("last_model_path", "best_model_path", "_last_checkpoint_saved")

@@ -11,19 +11,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.capture.secrets import user_rules
 from seamark.capture.switches import Limit, is_switched_off
 from seamark.errors import ArgumentError, PathError, SeamarkError, ValueKindError
 from seamark.paths import MAX_PATH_BYTES, check_name, check_path, check_project, is_inside
 from seamark.reading.browsing import Browsable
-from seamark.values import encode_atom, is_container, parameters, shown
+from seamark.values import Atom, encode_atom, is_container, parameters, shown
 from seamark.values._numbers import argument_error
 from seamark.values.aggregates import Keep
-
-if TYPE_CHECKING:
-    from seamark.values import Atom
 
 __all__ = [
     "PARAMETERS",

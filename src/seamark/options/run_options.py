@@ -16,7 +16,7 @@ from seamark.journal.folder import RunFolder
 from seamark.journal.headers import headers
 from seamark.paths import check_name, check_place
 from seamark.values._numbers import argument_error
-from seamark.values.aggregates import Keep  # noqa: TC001 - evaluated for the signatures
+from seamark.values.aggregates import Keep
 
 _SERVER: Final = re.compile(r"(https?://[^/?#\s]+)/([^?#\s]+)", re.IGNORECASE)
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.capture.secrets import Secrets, user_rules
 from seamark.capture.secrets.names import is_ordinary
@@ -53,17 +54,11 @@ from seamark.options.run_options import RunOptions, placed
 from seamark.paths import check_project
 from seamark.process.interrupts import let_pass
 from seamark.process.rank import current_rank
-from seamark.reading.names import CONFLICTS
+from seamark.reading.names import CONFLICTS, Conflict
+from seamark.values import Atom
 from seamark.values._numbers import argument_error
 from seamark.values._parameters import is_parameter
-
-if TYPE_CHECKING:
-    import re
-
-    from seamark.reading.names import Conflict
-    from seamark.values import Atom
-    from seamark.values.aggregates import Keep
-
+from seamark.values.aggregates import Keep
 
 MODES: Final = ("online", "async", "sync", "offline", "read-only", "disabled", "debug")
 _SENDING: Final = frozenset({"online", "async", "sync"})

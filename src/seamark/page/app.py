@@ -18,28 +18,24 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 from fastapi import Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from seamark import __version__
 from seamark.page.files import Marked, PageFiles
 from seamark.page.folder import THREADS, TOKEN, Folder, is_token
 from seamark.page.opening import fragment
+from seamark.page.roots import Root
+from seamark.page.watch import Watcher
 from seamark.server import failures
 from seamark.server.app import BASE, Gate, new_app
 from seamark.server.failures import Refusal, answer_of
 from seamark.server.guard import public
 from seamark.server.settings import Limits
 from seamark.store.database import DamageError
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from seamark.page.roots import Root
-    from seamark.page.watch import Watcher
-
 
 _ROUTES: Final = ("contents", "curves", "edits", "reads", "tables", "views")
 """Modules of `seamark.server.routes` that are also served for folders: reads and edits."""

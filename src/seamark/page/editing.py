@@ -14,16 +14,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.journal.folder import RunFolder
 from seamark.journal.writer import JournalWriter
 from seamark.process.liveness import process_facts
+from seamark.reading.catalog import Ref
 from seamark.server.failures import Rejected
-
-if TYPE_CHECKING:
-    from seamark.reading.catalog import Ref
-
 
 IDLE_S: Final = 60.0
 """Time after the last edit until a journal is closed, in seconds."""

@@ -11,17 +11,14 @@ import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fastapi import FastAPI, Request, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seamark import __version__
 from seamark.server.failures import Refusal
 from seamark.server.guard import public
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 
 FOLDER: Final = Path(__file__).parent / "static"
 _INDEX: Final = "index.html"

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -30,9 +30,10 @@ from seamark.index.index import Index
 from seamark.journal.folder import RunFolder, split_journal_name
 from seamark.page.editing import Edits
 from seamark.page.views import FolderViews
+from seamark.page.watch import Watcher
 from seamark.paths import check_place, is_inside
 from seamark.process.liveness import user_name
-from seamark.reading.catalog import ChangedRun, Changes
+from seamark.reading.catalog import ChangedRun, Changes, Ref
 from seamark.reading.reader import Answer
 from seamark.server.access import NOBODY, Identity, Links, LookedAt, Readable, Role
 from seamark.server.changes import Cursor
@@ -44,14 +45,9 @@ from seamark.store.database import DamageError, file_connection, sqlite_engine
 from seamark.store.journals import load_journals
 from seamark.store.query.choosing import state_column
 from seamark.store.read.names import recent_paths
+from seamark.store.read.series import Sources
 from seamark.store.runs import Store, numbers_of
 from seamark.store.schema import PathNumbers
-
-if TYPE_CHECKING:
-    from seamark.page.watch import Watcher
-    from seamark.reading.catalog import Ref
-    from seamark.store.read.series import Sources
-
 
 TOKEN: Final = "x-seamark-token"  # noqa: S105 - the name of a header
 THREADS: Final = 32

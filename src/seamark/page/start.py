@@ -11,16 +11,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
 from seamark.page import opening, roots
+from seamark.page.roots import Root
+from seamark.page.watch import Watcher
 from seamark.remote.http.address import bind_words, is_loopback
-
-if TYPE_CHECKING:
-    from seamark.page.roots import Root
-    from seamark.page.watch import Watcher
-
 
 DEFAULT_PORT: Final = 8765
 PORTS: Final = 20

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.index.file import exclusive
 from seamark.journal.safe import make_folder, names_in, open_file, touch
@@ -21,11 +21,7 @@ from seamark.page.editing import NotWritable
 from seamark.page.roots import StateError, replace_file, state_folder
 from seamark.process.interrupts import quietly
 from seamark.server.failures import later
-from seamark.server.views import MOST_ADDRESS, MOST_VIEWS, View
-
-if TYPE_CHECKING:
-    from seamark.server.views import Work
-
+from seamark.server.views import MOST_ADDRESS, MOST_VIEWS, View, Work
 
 _LOCK_S: Final = 10.0
 _MAX_BYTES: Final = 4 * MOST_ADDRESS

@@ -13,14 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.index.index import Index
+from seamark.page.roots import Root
 from seamark.store.query.selection import Selection
-
-if TYPE_CHECKING:
-    from seamark.page.roots import Root
-
 
 PAUSE_S: Final = 2.0
 """Minimum pause between scans while the page is open, in seconds."""

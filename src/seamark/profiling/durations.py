@@ -12,17 +12,14 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.errors import ArgumentError, MissingExtraError
 from seamark.paths import check_path, join_path
 from seamark.pictures.printing import without_middle
 from seamark.process.interrupts import quietly
+from seamark.values.arrays import Bools, Ints
 from seamark.values.statistics import SCALE, Moments
-
-if TYPE_CHECKING:
-    from seamark.values.arrays import Bools, Ints
-
 
 SAMPLE_LIMIT: Final = 65_536
 """Number of durations kept; if there are more, an even sample."""

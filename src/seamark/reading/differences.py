@@ -9,22 +9,20 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.paths import is_inside
 from seamark.reading.attributes import (
+    Attribute,
+    SeriesSummary,
     aside,
     holds_parameters,
     is_better_when_greater,
     is_counter,
     metric_order,
 )
+from seamark.reading.catalog import SharedPath
 from seamark.reading.rank_words import of_rank
-
-if TYPE_CHECKING:
-    from seamark.reading.attributes import Attribute, SeriesSummary
-    from seamark.reading.catalog import SharedPath
-
 
 PLAIN: Final = (
     "sys/name",

@@ -6,11 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.reading.attributes import (
     CHANGES,
     INHERITED,
+    Attribute,
     aside,
     holds_parameters,
     is_counter,
@@ -28,15 +29,10 @@ from seamark.reading.facts import (
     progress_words,
 )
 from seamark.reading.html import block, html_or_text, table, text
-from seamark.reading.recorded_errors import recorded_errors
+from seamark.reading.reader import Reader
+from seamark.reading.recorded_errors import RecordedError, recorded_errors
 from seamark.reading.words import clean, plain
 from seamark.values.aggregates import Last, Ring
-
-if TYPE_CHECKING:
-    from seamark.reading.attributes import Attribute
-    from seamark.reading.reader import Reader
-    from seamark.reading.recorded_errors import RecordedError
-
 
 _DETAIL: Final = "sys/state_detail"
 _FACTS: Final = {

@@ -11,16 +11,12 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from seamark.reading.attributes import SeriesTail
+from seamark.reading.attributes import Attribute, SeriesTail
 from seamark.reading.contents import source_label
 from seamark.values.aggregates import Keep
 from seamark.values.statistics import Statistics
-
-if TYPE_CHECKING:
-    from seamark.reading.attributes import Attribute
-
 
 _MAX_COMPARED: Final = 5000
 """Maximum number of paths compared with a mistyped one, to limit the delay."""

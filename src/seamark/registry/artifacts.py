@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
+from types import TracebackType
+from typing import Any, BinaryIO, ClassVar, Final
 
 from seamark.blobs.draft import files_below
 from seamark.blobs.store import open_blob
@@ -27,6 +28,7 @@ from seamark.pictures.printing import is_quiet, progress_bar
 from seamark.process.interrupts import quietly
 from seamark.reading.contents import check_alias
 from seamark.reading.names import LATEST
+from seamark.reading.tables import RunsTable
 from seamark.registry.draft import DraftSession
 from seamark.registry.model import NUMBER, Place, Registered, check_arguments, record_facts
 from seamark.run.artifact import (
@@ -37,15 +39,8 @@ from seamark.run.artifact import (
     objects_in,
     uri_of,
 )
-from seamark.run.logbook import append_ops
+from seamark.run.logbook import LogSession, Progress, append_ops
 from seamark.values._numbers import argument_error
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from seamark.reading.tables import RunsTable
-    from seamark.run.logbook import LogSession, Progress
-
 
 _ALIASES: Final = "sys/aliases"
 

@@ -13,26 +13,22 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.blobs.draft import DraftBlobs, move_blobs
 from seamark.errors import InactiveRunError, JournalError
+from seamark.journal.folder import RunFolder
 from seamark.journal.safe import make_folder, sync_folder
 from seamark.journal.writer import CLOSE_TIMEOUT_S
 from seamark.opening.place import expect_writable
 from seamark.paths import model_key
 from seamark.pictures.printing import is_quiet, progress_bar
-from seamark.registry.model import NUMBER
+from seamark.registry.model import NUMBER, Place
 from seamark.run.artifact import OBJECTS, ArtifactObject, Objects, digest_of_objects
 from seamark.run.lifecycle import note_finished
 from seamark.run.logbook import LogSession
 from seamark.run.ranks import EveryRank
 from seamark.run.recorded import Recorded
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.registry.model import Place
-
 
 _MEMBERS: Final = 1000
 """Maximum number of objects named by one record."""

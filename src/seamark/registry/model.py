@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from seamark.errors import KeyTakenError, PathError, RunNotNamedError, SeamarkError
 from seamark.journal.folder import RunFolder, mint_run_id
@@ -28,17 +28,13 @@ from seamark.options.run_options import WITHOUT_MEANING, refuse_unknown
 from seamark.options.settings import check_argument, remotes_of
 from seamark.paths import ARTIFACTS, MODELS, STAGES, check_key, check_place, home_of
 from seamark.paths import model_key as key_of
+from seamark.reading.catalog import Ref
+from seamark.reading.names import RunName
+from seamark.reading.tables import RunsTable
 from seamark.remote.arrival import call_within
 from seamark.run.artifact import OBJECTS
 from seamark.run.lineage import find_among
-from seamark.run.logbook import Logbook, LogSession
-
-if TYPE_CHECKING:
-    from seamark.reading.catalog import Ref
-    from seamark.reading.names import RunName
-    from seamark.reading.tables import RunsTable
-    from seamark.run.logbook import Progress
-
+from seamark.run.logbook import Logbook, LogSession, Progress
 
 log = logging.getLogger("seamark")
 NUMBER: Final = "sys/version"

@@ -13,18 +13,14 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from seamark.journal.folder import journal_name
 from seamark.journal.format import Kind, close_frame, dump_json, file_header, frame_bytes, salt_of
 from seamark.paths import kind_of
 from seamark.process import fork
 from seamark.process.interrupts import quietly
-from seamark.remote.protocol import Settles, Unreachable
-
-if TYPE_CHECKING:
-    from seamark.remote.protocol import Remote, RunKey
-
+from seamark.remote.protocol import Remote, RunKey, Settles, Unreachable
 
 PATIENCE_S: Final = 5.0
 """Time limit for the answers of remotes while a run starts, in seconds."""

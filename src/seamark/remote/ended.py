@@ -8,18 +8,14 @@ after its header and has the same content each time.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from seamark.journal.folder import journal_name, split_journal_name
+from seamark.journal.folder import JournalFile, journal_name, split_journal_name
 from seamark.journal.format import Kind, close_frame, dump_json, file_header, frame_bytes, salt_of
 from seamark.journal.reader import JournalReader
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import LOST, Evidence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from seamark.journal.folder import JournalFile
 
 
 def observations_of(

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 from urllib.parse import unquote, urlsplit
 
 from seamark.blobs.store import has_blob, put_stream, write_all
@@ -29,13 +29,16 @@ from seamark.journal.safe import (
 from seamark.journal.shipping import BatchError, check_journal_name
 from seamark.paths import check_place
 from seamark.process.interrupts import quietly
-from seamark.remote.protocol import Diverged, Gap, Purged, Refused, RemoteError, Sent, Unreachable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from seamark.remote.protocol import RunKey
-
+from seamark.remote.protocol import (
+    Diverged,
+    Gap,
+    Purged,
+    Refused,
+    RemoteError,
+    RunKey,
+    Sent,
+    Unreachable,
+)
 
 _BATCH_INTERVAL_S: Final = 1.0
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | getattr(os, "O_CLOEXEC", 0)

@@ -14,26 +14,23 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.blobs import open_blob
 from seamark.errors import FileMissingError
+from seamark.journal.folder import RunFolder
 from seamark.journal.safe import names_in
 from seamark.process import fork
 from seamark.process.interrupts import let_pass, quietly
 from seamark.remote.protocol import (
     Busy,
     Purged,
+    Remote,
     RemoteError,
     RunKey,
     Unfit,
     Unreachable,
 )
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.remote.protocol import Remote
-
 
 log = logging.getLogger("seamark")
 

@@ -13,14 +13,11 @@ import difflib
 import os
 import re
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.errors import ArgumentError, MissingExtraError, SeamarkError
 from seamark.process.interrupts import let_pass
-
-if TYPE_CHECKING:
-    from seamark.remote.protocol import Remote
-
+from seamark.remote.protocol import Remote
 
 GROUP: Final = "seamark.remotes"
 _BUILT_IN: Final = {

@@ -5,23 +5,18 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from seamark.errors import JournalError
+from seamark.journal.folder import RunFolder
 from seamark.journal.format import FILE_HEADER_BYTES
 from seamark.journal.headers import may_grow
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import names_in
 from seamark.journal.shipping import Batch, next_batch
 from seamark.process.interrupts import quietly
-from seamark.remote.protocol import Diverged, Gap, RunKey, TooLong, Unreachable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from seamark.journal.folder import RunFolder
-    from seamark.remote.protocol import Remote, Sent
-
+from seamark.remote.protocol import Diverged, Gap, Remote, RunKey, Sent, TooLong, Unreachable
 
 MAX_BATCH_BYTES: Final = 4 << 20
 """Maximum size of one request, in bytes; a single frame may be longer."""

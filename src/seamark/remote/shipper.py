@@ -14,8 +14,9 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from seamark.journal.folder import RunFolder
 from seamark.process import fork
 from seamark.process.interrupts import quietly
 from seamark.remote.files import FileSender
@@ -28,18 +29,13 @@ from seamark.remote.protocol import (
     Missing,
     Purged,
     Refused,
+    Remote,
     RemoteError,
     RunKey,
     Unfit,
     Unreachable,
 )
-from seamark.remote.shipment import Shipment
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.remote.protocol import Remote
-    from seamark.remote.shipment import Tail, Writing
-
+from seamark.remote.shipment import Shipment, Tail, Writing
 
 log = logging.getLogger("seamark")
 

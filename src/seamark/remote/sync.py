@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from seamark.errors import JournalError
+from seamark.journal.folder import JournalFile, RunFolder
 from seamark.journal.headers import writer_lives
 from seamark.journal.reader import JournalReader
 from seamark.journal.safe import locked, open_file
@@ -31,7 +32,9 @@ from seamark.remote.protocol import (
     Diverged,
     Gap,
     KeepsByName,
+    KeepsJournals,
     Purged,
+    Remote,
     RemoteError,
     RunKey,
     Settles,
@@ -39,11 +42,6 @@ from seamark.remote.protocol import (
     Unreachable,
 )
 from seamark.remote.shipment import Tail
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import JournalFile, RunFolder
-    from seamark.remote.protocol import KeepsJournals, Remote
-
 
 _MAX_PULL_TRIES: Final = 2
 """Maximum number of attempts per request; the start of a training waits for them."""

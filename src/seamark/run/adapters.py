@@ -18,23 +18,19 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from seamark.blobs import find_inside, is_below
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.options.run_options import check_names
 from seamark.paths import check_path, is_inside, join_path
 from seamark.process.interrupts import let_pass, quietly
+from seamark.reading.attributes import Attribute
 from seamark.run.handler import Handler
 from seamark.run.run import Run, make_run
 from seamark.types import Histogram
-from seamark.values import encode_atom, histograms, series_leaves, to_float
+from seamark.values import Atom, encode_atom, histograms, series_leaves, to_float
 from seamark.values._numbers import argument_error
-
-if TYPE_CHECKING:
-    from seamark.reading.attributes import Attribute
-    from seamark.values import Atom
-
 
 P = ParamSpec("P")
 Self = TypeVar("Self")

@@ -10,9 +10,9 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from seamark.blobs.names import extension_of, local_path, matches, reference
@@ -23,10 +23,6 @@ from seamark.journal.safe import parts_of
 from seamark.paths import is_device
 from seamark.values import escape
 from seamark.values._numbers import argument_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 OBJECTS: Final = "objects"
 """Path of the objects of an artifact: a file set."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seamark.journal.folder import root_dir
-from seamark.run.run import init_run
-
-if TYPE_CHECKING:
-    from seamark.run.run import Run
+from seamark.run.run import Run, init_run
 
 
 def from_dict(

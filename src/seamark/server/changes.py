@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import sqlalchemy as sa
@@ -23,18 +23,14 @@ from seamark.paths import is_inside
 from seamark.reading.catalog import ChangedRun, Changes
 from seamark.reading.reader import Answer
 from seamark.server.access import LookedAt
+from seamark.server.databases import Databases
 from seamark.server.folding import tables
 from seamark.store import schema
 from seamark.store.cells import OPEN
-from seamark.store.database import Upsert
+from seamark.store.database import Database, Upsert
 from seamark.store.read.names import recent_paths
+from seamark.store.runs import Store
 from seamark.store.schema import SILENT_FROM, state_of_row
-
-if TYPE_CHECKING:
-    from seamark.server.databases import Databases
-    from seamark.store.database import Database
-    from seamark.store.runs import Store
-
 
 POSITION: Final = "Seamark-Position"
 """Request header: ``<project>/<run>=<bytes>``, separated by commas, %-encoded."""

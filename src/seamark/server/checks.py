@@ -20,7 +20,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import sqlalchemy as sa
@@ -29,16 +29,11 @@ from seamark.errors import ArgumentError, SeamarkError
 from seamark.remote.http.address import bind_words, is_loopback
 from seamark.server.accounts import tables
 from seamark.server.accounts.tables import instance_of
-from seamark.server.databases import lock_file, redacted
+from seamark.server.databases import Databases, lock_file, redacted
 from seamark.server.kept.layout import PREFIX
-from seamark.server.objects import open_objects
+from seamark.server.objects import ObjectStore, open_objects
+from seamark.server.settings import Settings
 from seamark.store.database import Upsert
-
-if TYPE_CHECKING:
-    from seamark.server.databases import Databases
-    from seamark.server.objects import ObjectStore
-    from seamark.server.settings import Settings
-
 
 _IDENTITY: Final = "identity"
 """Name of the object, and key of the row in the table of facts, that hold the same random name."""

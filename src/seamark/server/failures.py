@@ -9,22 +9,19 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from seamark.errors import ArgumentError, PathError, QueryError, SeamarkError
 from seamark.server.database import STATEMENT_S, DatabaseUnreachable, TooSlow, translated_error
 from seamark.server.objects import ObjectsUnreachable
 from seamark.store.database import Conflict
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-    from fastapi.exceptions import RequestValidationError
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 
 class Rejected(SeamarkError):  # noqa: N818 - named after the state

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -19,14 +19,10 @@ from seamark.journal.reservations import has_lapsed, is_same_process
 from seamark.paths import PROJECT_LOG
 from seamark.server.accounts import tables
 from seamark.server.folding.turns import forget
+from seamark.server.kept.journals import IntakeJournals
 from seamark.store import schema
-from seamark.store.database import Conflict, Upsert, among, retry
-
-if TYPE_CHECKING:
-    from seamark.server.kept.journals import IntakeJournals
-    from seamark.store.database import Database
-    from seamark.store.runs import Store
-
+from seamark.store.database import Conflict, Database, Upsert, among, retry
+from seamark.store.runs import Store
 
 Ref = tuple[str, str]
 """Project and run id, or name of a group."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -17,10 +17,7 @@ from seamark.server.blobs.tables import blob, upload, use
 from seamark.server.database import BoundedDict
 from seamark.server.failures import Rejected
 from seamark.server.kept.layout import runs
-
-if TYPE_CHECKING:
-    from seamark.store.database import Database
-
+from seamark.store.database import Database
 
 _CACHE_S: Final = 10.0
 """Lifetime of the cached usage, in seconds; this process adds its own uploads."""

@@ -19,7 +19,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from starlette.types import ASGIApp
 
 from seamark import __version__
 from seamark.errors import SeamarkError
@@ -27,10 +29,6 @@ from seamark.server import checks
 from seamark.server.checks import lock_server
 from seamark.server.database import DatabaseUnreachable
 from seamark.server.settings import Settings
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
 
 EXIT_PERMANENT: Final = 78
 """Exit status of a process that would fail again if restarted."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -13,7 +12,7 @@ from seamark.server.access import Links
 from seamark.server.accounts.accounts import Accounts, within
 from seamark.server.accounts.logins import Logins, load_authentication
 from seamark.server.accounts.tables import ServerViews, instance_of, link_key_of, migrate
-from seamark.server.blobs.blobs import Blobs
+from seamark.server.blobs.blobs import Blob, Blobs
 from seamark.server.changes import Positions, ServerChanges
 from seamark.server.checks import open_matching_objects
 from seamark.server.databases import Databases, open_databases
@@ -24,16 +23,11 @@ from seamark.server.kept.journals import IntakeJournals
 from seamark.server.kept.layout import runs
 from seamark.server.purging import ServerClaims, is_purged
 from seamark.server.quota import Quota
+from seamark.server.settings import Settings
 from seamark.server.writer import ServerWriter, is_own_journal
 from seamark.store.read.run import RunReader
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from seamark.server.blobs.blobs import Blob
-    from seamark.server.settings import Settings
-    from seamark.store.read.series import Sources
-    from seamark.store.runs import Store
+from seamark.store.read.series import Sources
+from seamark.store.runs import Store
 
 
 class Server:

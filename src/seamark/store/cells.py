@@ -8,7 +8,7 @@ import math
 import operator
 from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.errors import ValueKindError
 from seamark.journal.reader import SETTLE_NS
@@ -23,12 +23,9 @@ from seamark.store.fold.registers import (
     SeriesState,
     StatisticState,
 )
+from seamark.store.fold.run_state import JournalState, RunState
 from seamark.values import decode_atom
 from seamark.values.statistics import Statistics
-
-if TYPE_CHECKING:
-    from seamark.store.fold.run_state import JournalState, RunState
-
 
 FAMILY_NUMBERS: Final = {
     "atom": 0,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,9 +30,7 @@ from seamark.store.steps import (
     unpack_cells,
     unscale,
 )
-
-if TYPE_CHECKING:
-    from seamark.values.arrays import Floats, Ints
+from seamark.values.arrays import Floats, Ints
 
 
 def means_of_ranges(means: Floats, counts: Ints, low: Ints, high: Ints) -> Floats:

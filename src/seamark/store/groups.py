@@ -16,22 +16,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import sqlalchemy as sa
 import zstandard
 
+from seamark.journal.reader import Block
 from seamark.store import schema
-from seamark.store.database import DamageError, insertion
+from seamark.store.database import DamageError, Database, insertion
 from seamark.store.fold.decode import Decoded, RowBatch, may_hold_points, merge
 from seamark.store.steps import Piece, cell_starts, pack_cells
-
-if TYPE_CHECKING:
-    from seamark.journal.reader import Block
-    from seamark.store.database import Database
-    from seamark.values.arrays import Floats, Ints
-
+from seamark.values.arrays import Floats, Ints
 
 _CRC_BYTES: Final = 4
 _ZSTD_LEVEL: Final = 3

@@ -12,12 +12,13 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from seamark.journal.folder import split_journal_name
-from seamark.journal.reader import SETTLE_NS, JournalReader
+from seamark.journal.reader import SETTLE_NS, Block, JournalReader
+from seamark.journal.safe import Source
 from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.paths import kind_of
 from seamark.store import schema
@@ -52,14 +53,9 @@ from seamark.store.groups import (
     last_place,
     store_groups,
 )
-from seamark.store.journals import journal_row, names_before
+from seamark.store.journals import Store, StoredRun, journal_row, names_before
 from seamark.store.runs import Keys, delete_rows, load_run, new_run
 from seamark.values._parameters import CONTENT, VERSION, content_hash, is_parameter
-
-if TYPE_CHECKING:
-    from seamark.journal.reader import Block
-    from seamark.journal.safe import Source
-    from seamark.store.journals import Store, StoredRun
 
 
 def derive_content(run: RunState) -> None:

@@ -9,20 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from seamark.store import schema
-from seamark.store.database import among
+from seamark.store.database import Database, among
 from seamark.store.fold.payloads import Names
 from seamark.store.fold.registers import to_json
-from seamark.store.fold.run_state import JournalState
-
-if TYPE_CHECKING:
-    from seamark.store.database import Database
-    from seamark.store.fold.run_state import RunState
-    from seamark.store.schema import PathNumbers
+from seamark.store.fold.run_state import JournalState, RunState
+from seamark.store.schema import PathNumbers
 
 
 @dataclass(slots=True, eq=False)

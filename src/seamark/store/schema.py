@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from seamark.journal.reader import SETTLE_NS
 from seamark.store.cells import CRASHED, OPEN
-from seamark.store.database import Upsert, among, can_hold
-
-if TYPE_CHECKING:
-    from seamark.store.database import Database
-
+from seamark.store.database import Database, Upsert, among, can_hold
 
 SCHEMA_VERSION: Final = "19"
 """Version of the tables and fold rules; a store of another version is rebuilt."""

@@ -8,16 +8,12 @@ import hashlib
 import io
 import secrets
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from seamark.journal.folder import journal_name, mint_run_id
 from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
-from seamark.remote.protocol import Diverged, Gap, RemoteError, RunKey, Sent
-
-if TYPE_CHECKING:
-    from seamark.remote.protocol import Remote
+from seamark.remote.protocol import Diverged, Gap, Remote, RemoteError, RunKey, Sent
 
 __all__ = ["Journal", "RemoteContract"]
 

@@ -8,13 +8,13 @@ import json
 import math
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from seamark.errors import ArgumentError, ValueKindError
@@ -28,10 +28,6 @@ from seamark.values.arrays import (
     numpy_scalar,
     plain_omegaconf,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 MAX_DEPTH: Final = 64
 """Maximum depth of nested containers."""

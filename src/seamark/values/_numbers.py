@@ -7,18 +7,14 @@ import math
 import os
 import reprlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.errors import ArgumentError, SeamarkError, ValueKindError
 from seamark.process.interrupts import let_pass, quietly, raised_by_signal_handler
 from seamark.values.arrays import is_array, is_numpy_scalar, is_tensor, numpy_scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _CPU_CHUNK: Final = 1 << 14
 """Number of elements counted at a time on the CPU, which fit into a core's cache."""

@@ -13,13 +13,11 @@ import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from seamark.capture.secrets import Secrets
 from seamark.capture.secrets.masking import bare_url
 from seamark.process.interrupts import let_pass, quietly
-
-if TYPE_CHECKING:
-    from seamark.capture.secrets import Secrets
 
 
 def _working_directory() -> Path:

@@ -12,11 +12,9 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-if TYPE_CHECKING:
-    from seamark.capture.code.git import Answer, Git
-
+from seamark.capture.code.git import Answer, Git
 
 MAX_DIFF = 10_000_000
 """Maximum size of a recorded diff, in bytes."""

@@ -12,9 +12,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from seamark.capture.code import is_installed
+from seamark.capture.code import Script, is_installed
+from seamark.capture.code.changes import Diff
 from seamark.capture.code.executed import (
     MAX_FILE_BYTES,
     CodeVersion,
@@ -23,16 +24,11 @@ from seamark.capture.code.executed import (
 )
 from seamark.capture.code.hiding import hide_in_code, hide_in_patch
 from seamark.capture.code.repository import GitProbe, repository_of, warn_no_repository
+from seamark.capture.part import Recorder
 from seamark.capture.secrets.masking import bare_url
+from seamark.capture.switches import Switches
 from seamark.process.interrupts import quietly
 from seamark.types import File
-
-if TYPE_CHECKING:
-    from seamark.capture.code import Script
-    from seamark.capture.code.changes import Diff
-    from seamark.capture.part import Recorder
-    from seamark.capture.switches import Switches
-
 
 _BRANCH: Final = "source_code/git/branch"
 _DIFF: Final = "source_code/diff"

@@ -12,13 +12,9 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from seamark.capture.code import is_installed, read_beginning, repository_top
-
-if TYPE_CHECKING:
-    from seamark.capture.code import Script
-
+from seamark.capture.code import Script, is_installed, read_beginning, repository_top
 
 MAX_FILE_BYTES: Final = 4 << 20
 """Maximum size of a script and of the cells of a notebook, in bytes."""

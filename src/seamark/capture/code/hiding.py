@@ -15,17 +15,14 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.capture.code.changes import name_of, parts_of
+from seamark.capture.secrets import Secrets
 from seamark.capture.secrets.code import Change, apply_changes
 from seamark.capture.secrets.masking import mask_code, mask_file
+from seamark.capture.secrets.names import UserRules
 from seamark.capture.secrets.shapes import MASK, mask_known
-
-if TYPE_CHECKING:
-    from seamark.capture.secrets import Secrets
-    from seamark.capture.secrets.names import UserRules
-
 
 _MAX_WORK_S: Final = 0.005
 _CODE_SUFFIX: Final = re.compile(r"\.(?:c|cc|cpp|cuh?|go|h|hpp|java|jl|js|pyi?|pyx|rs|ts)\Z")

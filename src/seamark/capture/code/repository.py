@@ -11,18 +11,14 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from seamark.capture.code import is_installed, read_beginning
+from seamark.capture.code import Script, is_installed, read_beginning
 from seamark.capture.code.changes import Changes, Diff
 from seamark.capture.code.git import Git, StoppedError
 from seamark.capture.secrets.masking import bare_url
 from seamark.capture.switches import is_switched_off
 from seamark.process.interrupts import let_pass
-
-if TYPE_CHECKING:
-    from seamark.capture.code import Script
-
 
 log = logging.getLogger("seamark")
 

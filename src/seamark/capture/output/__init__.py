@@ -5,18 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.capture.output.recording import RECORDING_THREAD, Recording
-from seamark.capture.output.source import Tee
+from seamark.capture.output.source import Source, Tee
+from seamark.capture.part import Recorder
+from seamark.capture.secrets import Secrets
+from seamark.capture.switches import Limit
 from seamark.process.interrupts import quietly
-
-if TYPE_CHECKING:
-    from seamark.capture.output.source import Source
-    from seamark.capture.part import Recorder
-    from seamark.capture.secrets import Secrets
-    from seamark.capture.switches import Limit
-
 
 log = logging.getLogger("seamark")
 

@@ -7,14 +7,11 @@ invisible characters between a name and its value or within a value; they are ig
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from seamark.capture.secrets import Secrets
 from seamark.capture.secrets.names import Level, level, may_name
 from seamark.capture.secrets.shapes import KEY_BEGINS, KEY_ENDS, KEY_SIGNS
-
-if TYPE_CHECKING:
-    from seamark.capture.secrets import Secrets
-
 
 _MAX_HELD_LINE: Final = 1 << 12
 """Maximum length of an unfinished line that is held back, in characters."""

@@ -9,19 +9,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from seamark.capture.output.hiding import hide, unfinished_secret_from
-from seamark.capture.output.source import FRAME_BYTES, OUTPUT_QUEUE, size_of
+from seamark.capture.output.source import FRAME_BYTES, OUTPUT_QUEUE, Source, size_of
+from seamark.capture.part import Recorder
+from seamark.capture.secrets import Secrets
+from seamark.capture.switches import Limit
 from seamark.pictures.terminal import collapse
 from seamark.process import fork
-
-if TYPE_CHECKING:
-    from seamark.capture.output.source import Source
-    from seamark.capture.part import Recorder
-    from seamark.capture.secrets import Secrets
-    from seamark.capture.switches import Limit
-
 
 _T = TypeVar("_T")
 

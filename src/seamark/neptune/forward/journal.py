@@ -13,26 +13,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from seamark.blobs import open_blob
 from seamark.errors import FileMissingError
+from seamark.journal.folder import RunFolder
 from seamark.journal.format import FILE_HEADER_BYTES, Kind, file_of
-from seamark.journal.reader import JournalReader, decode_json, payload_of
+from seamark.journal.reader import Block, JournalReader, RawFrame, decode_json, payload_of
 from seamark.journal.safe import parts_of
 from seamark.journal.walk import walk
+from seamark.neptune.forward.client import RemoteAttribute
 from seamark.paths import is_inside
 from seamark.process.interrupts import quietly
 from seamark.reading.attributes import is_background
 from seamark.reading.facts import FORWARD
 from seamark.store.fold.decode import decode
 from seamark.store.fold.payloads import Names, atom_of, legible, record_points
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.journal.reader import Block, RawFrame
-    from seamark.neptune.forward.client import RemoteAttribute
-
 
 Place = tuple[int, int]
 """Position in a journal: offset of a frame in bytes, and number of one of its items."""

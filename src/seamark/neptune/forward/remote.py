@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from collections.abc import Collection, Mapping
+from typing import Any, BinaryIO, Final
 
+from seamark.journal.folder import RunFolder
 from seamark.neptune.forward.client import Client
 from seamark.neptune.forward.run import ForwardedRun, Locks
 from seamark.paths import kind_of
@@ -14,12 +15,6 @@ from seamark.process import fork
 from seamark.process.interrupts import let_pass
 from seamark.remote.neptune import token_to_show
 from seamark.remote.protocol import WORDS, RemoteError, RunKey, Sent, Unreachable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from seamark.journal.folder import RunFolder
-
 
 log = logging.getLogger("seamark")
 

@@ -22,23 +22,19 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.blobs import open_blob
 from seamark.errors import FileMissingError
-from seamark.journal.folder import cache_folder
+from seamark.journal.folder import RunFolder, cache_folder
 from seamark.journal.headers import headers
 from seamark.journal.writer import JournalWriter
+from seamark.neptune.forward.client import Client, RemoteAttribute
 from seamark.neptune.forward.journal import START, Item, Journal, SharedState, assigned
 from seamark.process.interrupts import quietly
 from seamark.process.liveness import process_facts
 from seamark.reading.facts import FORWARD
 from seamark.remote.protocol import Busy, Missing, Purged, Refused, Unreachable
-
-if TYPE_CHECKING:
-    from seamark.journal.folder import RunFolder
-    from seamark.neptune.forward.client import Client, RemoteAttribute
-
 
 _LOCK_RETRY_S: Final = 5.0
 _FILE_RETRY_S: Final = 600.0

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from seamark.errors import SeamarkError
 from seamark.index.purging import is_live, remove
@@ -14,10 +14,8 @@ from seamark.journal.folder import PROJECT_LOG, RunFolder, iter_runs
 from seamark.journal.safe import is_folder
 from seamark.neptune.management.exceptions import ManagementOperationFailure, ProjectAlreadyExists
 from seamark.paths import ARTIFACTS, MODELS, home_of
+from seamark.reading.catalog import Catalog, Ref
 from seamark.values import encode_atom
-
-if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog, Ref
 
 __all__ = ["FolderBackend"]
 

@@ -14,7 +14,7 @@ import binascii
 import functools
 import json
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
@@ -22,12 +22,9 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 
+from seamark.server.access import Identity
 from seamark.server.failures import Refusal, refusal_of
 from seamark.server.guard import address_of, server_of
-
-if TYPE_CHECKING:
-    from seamark.server.access import Identity
-
 
 Word = Annotated[str, Field(max_length=8192)]
 _MAX_ITEMS: Final = 10_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from seamark.neptune.server.answers import (
@@ -23,10 +23,6 @@ from seamark.neptune.server.answers import (
 from seamark.neptune.server.log import Logs
 from seamark.server.failures import Refusal
 from seamark.server.guard import expect_somebody, open_to_all
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
 
 router: Final = Routes()
 open_router: Final = APIRouter(include_in_schema=False)

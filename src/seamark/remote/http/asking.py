@@ -6,9 +6,9 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import quote
 
 from msgspec import UNSET
@@ -17,14 +17,8 @@ from seamark.errors import ArgumentError, QueryError, RunNotFoundError
 from seamark.reading.codec import WireError, unpack
 from seamark.reading.reader import Answer as ReadAnswer
 from seamark.remote import shipper
-from seamark.remote.http.connection import OTHER_VERSION, Connection
+from seamark.remote.http.connection import OTHER_VERSION, Answer, Connection
 from seamark.remote.protocol import Busy, Missing, RemoteError, RunKey, TooLong
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from seamark.remote.http.connection import Answer
-
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import BadStatusLine, RemoteDisconnected
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
@@ -32,13 +32,11 @@ from seamark.remote.protocol import (
     Purged,
     Refused,
     RemoteError,
+    RunKey,
     TooLong,
     Unfit,
     Unreachable,
 )
-
-if TYPE_CHECKING:
-    from seamark.remote.protocol import RunKey
 
 __all__ = ["OTHER_VERSION", "Address", "Answer", "Connection", "run_path"]
 

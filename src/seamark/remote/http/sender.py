@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import quote
 
 from seamark.journal.shipping import Batch
 from seamark.reading.codec import Opening, WireError, unpack
-from seamark.reading.names import Arrival
+from seamark.reading.names import Arrival, Conflict
 from seamark.reading.reader import Answer as ReadAnswer
 from seamark.remote.http.connection import Answer, Connection, run_path
-from seamark.remote.protocol import Missing, RemoteError, RemoteRun, Sent, Unreachable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from seamark.reading.names import Conflict
-    from seamark.remote.protocol import RunKey
-
+from seamark.remote.protocol import Missing, RemoteError, RemoteRun, RunKey, Sent, Unreachable
 
 PART_BYTES: Final = 8 << 20
 """Size of the parts of a file upload, in bytes."""

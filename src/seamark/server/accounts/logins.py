@@ -6,18 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.errors import ArgumentError, SeamarkError
 from seamark.server.access import NOBODY, Identity
-from seamark.server.accounts.tables import hash_of, is_token, prefix_of
+from seamark.server.accounts.accounts import Accounts
+from seamark.server.accounts.tables import Token, hash_of, is_token, prefix_of
 from seamark.server.database import BoundedDict
 from seamark.server.failures import Refusal, warn_rarely
-
-if TYPE_CHECKING:
-    from seamark.server.accounts.accounts import Accounts
-    from seamark.server.accounts.tables import Token
-
 
 _NS_PER_S: Final = 1_000_000_000
 

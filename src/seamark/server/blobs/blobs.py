@@ -9,21 +9,18 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import sqlalchemy as sa
 
 from seamark.errors import ArgumentError, FileMissingError
 from seamark.server.blobs import tables as sql
 from seamark.server.blobs.tables import ONE, WHOLE, BlobObject, is_digest, new_object
 from seamark.server.database import BoundedDict
 from seamark.server.failures import GapError, Rejected
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from seamark.server.objects import ObjectStore
-    from seamark.server.quota import Quota
-    from seamark.store.database import Database
-
+from seamark.server.objects import ObjectStore
+from seamark.server.quota import Quota
+from seamark.store.database import Database
 
 RESERVED_NS: Final = 24 * 3600 * 10**9
 """Minimum lifetime of a content after a client was informed that it exists, in nanoseconds."""

@@ -17,20 +17,15 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.journal.format import ZLIB
-from seamark.journal.reader import JournalReader, payload_of
-from seamark.store.database import Upsert
-
-if TYPE_CHECKING:
-    from seamark.journal.reader import Block
-    from seamark.journal.safe import Source
-    from seamark.server.objects import ObjectStore
-    from seamark.store.database import Database
-
+from seamark.journal.reader import Block, JournalReader, payload_of
+from seamark.journal.safe import Source
+from seamark.server.objects import ObjectStore
+from seamark.store.database import Database, Upsert
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")

@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -27,16 +27,12 @@ from seamark.server.databases import Databases, SchemaNewer, open_databases
 from seamark.server.folding.refold import is_whole, mark_whole
 from seamark.server.folding.tables import Leases
 from seamark.server.folding.turns import fold_turn, forget
+from seamark.server.kept.journals import IntakeJournals, IntakeRun
 from seamark.server.objects import ObjectsUnreachable
+from seamark.server.settings import Settings
 from seamark.store import schema
 from seamark.store.database import Conflict
-from seamark.store.runs import RUNS_AT_ONCE, places_of
-
-if TYPE_CHECKING:
-    from seamark.server.kept.journals import IntakeJournals, IntakeRun
-    from seamark.server.settings import Settings
-    from seamark.store.runs import Store
-
+from seamark.store.runs import RUNS_AT_ONCE, Store, places_of
 
 Ref = tuple[str, str]
 _run, _journal = schema.run.c, schema.journal.c

@@ -5,23 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import sqlalchemy as sa
 
 from seamark.server.changes import Positions
-from seamark.server.databases import store_name
+from seamark.server.databases import Databases, store_name
 from seamark.server.folding.turns import fold_turn
+from seamark.server.kept.journals import IntakeJournals
+from seamark.server.objects import ObjectStore
+from seamark.server.settings import Settings
 from seamark.store import schema
 from seamark.store.database import Upsert, retry
-
-if TYPE_CHECKING:
-    from seamark.server.databases import Databases
-    from seamark.server.kept.journals import IntakeJournals
-    from seamark.server.objects import ObjectStore
-    from seamark.server.settings import Settings
-    from seamark.store.runs import Store
-
+from seamark.store.runs import Store
 
 _SWITCH_S: Final = 3.0
 """Time after which all processes use the live store, in seconds; see `Databases.store`."""

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import sqlalchemy as sa
 
-from seamark.store.database import Conflict, Upsert
-
-if TYPE_CHECKING:
-    from seamark.store.database import Database
-
+from seamark.store.database import Conflict, Database, Upsert
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.journal.folder import split_journal_name
 from seamark.journal.format import FRAME_HEADER_BYTES, MAX_PAYLOAD_BYTES
+from seamark.journal.safe import Source
 from seamark.server.changes import note_changes
 from seamark.server.folding import tables
+from seamark.server.kept.journals import IntakeJournal, IntakeJournals
 from seamark.store.database import Upsert
+from seamark.store.fold.run_state import JournalState
 from seamark.store.ingest import UNREADABLE, Folding
-from seamark.store.runs import forget_run, places_of
-
-if TYPE_CHECKING:
-    from seamark.journal.safe import Source
-    from seamark.server.kept.journals import IntakeJournal, IntakeJournals
-    from seamark.store.fold.run_state import JournalState
-    from seamark.store.runs import Store
-
+from seamark.store.runs import Store, forget_run, places_of
 
 TURN_BYTES: Final = 16 << 20
 """Maximum number of bytes of a run folded in one turn."""

@@ -12,7 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -31,12 +31,8 @@ from seamark.server.kept.layout import (
     release,
 )
 from seamark.server.kept.plan import key_of, read_rows
-from seamark.store.database import Conflict, insertion
-
-if TYPE_CHECKING:
-    from seamark.server.objects import ObjectInfo, ObjectStore
-    from seamark.store.database import Database
-
+from seamark.server.objects import ObjectInfo, ObjectStore
+from seamark.store.database import Conflict, Database, insertion
 
 _random: Final = random.Random()  # noqa: S311 - leaves the global generator unchanged
 COMPACT_BYTES: Final = 1 << 20

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from seamark.server.kept import layout
 from seamark.server.kept.layout import REMOVE_NS, Part, read_parts, release
 from seamark.server.kept.plan import Key, Rows, key_of, read_rows, read_runs
-from seamark.store.database import Upsert, insertion
-
-if TYPE_CHECKING:
-    from seamark.server.objects import GrowingObject, ObjectStore
-    from seamark.store.database import Database
+from seamark.server.objects import GrowingObject, ObjectStore
+from seamark.store.database import Database, Upsert, insertion
 
 
 class OutrunError(Exception):

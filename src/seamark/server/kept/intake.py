@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -38,13 +38,10 @@ from seamark.server.kept.plan import (
     RunRow,
     key_of,
 )
+from seamark.server.objects import ObjectStore
+from seamark.server.quota import Quota
 from seamark.server.writer import Stored
 from seamark.store.database import Conflict, Database
-
-if TYPE_CHECKING:
-    from seamark.server.objects import ObjectStore
-    from seamark.server.quota import Quota
-
 
 _MAX_REMEMBERED: Final = 10_000
 """Maximum number of remembered journals, and of remembered runs."""

@@ -5,27 +5,21 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.errors import FileMissingError
+from seamark.journal.safe import Source
+from seamark.server.blobs.blobs import Blobs
 from seamark.server.blobs.tables import use
 from seamark.server.kept import layout
 from seamark.server.kept.caretaker import Caretaker
 from seamark.server.kept.layout import REMOVE_NS, release
 from seamark.server.kept.plan import StoredSource, key_of, segments_of
-from seamark.store.database import Upsert
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from seamark.journal.safe import Source
-    from seamark.server.blobs.blobs import Blobs
-    from seamark.server.objects import ObjectStore
-    from seamark.store.database import Database
-
+from seamark.server.objects import ObjectStore
+from seamark.store.database import Database, Upsert
 
 _ROWS_AT_ONCE: Final = 1000
 _log: Final = logging.getLogger("seamark.server")

@@ -18,9 +18,9 @@ import json
 import secrets
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 import zstandard
@@ -37,12 +37,7 @@ from seamark.journal.format import (
 from seamark.journal.shipping import BATCH_BYTES, PLAIN_BYTES, BatchError, check_journal_name
 from seamark.paths import check_scope
 from seamark.server.failures import Rejected
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from seamark.server.objects import ObjectStore
-
+from seamark.server.objects import ObjectStore
 
 metadata = sa.MetaData()
 _Text = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")

@@ -7,18 +7,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.server.failures import GapError, Rejected
 from seamark.server.kept import layout
 from seamark.server.kept.layout import Part
-
-if TYPE_CHECKING:
-    from seamark.server.objects import ObjectStore
-    from seamark.server.quota import Quota
-    from seamark.store.database import Database
+from seamark.server.objects import ObjectStore
+from seamark.server.quota import Quota
+from seamark.store.database import Database
 
 
 class DivergedError(Rejected):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -16,12 +16,8 @@ from seamark.server.kept import layout
 from seamark.server.kept.commit import insert_object
 from seamark.server.kept.layout import PREFIX, Part, read_parts
 from seamark.server.kept.plan import key_of
-from seamark.store.database import insertion
-
-if TYPE_CHECKING:
-    from seamark.server.objects import ObjectStore
-    from seamark.store.database import Database
-
+from seamark.server.objects import ObjectStore
+from seamark.store.database import Database, insertion
 
 _log: Final = logging.getLogger("seamark.server")
 _SEGMENT: Final = insertion(layout.segments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -12,7 +12,8 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from seamark.server.access import Link, Role
+from seamark.server.access import Content, Link, Role
+from seamark.server.blobs.blobs import Progress
 from seamark.server.failures import FAILURES, Refusal
 from seamark.server.guard import (
     Body,
@@ -26,11 +27,6 @@ from seamark.server.guard import (
 )
 from seamark.server.kept.intake import check_run
 from seamark.server.purging import is_purged
-
-if TYPE_CHECKING:
-    from seamark.server.access import Content
-    from seamark.server.blobs.blobs import Progress
-
 
 router: Final = APIRouter()
 server_router: Final = APIRouter(tags=["files"])

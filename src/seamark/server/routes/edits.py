@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field, model_validator
 
 from seamark.errors import PathError, SeamarkError
 from seamark.paths import PROJECT_LOG, check_name
-from seamark.server.access import Role
+from seamark.server.access import Identity, Role
 from seamark.server.answering import Several, several
 from seamark.server.failures import FAILURES, Refusal, refusal_of
 from seamark.server.guard import Body, asker, expect, note, server_of
@@ -24,10 +24,6 @@ from seamark.server.purging import is_purged, purge
 from seamark.server.routes.tables import Which
 from seamark.store.query.choosing import choose
 from seamark.values import encode_atom
-
-if TYPE_CHECKING:
-    from seamark.server.access import Identity
-
 
 router: Final = APIRouter(tags=["runs"])
 server_router: Final = APIRouter(tags=["runs"])

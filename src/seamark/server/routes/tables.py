@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import sqlalchemy as sa
 from msgspec import Meta
@@ -40,11 +40,7 @@ from seamark.store.read.inherited import shared_paths
 from seamark.store.read.many import lengths_of, read_many, series_of
 from seamark.store.read.names import names_of, run_fields, run_names
 from seamark.store.read.tables import query_runs
-from seamark.store.runs import numbers_of
-
-if TYPE_CHECKING:
-    from seamark.store.runs import Store
-
+from seamark.store.runs import Store, numbers_of
 
 T = TypeVar("T")
 

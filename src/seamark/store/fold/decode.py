@@ -5,18 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
 from seamark.journal.format import FRAME_HEADER_BYTES, USER_TIME, ZLIB, Kind
 from seamark.journal.reader import Block, RawFrame, payload_of
+from seamark.journal.walk import Frames
 from seamark.store.fold.payloads import PATH_BYTES, Names, legible, unpack_sparse
-
-if TYPE_CHECKING:
-    from seamark.journal.walk import Frames
-    from seamark.values.arrays import Floats, Ints
-
+from seamark.values.arrays import Floats, Ints
 
 _POINT_KINDS: Final = frozenset({int(Kind.TEXT), int(Kind.HISTOGRAM), int(Kind.OP)})
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from seamark.journal.format import Kind, sound_header
 from seamark.journal.reader import Block, RawFrame, decode_json, payload_of
@@ -49,11 +49,8 @@ from seamark.store.fold.registers import (
     SetState,
     StatisticState,
 )
-
-if TYPE_CHECKING:
-    from seamark.store.fold.run_state import JournalState, RunState
-    from seamark.values.arrays import Floats, Ints
-
+from seamark.store.fold.run_state import JournalState, RunState
+from seamark.values.arrays import Floats, Ints
 
 S = TypeVar("S", bound=FamilyState)
 _FORK_PATHS: Final = frozenset({FORKED_AT, FORKED_FROM})

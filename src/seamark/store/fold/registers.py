@@ -14,14 +14,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from seamark.reading.attributes import SeriesSummary, SeriesTail
+from seamark.values.aggregates import Keep
+from seamark.values.arrays import Floats, Ints
 from seamark.values.statistics import SCALE, Statistics, load_aggregate, scaled, scaled_sum
-
-if TYPE_CHECKING:
-    from seamark.values.aggregates import Keep
-    from seamark.values.arrays import Floats, Ints
 
 __all__ = [
     "FAMILIES",

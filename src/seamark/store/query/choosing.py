@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -18,18 +18,15 @@ from seamark.store.query.expression import comparisons_of
 from seamark.store.query.kinds import CRASHED
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import Field, parse_field
+from seamark.store.query.selection import Selection
 from seamark.store.query.sql import (
     AGGREGATE_COLUMNS,
     CRASH_REASON,
     Compiler,
 )
 from seamark.store.read.inherited import holder
+from seamark.store.runs import Store
 from seamark.store.schema import SILENT_FROM
-
-if TYPE_CHECKING:
-    from seamark.store.query.selection import Selection
-    from seamark.store.runs import Store
-
 
 _MAX_LOOKUPS: Final = 100
 """Maximum number of named runs that are looked up individually."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -42,10 +42,8 @@ from seamark.store.query.kinds import (
 )
 from seamark.store.query.language import parse
 from seamark.store.read.inherited import TAGS
+from seamark.store.runs import Store
 from seamark.values import escape
-
-if TYPE_CHECKING:
-    from seamark.store.runs import Store
 
 __all__ = ["KnownPaths", "Unknown", "in_projects", "matching_projects", "refuse"]
 

@@ -11,21 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from seamark.errors import ArgumentError, RunNotFoundError
 from seamark.paths import KINDS, home_of, is_inside, kind_of, model_key
-from seamark.reading.catalog import Wanted
+from seamark.reading.catalog import Catalog, Wanted
 from seamark.reading.contents import ArtifactName
-from seamark.reading.names import LATEST
+from seamark.reading.names import LATEST, RunName
 from seamark.store.query.kinds import GROUPS, STATES, near_state
 from seamark.store.query.language import Among, And, Comparison, Expression, Field, Value, parse
 from seamark.values import escape
 from seamark.values._numbers import argument_error
-
-if TYPE_CHECKING:
-    from seamark.reading.catalog import Catalog
-    from seamark.reading.names import RunName
 
 
 def find_duplicate(

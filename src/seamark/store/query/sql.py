@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
@@ -31,13 +31,10 @@ from seamark.store.query.expression import (
 )
 from seamark.store.query.kinds import NUMERIC, TEXTS, moment
 from seamark.store.query.known import matching_projects
+from seamark.store.query.selection import Selection
 from seamark.store.read.inherited import CHILDREN, has_children, holder
 from seamark.store.read.names import VERSION, moved_versions
-
-if TYPE_CHECKING:
-    from seamark.store.query.selection import Selection
-    from seamark.store.runs import Store
-
+from seamark.store.runs import Store
 
 Clause = sa.ColumnElement[bool]
 _SERIES: Final = FAMILY_NUMBERS["float_series"]

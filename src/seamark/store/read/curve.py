@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+import sqlalchemy as sa
 
 from seamark.errors import ArgumentError
 from seamark.paths import check_path
 from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
+from seamark.reading.points import Points
 from seamark.store.drawing import draw_series
+from seamark.store.fold.run_state import JournalState
 from seamark.store.groups import DrawingGroup, drawing_groups, group_bounds, load_group
+from seamark.store.read import series
+from seamark.store.read.inherited import Share
 from seamark.store.read.series import (
     EVERYTHING,
     points_in_span,
@@ -23,18 +28,9 @@ from seamark.store.read.series import (
     tail_pieces,
     visible_part,
 )
+from seamark.store.runs import Store
 from seamark.store.steps import Piece, is_falling
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from seamark.reading.points import Points
-    from seamark.store.fold.run_state import JournalState
-    from seamark.store.read import series
-    from seamark.store.read.inherited import Share
-    from seamark.store.runs import Store
-    from seamark.values.arrays import Floats, Ints
-
+from seamark.values.arrays import Floats, Ints
 
 _NS: Final = 1e9
 

@@ -15,12 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from seamark.errors import QueryError
 from seamark.journal.folder import hashed_run_id
+from seamark.journal.safe import Source
 from seamark.paths import PROJECT_LOG, projects_above
 from seamark.reading.attributes import PARENT
 from seamark.reading.catalog import Ref, SharedPath
@@ -28,13 +29,9 @@ from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES, atom_value, decoded
 from seamark.store.database import among, as_literals
 from seamark.store.fold.registers import NEVER, Key
+from seamark.store.fold.run_state import Fork
 from seamark.store.query.kinds import CHILD_AGGREGATES, CHILDREN, SERIES
-from seamark.store.runs import load_many
-
-if TYPE_CHECKING:
-    from seamark.journal.safe import Source
-    from seamark.store.fold.run_state import Fork
-    from seamark.store.runs import Store, StoredRun
+from seamark.store.runs import Store, StoredRun, load_many
 
 __all__ = [
     "CHILDREN",

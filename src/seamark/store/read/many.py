@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
+from seamark.journal.safe import Source
 from seamark.reading.catalog import Ref
+from seamark.reading.curves import Curve
 from seamark.reading.points import Points
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS
@@ -18,13 +20,7 @@ from seamark.store.query.expression import matcher
 from seamark.store.read.curve import read_curve
 from seamark.store.read.inherited import Line
 from seamark.store.read.series import Sources, read_floats
-from seamark.store.runs import RUNS_AT_ONCE, load_many, places_of
-
-if TYPE_CHECKING:
-    from seamark.journal.safe import Source
-    from seamark.reading.curves import Curve
-    from seamark.store.runs import Place, Store, StoredRun
-
+from seamark.store.runs import RUNS_AT_ONCE, Place, Store, StoredRun, load_many, places_of
 
 _MAX_SERIES_POINTS: Final = 4096
 _MAX_POINTS: Final = 1 << 20

@@ -9,24 +9,19 @@ it last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from seamark.journal.reservations import MAX_NUMBER
 from seamark.paths import kind_of, model_key
-from seamark.reading.catalog import RunField
+from seamark.reading.catalog import Ref, RunField
 from seamark.reading.names import RunName, generated_name
 from seamark.store import schema
 from seamark.store.cells import FAMILY_NUMBERS, NUMBER_FAMILIES
 from seamark.store.database import among
 from seamark.store.query.known import in_projects
-from seamark.store.runs import numbers_of
-
-if TYPE_CHECKING:
-    from seamark.reading.catalog import Ref
-    from seamark.store.runs import Store
-
+from seamark.store.runs import Store, numbers_of
 
 VERSION: Final = "sys/version"
 """Path of the version number."""

@@ -7,9 +7,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import sqlalchemy as sa
 
 from seamark.journal.format import (
     FRAME_HEADER_BYTES,
@@ -19,19 +20,14 @@ from seamark.journal.format import (
 from seamark.journal.reader import JournalReader, payload_of, scan
 from seamark.reading.points import TextPage
 from seamark.store.fold.payloads import record_points
+from seamark.store.fold.registers import Key
+from seamark.store.fold.run_state import JournalState
 from seamark.store.groups import (
     record_offsets,
 )
+from seamark.store.read.inherited import Share, Sources
 from seamark.store.read.series import journal_reader, span_of
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from seamark.store.fold.registers import Key
-    from seamark.store.fold.run_state import JournalState
-    from seamark.store.read.inherited import Share, Sources
-    from seamark.store.runs import Store, StoredRun
-
+from seamark.store.runs import Store, StoredRun
 
 _FRAMES_PER_BATCH: Final = 512
 _LINE_END: Final = re.compile(rb"\\n|\\u000[aA]")

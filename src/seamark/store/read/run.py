@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Collection
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -14,7 +14,7 @@ from seamark.errors import RunNotFoundError
 from seamark.paths import is_inside
 from seamark.process.liveness import LOST, Crash, Evidence
 from seamark.reading.attributes import Attribute, JournalInfo
-from seamark.reading.curves import NAMED_AXES, Look
+from seamark.reading.curves import NAMED_AXES, Curve, Drawing, Look
 from seamark.reading.points import (
     Attempt,
     FilePoint,
@@ -24,6 +24,7 @@ from seamark.reading.points import (
     TextPoint,
     check_attempt,
 )
+from seamark.reading.ranks import RankStatus
 from seamark.store import schema
 from seamark.store.cells import CRASHED, is_live, last_owners, run_columns
 from seamark.store.fold.registers import SeriesState
@@ -40,11 +41,6 @@ from seamark.store.read.records import read_text_page, text_begin
 from seamark.store.read.series import Mark, Part, Sources, read_floats_part
 from seamark.store.read.snapshot import DERIVED_BELOW, FLOATS, Derived, Snapshot, gaps_of
 from seamark.store.runs import Store, load_run
-
-if TYPE_CHECKING:
-    from seamark.reading.curves import Curve, Drawing
-    from seamark.reading.ranks import RankStatus
-
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,9 +10,10 @@ import logging
 import zlib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
+import sqlalchemy as sa
 from msgspec import Meta
 
 from seamark.journal.format import (
@@ -24,6 +25,8 @@ from seamark.journal.walk import BLOCK_BYTES, walk
 from seamark.reading.points import Points
 from seamark.store.fold.decode import RowBatch, decode
 from seamark.store.fold.payloads import Names
+from seamark.store.fold.registers import Key
+from seamark.store.fold.run_state import JournalState, RunState
 from seamark.store.groups import (
     StoredGroup,
     group_bounds,
@@ -33,14 +36,8 @@ from seamark.store.groups import (
 from seamark.store.ingest import UNREADABLE
 from seamark.store.journals import names_before
 from seamark.store.read.inherited import Share, Sources
-
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from seamark.store.fold.registers import Key
-    from seamark.store.fold.run_state import JournalState, RunState
-    from seamark.store.runs import Store, StoredRun
-    from seamark.values.arrays import Floats, Ints
+from seamark.store.runs import Store, StoredRun
+from seamark.values.arrays import Floats, Ints
 
 __all__ = [
     "EVERYTHING",

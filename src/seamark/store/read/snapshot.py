@@ -6,13 +6,14 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from seamark.paths import kind_of
+from seamark.process.liveness import Crash
 from seamark.reading.attributes import CHANGES, DETAIL, INHERITED, Attribute, SeriesTail
-from seamark.reading.points import time_of
+from seamark.reading.points import Points, time_of
 from seamark.store import schema
 from seamark.store.cells import (
     CRASHED,
@@ -25,21 +26,14 @@ from seamark.store.cells import (
     is_open,
     run_columns,
 )
-from seamark.store.fold.registers import AtomState, FloatSeriesState
-from seamark.store.read.inherited import TAGS, Inherited, Line, inherited_tags
+from seamark.store.fold.registers import AtomState, FloatSeriesState, Key
+from seamark.store.fold.run_state import JournalState, RunState
+from seamark.store.read.inherited import TAGS, Inherited, Line, Sources, inherited_tags
 from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers
 from seamark.store.read.records import read_records
 from seamark.store.read.series import read_floats
+from seamark.store.runs import Store, StoredRun
 from seamark.store.schema import state_of_row
-
-if TYPE_CHECKING:
-    from seamark.process.liveness import Crash
-    from seamark.reading.points import Points
-    from seamark.store.fold.registers import Key
-    from seamark.store.fold.run_state import JournalState, RunState
-    from seamark.store.read.inherited import Sources
-    from seamark.store.runs import Store, StoredRun
-
 
 _cells: Final = schema.attribute.c
 _SELECT_OWNER: Final = sa.select(schema.run.c.owner).where(schema.run.c.id == sa.bindparam("run"))

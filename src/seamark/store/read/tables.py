@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from seamark.reading.attributes import DETAIL
+from seamark.reading.catalog import Columns
 from seamark.reading.points import time_of
 from seamark.reading.tables import RunsTable, StringList
 from seamark.store import schema
@@ -18,6 +19,7 @@ from seamark.store.query.choosing import Chosen, choose
 from seamark.store.query.expression import matcher
 from seamark.store.query.known import KnownPaths, Unknown, in_projects, refuse
 from seamark.store.query.language import parse_field
+from seamark.store.query.selection import Selection
 from seamark.store.query.sql import AGGREGATE_COLUMNS, CRASH_REASON, reasons_of
 from seamark.store.read.inherited import (
     CHILDREN,
@@ -27,12 +29,7 @@ from seamark.store.read.inherited import (
     shared_paths,
 )
 from seamark.store.read.names import ALIASES, VERSION, version_aliases, version_numbers
-
-if TYPE_CHECKING:
-    from seamark.reading.catalog import Columns
-    from seamark.store.query.selection import Selection
-    from seamark.store.runs import Store
-
+from seamark.store.runs import Store
 
 _DIFFERING: Final = ":differing"
 _FIRST_COLUMNS: Final = (

@@ -34,7 +34,6 @@ class Limits:
     json_bytes: int = 1 << 20
     journals: int = 4096
     attributes: int = 100_000
-    query_bytes: int = 16 << 10
     target_bytes: int = 32 << 10
     header_bytes: int = 32 << 10
     at_once: int = 512

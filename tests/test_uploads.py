@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,24 @@ def test_wrong_code_version_is_refused_and_nothing_recorded(tmp_path, given, mes
     with pytest.raises(ArgumentError, match=f"code_version: {message}"):
         init_run("p", root=tmp_path / "root", code_version=given, **QUIET)
     assert not (tmp_path / "root").exists()
+
+
+KILLED = f"""
+import os, signal, sys, threading
+from seamark import init_run
+from seamark.blobs.worker import Job
+from seamark.types import File
+run = init_run("p", root=sys.argv[1], custom_run_id="one", **{QUIET!r})
+run["note"] = 1
+run.session.recorder.contents.files._worker.submit(Job(threading.Event().wait))
+run["model"].upload(File.from_content(b"x" * (5 << 20)))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_owner_stores_files_that_a_killed_process_staged(tmp_path):
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    with init_run("p", root=tmp_path, custom_run_id="one", owner=True, **QUIET) as run:
+        assert run.folder.staging_dir.is_dir()
+    assert run["model"].fetch_bytes() == b"x" * (5 << 20)
+    assert "sha256" in run.session.recorded.attribute("model").value

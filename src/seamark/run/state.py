@@ -188,8 +188,8 @@ class OwnState:
             from seamark.blobs import finish_staged
 
             thread = threading.Thread(
-                target=finish_staged,
-                args=(recorder.folder, recorder.contents.record_file),
+                target=logged("files of an ended process could not be stored")(finish_staged),
+                args=(recorder.folder,),
                 name="seamark-staged",
                 daemon=True,
             )

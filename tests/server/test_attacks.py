@@ -10,9 +10,6 @@ import uuid
 from urllib.parse import quote, urlsplit
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from asking import ask
 from folding import a_journal
 from recording import QUIET
@@ -114,6 +111,7 @@ def test_digest_opens_no_file_of_another_project(here, tmp_path, monkeypatch):
     assert missing.json() == {"missing": [DIGEST]}
     begun = ask(here.url, "PUT", f"{blobs}/{DIGEST}{query}", mine, SECRET[:1])
     assert begun.json() == {"offset": 1, "complete": False}
+    assert ask(here.url, "GET", f"{blobs}/{DIGEST}/upload", mine).json() == begun.json()
     # The server has the bytes, but this project sent one of them: no other comes of it.
     end = f"?offset={len(SECRET)}&size={len(SECRET)}"
     rest = ask(here.url, "PUT", f"{blobs}/{DIGEST}{end}", mine, b"")

@@ -10,9 +10,6 @@ import socket
 import threading
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 import urllib3
 from asking import ask
 from fastapi import APIRouter

@@ -7,9 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from asking import ask
 from folding import a_journal
 from questions import of_many, of_run

@@ -7,8 +7,6 @@ import itertools
 
 import pytest
 
-pytest.importorskip("fastapi")
-
 from seamark.errors import ArgumentError, PathError
 from seamark.server.access import NOBODY, Identity, Role
 from seamark.server.accounts.accounts import Accounts, NameInUse, NoSuch

@@ -50,13 +50,7 @@ def wal(place):
 
 @contextlib.contextmanager
 def without_power(place, folder, keep):
-    """Give the place after a loss of power that took the last commits, but no forced bytes.
-
-    Args:
-        place: A place with an intake that was not closed.
-        folder: Where the copy goes.
-        keep: So many bytes of what SQLite had appended to its log are on the disk.
-    """
+    """Give a copy of a place after a loss of power that left `keep` bytes of SQLite's log."""
     shutil.copytree(place.folder, folder / "objects")
     shutil.copytree(wal(place).parent, folder / "databases", ignore=lambda *_: ["kept.db-shm"])
     os.truncate(folder / "databases" / "kept.db-wal", keep)

@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import pytest
-
-pytest.importorskip("fastapi")
-
 import httpx
+import pytest
 from bytes_source import BytesSource
 from journal_builder import START, JournalBuilder, fold_run
 from served import Served, served

@@ -9,10 +9,6 @@ import math
 import threading
 from typing import Any
 
-import pytest
-
-pytest.importorskip("fastapi")
-
 import zstandard
 from journal_builder import START, JournalBuilder
 from msgspec import UNSET

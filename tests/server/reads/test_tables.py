@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from journal_builder import START, JournalBuilder
 
 from seamark.reading.catalog import ChangedRun

@@ -10,12 +10,8 @@ import uuid
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
-pytest.importorskip("fastapi")
-
 import asking
-from served import served
+import pytest
 
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import Refused, RunKey
@@ -37,20 +33,16 @@ def remote(team):
         yield opened
 
 
-def asker(server, token, run):
-    """Return what asks about the files of a run."""
+@pytest.fixture
+def ask(team, run):
+    """Return what asks about the files of the run."""
 
     def asks(path="", method="GET", body=None, **headers):
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         place = f"runs/{run.project}/{run.run}/blobs{path}"
-        return asking.ask(server.url, method, place, token, body, given)
+        return asking.ask(team.url, method, place, team.token, body, given)
 
     return asks
-
-
-@pytest.fixture
-def ask(team, run):
-    return asker(team, team.token, run)
 
 
 def put(remote, run, content, digest=None):
@@ -125,17 +117,3 @@ def test_files_are_served_as_downloads_that_run_nothing(remote, run, ask, name):
     assert "set-cookie" not in headers
     kind = headers["content-type"]
     assert kind in ("application/octet-stream", "image/png")
-
-
-def test_upload_goes_on_after_a_restart(run, tmp_path):
-    cut = 8 << 20
-    with served(tmp_path) as server:
-        ask = asker(server, server.token, run)
-        place = f"/{DIGEST}?size={len(CONTENT)}&offset="
-        assert ask(f"{place}0", "PUT", CONTENT[:cut]).status == 200
-    with served(tmp_path) as again, contextlib.closing(open_remote(again.url, server.token)) as to:
-        ask = asker(again, server.token, run)
-        told = json.loads(ask(f"/{DIGEST}/upload").body)
-        assert told == {"offset": cut, "complete": False}
-        put(to, run, CONTENT)
-        assert ask(f"/{DIGEST}").body == CONTENT

@@ -136,11 +136,6 @@ def test_every_read_of_a_run_equals_that_of_the_store(here) -> None:
                     assert list(map(type, other)) == list(map(type, one)), (name, call)
                 is_plain = name == "many_points"
                 assert same(*map(dict, (one, other))) if is_plain else same(one, other), call
-        for call in calls:  # by position, as far as there are defaults for what follows
-            if "file" not in call and "limit" not in call:
-                other = getattr(there, name)(*call.values())
-                one = getattr(mine, name)(*call.values())
-                assert name == "many_points" or same(one, other), (name, call)
         there.attributes()
     catalog.close()
 
@@ -196,20 +191,17 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
     ("curve", {"path": "loss", "points": 999_999_999}),
     ("curve", {"path": "loss", "points": 10, "attempt": -1}),
     ("curve", {"path": "loss", "points": 10, "attempt": "first"}),
-    ("texts", {"path": "log", "attempt": -1}),
     ("texts", {"path": "log", "attempt": 10**30}),
     ("texts", {"path": "log", "next": str(2**70)}),
     ("drawing", {"path": "loss", "look": {"window": "nan"}}),
     ("drawing", {"path": "loss", "look": {"window": -1}}),
     ("drawing", {"path": "loss", "look": {"points": 1}}),
-    ("drawing", {"path": "loss", "look": {"points": 999_999_999}}),
     ("points", {"paths": ["loss"], "limit": 0}),
     ("points", {"paths": ["loss"], "limit": (1 << 24) + 1}),
     ("points", {"paths": ["loss"] * 1001}),
     ("points", {"paths": ["loss"], "next": "x" * (1 << 16)}),
     ("log", {"tail": 1_000_000}),
     ("attribute", {}),
-    ("text_page", {}),
 ]
 
 

@@ -105,7 +105,7 @@ def test_file_is_sent_in_parts_and_fetched_whole_or_in_ranges(remote, run, ask):
     assert ask(f"/{DIGEST}", If_None_Match=f'"{DIGEST}"').status == 304
 
 
-@pytest.mark.parametrize("name", ["evil.html", "x.svg", "x.pdf", "x.js", 'a"\r\nSet-Cookie: b.png'])
+@pytest.mark.parametrize("name", ["evil.html", "x.svg", 'a"\r\nSet-Cookie: b.png'])
 def test_files_are_served_as_downloads_that_run_nothing(remote, run, ask, name):
     put(remote, run, HTML)
     answer = ask(f"/{HTML_DIGEST}?name={quote(name)}")

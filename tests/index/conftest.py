@@ -1,18 +1,18 @@
-"""The hand-made journals of the store's tests, for what lies in folders."""
+"""Hand-made journals and an empty folder of a run, as in the tests of the store."""
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
+import pytest
+from journal_builder import JournalBuilder
 
-_FILE = Path(__file__).parents[1] / "store" / "conftest.py"
-_spec = importlib.util.spec_from_file_location("seamark_tests_store_conftest", _FILE)
-assert _spec is not None
-assert _spec.loader is not None
-_store = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_store)
+from seamark.journal.folder import RunFolder
 
-builder = _store.builder
-oracle = _store.oracle
-property_test = _store.property_test
-folder = _store.folder
+
+@pytest.fixture(scope="session")
+def builder():
+    return JournalBuilder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return RunFolder(tmp_path / "runs", "team/x", "run0000000000000")

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from humble import humbly
@@ -198,6 +197,7 @@ def test_run_that_is_removed_while_it_is_listed_is_left_out(root, monkeypatch):
     odd = root / "p" / ("0" * 16)
     odd.mkdir()
     (odd / "journal").touch()
+    (root / "p" / ("e" * 16)).symlink_to("nowhere")
     with Index.open(root) as index:
         for name in ("1" * 16, odd.name):  # asking for a run does not create it
             said = f"run '{name}' does not exist in project 'p' below"
@@ -206,19 +206,3 @@ def test_run_that_is_removed_while_it_is_listed_is_left_out(root, monkeypatch):
         index.refresh()
         assert {name for _, name in index.runs()} == {A, C, D}
         assert index.unread() == []
-
-
-def test_folders_links_and_pipes_named_like_journals_are_ignored(root):
-    kinds = (Path.mkdir, lambda path: path.symlink_to("nowhere"), os.mkfifo)
-    for name, make in zip((A, B, C), kinds, strict=True):
-        (journal,) = root.glob(f"p/**/{name}/journal/*")
-        journal.unlink()
-        make(journal)
-    (root / "p" / ("e" * 16)).symlink_to("nowhere")
-    (root / "q" / ("f" * 16)).symlink_to(root / "q")
-    with Index.open(root) as index:
-        index.refresh()
-        assert {name for _, name in index.runs()} == {A, B, C, D}
-        assert index.unread() == []
-        assert {one.path: one.value for one in index.view("q", D).attributes()}["x"] == 1
-        assert not index.view("p", A).has("x")

@@ -1,18 +1,16 @@
-"""Hand-made journals and an empty folder of a run, as in the tests of the store."""
+"""The hand-made journals of the store's tests, for what lies in folders."""
 
 from __future__ import annotations
 
-import pytest
-from journal_builder import JournalBuilder
+import importlib.util
+from pathlib import Path
 
-from seamark.journal.folder import RunFolder
+_FILE = Path(__file__).parents[1] / "store" / "conftest.py"
+_spec = importlib.util.spec_from_file_location("seamark_tests_store_conftest", _FILE)
+assert _spec is not None
+assert _spec.loader is not None
+_store = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_store)
 
-
-@pytest.fixture(scope="session")
-def builder():
-    return JournalBuilder
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return RunFolder(tmp_path / "runs", "team/x", "run0000000000000")
+builder = _store.builder
+folder = _store.folder

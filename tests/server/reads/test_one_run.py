@@ -196,6 +196,7 @@ INVALID: list[tuple[str, dict[str, Any]]] = [
     ("drawing", {"path": "loss", "look": {"window": "nan"}}),
     ("drawing", {"path": "loss", "look": {"window": -1}}),
     ("drawing", {"path": "loss", "look": {"points": 1}}),
+    ("drawing", {"path": "loss", "look": {"points": 999_999_999}}),
     ("points", {"paths": ["loss"], "limit": 0}),
     ("points", {"paths": ["loss"], "limit": (1 << 24) + 1}),
     ("points", {"paths": ["loss"] * 1001}),

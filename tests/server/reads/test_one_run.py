@@ -249,15 +249,13 @@ def test_records_of_a_stranger_open_no_file_and_no_process_of_the_server(here, t
             answer = asks.post(f"read/{verb}", json={**RUN, **path})
             assert ref in answer.text
             assert "never" not in answer.text
-    here.empty()
-    # A header that names this very host and boot.
-    facts = process_facts() | {"pid": 2**22 + 1}
-    here.put("run0", journal(**facts))
-    here.now_ns = START + 10**9
-    with here.client() as asks:
-        assert asks.read("overview", **RUN).state == "running"
+        # A header that names this very host and boot.
+        facts = process_facts() | {"pid": 2**22 + 1}
+        here.put("run1", journal(**facts))
+        here.now_ns = START + 10**9
+        assert asks.read("overview", project=FIRST, run="run1").state == "running"
         here.now_ns = START + 10**15
-        told = asks.read("overview", **RUN)
+        told = asks.read("overview", project=FIRST, run="run1")
         assert (told.state, told.crash.reason) == ("crashed", "heartbeat lost")
 
 

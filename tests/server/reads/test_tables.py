@@ -38,15 +38,14 @@ def test_table_equals_that_of_the_store_and_comes_in_windows(here) -> None:
     fill(here)
     columns = ["lr", "loss:min", "sys/*", "model"]
     store = here.server.store()
-    for query in (None, 'model = "a" AND lr > 0.1', "loss:min < 0.05"):
-        selection = Selection(project="team", query=query, sort_by="lr", ascending=True, limit=3)
-        with store.database.reading() as connection:
-            expected = query_runs(store, connection, selection, columns, here.now_ns)
-        asked = {"project": "team", "sort_by": "lr", "ascending": True, "limit": 3}
-        with here.client() as asks:
-            told = asks.read("table", **asked, query=query, columns=columns)
-        assert same(told.table, expected)
-        assert told.names == [generated_name(run) for _, run in expected.refs]
+    asked = {"project": "team", "query": "loss:min < 0.05", "sort_by": "lr"}
+    asked |= {"ascending": True, "limit": 3}
+    with store.database.reading() as connection:
+        expected = query_runs(store, connection, Selection(**asked), columns, here.now_ns)
+    with here.client() as asks:
+        told = asks.read("table", **asked, columns=columns)
+    assert same(told.table, expected)
+    assert told.names == [generated_name(run) for _, run in expected.refs]
     # Those beyond a limit are counted unless that is not asked for: it costs more than a page.
     with here.client() as asks:
         pages = [
@@ -177,9 +176,9 @@ def test_invalid_or_costly_tables_are_refused_with_a_hint(here) -> None:
             answer = asks.ask("table", **body)
             assert answer.status_code in (200, 413, 422), (str(body)[:80], answer.text)
             assert answer.status_code == 200 or answer.json()["hint"], str(body)[:80]
-        for pattern in ("(a+)+$", "(a|aa)+$", "(.*a){20}$"):  # would backtrack for years
-            answer = asks.ask("table", query=f'model MATCHES "{pattern}"', columns=["lr"])
-            assert answer.status_code in (200, 422, 503), answer.text
+        pattern = 'model MATCHES "(a|aa)+$"'  # would backtrack for years
+        answer = asks.ask("table", query=pattern, columns=["lr"])
+        assert answer.status_code in (200, 422, 503), answer.text
 
 
 def test_unchanged_table_is_not_sent_again(here) -> None:
@@ -244,9 +243,8 @@ def test_groups_have_mean_and_spread_and_curves_equal_those_of_each_run(here) ->
         assert list(asked(query="lr < 0.6", order="lr", least_first=True)) == ["a", "b"]
         assert list(asked(order="model", limit=1)) == ["b"]
         assert list(asked(order=":n", least_first=True)) == ["b", "a"]
-    # Runs without points are left out.
-    refs = [["team/x", "run1"], ["team/x", "run9"], ["team/x", "run2"]]
-    with here.client() as asks:
+        # Runs without points are left out.
+        refs = [["team/x", "run1"], ["team/x", "run9"], ["team/x", "run2"]]
         told = asks.read("curves", refs=refs, paths=["loss", "none"], px=100)
         assert [one.run for one in told.curves] == ["run1", "run2"]
         one = {"project": "team/x", "run": "run1", "path": "loss", "look": {"points": 100}}

@@ -198,6 +198,10 @@ def test_run_that_is_removed_while_it_is_listed_is_left_out(root, monkeypatch):
     odd.mkdir()
     (odd / "journal").touch()
     (root / "p" / ("e" * 16)).symlink_to("nowhere")
+    journals = root / "q" / D / "journal"
+    (journals / "folder").mkdir()
+    (journals / "link").symlink_to("nowhere")
+    os.mkfifo(journals / "pipe")
     with Index.open(root) as index:
         for name in ("1" * 16, odd.name):  # asking for a run does not create it
             said = f"run '{name}' does not exist in project 'p' below"

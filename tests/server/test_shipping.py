@@ -29,7 +29,7 @@ class TestServer(RemoteContract):
 
 
 def test_run_is_opened_by_its_name_and_goes_on_on_another_machine(team, tmp_path):
-    """The server says what has to be known: the attempt, and the largest time."""
+    """The server says what has to be known: steps, the attempt, and the largest time."""
     given: Any = {"remote": team.url, "api_token": team.token, "project": "lab/named", **QUIET}
     first = seamark.init_run(root=tmp_path / "one", name="baseline", **given)
     first["train/loss"].extend([1 / (step + 1) for step in range(10)])
@@ -49,6 +49,8 @@ def test_run_is_opened_by_its_name_and_goes_on_on_another_machine(team, tmp_path
                 header = reader.header()
             assert (header["prior_t"], header["attempt"]) == (last, 0)
         other.stop()
+    here = seamark.init_run("lab/named", root=tmp_path / "0", with_id=first.id, mode="read-only")
+    assert list(here["train/loss"].fetch_values()["step"]) == [10]  # of its own part alone
     with pytest.raises(RunNotFoundError):
         seamark.init_run(root=tmp_path / "none", with_id="baselin", **given)
     seamark.init_run(root=tmp_path / "one", name="baseline", **given).stop()

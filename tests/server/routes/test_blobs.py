@@ -8,6 +8,7 @@ import io
 import json
 import uuid
 from typing import Any
+from unittest.mock import Mock, call
 from urllib.parse import quote
 
 import asking
@@ -80,13 +81,16 @@ def test_file_is_sent_in_parts_and_fetched_whole_or_in_ranges(remote, run, ask):
     with pytest.raises(Refused, match="send the content again"):
         put(remote, run, CONTENT[:-1] + b"!", DIGEST)
     assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {DIGEST, HTML_DIGEST}
-    put(remote, run, CONTENT)
+    cut = 8 << 20
+    assert ask(f"/{DIGEST}?size={len(CONTENT)}&offset=0", "PUT", CONTENT[:cut]).status == 200
+    file = Mock(wraps=io.BytesIO(CONTENT))
+    remote.put_blob(run, DIGEST, len(CONTENT), file)
+    assert file.seek.mock_calls == [call(cut), call(2 * cut)]  # it goes on where the server is
     put(remote, run, CONTENT)
     assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {HTML_DIGEST}
     whole = ask(f"/{DIGEST}")
     assert (whole.status, whole.body) == (200, CONTENT)
     size = len(CONTENT)
-    cut = 8 << 20
     for given, start, end in [
         ("bytes=0-0", 0, 1),
         (f"bytes={cut - 5}-{cut + 5}", cut - 5, cut + 6),

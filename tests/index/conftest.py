@@ -13,6 +13,4 @@ _store = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_store)
 
 builder = _store.builder
-oracle = _store.oracle
-property_test = _store.property_test
 folder = _store.folder

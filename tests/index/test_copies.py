@@ -101,6 +101,13 @@ def damaged(journal, folder):
     return path
 
 
+def replace(path, data):
+    """Put another file in the place of one, as rsync does."""
+    fresh = path.with_name(".new")
+    fresh.write_bytes(data)
+    fresh.rename(path)
+
+
 @pytest.fixture
 def long(builder):
     journal = builder()
@@ -117,14 +124,9 @@ def test_repaired_journal_is_read_completely(long, folder, index, way):
     if way == "in place":
         path.write_bytes(long.data)
     else:
-        fresh = path.with_name(".new")
-        fresh.write_bytes(long.data)
-        if way == "with its old time":
-            os.utime(fresh, ns=(before.st_atime_ns, before.st_mtime_ns))
-        fresh.rename(path)
-        if way == "with its old time":
-            parent = path.parent.stat()
-            os.utime(path.parent, ns=(parent.st_atime_ns, parent.st_mtime_ns))
+        replace(path, long.data)
+    if way == "with its old time":
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert len(steps(index, folder)) == 600
     assert look(index, folder).attribute("monitoring/seamark/gaps") is None
     index.refresh()
@@ -157,9 +159,7 @@ def test_journal_with_a_new_inode_is_not_folded_anew(long, folder, index):
     path = long.save(folder)
     assert len(steps(index, folder)) == 600
     before = version()
-    fresh = path.with_name(".new")
-    fresh.write_bytes(long.data)
-    fresh.rename(path)
+    replace(path, long.data)
     assert len(steps(index, folder)) == 600
     assert version() == before
 
@@ -181,7 +181,7 @@ def test_cache_is_readable_by_its_owner_only(folder, builder, monkeypatch, tmp_p
         os.umask(old)
 
 
-def fsck(folder, *words):
+def fsck(folder):
     """Run the command; return what it found, as (problem, place)."""
-    ran = CliRunner().invoke(app, ["fsck", "--json", *words, "--root", str(folder.root)])
+    ran = CliRunner().invoke(app, ["fsck", "--json", "--root", str(folder.root)])
     return [(one["problem"], one["where"]) for one in json.loads(ran.stdout)["findings"]]

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 from humble import humbly
@@ -22,33 +21,25 @@ from seamark.journal.folder import hashed_run_id, iter_runs
 pytestmark = pytest.mark.once
 
 
-class Looks:
-    """Looks at a root with an index that is opened without a right to read everything."""
-
-    def __init__(self, root, caplog):
-        self.index = humbly(lambda: Index.open(root))
-        self.caplog = caplog
-
-    def look(self, project=None):
-        """Return the runs that are known, what could not be read, and what was logged of that."""
-        self.caplog.clear()
-        humbly(lambda: self.index.refresh(project))
-        runs = sorted(name for _, name in self.index.runs())
-        unread = [list(one) for one in self.index.unread()]
-        return {"runs": runs, "unread": unread, "said": self.caplog.messages.copy()}
+@pytest.fixture
+def index(root):
+    """An index that is opened without a right to read everything."""
+    with humbly(lambda: Index.open(root)) as index:
+        yield index
 
 
 @pytest.fixture
-def looks(root, caplog):
-    """Return a function that begins to look at the root."""
-    with contextlib.ExitStack() as stack:
+def look(index, caplog):
+    """Return a function that looks at the root and tells what is known and what was logged."""
 
-        def begin():
-            one = Looks(root, caplog)
-            stack.enter_context(contextlib.closing(one.index))
-            return one
+    def look(project=None):
+        caplog.clear()
+        humbly(lambda: index.refresh(project))
+        runs = sorted(name for _, name in index.runs())
+        unread = [list(one) for one in index.unread()]
+        return {"runs": runs, "unread": unread, "said": caplog.messages.copy()}
 
-        yield begin
+    return look
 
 
 @pytest.fixture
@@ -87,16 +78,15 @@ SHUT = [
 @pytest.mark.parametrize(("place", "mode", "rest"), SHUT)
 @pytest.mark.parametrize("known", [False, True], ids=["new", "known"])
 def test_unreadable_folder_is_named_once_and_the_others_are_read(
-    root, closed, looks, place, mode, rest, known
+    root, closed, look, place, mode, rest, known
 ):
     if known:
         with Index.open(root) as index:
             index.refresh()
     closed(root / place, mode)
-    one = looks()
-    first, again = one.look(), one.look()
+    first, again = look(), look()
     (root / place).chmod(0o700)
-    opened, last = one.look(), one.look()
+    opened, last = look(), look()
     assert first["runs"] == sorted([A, B, C, D] if known else rest)
     path = str(root / place.removesuffix("/journal"))
     assert first["unread"] == again["unread"] == [[path, "Permission denied"]]
@@ -104,25 +94,24 @@ def test_unreadable_folder_is_named_once_and_the_others_are_read(
     for text in ("one folder", f"{path} (Permission denied)", "chmod", "fsck"):
         assert text in said
     assert again["said"] == []
-    for look in (opened, last):
-        assert look == {"runs": sorted([A, B, C, D]), "unread": [], "said": []}
+    for found in (opened, last):
+        assert found == {"runs": sorted([A, B, C, D]), "unread": [], "said": []}
 
 
-def test_several_unreadable_folders_are_counted_and_three_named(root, closed, looks):
+def test_several_unreadable_folders_are_counted_and_three_named(root, closed, look):
     """What lies in an unreadable folder is not named once more; of one project only its own."""
     with Index.open(root) as index:
         index.refresh()
     for place in (f"p/{A}", f"p/{B}", "p/sub", f"q/{D}"):
         closed(root / place)
-    one = looks()
-    told = [one.look(), one.look("q"), one.look()]
+    told = [look(), look("q"), look()]
     assert [len(one["unread"]) for one in told] == [4, 4, 4]
     (said,) = told[0]["said"]
     assert (said.count("4 folders"), said.count("Permission denied")) == (1, 3)
     assert "and 1 more" in said
     assert told[1]["said"] == told[2]["said"] == []
     closed(root / "p")
-    unread = looks().look()["unread"]
+    unread = look()["unread"]
     assert [path for path, _ in unread] == [str(root / "p"), str(root / "q" / D)]
 
 
@@ -155,27 +144,27 @@ def test_folder_with_a_path_that_is_too_long_hides_no_other(root, deep, caplog):
         list(iter_runs(root))
 
 
-def test_names_of_unreadable_folders_are_escaped(root, closed, looks):
+def test_names_of_unreadable_folders_are_escaped(root, closed, look):
     odd = root / "p" / "x\x1b[31m\ny"
     odd.mkdir()
     closed(odd)
-    told = looks().look()
+    told = look()
     assert told["unread"] == [[str(odd), "Permission denied"]]
     (said,) = told["said"]
     assert "x\\x1b[31m\\ny (Permission denied)" in said
     assert said.isprintable()
 
 
-def test_unreadable_runs_and_models_are_not_said_to_be_missing(root, closed, looks):
+def test_unreadable_runs_and_models_are_not_said_to_be_missing(root, closed, index, look):
     with seamark.init_model(key="RES", project="p", root=root) as model:
         pass
-    one, places = looks(), [str(model.folder.path), str(root / "p" / A)]
+    places = [str(model.folder.path), str(root / "p" / A)]
     closed(root / "p" / A)
     with pytest.raises(RunNotFoundError, match="cannot be read") as caught:
-        humbly(lambda: one.index.fresh_view("p", A))
+        humbly(lambda: index.fresh_view("p", A))
     assert places[1] in str(caught.value)
     closed(model.folder.path)
-    found = one.look()
+    found = look()
     assert found["unread"] == [[place, "Permission denied"] for place in places]
     assert found["runs"] == sorted([B, C, D])
 
@@ -208,6 +197,11 @@ def test_run_that_is_removed_while_it_is_listed_is_left_out(root, monkeypatch):
     odd = root / "p" / ("0" * 16)
     odd.mkdir()
     (odd / "journal").touch()
+    (root / "p" / ("e" * 16)).symlink_to("nowhere")
+    journals = root / "q" / D / "journal"
+    (journals / "folder").mkdir()
+    (journals / "link").symlink_to("nowhere")
+    os.mkfifo(journals / "pipe")
     with Index.open(root) as index:
         for name in ("1" * 16, odd.name):  # asking for a run does not create it
             said = f"run '{name}' does not exist in project 'p' below"
@@ -216,19 +210,3 @@ def test_run_that_is_removed_while_it_is_listed_is_left_out(root, monkeypatch):
         index.refresh()
         assert {name for _, name in index.runs()} == {A, C, D}
         assert index.unread() == []
-
-
-def test_folders_links_and_pipes_named_like_journals_are_ignored(root):
-    kinds = (Path.mkdir, lambda path: path.symlink_to("nowhere"), os.mkfifo)
-    for name, make in zip((A, B, C), kinds, strict=True):
-        (journal,) = root.glob(f"p/**/{name}/journal/*")
-        journal.unlink()
-        make(journal)
-    (root / "p" / ("e" * 16)).symlink_to("nowhere")
-    (root / "q" / ("f" * 16)).symlink_to(root / "q")
-    with Index.open(root) as index:
-        index.refresh()
-        assert {name for _, name in index.runs()} == {A, B, C, D}
-        assert index.unread() == []
-        assert {one.path: one.value for one in index.view("q", D).attributes()}["x"] == 1
-        assert not index.view("p", A).has("x")

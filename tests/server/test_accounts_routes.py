@@ -7,9 +7,6 @@ import uuid
 from urllib.parse import quote
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from asking import ask
 
 

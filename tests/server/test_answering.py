@@ -11,11 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("fastapi")
-
-from hypothesis import given
-from hypothesis import strategies as st
-
 from seamark.reading.names import RunName
 from seamark.reading.points import Points, TextPage, TextPoint
 from seamark.reading.reader import Answer
@@ -23,13 +18,6 @@ from seamark.reading.tables import RunsTable, StringList
 from seamark.server.answering import to_json
 from seamark.values.aggregates import Last
 
-texts = st.text(st.characters(), max_size=10) | st.sampled_from(["$", "\ud800", "\x00"])
-times = st.datetimes(timezones=st.just(timezone.utc)).map(lambda one: one.replace(fold=0))
-values = st.recursive(
-    st.none() | st.booleans() | texts | st.integers() | st.floats() | times,
-    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(texts, inside, max_size=3),
-    max_leaves=10,
-)
 NOON = "2026-01-31T12:00:00+00:00"
 ONE = {"$": "dict", "v": {"$": 1}}
 WHOLE = {"answer": [], "seen": "tag", "next": "3", "told": ["no run has 'x'"], "total": 0}
@@ -40,34 +28,15 @@ def told(value, *, plain_arrays=False):
     return json.loads(data.decode(), parse_constant=pytest.fail)
 
 
-def meant(told):
-    """Return the value of something without a class of ours."""
-    if isinstance(told, list):
-        return [meant(one) for one in told]
-    if not isinstance(told, dict):
-        return told
-    if "$" not in told:
-        return {key: meant(one) for key, one in told.items()}
-    value = told["v"]
-    return {
-        "float": lambda: float(value),
-        "int": lambda: int(value, 16),
-        "datetime": lambda: datetime.fromisoformat(value),
-        "dict": lambda: {key: meant(one) for key, one in value.items()},
-    }[told["$"]]()
-
-
-@given(value=values)
-def test_values_come_back_from_their_json(value):
-    assert repr(meant(told(value))) == repr(value)
-
-
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
         (1.0, 1.0),
+        ("\ud800 \x00", "\ud800 \x00"),
+        ([True, None, {"a": [{"$": 1}], "": ()}], [True, None, {"a": [ONE], "": []}]),
         ((1 << 53) - 1, (1 << 53) - 1),
         (1 << 53, {"$": "int", "v": "0x20000000000000"}),
+        (-(1 << 53), {"$": "int", "v": "-0x20000000000000"}),
         (-(1 << 70), {"$": "int", "v": hex(-(1 << 70))}),
         (math.nan, {"$": "float", "v": "nan"}),
         (-math.inf, {"$": "float", "v": "-inf"}),

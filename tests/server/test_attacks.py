@@ -10,14 +10,10 @@ import uuid
 from urllib.parse import quote, urlsplit
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from asking import ask
 from folding import a_journal
 from recording import QUIET
 from served import served
-from server_waits import until
 
 import seamark
 from seamark.journal.format import Kind, dump_json, file_header, frame_bytes, salt_of
@@ -67,9 +63,10 @@ def test_journals_of_edits_are_written_by_the_server_alone(here):
     project, run = "edits/a", "run1"
     mine = token_for(here, "editor", project)
     assert send(here, project, run, a_journal("one", project, run).assign(lr=1), mine).status == 200
-    for number in range(16):
+    names = [own(here, project, run, number)[0] for number in range(16)]
+    assert all(is_own_journal(here.server.instance, project, run, name) for name in names)
+    for number in (0, 15):
         name, data = own(here, project, run, number)
-        assert is_own_journal(here.server.instance, project, run, name)
         path = f"runs/{project}/{run}/journals/{name}?offset="
         for query, body in (("0", data), (f"{len(data)}&gap=64", b"")):
             answer = ask(here.url, "PUT", path + query, mine, body)
@@ -114,6 +111,7 @@ def test_digest_opens_no_file_of_another_project(here, tmp_path, monkeypatch):
     assert missing.json() == {"missing": [DIGEST]}
     begun = ask(here.url, "PUT", f"{blobs}/{DIGEST}{query}", mine, SECRET[:1])
     assert begun.json() == {"offset": 1, "complete": False}
+    assert ask(here.url, "GET", f"{blobs}/{DIGEST}/upload", mine).json() == begun.json()
     # The server has the bytes, but this project sent one of them: no other comes of it.
     end = f"?offset={len(SECRET)}&size={len(SECRET)}"
     rest = ask(here.url, "PUT", f"{blobs}/{DIGEST}{end}", mine, b"")
@@ -128,9 +126,8 @@ def test_digest_opens_no_file_of_another_project(here, tmp_path, monkeypatch):
 
 
 NAMES = [
-    *("..", "%2e%2e", "..%2f..%2fetc", "..%5c..%5cetc", "%2fetc%2fpasswd", "%c0%ae%c0%ae%2f"),
-    *("a%00b", "%00", "a%0d%0aSet-Cookie:%20x=y", "%ff%fe", "%e2%80%aex", "a%20b"),
-    *(".hidden", ".purged", ".new", "con", "x" * 3000),
+    *("..", "%2e%2e", "..%2f..%2fetc", "..%5c..%5cetc", "%c0%ae%c0%ae%2f", "a%00b"),
+    *("a%0d%0aSet-Cookie:%20x=y", "%ff%fe", "%e2%80%aex", ".purged", ".new", "x" * 3000),
 ]
 NUMBERS = ["", "offset=-1", f"offset={'9' * 22}", "offset=nan", f"offset=32&gap={1 << 60}"]
 
@@ -179,19 +176,12 @@ HTML = "<script>alert(document.cookie)</script><img src=x onerror=alert(1)>"
 def test_answers_with_recorded_html_are_no_pages(here):
     made = a_journal("one", "xss/x", "run1")
     made.op("assign", atoms={"sys/name": ["string", HTML], f"p/{HTML[:8]}": ["string", HTML]})
-    made.texts("t", (0, HTML))
     assert send(here, "xss/x", "run1", made).status == 200
     fold(here, "xss/x", "run1")
-    run = {"project": "xss/x", "run": "run1"}
     asked = (
-        ("POST", "read/attributes", run),
-        ("POST", "read/texts", {**run, "path": "t"}),
-        ("POST", "read/last", {**run, "path": "t"}),
+        ("POST", "read/attributes", {"project": "xss/x", "run": "run1"}),
         ("POST", "read/table", {"project": "xss/x"}),
-        ("POST", "read/names", {"project": "xss/x"}),
-        ("POST", "read/attribute", {**run, "path": HTML}),
         ("POST", "read/table", {"query": HTML}),
-        ("POST", "read/overview", {"project": HTML, "run": "run1"}),
         ("POST", f"read/{quote(HTML, safe='')}", {}),
         ("GET", f"accounts/tokens?project={quote(HTML, safe='')}", None),
     )
@@ -207,23 +197,18 @@ def test_endless_or_packed_json_is_refused(here):
     json_type = {"Content-Type": "application/json"}
     bodies: list[tuple[bytes, dict[str, str]]] = [
         (b"[" * 500_000, {}),
-        (b'{"refs":' * 100_000, {}),
         (b'{"limit": ' + b"9" * 500_000 + b"}", {}),
         (b'{"limit": 1e999999}', {}),
         (b'{"limit": NaN}', {}),
         (b"\x1f\x8b\x08" + bytes(1000), {"Content-Encoding": "gzip"}),
-        (b"\xff\xfe" * 1000, {}),
         (json.dumps({"query": "(" * 16_000}).encode(), {}),
-        (json.dumps({"query": "NOT " * 4_000 + "a"}).encode(), {}),
     ]
     for body, headers in bodies:
-        for path in ("read/table", "read/overview", "read/attempts"):
-            answer = ask(here.url, "POST", path, here.token, body, {**json_type, **headers})
-            assert answer.status in {400, 413, 415, 422}, (body[:20], answer.body[:200])
+        for token, refused in ((here.token, {400, 413, 415, 422}), ("", {401, 413, 415})):
+            answer = ask(here.url, "POST", "read/table", token, body, {**json_type, **headers})
+            assert answer.status in refused, (body[:20], answer.body[:200])
             assert set(answer.json()) >= {"error", "hint"}
-            answer = ask(here.url, "POST", path, "", body, {**json_type, **headers})
-            assert answer.status in {401, 413, 415}, (body[:20], answer.body[:200])
-    assert until(lambda: ask(here.url, "GET", "").status == 200)
+    assert ask(here.url, "GET", "").status == 200
 
 
 def test_token_is_in_no_answer_and_no_log(here, caplog):

@@ -10,9 +10,6 @@ import socket
 import threading
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 import urllib3
 from asking import ask
 from fastapi import APIRouter
@@ -92,7 +89,6 @@ LONG = b" " * 2000
 LIMITS = {"json_bytes": 1000, "target_bytes": 2000, "header_bytes": 2000}
 LIMITS |= dict.fromkeys(("batch_bytes", "frame_bytes"), 4000)
 REFUSED = [
-    ("POST", "accounts/tokens", LONG, {}, 413),
     ("PUT", "runs/a/b/journals/j?offset=0", b" " * 5000, {}, 413),
     ("GET", "?" + "q" * 3000, None, {}, 414),
     ("GET", "", None, {"X-Long": "x" * 3000}, 431),
@@ -102,7 +98,6 @@ REFUSED = [
     ("OPTIONS", "", None, {"Origin": "https://evil.test"}, 405),
     # Only what is streamed may be long: a body that is read whole is JSON, whatever the method.
     ("PUT", "accounts/members", LONG, {}, 413),
-    ("PATCH", "runs", LONG, {}, 413),
     ("POST", "read/table", LONG, {}, 413),
 ]
 
@@ -134,8 +129,7 @@ def test_unguarded_answers_and_unforeseen_errors_tell_nothing(tmp_path, monkeypa
     router = APIRouter()
 
     def broken():
-        msg = "secret"
-        raise RuntimeError(msg)
+        raise RuntimeError("secret")
 
     router.get("/forgotten")(lambda: "secret")
     router.get("/streamed")(lambda: Response(b"secret"))

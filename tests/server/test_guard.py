@@ -7,9 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from asking import ask
 from folding import a_journal
 from questions import of_many, of_run
@@ -72,15 +69,24 @@ CHANGING = {
 """What a viewer may not do."""
 
 
+USERS = [
+    ("stranger", "elsewhere/x", "owner"),
+    ("sibling", "team/another", "owner"),
+    ("namesake", f"{SECRET}-too", "owner"),  # its name begins like the other's
+    ("viewer", SECRET, "viewer"),
+    ("contributor", SECRET, "contributor"),
+]
+
+
 @pytest.fixture(scope="module")
 def tenants(tmp_path_factory):
     """A server with one run of one project, and tokens of all kinds."""
     with served(tmp_path_factory.mktemp("server")) as here:
-
-        def token(user, project, role):
+        tokens = {"nobody": ""}
+        for user, project, role in USERS:
             body = {"user": user, "project": project, "role": role, "service": True}
-            return ask(here.url, "POST", "accounts/tokens", here.token, body).json()["token"]
-
+            answer = ask(here.url, "POST", "accounts/tokens", here.token, body)
+            tokens[user] = answer.json()["token"]
         made = a_journal("one", SECRET, RUN)
         made.assign(**{f"{WORTH}__lr": 0.5, f"{WORTH}__worth": WORTH})
         made.op("add", path="sys/tags", values=[WORTH])
@@ -91,17 +97,7 @@ def tenants(tmp_path_factory):
         server = here.server
         while fold_turn(server.store(), server.kept, SECRET, RUN, server.now_ns).more:
             pass
-        yield SimpleNamespace(
-            url=here.url,
-            made=made,
-            nobody="",
-            stranger=token("stranger", "elsewhere/x", "owner"),
-            sibling=token("sibling", "team/another", "owner"),
-            # Its name begins like the other's, but it is another project.
-            namesake=token("namesake", f"{SECRET}-too", "owner"),
-            viewer=token("viewer", SECRET, "viewer"),
-            contributor=token("contributor", SECRET, "contributor"),
-        )
+        yield SimpleNamespace(url=here.url, made=made, **tokens)
 
 
 def test_every_route_has_a_request_in_these_tables():

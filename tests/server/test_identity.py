@@ -7,9 +7,6 @@ import shutil
 import threading
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from folding import Place, a_journal
 
 from seamark.server import failures

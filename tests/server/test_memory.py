@@ -11,9 +11,6 @@ from typing import Any
 import psutil
 import pytest
 import zstandard
-
-pytest.importorskip("fastapi")
-
 from asking import ask
 from folding import a_journal
 from neptune_client import Client

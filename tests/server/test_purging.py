@@ -10,9 +10,6 @@ import zlib
 from functools import partial
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from asking import ask
 from folding import a_journal, says
 from keeping import at_once
@@ -240,8 +237,16 @@ def test_everything_sent_to_a_purged_run_is_answered_410(team):
             for method, path, body in requests
         ]
 
+    def changes(cursor=""):
+        question = {"cursor": cursor, "project": "team/x"}
+        return ask(team.url, "POST", "read/changes", team.token, question).json()["answer"]
+
     assert statuses() == [200, 200, 200, 200]
+    until(lambda: not team.server.behind({("team/x", "run0"): journal.offset}))
+    cursor = changes()["cursor"]
     for _ in range(2):
         assert ask(team.url, "DELETE", "runs/team/x/run0", team.token).status == 200
         assert statuses() == [410, 410, 410, 410]
+    (gone,) = until(lambda: changes(cursor)["runs"])
+    assert (gone["run"], gone["gone"]) == ("run0", True)
     assert ask(team.url, "DELETE", "runs/team/x/other", team.token).status == 404

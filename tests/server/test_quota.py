@@ -7,10 +7,6 @@ import hashlib
 import logging
 from itertools import pairwise
 
-import pytest
-
-pytest.importorskip("fastapi")
-
 from asking import ask
 from click.testing import CliRunner
 from command import app

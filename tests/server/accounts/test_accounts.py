@@ -7,8 +7,6 @@ import itertools
 
 import pytest
 
-pytest.importorskip("fastapi")
-
 from seamark.errors import ArgumentError, PathError
 from seamark.server.access import NOBODY, Identity, Role
 from seamark.server.accounts.accounts import Accounts, NameInUse, NoSuch
@@ -26,8 +24,9 @@ def accounts(account_url):
         yield Accounts(databases.account, lambda: next(clock), keep_s=0)
 
 
-def who(accounts, token):
-    found = accounts.by_token(token.secret)
+def identity(accounts, user, **limits):
+    """Return who a new token of a user belongs to."""
+    found = accounts.by_token(accounts.create_token(user, by="admin", **limits).secret)
     assert found is not None
     return found[1]
 
@@ -35,7 +34,7 @@ def who(accounts, token):
 def test_first_start_makes_one_admin_and_mistakes_are_named(accounts):
     made = accounts.first_admin()
     assert accounts.first_admin() is None
-    assert who(accounts, made) == Identity("admin", made.prefix, admin=True)
+    assert accounts.by_token(made.secret)[1] == Identity("admin", made.prefix, admin=True)
     assert accounts.by_token(made.hash) is None
     assert accounts.by_token(made.prefix) is None
     for error, words, call in (
@@ -73,8 +72,7 @@ def test_greatest_role_on_the_way_up_counts(accounts):
         accounts.add_user(user)
         for path, role in roles.items():
             accounts.set_member(user, path, role)
-        identity = who(accounts, accounts.create_token(user, by="admin"))
-        assert accounts.role(identity, project) == expected, (roles, project)
+        assert accounts.role(identity(accounts, user), project) == expected, (roles, project)
 
 
 LIMITS = [
@@ -96,24 +94,22 @@ OF_WORKSPACE = [(None, VIEWER), ("team", VIEWER), ("team/other", None), ("tea", 
 
 
 def test_token_allows_no_more_than_its_user_and_its_limits(accounts):
-    def identity(user, **limits):
-        return who(accounts, accounts.create_token(user, by="admin", **limits))
-
     accounts.first_admin()
     for limits, roles in OF_ADMIN:
-        found = identity("admin", **limits)
+        found = identity(accounts, "admin", **limits)
         assert (found.admin, found.roles) == (False, roles)
     accounts.add_user("alice")
     accounts.set_member("alice", "team", OWNER)
     for limits, project, expected in LIMITS:
-        found = identity("alice", **limits)
+        found = identity(accounts, "alice", **limits)
         assert accounts.role(found, project) == expected, (limits, project)
     # What belonging to a workspace opens is in the workspace, and not in a project of it.
     accounts.add_user("bob")
     accounts.add_to_workspace("bob", "team")
     accounts.set_visibility("team/open", "workspace", by="admin")
     for limit, seen in OF_WORKSPACE:
-        assert accounts.role(identity("bob", project=limit), "team/open") == seen, limit
+        bob = identity(accounts, "bob", project=limit)
+        assert accounts.role(bob, "team/open") == seen, limit
 
 
 def test_nearest_visibility_opens_a_project_to_a_workspace_or_to_all(accounts):
@@ -127,11 +123,7 @@ def test_nearest_visibility_opens_a_project_to_a_workspace_or_to_all(accounts):
         "team/closed": "private",
     }.items():
         accounts.set_visibility(project, kind, by="admin")
-
-    def identity(name):
-        return who(accounts, accounts.create_token(name, by="admin"))
-
-    inside, outside = map(identity, ("inside", "outside"))
+    inside, outside = (identity(accounts, name) for name in ("inside", "outside"))
     seen = {
         project: [accounts.role(each, project) for each in (inside, outside, NOBODY)]
         for project in ("team", "team/any", "team/open/x", "team/open/secret/x", "team/closed")
@@ -150,7 +142,7 @@ def test_nearest_visibility_opens_a_project_to_a_workspace_or_to_all(accounts):
     assert accounts.readable(NOBODY).projects == {"team/open"}
     # Private means "only with a role": one on a project above is one.
     accounts.set_member("outside", "team", VIEWER)
-    outside = identity("outside")
+    outside = identity(accounts, "outside")
     assert accounts.role(outside, "team/closed") == VIEWER
     assert accounts.readable(outside).excluded == frozenset()
 

@@ -7,9 +7,6 @@ import sqlite3
 import time
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 import sqlalchemy as sa
 
 from seamark.server import failures

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from at_once import at_once
 
 from seamark.server.accounts.tables import is_current, metadata, migrate
 from seamark.server.databases import SchemaNewer, open_databases
@@ -20,11 +16,10 @@ from seamark.server.databases import SchemaNewer, open_databases
 START = """
 import sys
 from seamark.server.accounts.accounts import Accounts
-from seamark.server.accounts.tables import instance_of
-from seamark.server.accounts.tables import migrate
+from seamark.server.accounts.tables import instance_of, migrate
 from seamark.server.databases import open_databases
-
 databases = open_databases(sys.argv[1])
+print("ready", flush=True)
 sys.stdin.readline()
 migrate(databases.account)
 accounts = Accounts(databases.account)
@@ -54,21 +49,6 @@ def test_migrations_make_the_tables_of_the_code_and_refuse_other_versions(accoun
 
 
 def test_servers_that_start_at_once_make_one_instance_and_one_admin(account_url):
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", START, account_url],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    for process in started:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    told = [process.communicate() for process in started]
-    assert [process.returncode for process in started] == [0, 0], told
-    said = [out.split() for out, _ in told]
-    assert len({instance for instance, _ in said}) == 1
-    assert sorted(token == "-" for _, token in said) == [False, True]
+    told = [line.split() for (line,) in at_once(START, [account_url], [account_url])]
+    assert len({instance for instance, _ in told}) == 1
+    assert sorted(token == "-" for _, token in told) == [False, True]

@@ -7,9 +7,6 @@ import functools
 import hashlib
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from keeping import at_once
 
 from seamark.server.blobs.blobs import ABANDONED_NS, RESERVED_NS, BlobLimits, Blobs

@@ -10,9 +10,6 @@ import time
 
 import pytest
 import sqlalchemy as sa
-
-pytest.importorskip("fastapi")
-
 from folding import a_journal, oracle, says
 from keeping import at_once
 from served import folding

@@ -5,9 +5,6 @@ from __future__ import annotations
 import threading
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 import sqlalchemy as sa
 from folding import a_journal, oracle, says
 from server_waits import until

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from keeping import Place
 
 

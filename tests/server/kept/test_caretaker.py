@@ -21,10 +21,11 @@ from seamark.server.kept.rebuild import rebuild
 NEVER = lambda: False  # noqa: E731
 
 
-def fill(place, runs=3, rows=12, **options):
-    intake = place.intake(window_s=0.25, **options)
-    made = [journal(f"j{n % 2}", rows, run=f"run{n // 2}") for n in range(2 * runs)]
-    for index in range(rows):
+def fill(place):
+    """Keep two journals of each of three runs, whose batches share objects; return them."""
+    intake = place.intake(window_s=0.25)
+    made = [journal(f"j{n % 2}", 4, run=f"run{n // 2}") for n in range(6)]
+    for index in range(4):
         calls = []
         for each in made:
             start, end = places(each)[index : index + 2]

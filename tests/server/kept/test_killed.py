@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from itertools import islice
 
 import pytest
 from keeping import PROJECT, RUN, journal, places
@@ -15,6 +16,7 @@ from seamark.server.kept.rebuild import rebuild
 
 WORKER = """
 import sys
+from itertools import pairwise
 from pathlib import Path
 from keeping import PROJECT, RUN, Place, journal, places
 
@@ -22,14 +24,10 @@ place = Place(sys.argv[1], Path(sys.argv[2]))
 intake = place.intake(window_s=0, grows=place.databases.is_sqlite)
 made = journal(rows=400)
 known = intake.known(PROJECT, RUN)[0].get(made.file, 0)
-ends = places(made)
-index = ends.index(known)
 print(known, flush=True)
-while index + 2 < len(ends):
-    start, end = ends[index], ends[index + 2]
+for start, end in pairwise([each for each in places(made) if each >= known][::2]):
     kept = intake.put(PROJECT, RUN, made.file, start, made.data[start:end])
     print(kept.offset, flush=True)
-    index += 2
 """
 
 
@@ -45,15 +43,11 @@ def test_killed_worker_loses_nothing_acknowledged(place, pytestconfig):
             text=True,
             env={**os.environ, "PYTHONPATH": ":".join([support, *sys.path])},
         )
-        lines = chance.randrange(3, 25)
         with worker, worker.stdout:
-            for _ in range(lines):
-                if not (line := worker.stdout.readline()):
-                    break
-                said = max(said, int(line))
+            lines = list(islice(worker.stdout, chance.randrange(3, 25)))
             worker.send_signal(signal.SIGKILL)
-            rest = [int(each) for each in worker.stdout.read().split("\n")[:-1]]
-            said = max([said, *rest])
+            lines += worker.stdout.read().split("\n")[:-1]
+        said = max(said, *map(int, lines))
         kept = place.bytes_of(made.file)
         assert len(kept) >= said
         assert kept == made.data[: len(kept)]

@@ -8,8 +8,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from keeping import PROJECT, Meddling, Place, at_once, died, journal, nothing, places
 
@@ -143,21 +142,10 @@ def run_steps(place, given):
 
 @settings(max_examples=25)
 @given(st.lists(steps, max_size=14))
-def test_kept_journals_equal_their_files_on_sqlite(given):
+def test_kept_journals_equal_their_files(store, given):
     """Nothing that was acknowledged is lost, and nothing is there twice."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Place(f"sqlite:///{folder}/databases", Path(folder, "objects"))
-        with contextlib.closing(place):
-            run_steps(place, given)
-
-
-@pytest.mark.parametrize("store", ["postgresql"], indirect=True, scope="module")
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(steps, max_size=14))
-@pytest.mark.thorough
-def test_kept_journals_equal_their_files_on_postgresql(store, given):
-    with tempfile.TemporaryDirectory() as folder:
-        place = Place(store, Path(folder, "objects"))
+        place = Place(store or f"sqlite:///{folder}/databases", Path(folder, "objects"))
         try:
             run_steps(place, given)
         finally:

@@ -10,11 +10,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import pytest
-
-pytest.importorskip("fastapi")
-
 import httpx
+import pytest
 from bytes_source import BytesSource
 from journal_builder import START, JournalBuilder, fold_run
 from served import Served, served
@@ -51,11 +48,10 @@ class Here:
         self.url, self.admin = served.url, served.token
         self.server.now_ns = lambda: self.now_ns
         self._numbers = itertools.count(1)
-        self._public: list[str] = []
         self.empty()
 
     def empty(self) -> None:
-        """Begin with no runs and no public project; users of before have roles in theirs alone."""
+        """Begin with no runs; users of before have roles in their projects alone."""
         databases, before = self.server.databases, self.server.databases.store_in_use
         databases.switch(store_name(copy=next(self._numbers)))
         databases.store()
@@ -63,12 +59,6 @@ class Here:
         self.now_ns = NOW
         self.given = Given()
         self.server.kept = self.server.writer = self.given
-        while self._public:
-            self.server.accounts.set_visibility(self._public.pop(), "private", by="test")
-
-    def publish(self, project: str) -> None:
-        self._public.append(project)
-        self.server.accounts.set_visibility(project, "public", by="test")
 
     def put(self, run: str, *journals: JournalBuilder, project: str = "team/x") -> None:
         sources = {}

@@ -6,9 +6,6 @@ import hashlib
 import json
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from journal_builder import JournalBuilder
 from questions import of_many, of_run
 

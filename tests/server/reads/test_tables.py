@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from journal_builder import START, JournalBuilder
 
 from seamark.reading.catalog import ChangedRun
@@ -41,15 +38,14 @@ def test_table_equals_that_of_the_store_and_comes_in_windows(here) -> None:
     fill(here)
     columns = ["lr", "loss:min", "sys/*", "model"]
     store = here.server.store()
-    for query in (None, 'model = "a" AND lr > 0.1', "loss:min < 0.05"):
-        selection = Selection(project="team", query=query, sort_by="lr", ascending=True, limit=3)
-        with store.database.reading() as connection:
-            expected = query_runs(store, connection, selection, columns, here.now_ns)
-        asked = {"project": "team", "sort_by": "lr", "ascending": True, "limit": 3}
-        with here.client() as asks:
-            told = asks.read("table", **asked, query=query, columns=columns)
-        assert same(told.table, expected)
-        assert told.names == [generated_name(run) for _, run in expected.refs]
+    asked = {"project": "team", "query": "loss:min < 0.05", "sort_by": "lr"}
+    asked |= {"ascending": True, "limit": 3}
+    with store.database.reading() as connection:
+        expected = query_runs(store, connection, Selection(**asked), columns, here.now_ns)
+    with here.client() as asks:
+        told = asks.read("table", **asked, columns=columns)
+    assert same(told.table, expected)
+    assert told.names == [generated_name(run) for _, run in expected.refs]
     # Those beyond a limit are counted unless that is not asked for: it costs more than a page.
     with here.client() as asks:
         pages = [
@@ -148,11 +144,13 @@ def test_counts_hints_and_changes_are_of_readable_runs_alone(here) -> None:
         assert "hidden" in asks.read("paths")
         told = asks.ask("table", query="hidde = 1").text
         assert "did you mean" in told or "'hidden'" in told
+    here.put("run0", run("u", 0.1), project="open/x")
     with here.client("") as asks:
         assert asks.refused("table") == (401, "token-needed")  # nothing is public
-        here.publish("team/x")
-        assert asks.read("table", columns=["lr"]).table.total == 6
-        assert [one.project for one in asks.read("projects")] == ["team/x"]
+        here.server.accounts.set_visibility("open/x", "public", by="test")
+        assert asks.read("table", columns=["lr"]).table.total == 1
+        assert [one.project for one in asks.read("projects")] == ["open/x"]
+    here.server.accounts.set_visibility("open/x", "private", by="test")
 
 
 REFUSED = [
@@ -178,9 +176,9 @@ def test_invalid_or_costly_tables_are_refused_with_a_hint(here) -> None:
             answer = asks.ask("table", **body)
             assert answer.status_code in (200, 413, 422), (str(body)[:80], answer.text)
             assert answer.status_code == 200 or answer.json()["hint"], str(body)[:80]
-        for pattern in ("(a+)+$", "(a|aa)+$", "(.*a){20}$"):  # would backtrack for years
-            answer = asks.ask("table", query=f'model MATCHES "{pattern}"', columns=["lr"])
-            assert answer.status_code in (200, 422, 503), answer.text
+        pattern = 'model MATCHES "(a|aa)+$"'  # would backtrack for years
+        answer = asks.ask("table", query=pattern, columns=["lr"])
+        assert answer.status_code in (200, 422, 503), answer.text
 
 
 def test_unchanged_table_is_not_sent_again(here) -> None:
@@ -245,9 +243,8 @@ def test_groups_have_mean_and_spread_and_curves_equal_those_of_each_run(here) ->
         assert list(asked(query="lr < 0.6", order="lr", least_first=True)) == ["a", "b"]
         assert list(asked(order="model", limit=1)) == ["b"]
         assert list(asked(order=":n", least_first=True)) == ["b", "a"]
-    # Runs without points are left out.
-    refs = [["team/x", "run1"], ["team/x", "run9"], ["team/x", "run2"]]
-    with here.client() as asks:
+        # Runs without points are left out.
+        refs = [["team/x", "run1"], ["team/x", "run9"], ["team/x", "run2"]]
         told = asks.read("curves", refs=refs, paths=["loss", "none"], px=100)
         assert [one.run for one in told.curves] == ["run1", "run2"]
         one = {"project": "team/x", "run": "run1", "path": "loss", "look": {"points": 100}}
@@ -308,12 +305,11 @@ def test_contributor_edits_runs_and_overwrites_nothing_unseen(here) -> None:
     here.empty()
     # Of two people who edit at once the second is shown what the first wrote.
     here.put("run0", run("w", 1.0, sys__description="theirs"))
+    body = {"refs": [["team/x", "run0"]], "description": None}
     with here.client() as asks:
-        body = {"refs": [["team/x", "run0"]], "description": "mine"}
         answer = asks.patch("runs", json=body)
         assert (answer.status_code, answer.json()["description"]) == (409, "theirs")
         assert here.given.recorded == []
         answer = asks.patch("runs", json=body | {"description_was": "theirs"})
         assert answer.json()["runs"][0]["ok"] is True
-        asks.patch("runs", json=body | {"description": None, "description_was": "theirs"})
-    assert here.given.recorded[1][2] == [{"op": "delete", "paths": ["sys/description"]}]
+    assert here.given.recorded[0][2] == [{"op": "delete", "paths": ["sys/description"]}]

@@ -8,14 +8,11 @@ import io
 import json
 import uuid
 from typing import Any
+from unittest.mock import Mock, call
 from urllib.parse import quote
 
-import pytest
-
-pytest.importorskip("fastapi")
-
 import asking
-from served import served
+import pytest
 
 from seamark.remote.http.sender import open_remote
 from seamark.remote.protocol import Refused, RunKey
@@ -37,20 +34,16 @@ def remote(team):
         yield opened
 
 
-def asker(server, token, run):
-    """Return what asks about the files of a run."""
+@pytest.fixture
+def ask(team, run):
+    """Return what asks about the files of the run."""
 
     def asks(path="", method="GET", body=None, **headers):
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         place = f"runs/{run.project}/{run.run}/blobs{path}"
-        return asking.ask(server.url, method, place, token, body, given)
+        return asking.ask(team.url, method, place, team.token, body, given)
 
     return asks
-
-
-@pytest.fixture
-def ask(team, run):
-    return asker(team, team.token, run)
 
 
 def put(remote, run, content, digest=None):
@@ -88,13 +81,16 @@ def test_file_is_sent_in_parts_and_fetched_whole_or_in_ranges(remote, run, ask):
     with pytest.raises(Refused, match="send the content again"):
         put(remote, run, CONTENT[:-1] + b"!", DIGEST)
     assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {DIGEST, HTML_DIGEST}
-    put(remote, run, CONTENT)
+    cut = 8 << 20
+    assert ask(f"/{DIGEST}?size={len(CONTENT)}&offset=0", "PUT", CONTENT[:cut]).status == 200
+    file = Mock(wraps=io.BytesIO(CONTENT))
+    remote.put_blob(run, DIGEST, len(CONTENT), file)
+    assert file.seek.mock_calls == [call(cut), call(2 * cut)]  # it goes on where the server is
     put(remote, run, CONTENT)
     assert remote.missing_blobs(run, [DIGEST, HTML_DIGEST]) == {HTML_DIGEST}
     whole = ask(f"/{DIGEST}")
     assert (whole.status, whole.body) == (200, CONTENT)
     size = len(CONTENT)
-    cut = 8 << 20
     for given, start, end in [
         ("bytes=0-0", 0, 1),
         (f"bytes={cut - 5}-{cut + 5}", cut - 5, cut + 6),
@@ -113,7 +109,7 @@ def test_file_is_sent_in_parts_and_fetched_whole_or_in_ranges(remote, run, ask):
     assert ask(f"/{DIGEST}", If_None_Match=f'"{DIGEST}"').status == 304
 
 
-@pytest.mark.parametrize("name", ["evil.html", "x.svg", "x.pdf", "x.js", 'a"\r\nSet-Cookie: b.png'])
+@pytest.mark.parametrize("name", ["evil.html", "x.svg", 'a"\r\nSet-Cookie: b.png'])
 def test_files_are_served_as_downloads_that_run_nothing(remote, run, ask, name):
     put(remote, run, HTML)
     answer = ask(f"/{HTML_DIGEST}?name={quote(name)}")
@@ -125,17 +121,3 @@ def test_files_are_served_as_downloads_that_run_nothing(remote, run, ask, name):
     assert "set-cookie" not in headers
     kind = headers["content-type"]
     assert kind in ("application/octet-stream", "image/png")
-
-
-def test_upload_goes_on_after_a_restart(run, tmp_path):
-    cut = 8 << 20
-    with served(tmp_path) as server:
-        ask = asker(server, server.token, run)
-        place = f"/{DIGEST}?size={len(CONTENT)}&offset="
-        assert ask(f"{place}0", "PUT", CONTENT[:cut]).status == 200
-    with served(tmp_path) as again, contextlib.closing(open_remote(again.url, server.token)) as to:
-        ask = asker(again, server.token, run)
-        told = json.loads(ask(f"/{DIGEST}/upload").body)
-        assert told == {"offset": cut, "complete": False}
-        put(to, run, CONTENT)
-        assert ask(f"/{DIGEST}").body == CONTENT

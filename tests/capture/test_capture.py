@@ -106,7 +106,6 @@ def test_loading_the_captures_loads_nothing_heavy():
 
 
 def test_dependencies_are_inferred_or_a_file(scripts):
-    """Neptune's argument; without it there are only the packages."""
     (scripts.folder / "needs.txt").write_text("--index-url https://host\ntorch>=2\n")
     kept = {}
     for given in ("infer", "needs.txt"):

@@ -7,14 +7,10 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
-from types import SimpleNamespace
 
 import pytest
 
 from seamark.capture import Capture, Switches
-from seamark.capture.facts import Facts
-from seamark.process.interrupts import quietly
 
 SECRET = "topsecret99"
 # However busy this machine is, git gets the time it needs, and the run waits for what is found out.
@@ -199,26 +195,3 @@ def test_all_parts_together_get_the_time_of_the_end(monkeypatch):
     capture._parts = [Slow(), Slow(), Slow()]
     capture.stop(2.0)
     assert given == [2.0, 0.5, 0.0]
-
-
-def test_facts_of_a_run_that_goes_on_wait_for_those_that_hang(monkeypatch):
-    begun, may_end = [], threading.Event()
-
-    def record(self: Facts) -> None:
-        begun.append(self)
-        may_end.wait()
-
-    monkeypatch.setattr(Facts, "_record_environment", record)
-    switches = Switches(git=False, packages=False, script=False)
-    facts = Facts(SimpleNamespace(), "m", switches, lambda: True, quietly())
-    facts.start()
-    while not begun:
-        pass
-    facts.stop(0.0)
-    facts._environment_started = False
-    facts.start()
-    facts.stop(0.2)
-    assert len(begun) == 1
-    may_end.set()
-    while len(begun) < 2:
-        pass

@@ -11,12 +11,9 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
-
-import seamark
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("g++")
 SOURCE = Path(__file__).parents[2] / "support" / "nvml.c"
@@ -77,15 +74,15 @@ def recorded(answers, place):
 
 
 @pytest.fixture
-def environment(library, tmp_path):
+def environment(library, tmp_path, monkeypatch):
     """Return a function that gives the variables under which a machine has recorded GPUs."""
+    for name in [name for name in os.environ if "VISIBLE" in name]:
+        monkeypatch.delenv(name)
 
     def of(answers, **more):
-        place = recorded(answers, tmp_path / "answers")
-        found = {name: value for name, value in os.environ.items() if "VISIBLE" not in name}
-        found.update(LD_LIBRARY_PATH=str(library), NVML_RECORDED=str(place), **more)
-        found["PYTHONPATH"] = os.pathsep.join(sys.path)
-        return found
+        place = str(recorded(answers, tmp_path / "answers"))
+        own = {"LD_LIBRARY_PATH": str(library), "PYTHONPATH": os.pathsep.join(sys.path)}
+        return {**os.environ, **own, "NVML_RECORDED": place, **more}
 
     return of
 
@@ -177,37 +174,44 @@ TRAINING = """
 import os, threading
 import seamark
 from seamark.capture import hardware
+from seamark.capture.hardware import machine
 from seamark.run.ending import Captured
 hardware.BEGIN_S = hardware.FIRST_S = hardware.LAST_S = 0.0
+machine._DRIVER_TIMEOUT_S = 0.1
+"""
+RECORDS = """
+recorded = threading.Event()
+append = Captured.append_numbers
+def watched(self, numbers):
+    append(self, numbers)
+    recorded.set()
+Captured.append_numbers = watched
+run = seamark.init_run()
+run["loss"].append(1.0)
+assert recorded.wait(60)
+print(run.writer)
+run.stop()
+"""
+HANGS = """
+hung, writing = os.pipe()
+os.environ["NVML_HANGS"] = str(writing)
+first = seamark.init_run()
+first["a"] = 1
+assert os.read(hung, 1) == b"!"
+first.stop()
+second = seamark.init_run()
+second["a"] = 1
+second.stop()
+while len(threads := [one for one in threading.enumerate() if "hardware" in one.name]) > 1:
+    threads[-1].join()
+print("ended")
 """
 
 
-def train(code, environment, folder, **given):
-    path = folder / "train.py"
-    path.write_text(TRAINING + textwrap.dedent(code))
-    given |= {"cwd": folder, "env": environment, "capture_output": True, "text": True}
-    return subprocess.run([sys.executable, str(path)], timeout=120, check=False, **given)
-
-
-def test_run_records_its_gpus(environment, tmp_path):
-    code = """
-        recorded = threading.Event()
-        append = Captured.append_numbers
-        def watched(self, numbers):
-            append(self, numbers)
-            recorded.set()
-        Captured.append_numbers = watched
-        run = seamark.init_run("p")
-        run["loss"].append(1.0)
-        assert recorded.wait(60)
-        print(run.id, run.writer)
-        run.stop()
-    """
-    done = train(code, environment(TWO), tmp_path)
-    assert done.returncode == 0, done.stderr
-    number, writer = done.stdout.split()
-    run = seamark.init_run("p", with_id=number, root=tmp_path / ".seamark", mode="read-only")
-    space = f"monitoring/{writer}"
+def test_run_records_its_gpus(scripts, environment):
+    ended = scripts.run(TRAINING + RECORDS, env=environment(TWO))
+    assert (ended.code, ended.stderr) == (0, "")
+    run, space = scripts.reopened(), f"monitoring/{ended.stdout.strip()}"
     assert not run.exists(f"{space}/gpu")
     numbers = {
         "gpu_1": 12.0,
@@ -219,27 +223,6 @@ def test_run_records_its_gpus(environment, tmp_path):
     assert {**FACTS, "gpu_count": 2}.items() <= run[f"{space}/environment"].fetch().items()
 
 
-def test_driver_that_hangs_does_not_keep_a_training_from_its_end(environment, tmp_path):
-    code = """
-        from seamark.capture.hardware import machine
-        machine._DRIVER_TIMEOUT_S = 0.1
-        began, _ = int(os.environ["HUNG"]), None
-        first = seamark.init_run("p")
-        first["a"] = 1
-        assert os.read(began, 1) == b"!"
-        first.stop()
-        second = seamark.init_run("p")
-        second["a"] = 1
-        second.stop()
-        while len(hung := [one for one in threading.enumerate() if "hardware" in one.name]) > 1:
-            hung[-1].join()
-        print("ended")
-    """
-    reads, writes = os.pipe()
-    try:
-        variables = environment({**ONE, "init": "hang"}, NVML_HANGS=str(writes), HUNG=str(reads))
-        done = train(code, variables, tmp_path, pass_fds=(reads, writes))
-    finally:
-        os.close(reads)
-        os.close(writes)
-    assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
+def test_driver_that_hangs_does_not_keep_a_training_from_its_end(scripts, environment):
+    ended = scripts.run(TRAINING + HANGS, env=environment({**ONE, "init": "hang"}))
+    assert (ended.code, ended.stdout, ended.stderr) == (0, "ended\n", "")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import types
-from pathlib import Path
 
 import pytest
 from cgroup_trees import DOCKER_V2, GIB, KUBERNETES_V2, write_tree
@@ -86,22 +84,18 @@ def test_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
     assert hung.waits[1:] == [0, 0]
 
 
-def test_forked_child_does_not_wait_for_the_driver_of_its_parent():
-    code = """
-import os, sys
-from test_machine import Machine, machine, opened_gpus
-
-machine._open_gpus = opened_gpus
-machine._DRIVER_TIMEOUT_S = 0.1
-machine._driver.acquire()
-assert list(Machine().facts())[1] == {}
-child = os.fork()
-if not child:
-    os._exit(list(Machine().facts())[1] != {"gpu": "one"})
-assert os.waitpid(child, 0)[1] == 0
-"""
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=True)
+def test_forked_child_does_not_wait_for_the_driver_of_its_parent(monkeypatch):
+    monkeypatch.setattr(machine, "_open_gpus", opened_gpus)
+    with machine._driver:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                assert list(Machine().facts())[1] == {"gpu": "one"}
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 AMDSMI = """

@@ -39,8 +39,7 @@ NAMED = [
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["--" + name, SECRET] for name in NAMED),
-        *(["--" + name + "=" + SECRET] for name in NAMED),
+        *(["--" + name, SECRET, f"--{name}={SECRET}"] for name in NAMED),
         *([before + "=" + SECRET] for before in ("-api_key", "api_key", "+logger.api_key")),
         *([before + "=" + SECRET] for before in ("++a.token", "a.b.password", "-Dpassword")),
         *(["-H", f"{header} {SECRET}"] for header in ("Authorization: Bearer", "X-Api-Key:")),
@@ -166,7 +165,6 @@ CONFIGURATIONS = [
     ("a.yaml", "tokens: {a: «X», b: '«X»'}\n"),
     ("a.yaml", "token: |\n  «X»\n  «X»\nlr: 1\n"),
     ("a.yaml", "- name: DB_PASSWORD\n  value: «X»\n- name: A\n  value: b\n"),
-    ("a.yaml", '- name: "DB_PASSWORD"\n  value: "«X»"\n'),
     ("a.yaml", 'password: "«X»\n  «X»"\nlr: 1\n'),
     ("a.json", '{\n  "secrets": {\n    "openai": "«X»",\n    "b": ["«X»"]\n  }\n}\n'),
     ("a.json", '{\n  "api_keys": [\n    "«X»",\n    "«X»"\n  ]\n}\n'),
@@ -180,7 +178,6 @@ CONFIGURATIONS = [
     ("Makefile", "TOKEN := «X»\nPASSWORD ?= «X»\nexport TOKEN = «X»\n"),
     ("a.properties", "my.api.key=«X»\nmy.password = «X»\n"),
     ("a.sh", "curl -u bob:«X» https://h\n"),
-    ("a.sh", "curl -s --user 'bob:«X»' https://h\n"),
     ("a.sh", "mysql -u me -p«X» db\n"),
     ("a.sh", "sshpass -p «X» ssh h\nsshpass -p '«X»' ssh h\n"),
     ("a.sh", "docker login -u me -p «X»\n"),

@@ -99,14 +99,11 @@ WITHIN = marked(
     "password : «X»",
     "db: {password: «X», user: bob}",
     "curl -H 'X-Api-Key: «K»' https://h",
-    'curl -H "Private-Token: «K»"',
     "curl -H 'Authorization: Basic «Ym9i»' x",
-    "Authorization: Bearer «abc»",
     '{"token": "«a\\"b»", "x": 1}',
     "Namespace(lr=0.1, api_key='«abc»')",
     "{'Authorization': 'Bearer «abcdef»', 'x': 1}",
     "Command '['mysql', '--password', '«x y»']' failed",
-    "cannot reach postgres://«u:p»@h:5432/db",
     "password='«never closed»",
 )
 KEPT = [
@@ -138,6 +135,16 @@ KEPT = [
     *("key-value-cache", "sess-2024-baseline", "xai-explain-gradcam-resnet50", "pplx-eval-v2"),
     *("dp.st.mean", 'lang_token="en_XX"', "task_token=summarize", "user_key=user_id"),
     *("session_key=s-12", "project_key='vision'", 'instance_token="sks dog"', "lsv2_pt"),
+    *("INFO tokens: 512, token: 17/100 loss: 0.3", "tokens: tensor([[  101,  2023]])"),
+    *("token 17/100, secret sauce, Password: \n", "Password: \nnext line\n"),
+    "INFO token = 3.5e-3, token: 100%, token: 12.5ms, token: 1,024",
+    "num_tokens=1024 tokens/s: 12.5 pad_token: <pad> eos token: </s> pad token: [PAD]",
+    "INFO token: missing, Generated token: Hello, credentials: none",
+    "INFO def login(password: str, token: Optional[str] = None):",
+    "val_token_accuracy=0.91 sort key: name key: value pass: 3",
+    "Tokenizer(name='x', pad_token='<pad>', unk_token='<unk>')",
+    "| token | count | key |\n|---|---|---|\n| the | 512 | 7 |\n",
+    "tokens: ['the', 'cat', 'sat'] tensor([[101]])",
 ]
 
 

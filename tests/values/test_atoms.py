@@ -129,8 +129,7 @@ def test_every_value_and_every_list_comes_back(value, values):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
-    [("a\0b", "a\\x00b"), ("x\udcff.bin", "x\\udcff.bin"), ("plain", "plain")],
+    ("text", "shown"), [("a\0b", "a\\x00b"), ("x\udcff.bin", "x\\udcff.bin"), ("plain", "plain")]
 )
 def test_nul_and_lone_surrogates_become_visible_escapes(text, shown):
     """What UTF-8 or SQL refuse is shown, and marked so that nobody takes it for the original."""
@@ -169,11 +168,7 @@ UTC = timezone.utc
         ),
         *((np.int8(-3), -3), (np.uint64(2**64 - 1), 2**64 - 1), (np.float16(0.5), 0.5)),
         *((np.longdouble(2.5), 2.5), (np.bool_(1), True), (np.str_("x"), "x")),
-        *(
-            (np.array(7), 7),
-            (np.array([[1], [2]]), [[1], [2]]),
-            (np.array(["a"]), ["a"]),
-        ),
+        *((np.array(7), 7), (np.array([[1], [2]]), [[1], [2]]), (np.array(["a"]), ["a"])),
         (np.datetime64("NaT", "ns"), None),
         (np.datetime64("2026-01-01T00:00:01"), datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)),
     ],

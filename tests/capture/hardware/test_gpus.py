@@ -137,15 +137,6 @@ def test_without_a_driver_there_are_no_gpus(error, ask):
     assert (said["numbers"], said["facts"], said["reads"]) == ([], {}, [{}])
 
 
-def test_without_the_library_there_are_no_gpus(tmp_path):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", PROBE]
-    said = subprocess.run(command, env=env, input=json.dumps(env), text=True, stdout=-1, check=True)
-    if Path("/proc/driver/nvidia").exists():
-        pytest.skip("there is a driver")
-    assert json.loads(said.stdout)["numbers"] == []
-
-
 def test_numbers_that_a_gpu_does_not_give_are_left_out(ask):
     said = ask({**ONE, "0": {**H100, "milliwatts": "!3", "degrees": "!4"}})
     assert said["reads"] == [{0: {"gpu": 93.0, "gpu_memory": 40.0}}]

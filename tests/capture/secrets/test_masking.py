@@ -319,7 +319,7 @@ PARTS = st.sampled_from([*shapes._SHAPE_SUBSTRINGS, *WORDS])
 
 
 @given(st.lists(PARTS, max_size=9).map("".join))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @pytest.mark.once
 def test_short_cuts_miss_nothing(text):
     hidden_in_full(text)

@@ -301,12 +301,9 @@ def test_values_of_secret_variables_are_hidden_however_they_are_quoted(monkeypat
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("postgres", "postgresql://localhost/x as postgres"),
-        ("ollama", "ollama/llama3"),
-        ("not-needed", "not-needed here"),
-        ("EMPTY", "EMPTY"),
-        ("baseline", "the baseline"),
-        ("Baseline", "Baselines"),
+        *(("postgres", "postgresql://localhost/x as postgres"), ("ollama", "ollama/llama3")),
+        *(("not-needed", "not-needed here"), ("EMPTY", "EMPTY")),
+        *(("baseline", "the baseline"), ("Baseline", "Baselines")),
     ],
 )
 def test_default_and_filler_values_of_secret_variables_are_no_secrets(monkeypatch, value, text):

@@ -7,10 +7,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 
 import pytest
 
-from seamark.capture import Capture, Switches
+from seamark.capture import Capture, Switches, environment
+from seamark.capture.facts import Facts
+from seamark.process.interrupts import quietly
 
 SECRET = "topsecret99"
 # However busy this machine is, git gets the time it needs, and the run waits for what is found out.
@@ -195,3 +199,21 @@ def test_all_parts_together_get_the_time_of_the_end(monkeypatch):
     capture._parts = [Slow(), Slow(), Slow()]
     capture.stop(2.0)
     assert given == [2.0, 0.5, 0.0]
+
+
+def test_facts_of_a_run_that_goes_on_wait_for_those_that_hang(monkeypatch):
+    """The training needs the cores: one thread at a time. It owns the run only when it goes on."""
+    may_end, recorded, owns = threading.Event(), [], iter((False, True))
+    monkeypatch.setattr(environment, "environment_facts", lambda _: {} if may_end.wait() else None)
+    run = SimpleNamespace(assign_quietly=recorded.append)
+    switches = Switches(git=False, packages=False, script_file=False)
+    facts = Facts(run, "m", switches, lambda: next(owns), quietly())
+    for timeout_s in (0.0, 0.2):
+        facts.start()
+        facts.stop(timeout_s)
+    assert recorded == []
+    may_end.set()
+    for thread in threading.enumerate():
+        if thread.name == "seamark-capture":
+            thread.join()
+    assert [min(each) for each in recorded[:2]] == ["m/hostname", "source_code/arguments"]

@@ -38,7 +38,7 @@ def recorded(value: object, secrets: Secrets | None = None, path: str = "p") -> 
         *("passwd", "password2", "password_hash", "passphrase", "secret", "client_secret"),
         *("secret_access_key", "secretKey", "private_key", "encryption_key", "credentials"),
         *("creds", "jwt", "cookie", "authorization", "auth", "refresh_token", "access_tokens"),
-        "slack_webhook_url",
+        *("slack_webhook_url", "otp", "pswd", "db_pw", "bearer"),
     ],
 )
 def test_string_is_hidden_for_its_name(name):
@@ -105,6 +105,11 @@ WITHIN = marked(
     "{'Authorization': 'Bearer «abcdef»', 'x': 1}",
     "Command '['mysql', '--password', '«x y»']' failed",
     "password='«never closed»",
+    *(
+        f"sent {scheme} «0a1b2c3d4e5f60718293a4b5c6d7e8f9»"
+        for scheme in ("Basic", "bearer", "Digest")
+    ),
+    *(f"a {name}=«Zk3vQ9xT1bLm8RwY5cHn2JpD7sFg4KuA»" for name in ("pat", "sig")),
 )
 KEPT = [
     "Classify each token: positive or negative.",
@@ -231,10 +236,13 @@ REAL = [
     *("github_pat_11ABCDEFG0abcdefghijkl_ABCDEFGH", "glpat-abcDEF1234567890abcd"),
     *("sk_live_4eC39HqLyjWDarjtT1zdp7dc", "AIzaSyA-1234567890abcdefghijklmnopqrstu"),
     *("npm_abcdefghijklmnopqrstuvwxyz0123456789", "pypi-AgEIcHlwaS5vcmcCJDEyMzQ1Njc4"),
+    *("rk_test_4eC39HqLyjWDarjtT1zdp7dc", "wandb_v2_" + "aB3" * 12),
     *("ya29.a0AfH6SMBx-abcdefghijk", "123456789:AAFabcdefghijklmnopqrstuvwxyz012345"),
     "eyJhcGlfYWRkcmVzcyI6Imh0dHBzOi8vYXBwLm5lcHR1bmUuYWkifQ==",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
     "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk\n-----END OPENSSH PRIVATE KEY-----",
+    "---- BEGIN SSH2 PRIVATE KEY ----\nb3BlbnNzaC1rZXk\n---- END SSH2 PRIVATE KEY ----",
+    "PuTTY-User-Key-File-3: ssh-rsa\nb3BlbnNzaC1rZXk\nPrivate-MAC: 0a1b",
     *(f"gh{kind}_" + LETTERS[:36] for kind in "pousr"),
     *("AKIAIOSFODNN7EXAMPLE", "ASIAY34FZKBOKMUTVV7A", "hf_" + LETTERS[:34]),
     *("hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH", "sk-" + HEX, "sk-" + LETTERS[:48]),

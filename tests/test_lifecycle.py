@@ -12,6 +12,7 @@ import pytest
 from recording import NOTHING
 
 from seamark import init_run
+from seamark.blobs.take import SMALL
 from seamark.errors import InactiveRunError
 from seamark.run.lifecycle import RECORDING, RESTING
 from seamark.run.run import make_run
@@ -138,6 +139,7 @@ def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path):
 )
 def test_exit_handlers_of_a_training_record_before_its_run_ends(tmp_path, later):
     """Also after another journal was begun for a remote, and in a run that is reopened."""
+    (tmp_path / "large").write_bytes(bytes(SMALL + 1))  # a thread stores it
     code = f"""
         import atexit, sys
         from seamark import init_run
@@ -147,11 +149,15 @@ def test_exit_handlers_of_a_training_record_before_its_run_ends(tmp_path, later)
         run = init_run("p", with_id=run.id, **at)
         run["begun"] = True
         atexit.register(lambda: run.assign({{"last": 1}}))
+        atexit.register(lambda: run["file"].upload(sys.argv[1] + "/large"))
         {later}
         run["more"] = 1
     """
     in_python(code, tmp_path)
-    assert init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")["last"].fetch() == 1
+    run = init_run("p", root=tmp_path, custom_run_id="one", mode="read-only")
+    assert run["last"].fetch() == 1
+    run["file"].download(str(tmp_path / "copy"))
+    assert (tmp_path / "copy").stat().st_size == SMALL + 1
 
 
 def test_a_run_that_was_stopped_is_not_owned_and_stays_stopped(tmp_path):

@@ -7,7 +7,6 @@ from seamark.journal.folder import RunFolder
 def test_identical_files_known_from_an_earlier_version_are_linked_once(
     tmp_path, folder, monkeypatch
 ):
-    """None is copied, and the content is as private as the most private of them."""
     first, same = tmp_path / "a", tmp_path / "b"
     for path, mode in ((first, 0o644), (same, 0o600)):
         path.write_bytes(bytes(9 << 20))

@@ -71,13 +71,3 @@ def test_two_processes_may_make_the_folder_at_once(run, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", late)
     FolderContents(run.folder).write({"sha256": digest}, new / "x", "a")
     assert (new / "x").read_text() == "x"
-
-
-def test_a_forged_extension_names_a_file_inside_the_target(run, tmp_path):
-    digest = run.files.put(File.from_content("x"))["sha256"]
-    inside = tmp_path / "in"
-    inside.mkdir()
-    for ext, name in (("../../evil", "evil"), ("/..", "file"), ("/", "file"), (".", "a..")):
-        target = FolderContents(run.folder).write({"ext": ext, "sha256": digest}, inside, "a")
-        assert target == inside / name
-    assert FolderContents(run.folder).write({"sha256": digest}, inside, "..") == inside / "file"

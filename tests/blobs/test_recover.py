@@ -58,7 +58,6 @@ FINISHING = """
 
 @pytest.fixture
 def train(folder):
-    """Start a process that takes files and never gets to store them."""
     started = []
 
     def start(*sources):
@@ -218,7 +217,6 @@ def test_a_file_that_was_deleted_meanwhile_is_not_completed(run, train, tmp_path
 
 
 def test_a_forged_journal_reaches_nothing_outside(run):
-    """Names in a journal are data: only tokens of our own are opened and removed."""
     victim = run.folder.root.parent / "x"
     victim.write_bytes(b"x")
     file = {"name": "x", "ext": "", "size": 1}

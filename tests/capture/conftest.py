@@ -30,7 +30,6 @@ class Recorded:
     journals: int = 0
 
     def one(self, ending: str) -> object:
-        """Return the value of the only path that ends so."""
         (value,) = (value for path, value in self.atoms.items() if path.endswith(ending))
         return value
 
@@ -48,7 +47,6 @@ class Ended:
 
 
 def read_journals(root: Path) -> list[Recorded]:
-    """Return what each run holds."""
     found = []
     for folder in root.glob("*/[!.]*/journal"):
         found.append(recorded := Recorded())
@@ -93,7 +91,6 @@ class Scripts:
         return only
 
     def reopened(self) -> seamark.Run:
-        """Return the only run, open for reading."""
         (folder,) = (self.root / "default").glob("[!.]*")
         return seamark.init_run(with_id=folder.name, root=self.root, mode="read-only")
 

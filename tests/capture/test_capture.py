@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from seamark.capture import Capture, Switches
+from seamark.capture import Capture, Switches, environment
 from seamark.capture.facts import Facts
 from seamark.process.interrupts import quietly
 
@@ -106,7 +106,6 @@ def test_loading_the_captures_loads_nothing_heavy():
 
 
 def test_dependencies_are_inferred_or_a_file(scripts):
-    """Neptune's argument; without it there are only the packages."""
     (scripts.folder / "needs.txt").write_text("--index-url https://host\ntorch>=2\n")
     kept = {}
     for given in ("infer", "needs.txt"):
@@ -203,23 +202,18 @@ def test_all_parts_together_get_the_time_of_the_end(monkeypatch):
 
 
 def test_facts_of_a_run_that_goes_on_wait_for_those_that_hang(monkeypatch):
-    begun, may_end = [], threading.Event()
-
-    def record(self: Facts) -> None:
-        begun.append(self)
-        may_end.wait()
-
-    monkeypatch.setattr(Facts, "_record_environment", record)
-    switches = Switches(git=False, packages=False, script=False)
-    facts = Facts(SimpleNamespace(), "m", switches, lambda: True, quietly())
-    facts.start()
-    while not begun:
-        pass
-    facts.stop(0.0)
-    facts._environment_started = False
-    facts.start()
-    facts.stop(0.2)
-    assert len(begun) == 1
+    """The training needs the cores: one thread at a time. It owns the run only when it goes on."""
+    may_end, recorded, owns = threading.Event(), [], iter((False, True))
+    monkeypatch.setattr(environment, "environment_facts", lambda _: {} if may_end.wait() else None)
+    run = SimpleNamespace(assign_quietly=recorded.append)
+    switches = Switches(git=False, packages=False, script_file=False)
+    facts = Facts(run, "m", switches, lambda: next(owns), quietly())
+    for timeout_s in (0.0, 0.2):
+        facts.start()
+        facts.stop(timeout_s)
+    assert recorded == []
     may_end.set()
-    while len(begun) < 2:
-        pass
+    for thread in threading.enumerate():
+        if thread.name == "seamark-capture":
+            thread.join()
+    assert [min(each) for each in recorded[:2]] == ["m/hostname", "source_code/arguments"]

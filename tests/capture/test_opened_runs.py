@@ -8,8 +8,7 @@ from textwrap import dedent
 import pytest
 from click.testing import CliRunner
 from command import app
-
-from seamark.index.index import Index
+from printed import points
 
 AGAIN = """
 import sys, seamark
@@ -38,62 +37,46 @@ def first(tmp_path_factory):
     return tmp_path_factory.mktemp("first")
 
 
-@pytest.fixture
-def look(scripts, first):
-    """Return what the only run holds, once it was recorded by a first script."""
+@pytest.fixture(autouse=True)
+def _recorded(scripts, first):
+    """Have one run, which the first script has recorded; it is executed once."""
     if not any(first.iterdir()):
         assert scripts.run(FIRST).code == 0
         shutil.copytree(scripts.root, first / scripts.root.name)
     else:
         shutil.copytree(first, scripts.folder, dirs_exist_ok=True)
 
-    def now():
-        index = Index.open(scripts.root)
-        index.refresh()
-        (run,) = index.runs()
-        return index.view(*run)
 
-    return now
+def shown(scripts, stream):
+    """Return what each process has shown on a stream."""
+    found = points(scripts.root).items()
+    return ["".join(texts) for path, texts in found if path.endswith(f"/{stream}")]
 
 
-def values(view, prefix):
-    """Return what a view holds by path, texts put together."""
-    found = {}
-    for one in view.attributes(prefix):
-        if one.family == "string_series":
-            found[one.path] = "".join(point.text for point in view.texts(one.path, "all"))
-        else:
-            found[one.path] = one.value
-    return found
-
-
-def own(view, what):
-    """Return all values below monitoring that have a name."""
-    return [one for path, one in values(view, "monitoring").items() if path.endswith(f"/{what}")]
-
-
-def unchanged(view):
+def facts_of_run(scripts):
     """Return what belongs to the run, and which a process that does not train it leaves alone."""
-    facts = values(view, "sys")
-    del facts["sys/modification_time"]
-    return str(view.state), values(view, "source_code"), facts
+    recorded = scripts.recorded()
+    return recorded.states, recorded.below("sys/"), recorded.below("source_code/")
 
 
-def test_script_that_raises_while_loading_leaves_output_and_traceback(scripts, look):
-    before = unchanged(look())
+def state(scripts):
+    return scripts.reopened().state
+
+
+def test_script_that_raises_while_loading_leaves_output_and_traceback(scripts):
+    before = facts_of_run(scripts)
     ended = scripts.run(AGAIN + 'print("loading")\nraise ValueError("no checkpoint")\n')
     assert ended.code == 1
-    view = look()
-    assert "loading\n" in own(view, "stdout")
-    assert any("ValueError: no checkpoint" in text for text in own(view, "stderr"))
-    (trace,) = own(view, "traceback")
-    assert trace.endswith("ValueError: no checkpoint\n")
-    assert len(own(view, "pid")) == 2
-    assert unchanged(view) == before
+    assert "loading\n" in shown(scripts, "stdout")
+    assert any("ValueError: no checkpoint" in text for text in shown(scripts, "stderr"))
+    recorded = scripts.recorded()
+    assert recorded.one("/traceback").endswith("ValueError: no checkpoint\n")
+    assert len([path for path in recorded.atoms if path.endswith("/pid")]) == 2
+    assert facts_of_run(scripts) == before
 
 
 @pytest.mark.once
-def test_output_before_the_first_point_is_recorded_by_the_same_writer(scripts, look):
+def test_output_before_the_first_point_is_recorded_by_the_same_writer(scripts):
     assert scripts.run(LEFT).code == 0
     code = """
         print("before")
@@ -102,30 +85,28 @@ def test_output_before_the_first_point_is_recorded_by_the_same_writer(scripts, l
         print("after")
     """
     assert scripts.run(AGAIN + dedent(code)).code == 0
-    view = look()
-    assert sorted(own(view, "stdout")) == ["before\nafter\n", "first\n"]
-    assert str(view.state) == "completed"
-    assert values(view, "source_code")["source_code/entrypoint"] == "script.py"
+    assert sorted(shown(scripts, "stdout")) == ["before\nafter\n", "first\n"]
+    assert state(scripts) == "completed"
+    assert scripts.recorded().atoms["source_code/entrypoint"] == "script.py"
 
 
-def test_evaluation_leaves_the_run_as_it_was(scripts, look):
-    before = unchanged(look())
+def test_evaluation_leaves_the_run_as_it_was(scripts):
+    before = facts_of_run(scripts)
     code = 'print("evaluating")\nrun["test/acc"].append(0.5)\n'
-    assert scripts.run(AGAIN + dedent(code), "other").code == 0
-    view = look()
-    assert any(text.startswith("evaluating\n") for text in own(view, "stdout"))
-    assert unchanged(view) == before
+    assert scripts.run(AGAIN + code, "other").code == 0
+    assert any(text.startswith("evaluating\n") for text in shown(scripts, "stdout"))
+    assert facts_of_run(scripts) == before
 
 
-def test_process_that_only_adds_captures_nothing(scripts, look):
-    before = values(look(), "monitoring")
+def test_process_that_only_adds_captures_nothing(scripts):
+    before = points(scripts.root), scripts.recorded().below("monitoring/")
     code = AGAIN.replace("capture=", "owner=False, capture=")
     code += 'run["sys/tags"].add("best")\nprint("tagged")\nraise ValueError\n'
     assert scripts.run(code).code == 1
-    assert values(look(), "monitoring") == before
+    assert (points(scripts.root), scripts.recorded().below("monitoring/")) == before
 
 
-def test_signals_mark_only_a_run_that_is_owned(scripts, look):
+def test_signals_mark_only_a_run_that_is_owned(scripts):
     code = """
         import os, signal
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -133,21 +114,19 @@ def test_signals_mark_only_a_run_that_is_owned(scripts, look):
     """
     ended = scripts.run(AGAIN + dedent(code))
     assert (ended.code, ended.stderr) == (-15, "")
-    assert str(look().state) == "completed"
+    assert state(scripts) == "completed"
 
 
 @pytest.mark.once
-def test_exception_fails_a_reopened_run_from_its_first_number_on(scripts, look):
+def test_exception_fails_a_reopened_run_from_its_first_number_on(scripts):
     """Before that it is as it was left; the failure stays that of the process that trained."""
     assert scripts.run(LEFT).code == 0
     assert scripts.run(AGAIN + 'raise ValueError("no data")\n').code == 1
-    assert str(look().state) == "interrupted"
+    assert state(scripts) == "interrupted"
     code = 'run.log_metrics({"loss": 0.5}, step=10)\nraise ValueError("diverged")\n'
     assert scripts.run(AGAIN + code).code == 1
-    assert str(look().state) == "failed"
     assert scripts.run(AGAIN + 'raise TypeError("evaluation")\n').code == 1
-    view = look()
-    assert str(view.state) == "failed"
+    assert state(scripts) == "failed"
     done = CliRunner().invoke(app, ["show", "latest", "--root", str(scripts.root)])
     line = next(one for one in done.stdout.splitlines() if one.startswith("! failed: "))
-    assert "diverged" in values(view, "monitoring")[line.rpartition(" ")[2].rstrip(")")]
+    assert "diverged" in scripts.recorded().atoms[line.rpartition(" ")[2].rstrip(")")]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import argparse
-import types
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass, field
 
@@ -22,25 +21,13 @@ class Slotted:
     __slots__ = ("lr",)
 
 
-@dataclass
-class Watching:
-    lr: float
-    reads: int = 0
-
-    @property
-    def cost(self):
-        raise AssertionError
-
-
 def test_containers_become_paths():
     value = {
         "model": OrderedDict(width=3),
         "args": argparse.Namespace(a=1, b=argparse.Namespace(c=2)),
-        "space": types.SimpleNamespace(x=1),
         "user": UserDict(y=2),
         "opt": Optimizer(),
         "layers": [1, 2],
-        "watching": Watching(0.5),
         "empty": {},
         "none": argparse.Namespace(),
         1: "x",
@@ -50,13 +37,10 @@ def test_containers_become_paths():
         "p/model/width": 3,
         "p/args/a": 1,
         "p/args/b/c": 2,
-        "p/space/x": 1,
         "p/user/y": 2,
         "p/opt/lr": 0.1,
         "p/opt/betas": (0.9, 0.99),
         "p/layers": [1, 2],
-        "p/watching/lr": 0.5,
-        "p/watching/reads": 0,
         "p/empty": {},
         "p/none": {},
         "p/1": "x",

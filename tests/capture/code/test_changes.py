@@ -21,7 +21,6 @@ def repository(tmp_path: Path) -> Path:
 
 
 def commit(folder: Path, **files: str) -> None:
-    """Write some files and commit everything."""
     write(folder, **files)
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "more")
@@ -82,7 +81,6 @@ def empty_and_stage(folder: Path) -> None:
 
 
 def change_bytes(folder: Path) -> None:
-    """Ends of lines, no end of a line, no UTF-8, and what looks like a patch."""
     (folder / "dos.txt").write_bytes(b"a\r\nchanged\r\nc\r\n")
     (folder / "train.py").write_bytes(b"caf\xe9\n\x0c\x85 a\x0bb\nno newline\r\nat the end")
     write(folder, patch="diff --git a/x b/x\n@@ -1 +1 @@\n--- a\n+++ b\n-- \n")

@@ -8,8 +8,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+
+from seamark.capture.code import Script
+from seamark.capture.code.executed import CodeVersion
 
 BEGIN = """
     import threading, seamark
@@ -33,12 +37,6 @@ def files_of(scripts, target: str = "out") -> dict[str, str]:
     run["source_code/files"].download(str(place))
     paths = [path for path in place.rglob("*") if path.is_file()]
     return {path.relative_to(place).as_posix(): path.read_text() for path in paths}
-
-
-def version_of(scripts) -> object:
-    found = scripts.recorded().atoms.get("source_code/version")
-    shutil.rmtree(scripts.root)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -78,11 +76,8 @@ def test_installed_entry_point_and_code_of_a_virtual_environment_are_not_kept(sc
     assert ended.code == 0, ended.stdout
     assert scripts.recorded().atoms["source_code/entrypoint"] == "-m pytest"
     assert files_of(scripts) == {}
-    first = version_of(scripts)
-    assert first
-    (scripts.folder / "test_it.py").write_text(code + "\n# changed\n")
-    scripts.start(command)
-    assert version_of(scripts) != first
+    assert scripts.recorded().atoms["source_code/version"]
+    shutil.rmtree(scripts.root)
     command = [sys.executable, "-m", "venv", "--without-pip", "env"]
     subprocess.run(command, cwd=scripts.folder, check=True)
     scripts.write(WHOLE, "env/tool.py")
@@ -97,7 +92,7 @@ def test_code_without_a_file_keeps_none(scripts, how):
     command = [sys.executable, "-c", code] if how == "-c" else [sys.executable, "-"]
     subprocess.run(command, input=code, text=True, cwd=scripts.folder, check=True)
     assert files_of(scripts) == {}
-    assert version_of(scripts) is None
+    assert "source_code/version" not in scripts.recorded().atoms
 
 
 def test_spawned_worker_keeps_the_script_of_its_parent(scripts):
@@ -127,83 +122,69 @@ def test_secrets_in_the_script_are_hidden_and_noted(scripts):
     assert scripts.reopened()["sys/masked"].fetch() == {"source_code/files"}
 
 
-def version_in(scripts, folder: Path, code: str, *, helper: str = "x = 1\n", **kwargs) -> object:
-    """Return the version of a script with a helper that lie in a folder."""
-    (folder / "lib").mkdir(parents=True, exist_ok=True)
-    (folder / "lib" / "__init__.py").write_text("")
-    (folder / "lib" / "helper.py").write_text(helper, newline="")
-    scripts.write(code, str(folder / "train.py"))
-    ended = scripts.start([sys.executable, str(folder / "train.py")], **kwargs)
-    assert (ended.code, ended.stderr) == (0, "")
-    return version_of(scripts)
+@pytest.fixture
+def version_in(monkeypatch):
+    """Return a function that gives the version of a script in a folder, with what it imports."""
+
+    def version_in(folder: Path, code: str, modules: dict[str, str]) -> str:
+        for name, content in {"train.py": code, **modules}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(content, newline="")
+        for name in modules:
+            module = ModuleType(name)
+            module.__file__ = str(folder / name)
+            monkeypatch.setitem(sys.modules, Path(name).stem, module)
+        return CodeVersion(Script("train.py", (), folder / "train.py", folder)).now({})
+
+    return version_in
 
 
-IMPORTS = "    import lib.helper\n" + WHOLE
-
-
-@pytest.mark.once
-@pytest.mark.thorough
-def test_same_code_has_the_same_version_wherever_it_lies(scripts, tmp_path):
-    first = version_in(scripts, tmp_path / "a", IMPORTS)
-    assert isinstance(first, str)
+def test_same_code_has_the_same_version_wherever_it_lies(version_in, tmp_path):
+    first = version_in(tmp_path / "a", "import helper", {"helper.py": "x = 1\n"})
     assert len(first) == 16
-    assert version_in(scripts, tmp_path / "b" / "deep", IMPORTS) == first
-    assert version_in(scripts, tmp_path / "c", IMPORTS, helper="x = 1\r\n") == first
-    assert version_in(scripts, tmp_path / "d", IMPORTS, helper="x = 2\n") != first
-    assert version_in(scripts, tmp_path / "e", IMPORTS + "    y = 1\n") != first
-    assert version_in(scripts, tmp_path / "f", WHOLE) != first
+    assert version_in(tmp_path / "b" / "deep", "import helper", {"helper.py": "x = 1\n"}) == first
+    assert version_in(tmp_path / "c", "import helper", {"helper.py": "x = 1\r\n"}) == first
+    assert version_in(tmp_path / "d", "import helper", {"helper.py": "x = 2\n"}) != first
+    assert version_in(tmp_path / "e", "import other", {"helper.py": "x = 1\n"}) != first
+    assert version_in(tmp_path / "f", "import helper", {}) != first
 
 
-@pytest.mark.once
-def test_version_is_that_of_imported_files_without_packages(scripts, tmp_path):
-    first = version_in(scripts, tmp_path / "a", IMPORTS)
-    (tmp_path / "a" / "other.py").write_text("y = 1\n")
-    site = tmp_path / "a" / "venv" / "lib" / "python3" / "site-packages"
-    site.mkdir(parents=True)
-    (site / "package.py").write_text("z = 1\n")
-    code = f"    import sys; sys.path.append({str(site)!r}); import package\n" + IMPORTS
-    with_package = version_in(scripts, tmp_path / "a", code)
-    (site / "package.py").write_text("z = 2\n")
-    assert version_in(scripts, tmp_path / "a", code) == with_package
-    assert version_in(scripts, tmp_path / "a", IMPORTS) == first
+def test_version_is_that_of_imported_files_without_packages(version_in, tmp_path):
+    first = version_in(tmp_path, "", {"helper.py": "x = 1\n"})
+    (tmp_path / "other.py").write_text("y = 1\n")
+    package = "venv/lib/python3/site-packages/package.py"
+    assert version_in(tmp_path, "", {"helper.py": "x = 1\n", package: "z = 1\n"}) == first
 
 
-@pytest.mark.once
+def test_file_that_is_edited_later_counts_as_it_was_executed(tmp_path):
+    (tmp_path / "train.py").write_text("x = 1\n")
+    version = CodeVersion(Script("train.py", (), tmp_path / "train.py", tmp_path))
+    first = version.now({})
+    (tmp_path / "train.py").write_text("x = 2\n")
+    assert version.now({}) == first
+
+
 @pytest.mark.parametrize("end", ["    run.stop()\n", ""], ids=["stop", "exit"])
-def test_version_counts_what_is_imported_or_edited_while_the_run_goes_on(scripts, tmp_path, end):
-    late = BEGIN + "    import lib.helper\n" + end
-    first = version_in(scripts, tmp_path / "a", late)
-    assert version_in(scripts, tmp_path / "b", late, helper="x = 2\n") != first
-    edited = "    import lib.helper, pathlib\n" + BEGIN
-    edit = "    pathlib.Path(lib.helper.__file__).write_text('x = 3\\n')\n"
-    unchanged = version_in(scripts, tmp_path / "c", edited + "    pass\n" + end)
-    changed = version_in(scripts, tmp_path / "c", edited + edit + end)
-    again = version_in(scripts, tmp_path / "d", edited + edit + end)
-    assert changed == again != unchanged
+def test_version_counts_what_is_imported_while_the_run_goes_on(scripts, end):
+    scripts.write("x = 1", "helper.py")
+    assert scripts.run(BEGIN + "    import helper\n" + end).code == 0
+    assert scripts.recorded().assigned.count("source_code/version") == 2
 
 
-def test_too_much_code_has_no_version(scripts, tmp_path):
-    code = "    import seamark.capture.code.executed as e\n    e._MAX_MODULES = 1\n" + IMPORTS
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "__init__.py").write_text("")
-    (tmp_path / "lib" / "helper.py").write_text("")
-    assert scripts.run(code).code == 0
+def test_too_much_code_has_no_version(scripts):
+    code = "    import seamark.capture.code.executed as e, helper\n    e._MAX_MODULES = 1\n"
+    scripts.write("x = 1", "helper.py")
+    assert scripts.run(code + WHOLE).code == 0
     atoms = scripts.recorded().atoms
     assert atoms["source_code/version"] is None
     assert "more than 1 modules" in atoms["source_code/version_unknown"]
 
 
-def test_no_module_is_asked_for_attributes_that_run_code(scripts):
-    code = """
-    import sys, types
-    class Odd(types.ModuleType):
+def test_no_module_is_asked_for_attributes_that_run_code(version_in, tmp_path, monkeypatch):
+    class Odd(ModuleType):
         def __getattribute__(self, name):
-            print("asked for", name)
             raise RuntimeError(name)
-    sys.modules["odd"] = Odd("odd")
-    sys.modules["none"] = None
-    sys.modules["number"] = 3
-    """
-    ended = scripts.run(code + WHOLE)
-    assert (ended.code, ended.stdout) == (0, "")
-    assert version_of(scripts)
+
+    for name, module in {"odd": Odd("odd"), "none": None, "number": 3}.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert version_in(tmp_path, "", {})

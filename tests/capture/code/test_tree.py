@@ -89,8 +89,7 @@ HOSTILE = {
     ),
     "a shared folder": Arm(repository=True, files={".git/commondir": f"{OF_HOME}\n"}),
     "links within": Arm(
-        repository=True,
-        links={f".git/{name}": f"{OF_HOME}/{name}" for name in ("refs", "objects")},
+        repository=True, links={f".git/{name}": f"{OF_HOME}/{name}" for name in ("refs", "objects")}
     ),
     "a link to a branch": Arm(repository=True, links=BRANCH, files=ALTERNATES),
     "the index of another": Arm(

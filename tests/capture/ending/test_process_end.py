@@ -50,28 +50,31 @@ KILL = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
 HANDLER = "signal.signal(signal.SIGTERM, lambda *_: (print('saving'), sys.exit(7)))"
 CTRL_C = {"state": "interrupted", "error": {"type": "KeyboardInterrupt", "message": ""}}
 SIGTERM = {"state": "interrupted", "signal": "SIGTERM"}
-
-
-def exit_error(message):
-    """Return what is recorded of the error of an exit, where Python tells of it."""
-    error = {"error": {"type": "SystemExit", "message": message}}
-    return {"state": EXITED, **(error if EXITED == "failed" else {})}
-
-
+# The error of an exit, where Python tells of it.
+EXIT_ERROR = {"error": {"type": "SystemExit", "message": "a message"}} if EXITED == "failed" else {}
 COMPLETED, FAILED = {"state": "completed"}, {"state": "failed"}
-SCRIPTS = {
-    "Ctrl-C": "OBSERVED\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()",
-    "an interrupt that the script shows itself": """
+# How each script ends: its code, what it prints, and the last state of the run.
+ENDS = {
+    "Ctrl-C": (
+        "OBSERVED\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()",
+        (-signal.SIGINT, "", CTRL_C),
+    ),
+    "an interrupt that the script shows itself": (
+        """
 OBSERVED
 try:
     raise KeyboardInterrupt
 except KeyboardInterrupt:
     sys.excepthook(*sys.exc_info())
 """,
-    "exit None": "OBSERVED\nsys.exit(None)",
-    "exit 3": "OBSERVED\nsys.exit(3)",
-    "exit with a message": "OBSERVED\nsys.exit('a message')",
-    "exits that are caught, and ends of threads": """
+        (0, "", {}),
+    ),
+    "exit with a message": (
+        "OBSERVED\nsys.exit('a message')",
+        (1, "", {"state": EXITED, **EXIT_ERROR}),
+    ),
+    "exits that are caught, and ends of threads": (
+        """
 OBSERVED
 for work in (lambda: sys.exit(3), lambda: 1 / 0):
     thread = threading.Thread(target=work)
@@ -81,7 +84,10 @@ try:
 except SystemExit:
     pass
 """,
-    "a broken hook that was there": """
+        (0, "", COMPLETED),
+    ),
+    "a broken hook that was there": (
+        """
 def hook(kind, error, trace):
     print("mine", kind.__name__, error, trace.tb_lineno)
     raise SystemError("hook is broken")
@@ -89,14 +95,26 @@ sys.excepthook = hook
 OBSERVED
 raise ValueError("x")
 """,
-    "a hook in the place of ours that does not call it": """
+        (1, "mine ValueError x 8\n", FAILED),
+    ),
+    "a hook in the place of ours that does not call it": (
+        """
 OBSERVED
 sys.excepthook = lambda kind, error, trace: print("pretty", error)
 raise ValueError("x")
 """,
-    "a handler of SIGTERM that was there": f"{HANDLER}\nOBSERVED\n{KILL}",
-    "a handler that comes later": f"OBSERVED\n{HANDLER}\n{KILL}",
-    "a handler over ours that calls it and goes on": f"""
+        (1, "pretty x\n", FAILED),
+    ),
+    "a handler of SIGTERM that was there": (
+        f"{HANDLER}\nOBSERVED\n{KILL}",
+        (7, "saving\n", SIGTERM),
+    ),
+    "a handler that comes later": (
+        f"OBSERVED\n{HANDLER}\n{KILL}",
+        (7, "saving\n", {"state": EXITED}),
+    ),
+    "a handler over ours that calls it and goes on": (
+        f"""
 OBSERVED
 found = signal.getsignal(signal.SIGTERM)
 def graceful(*what):
@@ -107,31 +125,22 @@ signal.signal(signal.SIGTERM, graceful)
 {KILL}
 print("went on")
 """,
-    "SIGTERM that is ignored": f"signal.signal(15, signal.SIG_IGN)\nOBSERVED\n{KILL}\nprint('on')",
-}
-ENDS = {
-    "Ctrl-C": ((-signal.SIGINT, ""), CTRL_C),
-    "an interrupt that the script shows itself": ((0, ""), {}),
-    "exit None": ((0, ""), COMPLETED),
-    "exit 3": ((3, ""), exit_error("3")),
-    "exit with a message": ((1, ""), exit_error("a message")),
-    "exits that are caught, and ends of threads": ((0, ""), COMPLETED),
-    "a broken hook that was there": ((1, "mine ValueError x 8\n"), FAILED),
-    "a hook in the place of ours that does not call it": ((1, "pretty x\n"), FAILED),
-    "a handler of SIGTERM that was there": ((7, "saving\n"), SIGTERM),
-    "a handler that comes later": ((7, "saving\n"), {"state": EXITED}),
-    "a handler over ours that calls it and goes on": ((0, "graceful\nwent on\n"), SIGTERM),
-    "SIGTERM that is ignored": ((0, "on\n"), COMPLETED),
+        (0, "graceful\nwent on\n", SIGTERM),
+    ),
+    "SIGTERM that is ignored": (
+        f"signal.signal(15, signal.SIG_IGN)\nOBSERVED\n{KILL}\nprint('on')",
+        (0, "on\n", COMPLETED),
+    ),
 }
 OTHER_STDERR = ("exits that are caught, and ends of threads", "a broken hook that was there")
 
 
 @pytest.mark.parametrize("end", ENDS)
 def test_process_ends_as_without_a_run_which_says_how(scripts, end):
-    shown, state = ENDS[end]
+    script, (code, stdout, state) = ENDS[end]
     parts = ("code", "stdout") if end in OTHER_STDERR else ("code", "stdout", "stderr")
-    ours = alike(scripts, f"import os, signal, sys, threading\n{SCRIPTS[end]}\n", parts=parts)
-    assert (ours.code, ours.stdout) == shown
+    ours = alike(scripts, f"import os, signal, sys, threading\n{script}\n", parts=parts)
+    assert (ours.code, ours.stdout) == (code, stdout)
     recorded = scripts.recorded()
     assert state.items() <= recorded.states[-1].items()
     assert [one["state"] for one in recorded.states[:-1]] == ["running"]
@@ -158,20 +167,6 @@ def test_ctrl_c_kills_the_process_though_a_text_is_executed_at_its_exit(scripts,
     scripts.write(DIES)
     ended = scripts.start([sys.executable, *how])
     assert (ended.code, ended.stderr.count("\nKeyboardInterrupt\n")) == (-signal.SIGINT, 1)
-
-
-def test_layers_of_hooks_tell_a_run_once(scripts):
-    code = f"""
-{WITH_RUN}
-import sys
-before = sys.excepthook
-sys.excepthook = lambda *what: before(*what)
-second = seamark.init_run(capture=dict(git=False, packages=False))
-raise ValueError("x")
-"""
-    scripts.run(code)
-    for run in scripts.all_recorded():
-        assert [one["state"] for one in run.states] == ["running", "failed"]
 
 
 @pytest.mark.parametrize(
@@ -284,8 +279,9 @@ raise ValueError("y")
 """
     ended = scripts.run(HANDLERS + code)
     assert ended.stdout.splitlines()[-1].endswith("other other first other other first ")
-    states = [run.states[-1]["state"] for run in scripts.all_recorded()]
-    assert sorted(states) == ["completed", "completed", "failed"]
+    states = [[one["state"] for one in run.states] for run in scripts.all_recorded()]
+    once_for_each_error = ["running", "failed", "failed"]
+    assert sorted(states) == [["running", "completed"]] * 2 + [once_for_each_error]
 
 
 RESTING = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
@@ -201,7 +200,6 @@ def test_first_rank_of_a_host_records_the_host_and_each_rank_itself(
 
 @pytest.mark.parametrize(("facts", "metrics"), [(True, False), (False, True)])
 def test_facts_and_numbers_have_switches_of_their_own(facts, metrics):
-    """Facts say where a run ran, and belong to ``capture={"host": ...}``."""
     run = sample(5, facts=facts, metrics=metrics)
     assert (bool(run.facts), bool(run.rows)) == (facts, metrics)
 
@@ -340,39 +338,6 @@ def test_machine_that_hangs_holds_nothing_up():
     thread.join(60)
     assert not thread.is_alive()
     assert (run.facts, run.rows) == ({}, [])
-
-
-def test_ctrl_c_after_a_sample_ends_the_process_by_the_signal(scripts):
-    code = """
-        import os, signal, threading, seamark
-        from seamark.capture import hardware
-        from seamark.run.ending import Captured
-        hardware.BEGIN_S = hardware.FIRST_S = hardware.LAST_S = 0.0
-        recorded, append = threading.Event(), Captured.append_numbers
-        def watched(self, numbers):
-            append(self, numbers)
-            recorded.set()
-        Captured.append_numbers = watched
-        run = seamark.init_run()
-        run["loss"].append(1.0)
-        assert recorded.wait(60)
-        os.kill(os.getpid(), signal.SIGINT)
-        signal.pause()
-    """
-    ended = scripts.run(code)
-    assert ended.code == -signal.SIGINT
-    assert scripts.recorded().states[-1]["state"] == "interrupted"
-
-
-def test_script_that_ends_at_once_loads_neither_psutil_nor_a_driver(scripts):
-    code = """
-        import sys, threading, seamark
-        run = seamark.init_run()
-        run["a"] = 1
-        run.stop()
-        print([one.name for one in threading.enumerate()], {"psutil", "pynvml"} & set(sys.modules))
-    """
-    assert scripts.run(code).stdout == "['MainThread'] set()\n"
 
 
 class Nvml:

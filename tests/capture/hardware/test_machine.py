@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from pathlib import Path
+import types
 
 import pytest
 from cgroup_trees import DOCKER_V2, GIB, KUBERNETES_V2, write_tree
@@ -85,19 +84,78 @@ def test_driver_that_another_run_opens_is_waited_for_once(monkeypatch):
     assert hung.waits[1:] == [0, 0]
 
 
-def test_forked_child_does_not_wait_for_the_driver_of_its_parent():
-    code = """
-import os, sys
-from test_machine import Machine, machine, opened_gpus
+def test_forked_child_does_not_wait_for_the_driver_of_its_parent(monkeypatch):
+    monkeypatch.setattr(machine, "_open_gpus", opened_gpus)
+    with machine._driver:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                assert list(Machine().facts())[1] == {"gpu": "one"}
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
 
-machine._open_gpus = opened_gpus
-machine._DRIVER_TIMEOUT_S = 0.1
-machine._driver.acquire()
-assert list(Machine().facts())[1] == {}
-child = os.fork()
-if not child:
-    os._exit(list(Machine().facts())[1] != {"gpu": "one"})
-assert os.waitpid(child, 0)[1] == 0
+
+AMDSMI = """
+class AmdSmiTemperatureType:
+    EDGE, HOTSPOT = 0, 1
+
+class AmdSmiTemperatureMetric:
+    CURRENT = 0
+
+opened = []
+amdsmi_init = lambda: opened.append(True)
+amdsmi_shut_down = opened.clear
+amdsmi_get_processor_handles = lambda: ["first", "second"]
+amdsmi_get_gpu_asic_info = lambda handle: {"market_name": "AMD Instinct MI300X"}
+amdsmi_get_gpu_driver_info = lambda handle: {"driver_name": "amdgpu", "driver_version": "6.8.5"}
+amdsmi_get_gpu_vram_usage = lambda handle: {"vram_total": 196592, "vram_used": 2048}
+
+def amdsmi_get_gpu_activity(handle):
+    if handle == "second":
+        raise RuntimeError("AMDSMI_STATUS_NOT_SUPPORTED")
+    return {"gfx_activity": 87, "umc_activity": 10, "mm_activity": "N/A"}
+
+def amdsmi_get_power_info(handle):
+    assert opened
+    return {"current_socket_power": "N/A", "average_socket_power": 512}
+
+def amdsmi_get_temp_metric(handle, kind, metric):
+    if kind == AmdSmiTemperatureType.EDGE:
+        raise RuntimeError("AMDSMI_STATUS_NOT_SUPPORTED")
+    return 66
 """
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=True)
+
+
+@pytest.mark.parametrize(
+    ("visible", "numbers"), [(None, [0, 1]), ("1", [1]), ("", []), ("GPU-1", [0, 1])]
+)
+def test_gpus_of_amd_are_asked_where_rocm_has_its_module(monkeypatch, visible, numbers):
+    """A module that answers what its documents say; no real one was seen.
+
+    It does not count who has opened it: another run that ends takes nothing away.
+    """
+    smi = types.ModuleType("amdsmi")
+    exec(AMDSMI, vars(smi))
+    monkeypatch.setitem(sys.modules, "amdsmi", smi)
+    monkeypatch.setattr(machine, "pynvml", types.ModuleType("pynvml"))
+    monkeypatch.delenv("ROCR_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("HIP_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("HIP_VISIBLE_DEVICES", visible)
+    asked, other = Machine(), Machine()
+    _, facts = asked.facts()
+    other.read()
+    other.close()
+    both = {"gpu_memory": 2.0, "gpu_power": 512.0, "gpu_temperature": 66.0}
+    expected = {0: {"gpu": 87.0, **both}, 1: both}
+    assert asked.read().gpus == {number: expected[number] for number in numbers}
+    if numbers:
+        assert facts == {
+            "gpu": "AMD Instinct MI300X",
+            "gpu_count": len(numbers),
+            "gpu_memory": pytest.approx(191.98, abs=0.01),
+            "driver": "6.8.5",
+        }

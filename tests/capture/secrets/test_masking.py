@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from itertools import product
 from unittest import mock
 
 import pytest
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from marked import marked
 
 from seamark.capture.secrets import masking, shapes
-from seamark.capture.secrets import names as secret_names
 from seamark.capture.secrets.masking import (
     MASK,
     bare_url,
@@ -41,8 +39,7 @@ NAMED = [
 @pytest.mark.parametrize(
     "arguments",
     [
-        *(["--" + name, SECRET] for name in NAMED),
-        *(["--" + name + "=" + SECRET] for name in NAMED),
+        *(["--" + name, SECRET, f"--{name}={SECRET}"] for name in NAMED),
         *([before + "=" + SECRET] for before in ("-api_key", "api_key", "+logger.api_key")),
         *([before + "=" + SECRET] for before in ("++a.token", "a.b.password", "-Dpassword")),
         *(["-H", f"{header} {SECRET}"] for header in ("Authorization: Bearer", "X-Api-Key:")),
@@ -51,21 +48,17 @@ NAMED = [
         ["--session", *["«Zk3vQ9xT1bLm8RwY5cHn2JpD7sFg4KuA»"] * 2],  # random
         ["--tokens", SECRET, SECRET],
         ["--password", "«-s3cr3t-Val»"],
-        ["--password", "«with a space s3cr3t-Val»"],
         ["password=«a,b&c s3cr3t-Val»"],
         ["-p", SECRET],
         ["-p" + SECRET],
         ["-P", SECRET],
-        ["--user", "bob:" + SECRET],
-        ["-u", "bob:" + SECRET],
+        *([option, "bob:" + SECRET] for option in ("--user", "-u")),
         ["--dsn", "postgres://«u:s3cr3t-Val»@host/db"],
-        ["postgres+psycopg://«u:s3cr3t-Val»@host/db"],
-        ["postgres://«u:s3cr3t-Val/x»@host/db"],
+        ["postgres+psycopg://«u:s3cr3t-Val/x»@host/db"],
         ["redis://«:s3cr3t-Val»@host"],
         [f"https://{SECRET}@host/x"],
         [f"https://host/x?token={SECRET}&page=1"],
         ["--config", f'{{"logger": {{"api_key": "{SECRET}", "lr": 0.1}}}}'],
-        [f"--config={{'password': '{SECRET}'}}"],
         [f"db={{user:bob,password:{SECRET}}}"],
         [f"--hparams=lr=0.1,token={SECRET}"],
         [f"logger={{api_keys:[{SECRET},{SECRET}]}}"],
@@ -74,9 +67,7 @@ NAMED = [
         ["--max-tokens", "512", "--num_tokens=1e6", "model.max_tokens=4096"],
         ["--pad-token", "<pad>", "--eos_token_id", "2"],
         ["--tokenizer", "bert-base-cased", "--tokenizer.path=tok.json"],
-        ["--key-dim", "64", "--num-keys", "8", "--sort_keys", "true"],
         ["--image-key", "image", "--label_key=label"],
-        ["--pin-memory", "true", "--n-passes=3", "--bypass", "cache"],
         ["--author", "Bob", "--use-auth", "false"],
         ["--name", "ResNet50-Adam-lr0-seed1-CIFAR10-baseline"],
         ["--commit", "d6b1bd4f9e5dd3e6ddd8bbd2a06a2b7a3c4d5e6f"],
@@ -119,38 +110,21 @@ def test_known_values_are_hidden_and_plain_values_of_variables_are_not():
     assert mask_secrets("true abc 100000000 my-token", **given) == "true abc 100000000 ***"
 
 
-def test_only_literals_are_hidden_in_source_lines_of_a_traceback():
-    text = """Traceback (most recent call last):
-  File "train.py", line 3, in <module>
-    connect(api_key="abc", token=token, order=sorted(xs, key=lambda x: x[0]))
-    ~~~~~~~^^^^^^^^^^^^^^^^
-ValueError: bad token: abc123
-"""
-    masked = mask_secrets(text)
-    assert masked == text.replace('"abc"', '"***"').replace("abc123", "***")
-
-
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ("https://github.com/org/repo.git", "https://github.com/org/repo.git"),
         ("https://user:pw@github.com/org/repo.git", "https://github.com/org/repo.git"),
-        ("https://ghp_abcdef123456@github.com/org/repo", "https://github.com/org/repo"),
         ("https://oauth2:tok@gitlab.com/a/b.git?private_token=x#y", "https://gitlab.com/a/b.git"),
-        ("https://u:p@ss@host/x", "https://host/x"),
-        ("HTTPS://u:p@host/x", "HTTPS://host/x"),
+        ("HTTPS://u:p@ss@host/x", "HTTPS://host/x"),
         ("ssh://git@host:22/x", "ssh://host:22/x"),
         ("git@github.com:org/repo.git", "github.com:org/repo.git"),
         ("user:pw@host:org/repo", "host:org/repo"),
         ("u:p@ss@host:path", "host:path"),
         ("git@[::1]:repo", "[::1]:repo"),
-        ("git@host:repo@v2", "host:repo@v2"),
-        ("file:///srv/git/repo.git", "file:///srv/git/repo.git"),
         ("file://user:pw@host/srv/repo.git", "file://host/srv/repo.git"),
         ("ext::https://tok@host/x", "ext::https://host/x"),
         ("/srv/git/a@b.git", "/srv/git/a@b.git"),
         ("../repo", "../repo"),
-        ("C:\\git\\repo", "C:\\git\\repo"),
         ("https://host/@scope/repo", "https://host/@scope/repo"),
         ("", ""),
     ],
@@ -191,7 +165,6 @@ CONFIGURATIONS = [
     ("a.yaml", "tokens: {a: «X», b: '«X»'}\n"),
     ("a.yaml", "token: |\n  «X»\n  «X»\nlr: 1\n"),
     ("a.yaml", "- name: DB_PASSWORD\n  value: «X»\n- name: A\n  value: b\n"),
-    ("a.yaml", '- name: "DB_PASSWORD"\n  value: "«X»"\n'),
     ("a.yaml", 'password: "«X»\n  «X»"\nlr: 1\n'),
     ("a.json", '{\n  "secrets": {\n    "openai": "«X»",\n    "b": ["«X»"]\n  }\n}\n'),
     ("a.json", '{\n  "api_keys": [\n    "«X»",\n    "«X»"\n  ]\n}\n'),
@@ -199,15 +172,12 @@ CONFIGURATIONS = [
     ("a.toml", 'tokens = ["«X»"]\n'),
     ("a.yaml", "password:\n  «X»\nlr: 1\n"),
     (".pgpass", "host:5432:db:me:«X»\n"),
-    (".netrc", "machine h login me password «X»\n"),
     (".netrc", "machine h\n  login me\n  password «X»\n"),
-    ("a.xml", "<password>«X»</password>\n"),
     ("a.config", '<add key="ApiKey" value="«X»"/>\n'),
     ("Dockerfile", "ENV API_KEY «X»\nARG TOKEN=«X»\n"),
     ("Makefile", "TOKEN := «X»\nPASSWORD ?= «X»\nexport TOKEN = «X»\n"),
     ("a.properties", "my.api.key=«X»\nmy.password = «X»\n"),
-    ("a.sh", "curl -u bob:«X» https://h\n"),
-    ("a.sh", "curl -s --user 'bob:«X»' https://h\n"),
+    ("a.sh", "curl -u bob:«X» https://h\ncurl -s --user 'bob:«X»' https://h\n"),
     ("a.sh", "mysql -u me -p«X» db\n"),
     ("a.sh", "sshpass -p «X» ssh h\nsshpass -p '«X»' ssh h\n"),
     ("a.sh", "docker login -u me -p «X»\n"),
@@ -233,9 +203,7 @@ def test_secrets_in_configurations_are_hidden(name, text):
         ("a.yaml", "lr: 1\nmodel:\n  name: resnet\n  layers: [a, b]\ntokenizer: bert\n"),
         ("a.yaml", "secrets:\n  user: bob\n  host: h\nlr: 1\nname: x\nvalue: y\n"),
         ("a.yaml", "token: ${TOKEN}\napi_key: <key>\nuse_token: true\n"),
-        ("a.yaml", "max_tokens: 512\npad_token: <pad>\nspecial_tokens: [a, b]\n"),
         ("a.yaml", "env:\n- name: TOKEN\n  valueFrom:\n    secretKeyRef:\n      name: a\n"),
-        ("a.toml", "[tool.x]\nname = 'y'\nkeys = ['a', 'b']\n"),
         ("a.md", "token: the one that the server has given to you\n"),
         ("a.sh", "docker run -u 1000:1000 -p 80:80 x\nmkdir -p a/b\n"),
         ("a.sh", "TOKEN=${OTHER}\n"),
@@ -263,25 +231,10 @@ PIECES = [
     *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "'a'\n", "'\\n", "# a: b c d\n"),
     *("secrets:\n", " secrets:\n", "- a\n", "token: |\n", "name: token\n", "value: a\n", "<token>"),
     *("curl -u a", "curl ", "mysql -", "mysql ", "-p a", "a:", "a:\n", "token: [", "token: {a,"),
-    *(
-        "login a password ",
-        "[secrets]\n",
-        "key='token' value='",
-        "ENV token a\n",
-        "\t",
-        "%s",
-        "!a\n",
-    ),
-    *(
-        "# define token ",
-        "token = a b\n",
-        "a.b.",
-        "secrets: [a, ",
-        "secrets: {a: {",
-        "\n" + " " * 40,
-    ),
-    *('token=\\"', "key.", "key=key=", "token:f(x,{"),
-    *("key=aB1", "token: ", "\ntoken: x", "https://discord.com/api/webhooks/", "basic 1", "1:AA"),
+    *("login a password ", "[secrets]\n", "key='token' value='", "ENV token a\n", "\t", "%s"),
+    *("!a\n", "# define token ", "token = a b\n", "a.b.", "secrets: [a, ", "secrets: {a: {"),
+    *("\n" + " " * 40, "token:f(x,{", "key=aB1", "token: ", "\ntoken: x", "basic 1", "1:AA"),
+    *('token=\\"', "key.", "key=key=", "https://discord.com/api/webhooks/"),
 ]
 LINEAR = """
 import json, sys, time
@@ -338,7 +291,7 @@ def test_unclosed_quote_with_backslashes_is_read_once(piece, end):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("piece", ["a", "key=", "u:p@", "token='", "\\"])
+@pytest.mark.parametrize("piece", ["key=", "token='", "\\"])
 def test_huge_text_is_cut(piece):
     """An error that carries a tensor or a page of HTML must not hold up the end of a process."""
     text = piece * (1_000_000 // len(piece))
@@ -355,49 +308,6 @@ def hidden_in_full(text):
     assert mask_value(text, environment={}) == in_full
 
 
-def branches(pattern):
-    """Return the alternatives of `_SHAPES`: of its first level, and of the group at its end."""
-    first, _, rest = pattern.partition("|(?<![A-Za-z0-9])(?:")
-    found, depth, start = [], 0, 0
-    for at, char in enumerate(rest := rest.removesuffix(")")):
-        depth += (char == "(") - (char == ")")
-        if char == "|" and not depth:
-            found.append(rest[start:at])
-            start = at + 1
-    return [first, *found, rest[start:]]
-
-
-@pytest.mark.parametrize("branch", branches(shapes._SHAPES.pattern))
-@given(data=st.data())
-@settings(max_examples=10, deadline=None)
-def test_every_shape_of_a_token_has_a_sign_that_is_looked_for_first(branch, data):
-    plain = re.sub(r"\(\?[=!][^()]*\)", "", branch)  # else what is looked ahead at is drawn twice
-    token = data.draw(st.from_regex(re.compile(plain, re.DOTALL), fullmatch=True))
-    assert shapes.may_hold_shape(token)
-    hidden_in_full(f"see {token} here")
-
-
-WORDS_OF_NAMES = sorted(
-    {
-        *re.findall("[a-z]{2,}", secret_names._ENDINGS.pattern),
-        *secret_names._SECRET_KEYS,
-        *secret_names._SECRET_TOKENS,
-        *secret_names._WEAK_ENDINGS,
-        *("token", "tokens", "key", "keys", "pass", "auth", "authentication", "webhook", "url"),
-        *("pw", "otp", "creds", "jwts", "passwd", "password", "lr", "name", "header", "hash"),
-    }
-)
-
-
-@pytest.mark.once
-def test_every_secret_name_has_a_stem_that_is_looked_for_first():
-    names = [*WORDS_OF_NAMES, *map("_".join, product(WORDS_OF_NAMES, repeat=2))]
-    leveled = [name for name in names if secret_names.level(name)]
-    assert len(leveled) > 1000
-    assert [name for name in leveled if not secret_names.may_name(f"x {name.upper()}=1")] == []
-    assert not secret_names.may_name("epoch 3 done: loss=0.1234 acc=0.93")
-
-
 WORDS = [
     *("token", "password", "api_key", "lr", "Bearer", "TO\u212aEN", "ba\u017fic", "d\u0131gest"),
     *("authorization", "Basic", "APIKEY", "a1b2c3d4e5f6a7b8c9", "Zm9vYmFyMTIz", "0123456789"),
@@ -409,7 +319,7 @@ PARTS = st.sampled_from([*shapes._SHAPE_SUBSTRINGS, *WORDS])
 
 
 @given(st.lists(PARTS, max_size=9).map("".join))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=100, deadline=None)
 @pytest.mark.once
 def test_short_cuts_miss_nothing(text):
     hidden_in_full(text)

@@ -279,40 +279,31 @@ def test_parts_with_wrong_ranges_are_refused(admin, here, there):
     assert not (uploads / upload["uploadId"].partition(".")[0]).stat().st_size
 
 
-def test_an_upload_that_is_finished_twice_at_once_is_kept_once(admin, there, monkeypatch):
-    """The first is done while the second reads what is gone then."""
-    upload = begin_upload(admin, there, "v/twice")
+@pytest.mark.parametrize("during", ["keep", "is_stored"])
+def test_an_upload_that_is_finished_twice_at_once_is_kept_once(admin, there, monkeypatch, during):
+    """Another request finishes it while the first one reads it, or looks whether it is stored."""
+    upload = begin_upload(admin, there, f"v/{during}")
     header = {"X-Range": "bytes=0-4/5"}
     assert admin.call("fileAtomMultipartUploadPart", b"abcde", header, **upload)[0] == 200
-    keep = Upload.keep
+    real = getattr(Upload, during)
 
-    def second(self, *place):
-        monkeypatch.setattr(Upload, "keep", keep)
+    def finish():
         assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
-        return keep(self, *place)
 
-    monkeypatch.setattr(Upload, "keep", second)
-    assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
-    found = admin.ok("downloadAttribute", experimentId=there.run, attribute="v/twice")
-    assert found == b"abcde"
+    def keep(self, *place):
+        monkeypatch.setattr(Upload, during, real)
+        finish()
+        return self.keep(*place)
 
-
-def test_an_upload_is_found_while_another_request_finishes_it(admin, there, monkeypatch):
-    """The mark of a stored file is made between the two checks of the second request."""
-    upload = begin_upload(admin, there, "v/meanwhile")
-    header = {"X-Range": "bytes=0-4/5"}
-    assert admin.call("fileAtomMultipartUploadPart", b"abcde", header, **upload)[0] == 200
-    is_stored = Upload.is_stored
-
-    def before_it_is_done(self):
-        monkeypatch.setattr(Upload, "is_stored", is_stored)
+    def is_stored(self):
+        monkeypatch.setattr(Upload, during, real)
         found = self.is_stored
-        assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
+        finish()
         return found
 
-    monkeypatch.setattr(Upload, "is_stored", property(before_it_is_done))
-    assert admin.ok("fileAtomMultipartUploadFinish", **upload) == {"errors": []}
-    found = admin.ok("downloadAttribute", experimentId=there.run, attribute="v/meanwhile")
+    monkeypatch.setattr(Upload, during, {"keep": keep, "is_stored": property(is_stored)}[during])
+    finish()
+    found = admin.ok("downloadAttribute", experimentId=there.run, attribute=f"v/{during}")
     assert found == b"abcde"
 
 

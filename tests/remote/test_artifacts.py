@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import io
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +11,6 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-import urllib3
 from click.testing import CliRunner
 from command import app
 from crew import Worker, crews
@@ -26,10 +21,7 @@ from server_waits import until
 
 import seamark
 from seamark import errors
-from seamark.paths import ARTIFACTS
 from seamark.remote.http.catalog import RemoteCatalog
-from seamark.remote.places import open_remote
-from seamark.remote.protocol import Purged, RunKey
 from seamark.server.settings import Settings
 
 PART = 8 << 20
@@ -285,92 +277,3 @@ def test_contents_without_a_version_are_removed(there, keep, purge, command, ser
         keep.tend(hours)
     assert not keep.contents(project)
     assert keep.whole(theirs["project"]) == {named["both"], named["alone"]}
-
-
-class _Slow(io.BytesIO):
-    """A file of which something happens before its second part is read."""
-
-    def __init__(self, content: bytes, happens: Callable[[], object]) -> None:
-        super().__init__(content)
-        self._happens, self._parts = happens, 0
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        self._parts += 1
-        if self._parts == 2:
-            self._happens()
-        return super().read(size)
-
-
-@pytest.fixture
-def remote(server):
-    with contextlib.closing(open_remote(server.url, server.token)) as remote:
-        yield remote
-
-
-def test_a_purge_during_an_upload_removes_no_content_of_another_version(
-    there, keep, purge, server, save, project, remote
-):
-    content = random.Random(2).randbytes(9 << 20)  # two parts
-    first, second = (save(there("one"), small=data) for data in (b"first", b"second"))
-    big = hashlib.sha256(content).hexdigest()
-    place = f"{project}/{ARTIFACTS}/data"
-
-    def happens():
-        purge(1)
-        keep.tend(1)
-
-    with contextlib.closing(open_remote(server.url, server.token)) as old, pytest.raises(Purged):
-        old.put_blob(RunKey(place, first.digest), big, len(content), _Slow(content, happens))
-    assert keep.contents(project)[big] == 1  # the part that had arrived
-    key = RunKey(place, second.digest)
-    assert set(remote.missing_blobs(key, [big])) == {big}
-    file = _Slow(content, lambda: keep.tend(23))
-    file.read(0)  # it happens before the part that is left
-    remote.put_blob(key, big, len(content), file)
-    assert not remote.missing_blobs(key, [big])
-    for hours in (25, 27):
-        keep.tend(hours)
-    assert big in keep.whole(project)
-
-
-def test_an_unfinished_upload_is_removed_and_other_files_stay(there, keep, save, project, remote):
-    content = random.Random(3).randbytes(9 << 20)
-    big = hashlib.sha256(content).hexdigest()
-    made = save(there("one"), small=b"kept")
-
-    class CutError(Exception):
-        pass
-
-    def cut():
-        raise CutError
-
-    key = RunKey(f"{project}/{ARTIFACTS}/data", made.digest)
-    with pytest.raises(CutError):
-        remote.put_blob(key, big, len(content), _Slow(content, cut))
-    assert keep.contents(project)[big] == 1
-    for hours in (25, 27):
-        keep.tend(hours)
-    assert keep.contents(project) == {digest_of(made, "small"): 1}
-    remote.put_blob(key, big, len(content), io.BytesIO(content))
-    assert big in keep.whole(project)
-
-
-def test_a_download_ends_though_its_version_is_purged(there, keep, purge, server, save, project):
-    content = random.Random(4).randbytes(40 << 20)  # more than buffers on the way take
-    made = save(there("one"), big=content)
-    address = f"{server.url}/api/v1/runs/{project}/{ARTIFACTS}/data/{made.digest}"
-    with urllib3.PoolManager(headers={"Authorization": f"Bearer {server.token}"}) as pool:
-        url = f"{address}/blobs/{digest_of(made, 'big')}"
-        answer = pool.request("GET", url, preload_content=False)
-        assert answer.status == 200
-        parts = [answer.read(1000)]
-        purge(1)
-        keep.tend(25)
-        assert pool.request("GET", url).status == 404
-        while block := answer.read(1 << 20):
-            parts.append(block)
-        assert b"".join(parts) == content
-        keep.tend(27)
-    assert not keep.contents(project)
-    with pytest.raises(errors.RunNotFoundError):
-        read(there("reader"), "data:1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
 from click.testing import CliRunner
@@ -58,79 +57,6 @@ def test_groups_parents_and_inherited_tags(there):
         assert {row.get("sys/parent") for row in rows.to_rows()} == {None, parent.id}
         table = seamark.fetch_projects_table(remote=three["remote"])
         assert three["project"] in {row["sys/id"] for row in table.to_rows()}
-
-
-def test_parameters_metrics_statistics_documents_and_trash(there, tmp_path):
-    one = there("one")
-    run = start(one, params={"lr": 0.1, "layers": {"n": 2}}, keep={"gpu/*": seamark.Statistics()})
-    run.params.update({"lr": 0.2})
-    run.log_metrics({"loss": 1.0}, step=0, phase="validate", epoch=3)
-    run.log_metrics({"loss": math.inf}, step=1, phase="val")
-    for value in (1.0, 2.0, 3.0):
-        run["gpu/power"].append(value)
-    run["last"].keep(seamark.Last())
-    run["last"].append(5.0)
-    with run.chrono("batch"):
-        pass
-    for _ in run.progress(range(2), "epoch"):
-        pass
-    run.stop()
-    sent(one)
-    kept = {"gpu/*": seamark.Statistics()}
-    with start(there("two"), with_id=run.id, owner=True, keep=kept) as again:
-        again["gpu/power"].append(6.0)
-    found = read(there("three"), run)
-    assert found.params.as_dict() == {"lr": 0.2, "layers": {"n": 2}}
-    assert found["val/loss"].fetch_last() == math.inf
-    assert found["val/epoch"].fetch_last() == 3
-    power = found["gpu/power"].fetch()
-    assert (power.count, power.mean, power.max) == (4, 3.0, 6.0)
-    assert found["last"].fetch().last == 5.0
-    assert found["chronos/batch"].fetch().count == 1
-    report = found.report()
-    assert report["parameters"] == {"lr": 0.2, "layers/n": 2}
-    assert set(report["chronos"]) == {"batch"}
-    made = seamark.from_dict(found.to_dict(), root=tmp_path / "imported")
-    assert (made.id, made["val/loss"].fetch_last()) == (run.id, math.inf)
-    with seamark.init_project(**one) as project:
-        assert project.trash(run.id)
-    sent(one)
-    with seamark.init_project(mode="read-only", **there("three")) as project:
-        assert project.report()
-        until(lambda: not project.fetch_runs_table())
-        assert len(project.fetch_runs_table(trashed=True)) == 1
-
-
-def test_states_errors_and_claims(there):
-    maker = there("maker")
-    waiting = start(maker, params={"lr": 0.1}, start=False)
-    waiting.stop()
-    sent(maker)
-    assert read(there("reader"), waiting)["sys/state"].fetch() == "created"
-    with (
-        seamark.init_project(**there("one")) as one,
-        seamark.init_project(**there("two")) as two,
-    ):
-        run = one.claim('sys/state = "created"', set={"worker": 1}, **QUIET)
-        assert run.id == waiting.id
-        assert two.claim('sys/state = "created"', **QUIET) is None
-        run.log_metrics({"loss": 1.0}, step=0)
-        run.set_state("failed", detail="broken", error=ValueError("diverged"))
-        run.stop()
-        assert two.claim('sys/state = "created"', **QUIET) is None
-        again = two.claim("sys/state = failed", **QUIET)
-        assert again.id == waiting.id
-        assert again["sys/state"].fetch() == "running"
-        again.set_state("completed")
-        again.stop()
-        text = again["sys/content_hash"].fetch()
-    found = read(there("reader"), waiting)
-    assert [(one.type, one.message) for one in found.errors] == [("ValueError", "diverged")]
-    assert found["sys/state"].fetch() == "completed"
-    with seamark.init_project(mode="read-only", **there("reader")) as project:
-        assert project.find_run(content_hash=text, revision=1).id == waiting.id
-        table = project.fetch_runs_table(state="finished", columns=["worker"])
-        assert table["worker"] == [1]
 
 
 PARAMS = {"lr": 0.1, "layers": [1, 2]}

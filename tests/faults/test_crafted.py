@@ -81,7 +81,7 @@ SERIES_OF_ONE_PATH = [
     (Kind.OP, {"op": "file_point", "path": "a", "step": 0, "file": {}}),
 ]
 USUAL = [
-    *((Kind.OP, op) for op in OPS),
+    *((Kind.OP, op) for op in [*OPS, None, [], 7]),
     *((Kind.HEADER, header) for header in HEADERS),
     (Kind.TEXT, {"path": "a", "points": [[0, "x"], [2.5, BLOB_OF, 1_790_000_000_000_000_000]]}),
     (Kind.HISTOGRAM, {"path": "a", "points": [[0, [0, 1], [1]], [1, [0, 1, 2], [1, 2], None]]}),

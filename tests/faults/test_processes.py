@@ -166,59 +166,6 @@ def test_uploaded_file_survives_a_kill(tmp_path):
     assert all(data[number << 20] == number for number in range(64))
 
 
-def test_handlers_that_log_lose_and_double_nothing(tmp_path):
-    """They interrupt the training anywhere, and each other."""
-    told = script(
-        tmp_path,
-        """
-        run = begin()
-        handled = depth = 0
-
-        def again():
-            # On a slow machine a handler takes longer than the timer. That they interrupt each
-            # other is wanted; that they do so without end, and nothing else runs, is not.
-            at = 0.0001 if handled < 2000 and depth < 20 else 0
-            signal.setitimer(signal.ITIMER_REAL, at)
-
-        def handler(number, frame):
-            global handled, depth
-            # No call between: handlers interrupt each other too.
-            mine, handled, depth = handled, handled + 1, depth + 1
-            again()
-            run.log_metrics({"signals": mine}, mine)
-            if mine % 100 == 0:
-                run["log"].append(f"signal {mine}")
-                run[f"atoms/{mine}"] = mine
-            depth -= 1
-            again()
-
-        signal.signal(signal.SIGALRM, handler)
-        again()
-        step = 0
-        while handled < 2000:
-            run.log_metrics({"loss": step, "acc": 0.5}, step)
-            if step % 7 == 0:
-                run["column"].extend([1.0, 2.0])
-            step += 1
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
-        run.stop()
-        print(json.dumps([handled, step, run.session.recorder.writer.dropped]))
-        """,
-    )
-    handled, rows, dropped = told
-    assert dropped == {}
-    assert handled >= 2000
-    assert len(headers(tmp_path)) == 1
-    reader = read(tmp_path)
-    for path, count in (("signals", handled), ("loss", rows)):
-        points = reader[path].fetch_points()
-        assert points.step.tolist() == points.value.tolist() == list(range(count))
-    assert len(steps(reader, "acc")) == rows
-    assert steps(reader, "column") == list(range(2 * len(range(0, rows, 7))))
-    logged = len(reader.session.recorded.view().texts("log"))
-    assert len(reader["atoms"].fetch()) == logged == len(range(0, handled, 100))
-
-
 def test_exception_of_a_signal_handler_is_never_swallowed(tmp_path):
     told = script(
         tmp_path,

@@ -241,7 +241,7 @@ def test_json_nested_as_deeply_as_can_be_read_is_answered(admin, name):
 
 def test_the_answer_to_a_batch_of_mistakes_is_short(send, there):
     """It has the first of them, and their number."""
-    body = b"[" + b"{}," * 300_000 + b"1]"
+    body = b"[" + b"{}," * 30_000 + b"1]"
     send("executeOperations", urlencode({"experimentId": there.run}), body, most=len(body))
 
 
@@ -391,18 +391,13 @@ def test_a_long_body_is_not_read_without_a_token(here, there):
 
 def test_a_connection_that_is_cut_in_a_body_leaves_nothing(admin, here, there):
     before = admin.shown({"id": there.run}).keys()
-    for name, operation in BY_NAME.items():
-        body, query = good(name, there)
-        if body is None or operation.method != "POST" or name in REMOVING:
-            continue
-        whole = encoded(body) or b""
-        wire, head = connect(here, name, query)
-        head += (
-            f"Authorization: {admin.headers['Authorization']}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(whole) + 10}\r\n\r\n"
-        )
-        with wire:
-            wire.sendall(head.encode() + whole[: len(whole) // 2])
-            # Closed at once, not politely.
-            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    body, query = good("executeOperations", there)
+    whole = encoded(body)
+    wire, head = connect(here, "executeOperations", query)
+    head += f"Authorization: {admin.headers['Authorization']}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(whole)}\r\n\r\n"
+    with wire:
+        wire.sendall(head.encode() + whole[:-1])
+        # Closed at once, not politely.
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     assert admin.shown({"id": there.run}).keys() == before

@@ -14,6 +14,7 @@ import zstandard
 from asking import answering, serving
 
 from seamark.errors import SeamarkError
+from seamark.remote import shipper
 from seamark.remote.file import FileRemote
 from seamark.remote.http.address import Address
 from seamark.remote.http.catalog import RemoteCatalog
@@ -143,6 +144,14 @@ def test_a_connection_is_used_again_after_answers_of_each_kind():
         connection.close()
     assert [one.body for one in asked] == [body, b"", body, body]
     assert len(seen) == len(answers)
+
+
+def test_an_edit_is_waited_for_by_later_reads_of_the_process():
+    body = b'{"runs": [{"ok": true, "position": 7}]}'
+    answer = head(200, f"Content-Length: {len(body)}") + body
+    with sending(answer) as url, RemoteCatalog.open(url, "token") as runs:
+        runs.edit(RUN, {"trashed": True})
+        assert shipper.positions(url) == {RUN: 7}
 
 
 def test_every_error_of_a_remote_is_an_oserror():

@@ -111,8 +111,11 @@ def test_a_resumed_run_is_read_whole(machines, tmp_path):
     assert steps(machines.go_on("a", mode="read-only", remote=None)) == list(range(16))
 
 
-def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(machines, caplog):
+def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(
+    machines, caplog, monkeypatch
+):
     pytest.importorskip("pandas")
+    monkeypatch.setattr("seamark.run.recorded._SEND_S", 0.1)
 
     def warned(text):
         return sum(text in each.getMessage() for each in caplog.records)

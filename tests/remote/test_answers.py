@@ -216,7 +216,6 @@ def test_login_and_https_need_a_seamark_server():
 @pytest.mark.parametrize(
     ("given", "address"),
     [
-        ("https://seamark.lab/api/v1/", "https://seamark.lab"),
         ("https://seamark.lab/api/v1", "https://seamark.lab"),
         ("https://lab.org/seamark/api/v1/", "https://lab.org/seamark"),
         ("https://lab.org/api", "https://lab.org/api"),

@@ -11,7 +11,7 @@ pytest.importorskip("fastapi")
 if importlib.util.find_spec("pytorch_lightning") is None:  # imported only where it trains
     pytest.skip("needs Lightning", allow_module_level=True)
 
-from scripts import run_script
+from scripts import start_script
 
 import seamark
 from seamark.journal.reader import JournalReader
@@ -105,6 +105,7 @@ def series(run):
 
 @pytest.mark.once
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_training_continues_on_an_empty_disk_as_on_its_own(server, tmp_path, monkeypatch):
     """Killed in the middle of an epoch, it ends as one that was not.
 
@@ -113,7 +114,9 @@ def test_a_training_continues_on_an_empty_disk_as_on_its_own(server, tmp_path, m
     """
     pytest.importorskip("pandas")
     monkeypatch.setenv("SEAMARK_API_TOKEN", server.token)
-    out, _ = run_script(PROGRAM, str(tmp_path), server.url)
+    with start_script(PROGRAM, str(tmp_path), server.url) as process:
+        out, told = process.communicate()
+    assert process.returncode == 0, told
     whole, *others = [line.split() for line in out.splitlines()]
     run = others[0][1]
     killed = str(-signal.SIGKILL)

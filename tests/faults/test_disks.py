@@ -180,15 +180,23 @@ def test_run_that_begins_on_a_full_disk_is_recorded_once_there_is_room(disk, eag
     assert (told(run), len(run.folder.journals())) == ({}, 1)
 
 
-def test_stop_on_a_disk_that_is_full_raises_nothing(disk, begin):
+@pytest.mark.parametrize("free_again", [True, False])
+def test_stop_on_a_disk_that_is_full_raises_nothing(disk, begin, free_again):
+    """The last words are tried at once: a run is whole if there is room just before the end."""
     run = begin()
     for step in range(1, 500):
         if step == 10:
             disk.fill()
         run.log_metrics({"a": 0.5}, step)
+    if free_again:
+        disk.free()
     run.stop()
-    disk.free()
-    assert points(run, "a")[:10] == list(range(10))
+    if free_again:
+        assert points(run, "a") == list(range(500))
+        assert (run["sys/state"].fetch(), told(run)) == ("completed", {})
+    else:
+        disk.free()
+        assert points(run, "a")[:10] == list(range(10))
 
 
 def test_files_and_long_texts_on_a_full_disk_are_stored_later(

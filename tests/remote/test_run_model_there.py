@@ -57,6 +57,38 @@ def test_groups_parents_and_inherited_tags(there):
         assert three["project"] in {row["sys/id"] for row in table.to_rows()}
 
 
+def test_states_errors_and_claims(there):
+    maker = there("maker")
+    waiting = start(maker, params={"lr": 0.1}, start=False)
+    waiting.stop()
+    sent(maker)
+    assert read(there("reader"), waiting)["sys/state"].fetch() == "created"
+    with (
+        seamark.init_project(**there("one")) as one,
+        seamark.init_project(**there("two")) as two,
+    ):
+        run = one.claim('sys/state = "created"', set={"worker": 1}, **QUIET)
+        assert run.id == waiting.id
+        assert two.claim('sys/state = "created"', **QUIET) is None
+        run.log_metrics({"loss": 1.0}, step=0)
+        run.set_state("failed", detail="broken", error=ValueError("diverged"))
+        run.stop()
+        assert two.claim('sys/state = "created"', **QUIET) is None
+        again = two.claim("sys/state = failed", **QUIET)
+        assert again.id == waiting.id
+        assert again["sys/state"].fetch() == "running"
+        again.set_state("completed")
+        again.stop()
+        text = again["sys/content_hash"].fetch()
+    found = read(there("reader"), waiting)
+    assert [(one.type, one.message) for one in found.errors] == [("ValueError", "diverged")]
+    assert found["sys/state"].fetch() == "completed"
+    with seamark.init_project(mode="read-only", **there("reader")) as project:
+        assert project.find_run(content_hash=text, revision=1).id == waiting.id
+        table = project.fetch_runs_table(state="finished", columns=["worker"])
+        assert table["worker"] == [1]
+
+
 PARAMS = {"lr": 0.1, "layers": [1, 2]}
 
 

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+import urllib3
 from click.testing import CliRunner
 from command import app
 from crew import Worker, crews
@@ -21,6 +22,7 @@ from server_waits import until
 
 import seamark
 from seamark import errors
+from seamark.paths import ARTIFACTS
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.server.settings import Settings
 
@@ -268,3 +270,24 @@ def test_contents_without_a_version_are_removed(there, keep, purge, command, ser
         keep.tend(hours)
     assert not keep.contents(project)
     assert keep.whole(theirs["project"]) == {named["both"], named["alone"]}
+
+
+def test_a_download_ends_though_its_version_is_purged(there, keep, purge, server, save, project):
+    content = random.Random(4).randbytes(40 << 20)  # more than buffers on the way take
+    made = save(there("one"), big=content)
+    address = f"{server.url}/api/v1/runs/{project}/{ARTIFACTS}/data/{made.digest}"
+    with urllib3.PoolManager(headers={"Authorization": f"Bearer {server.token}"}) as pool:
+        url = f"{address}/blobs/{digest_of(made, 'big')}"
+        answer = pool.request("GET", url, preload_content=False)
+        assert answer.status == 200
+        parts = [answer.read(1000)]
+        purge(1)
+        keep.tend(25)
+        assert pool.request("GET", url).status == 404
+        while block := answer.read(1 << 20):
+            parts.append(block)
+        assert b"".join(parts) == content
+        keep.tend(27)
+    assert not keep.contents(project)
+    with pytest.raises(errors.RunNotFoundError):
+        read(there("reader"), "data:1")

@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from journals import journals
+from recording import QUIET
 
+import seamark
 from seamark import init_run
 
 BEGIN = """
@@ -161,6 +164,51 @@ def test_uploaded_file_survives_a_kill(tmp_path):
     )
     assert out == "taken"
     assert read(tmp_path)["early"].fetch_bytes() == bytes(range(256)) * (1 << 18)
+
+
+def test_handlers_that_record_lose_and_double_nothing(tmp_path):
+    """They strike all over our code, and each other: a timer at each few of its calls."""
+    run = init_run("p", root=tmp_path / "root", custom_run_id="job", **QUIET)
+    ours, calls, handled, depth = str(Path(seamark.__file__).parent), 0, 0, 0
+
+    def strike(frame, event, _):
+        nonlocal calls
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(ours):
+            calls += 1
+            if calls % 7 == 0 and depth < 3 and handled < 1000:
+                signal.raise_signal(signal.SIGUSR1)
+
+    def handler(*_):
+        nonlocal handled, depth
+        mine, handled, depth = handled, handled + 1, depth + 1
+        run.log_metrics({"signals": mine}, mine)
+        if mine % 10 == 0:
+            run["log"].append(f"signal {mine}")
+            run[f"atoms/{mine}"] = mine
+        depth -= 1
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    sys.setprofile(strike)
+    try:
+        for step in range(40):
+            run.log_metrics({"loss": step, "acc": 0.5}, step)
+            run["column"].extend([1.0, 2.0])
+            run["value"] = step
+    finally:
+        sys.setprofile(None)
+        signal.signal(signal.SIGUSR1, before)
+    run.stop()
+    assert handled == 1000
+    assert run.session.recorder.writer.dropped == {}
+    assert len(headers(tmp_path)) == 1
+    reader = read(tmp_path)
+    for path, count in (("signals", handled), ("loss", 40)):
+        points = reader[path].fetch_points()
+        assert points.step.tolist() == points.value.tolist() == list(range(count))
+    assert steps(reader, "column") == list(range(80))
+    assert reader["value"].fetch() == 39
+    logged = len(reader.session.recorded.view().texts("log"))
+    assert len(reader["atoms"].fetch()) == logged == len(range(0, handled, 10))
 
 
 def test_exception_of_a_signal_handler_is_never_swallowed(tmp_path):

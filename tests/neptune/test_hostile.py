@@ -373,16 +373,27 @@ def test_links_and_devices_in_packages_are_skipped(admin, there):
     assert [one["name"] for one in admin.ok("lsFileSetAttribute", **to, path="")] == ["a"]
 
 
+def executing(here, there, head, body):
+    """Open a connection, and send what an executeOperations has of a head and a body."""
+    at, path = urlsplit(here.url), BY_NAME["executeOperations"].path
+    begun = f"POST {path}?experimentId={there.run} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n"
+    wire = socket.create_connection((str(at.hostname), at.port or 80), 20)
+    wire.sendall(begun.encode() + body)
+    return wire
+
+
+@pytest.mark.parametrize("length", ["30000000", "00000000030000000"])
+def test_a_long_body_is_not_read_without_a_token(here, there, length):
+    with executing(here, there, f"Content-Length: {length}", b"[") as wire:
+        assert wire.recv(12) in (b"HTTP/1.1 401", b"HTTP/1.1 404")
+
+
 def test_a_connection_that_is_cut_in_a_body_leaves_nothing(admin, here, there):
     before = admin.shown({"id": there.run}).keys()
-    body, query = good("executeOperations", there)
-    whole = encoded(body)
-    at, path = urlsplit(here.url), BY_NAME["executeOperations"].path
-    head = f"POST {path}?{urlencode(query)} HTTP/1.1\r\nHost: x\r\n"
-    head += f"Authorization: {admin.headers['Authorization']}\r\n"
-    head += f"Content-Type: application/json\r\nContent-Length: {len(whole)}\r\n\r\n"
-    with socket.create_connection((str(at.hostname), at.port or 80)) as wire:
-        wire.sendall(head.encode() + whole[:-1])
+    whole = encoded(good("executeOperations", there)[0])
+    head = f"Authorization: {admin.headers['Authorization']}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(whole)}"
+    with executing(here, there, head, whole[:-1]) as wire:
         # Closed at once, not politely.
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     assert admin.shown({"id": there.run}).keys() == before

@@ -16,12 +16,16 @@ from seamark.testing import RemoteContract
 
 THIRD_PARTY = """
 from pathlib import Path
+from types import SimpleNamespace
 
 from seamark.remote.file import FileRemote
 
+SIX = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "close")
+
 
 def open_folder(uri, token):
-    return FileRemote(Path(uri.partition("://")[2]))
+    remote = FileRemote(Path(uri.partition("://")[2]))
+    return SimpleNamespace(**{name: getattr(remote, name) for name in SIX})
 
 
 def open_broken(uri, token):
@@ -91,6 +95,15 @@ class TestHttp(RemoteContract):
 
     def stored_blob(self, remote, run, digest):
         return self.keeper.blobs[run.project, digest]
+
+
+@pytest.mark.usefixtures("third_party")
+class TestThirdParty(RemoteContract):
+    """As in `docs/howto/remotes.md`: six methods, and nothing but the fixture."""
+
+    @pytest.fixture
+    def remote(self, third_party, tmp_path):
+        return open_remote(f"lab://{tmp_path}/there", None)
 
 
 @pytest.mark.usefixtures("third_party")

@@ -96,6 +96,8 @@ def test_a_resumed_run_is_read_whole(machines, tmp_path):
     run = machines.go_on("b", owner=True)
     record(run, range(10, 15))
     run["params/more"] = 2
+    run["power"].keep(seamark.Statistics())
+    run["power"].extend([1.0, 2.0, 3.0])
     assert steps(run) == list(range(15))
     assert run["loss"].fetch_last() == 1 / 15
     assert run["params/lr"].fetch() == 0.1
@@ -108,8 +110,12 @@ def test_a_resumed_run_is_read_whole(machines, tmp_path):
     # What the second machine recorded since is copied back to the first one.
     again = machines.go_on("a", owner=True)
     again["loss"].append(0.5)
+    again["power"].keep(seamark.Statistics())
+    again["power"].append(6.0)
     again.stop()
-    assert steps(machines.go_on("a", mode="read-only", remote=None)) == list(range(16))
+    last = machines.go_on("a", mode="read-only", remote=None)
+    assert steps(last) == list(range(16))
+    assert (last["power"].fetch().count, last["power"].fetch().mean) == (4, 3.0)
 
 
 def test_without_an_answer_a_new_writer_starts_and_the_next_start_copies(

@@ -20,6 +20,7 @@ from seamark.index.index import Index
 from seamark.remote import shipper as shippers
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
+from seamark.remote.protocol import Refused
 from seamark.store.query.selection import Selection
 
 RUNS = {"steep": 2.0, "flat": 0.5}
@@ -101,15 +102,21 @@ def test_a_run_is_read_with_a_given_token(server, tmp_path, monkeypatch):
     run.stop()
     with pytest.raises(RunNotFoundError, match="did you mean 'steep'"):
         init_run(with_id="stepe", **there)
+    with pytest.raises(Refused, match="administrators of the server create tokens"):
+        RemoteCatalog(Connection(server.url, "seamark_" + "x" * 43)).names()
 
 
 @pytest.mark.parametrize("variable", [False, True], ids=["not set", "same server"])
 @pytest.mark.usefixtures("catalog")
-def test_arguments_come_before_the_environment(root, server, monkeypatch, *, variable):
+def test_arguments_come_before_the_environment(root, server, monkeypatch, caplog, *, variable):
     if variable:
         monkeypatch.setenv("SEAMARK_REMOTE", server.url)
         assert init_project("team/digits").fetch_runs_table().total == 2
+        assert len(init_project("team/digits").fetch_series("val/loss", "flat")) == 120
+        init_project("team/digit").fetch_runs_table()
+        assert "there is no project 'team/digit'" in caplog.text
     here: Any = {"project": "team/digits", "root": root.parent / "empty"}
+    assert init_project(**here).fetch_runs_table().total == 0
     run = init_run(with_id="flat", remote=server.url, mode="read-only", **here)
     assert run["params/lr"].fetch() == 0.5
     run.stop()

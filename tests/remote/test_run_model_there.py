@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from click.testing import CliRunner
 from command import app
@@ -68,7 +70,8 @@ def test_states_errors_and_claims(there):
         seamark.init_project(**there("two")) as two,
     ):
         run = one.claim('sys/state = "created"', set={"worker": 1}, **QUIET)
-        assert run.id == waiting.id
+        assert (run.id, run["sys/state"].fetch()) == (waiting.id, "running")
+        assert run["sys/claimed_by"].fetch().endswith(f":{os.getpid()}")
         assert two.claim('sys/state = "created"', **QUIET) is None
         run.log_metrics({"loss": 1.0}, step=0)
         run.set_state("failed", detail="broken", error=ValueError("diverged"))
@@ -83,8 +86,10 @@ def test_states_errors_and_claims(there):
     found = read(there("reader"), waiting)
     assert [(one.type, one.message) for one in found.errors] == [("ValueError", "diverged")]
     assert found["sys/state"].fetch() == "completed"
+    assert found.report()["parameters"] == {"lr": 0.1}
     with seamark.init_project(mode="read-only", **there("reader")) as project:
         assert project.find_run(content_hash=text, revision=1).id == waiting.id
+        assert project.report()
         table = project.fetch_runs_table(state="finished", columns=["worker"])
         assert table["worker"] == [1]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -202,6 +203,9 @@ def test_models_of_two_machines_are_sent_later(there, server, monkeypatch):
         assert (read.id, read["from"].fetch()) == (made[1], "two")
     monkeypatch.setenv("SEAMARK_REMOTE", server.url)
     project = there("one")["project"]
-    CliRunner().invoke(app, ["trash", f"{project}/M"])
+    for words in (["tag", f"{project}/M-2", "--add", "good"], ["trash", f"{project}/M"]):
+        assert CliRunner().invoke(app, words).exit_code == 0
+    shown = CliRunner().invoke(app, ["show", f"{project}/M-2", "--json"]).stdout
+    assert json.loads(shown)["attributes"]["sys/tags"]["value"] == ["good"]
     refused = CliRunner().invoke(app, ["purge", "--yes", "--project", project])
     assert "has 2 versions that would be deleted with it" in refused.output

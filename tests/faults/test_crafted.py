@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import itertools
 import json
 import logging.handlers
 import os
 import struct
-import tempfile
 import zlib
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from command import app
-from hypothesis import HealthCheck, Phase, example, given, settings
-from hypothesis import strategies as st
 from journal_builder import JournalBuilder
 from recording import QUIET
 
@@ -45,115 +43,83 @@ ODD = [
     *([], {}, [1], [[1]], {"": None}, {"sha256": 7, "size": []}, [None] * 5, {"a": 1}),
     *(BLOB_OF, {**BLOB_OF, "size": 2**62}, {"../x": [4, SHA]}),
 ]
-odd = st.sampled_from(ODD)
+"""What stands where something else is expected."""
 
-
-def mostly(usual):
-    """Return what is usual, or one of a list of that, and now and then something odd."""
-    if not isinstance(usual, st.SearchStrategy):
-        usual = st.sampled_from(usual if isinstance(usual, list) else [usual])
-    return st.integers(0, 11).flatmap(lambda at: odd if at == 7 else usual)
-
-
-def record(**keys):
-    """Return objects with these keys, each of them right or odd."""
-    return st.fixed_dictionaries({key: mostly(each) for key, each in keys.items()})
-
-
-def some(**keys):
-    """Return objects with some of these keys, each of them right or odd."""
-    return st.fixed_dictionaries({}, optional={key: mostly(each) for key, each in keys.items()})
-
-
-def row(*columns):
-    return mostly(st.tuples(*columns).map(list))
-
-
-words = st.sampled_from(["x", "y.txt", "../x", "/x", "a/b", "last.ckpt"])
-sizes = st.sampled_from([0, 4, 5, 2**40])
-large = st.integers(0, 2**62)
-digests = st.sampled_from([SHA, "0" * 64])
-files = some(
-    **dict.fromkeys(("name", "ext", "token"), words),
-    **dict.fromkeys(("mtime_ns", "inode"), large),
-    size=sizes,
-    sha256=digests,
-    staged=["ab", "cd"],
-    dir=True,
-    ref=["/etc/passwd", "s3://b/x", "file:///etc/hostname", "{run}/blobs/" + SHA],
-    members=st.dictionaries(words, st.tuples(sizes, digests).map(list), max_size=2),
-    source=["/etc/passwd", "/dev/zero"],
-    lost=["gone", "changed"],
-)
-steps = mostly([0, 1, 2.5, -3])
-times = st.sampled_from([None, 0, 1_790_000_000_000_000_000])
-texts = mostly(st.one_of(st.text(max_size=5), st.just(BLOB_OF)))
-paths = mostly(list(PATHS))
-types = mostly(["int", "float", "bool", "string", "datetime", "null", "json", "text"])
-atoms = st.dictionaries(st.sampled_from(PATHS), st.tuples(types, odd).map(list), max_size=4)
-of_artifact = record(path=words, size=sizes, sha256=digests)
-ops = st.one_of(
-    record(op="assign", atoms=atoms),
-    record(op="delete", paths=st.lists(paths, max_size=2)),
-    record(op="clear", path=paths),
-    record(op=["add", "remove", "assign_set"], path=paths, values=st.lists(words)),
-    record(op=["file", "own", "digest"], path=paths, token=words, file=files),
-    record(op="files", path=paths, members=st.dictionaries(words, files, max_size=3)),
-    record(op="unfiles", path=paths, names=st.lists(words)),
-    record(
-        op="artifact",
-        path=paths,
-        kind=words,
-        hash=words,
-        references=st.lists(mostly(words), max_size=2),
-        files=st.lists(of_artifact, max_size=2),
-    ),
-    record(op="file_point", path=paths, step=steps, file=files, time=times, name=words),
-    record(
-        op="state",
-        state=["running", "failed", "completed"],
-        error=record(type=words, message=words),
-        signal=words,
-    ),
-    record(op="checkpoint", mark=sizes),
-    odd,
-)
-points = st.lists(row(steps, texts, mostly(times)), max_size=3)
-bins = st.lists(row(steps, mostly([[0, 1]]), mostly([[1]]), times), max_size=2)
-headers = some(
-    **dict.fromkeys(("run", "writer", "user", "lineage", "job"), words),
-    attempt=[0, 1, 2, 3],
-    rank=[0, 1, 2],
-    restarts=[0, 1, 2],
-    start=[*range(9)],
-    **{key: process_facts()[key] for key in ("host", "boot")},
-    pid=[1, os.getpid()],
-    owner=[True, False],
-    positions=st.dictionaries(st.sampled_from(["host-1-w0", "w"]), odd, max_size=2),
-)
-ends = record(reason=words, dropped=st.dictionaries(words, odd, max_size=2))
-jsons = st.one_of(
-    *[st.tuples(st.just(Kind.OP), ops)] * 2,
-    st.tuples(st.just(Kind.TEXT), record(path=paths, points=points)),
-    st.tuples(st.just(Kind.HISTOGRAM), record(path=paths, points=bins)),
-    st.tuples(st.sampled_from([Kind.HEARTBEAT, Kind.CLOSE]), ends),
-    st.tuples(st.just(Kind.HEADER), headers),
-)
-kinds = [Kind.PATH, Kind.SCHEMA, Kind.ROW, Kind.SPARSE, Kind.COLUMN, Kind.OP, 77]
-RAWS = [
+FILES = [
+    {"name": "x", "ext": "txt", **BLOB_OF},
+    {"name": "y.txt", "size": 4, "staged": "ab", "mtime_ns": 1, "inode": 1},
+    {"dir": True, "staged": "cd", "members": {"a/b": [4, SHA], "../x": [2**40, "0" * 64]}},
+    {"name": "../x", "size": 4, "ref": "{run}/blobs/" + SHA},
+    {"ref": "s3://b/x", "source": "/etc/passwd"},
+    {"ext": "/x", "lost": "changed"},
+]
+OPS = [
+    *({"op": "assign", "atoms": {path: ["int", 1]}} for path in PATHS),
+    *({"op": "assign", "atoms": {kind: [kind, 1]}} for kind in ("float", "string", "json", "text")),
+    *({"op": op, "path": "sys/tags", "values": ["x"]} for op in ("add", "remove", "assign_set")),
+    *({"op": "file", "path": "model", "file": file} for file in FILES),
+    {"op": "own", "path": "model", "token": "t", "file": FILES[1]},
+    {"op": "digest", "path": "model", "token": "t", "file": FILES[0]},
+    {"op": "files", "path": "a", "members": {"x": FILES[0], "../x": FILES[1]}},
+    {"op": "unfiles", "path": "a", "names": ["x"]},
+    {"op": "artifact", "path": "model", "kind": "x", "hash": "x", "references": ["/x"]},
+    {"op": "artifact", "path": "model", "files": [{"path": "../x", **BLOB_OF}]},
+    {"op": "file_point", "path": "a", "step": 1, "file": FILES[0], "time": 0, "name": "x"},
+    {"op": "state", "state": "failed", "error": {"type": "x", "message": "y"}, "signal": "x"},
+    {"op": "delete", "paths": ["a", "loss"]},
+    {"op": "clear", "path": "loss"},
+    {"op": "checkpoint", "mark": 5},
+]
+HEADERS = [
+    {"run": "x", "writer": "x", "user": "x", "lineage": "x", "job": "x", "owner": True},
+    {"attempt": 2, "rank": 1, "restarts": 1, "positions": {"host-1-w0": 5, "w": 7}},
+    {**{key: process_facts()[key] for key in ("host", "boot")}, "pid": os.getpid(), "start": 3},
+]
+SERIES_OF_ONE_PATH = [
+    (Kind.HISTOGRAM, {"path": "a", "points": [[0, [0, 1], [1]]]}),
+    (Kind.TEXT, {"path": "a", "points": [[0, "x"]]}),
+    (Kind.OP, {"op": "file_point", "path": "a", "step": 0, "file": {}}),
+]
+USUAL = [
+    *((Kind.OP, op) for op in [*OPS, None, [], 7]),
+    *((Kind.HEADER, header) for header in HEADERS),
+    (Kind.TEXT, {"path": "a", "points": [[0, "x"], [2.5, BLOB_OF, 1_790_000_000_000_000_000]]}),
+    (Kind.HISTOGRAM, {"path": "a", "points": [[0, [0, 1], [1]], [1, [0, 1, 2], [1, 2], None]]}),
+    (Kind.HEARTBEAT, {"reason": "x", "dropped": {"disk": 3}}),
     (Kind.PATH, struct.pack("<I", 0) + b"loss"),
     (Kind.SCHEMA, struct.pack("<III", 0, 0, 0)),
     (Kind.ROW, struct.pack("<ddd", 1, 2, float("nan"))),
     (Kind.COLUMN, struct.pack("<IIdd", 0, 1, 1.0, 2.0)),
     (Kind.SPARSE, struct.pack("<dIIIId", 1.0, 1, 0, 0, 0, 5.0)),
+    *((kind, b"\xff\xfe[\x00]\x00") for kind in (Kind.PATH, Kind.SCHEMA, Kind.ROW, Kind.OP, 77)),
     (Kind.OP, b'{"op":"assign","atoms":{"n":["float",NaN]}}'),
     (Kind.OP, b'{"op":"assign","atoms":{"s":["string","\xed\xa0\x80"]}}'),
     (Kind.OP, '{"op":"assign","atoms":{"u":["int",1]}}'.encode("utf-16")),
 ]
-payloads = st.one_of(st.binary(min_size=1, max_size=40), st.just(b"\xff\xfe[\x00]\x00"))
-raws = st.one_of(st.tuples(st.sampled_from(kinds), payloads), st.sampled_from(RAWS))
-ticks = st.sampled_from([1, 1, 1, 10**18, -(10**18), 2**62, -(2**63)])
-frames = st.lists(st.tuples(st.one_of(jsons, jsons, raws), ticks, st.booleans()), max_size=10)
+
+
+def places(value, above=()):
+    """Yield the way to each part of a value."""
+    if isinstance(value, dict | list):
+        for step in value if isinstance(value, dict) else range(len(value)):
+            yield (*above, step)
+            yield from places(value[step], (*above, step))
+
+
+def spoilt(usual, odd):
+    """Yield each record as it is, and with something odd in each of its places in turn."""
+    paths = itertools.cycle(PATHS)
+    for kind, value in usual:
+        yield kind, value
+        for *above, last in places(value):
+            found = copy.deepcopy(value)
+            if "path" in found:
+                found["path"] = next(paths)
+            inside = found
+            for step in above:
+                inside = inside[step]
+            inside[last] = next(odd)
+            yield kind, found
 
 
 def craft(folder, journals):
@@ -236,47 +202,53 @@ COMMANDS = (
 )
 
 
-SERIES_OF_ONE_PATH = (
-    (Kind.HISTOGRAM, {"path": "a", "points": [[0, [0, 1], [1]]]}),
-    (Kind.TEXT, {"path": "a", "points": [[0, "x"]]}),
-    (Kind.OP, {"op": "file_point", "path": "a", "step": 0, "file": {}}),
-)
+def journals_of(*records, header=None, ticks=(1,)):
+    """Return one journal with these records; every third one is compressed."""
+    ticks = itertools.cycle(ticks)
+    frames = [(record, next(ticks), number % 3 == 2) for number, record in enumerate(records)]
+    return [(header or {}, frames)]
+
+
+def journals_to_read(count=8):
+    """Return what was found wrong once, and so many journals of all spoilt records."""
+    far = (-(2**63), 2**63, 2**63)
+    odd = itertools.cycle(ODD)
+    records = list(spoilt(USUAL, odd))
+    headers = [found for _, found in spoilt([(Kind.HEADER, one) for one in HEADERS], odd)]
+    return [
+        journals_of(header={"attempt": 2**70, "owner": 7, "positions": {"w": "x"}, "rank": "0"}),
+        journals_of((Kind.OP, {"op": "file", "path": "a", "file": {"members": [1]}})),
+        journals_of((Kind.OP, {"op": "file", "path": "a", "file": {"sha256": 7}})),
+        journals_of((Kind.TEXT, {"path": "a", "points": [[0, "x", 10**23], [None, 7]]})),
+        journals_of(*[(Kind.HEARTBEAT, {"dropped": {"x": int("9" * 4300)}})] * 2),
+        journals_of((Kind.TEXT, {"path": "a", "points": 7})),
+        journals_of(SERIES_OF_ONE_PATH[0]),
+        journals_of(*SERIES_OF_ONE_PATH),
+        journals_of(*[(Kind.HEARTBEAT, {})] * 3, ticks=far),
+        *(journals_of(*records[at::count], header=headers[at]) for at in range(count)),
+        [journals_of(header=header)[0] for header in headers],
+    ]
 
 
 @pytest.mark.once
-@settings(
-    max_examples=5,
-    phases=[Phase.explicit, Phase.generate],  # shrinking takes minutes; the blob is printed
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(st.lists(st.tuples(headers, frames), min_size=1, max_size=3))
-@example([({"attempt": 2**70, "owner": 7, "positions": {"w": "x"}, "rank": "0"}, [])])
-@example([({}, [((Kind.OP, {"op": "file", "path": "a", "file": {"members": [1]}}), 1, False)])])
-@example([({}, [((Kind.OP, {"op": "file", "path": "a", "file": {"sha256": 7}}), 1, False)])])
-@example([({}, [((Kind.TEXT, {"path": "a", "points": [[0, "x", 10**23], [None, 7]]}), 1, False)])])
-@example([({}, [((Kind.HEARTBEAT, {"dropped": {"x": int("9" * 4300)}}), 1, False)] * 2)])
-@example([({}, [((Kind.TEXT, {"path": "a", "points": 7}), 1, False)])])
-@example([({}, [(SERIES_OF_ONE_PATH[0], 1, False)])])
-@example([({}, [(frame, 1, False) for frame in SERIES_OF_ONE_PATH])])
-@example([({}, [((Kind.HEARTBEAT, {}), tick, False) for tick in (-(2**63), 2**63, 2**63)])])
-def test_crafted_journals_harm_no_reader(journals):
+@pytest.mark.parametrize("journals", journals_to_read())
+def test_crafted_journals_harm_no_reader(journals, tmp_path):
     """No traceback, no hang, and nothing written but below the target of a download."""
-    with tempfile.TemporaryDirectory() as place, no_tracebacks():
-        home = Path(place).resolve()
-        folder = RunFolder(home / "root", "p", "crafted")
-        craft(folder, journals)
-        before = listed(home)
-        read_all_of_it(folder, home / "target")
+    folder = RunFolder(tmp_path / "root", "p", "crafted")
+    craft(folder, journals)
+    before = listed(tmp_path)
+    with no_tracebacks():
+        read_all_of_it(folder, tmp_path / "target")
         for words in COMMANDS:
             done = CliRunner().invoke(app, [*words, "--root", str(folder.root)])
             told = (SystemExit, type(None), SeamarkError)
             assert isinstance(done.exception, told), (words, repr(done.exception))
-        ours = ("target", "root/p/crafted/")
-        new = {name for name in listed(home) - before if not name.startswith(ours)}
-        assert not new
-        assert listed(folder.path) >= {"journal", "blobs"}
-        if (folder.path / ".staging/ab").exists():
-            assert (folder.path / ".staging/ab").read_bytes() == BLOB
+    ours = ("target", "root/p/crafted/")
+    new = {name for name in listed(tmp_path) - before if not name.startswith(ours)}
+    assert not new
+    assert listed(folder.path) >= {"journal", "blobs"}
+    if (folder.path / ".staging/ab").exists():
+        assert (folder.path / ".staging/ab").read_bytes() == BLOB
 
 
 def test_header_values_that_are_unsound_count_as_null(tmp_path):

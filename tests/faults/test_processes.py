@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from journals import journals
+from recording import QUIET
 
+import seamark
 from seamark import init_run
 
 BEGIN = """
@@ -118,20 +121,13 @@ def test_end_of_a_forked_helper_does_not_change_the_state(tmp_path):
         run = begin()
         run.log_metrics({"a": 1.0}, 0)
         codes, states = [], []
-        for end in ("exit", "raise", "stop", "with", "terminate"):
+        ends = ["sys.exit(0)", "raise ValueError", "run.stop()", "with run: sys.exit(0)"]
+        for step, end in enumerate([*ends, "os.kill(os.getpid(), signal.SIGTERM)"]):
             pid = os.fork()
             if not pid:
-                run.log_metrics({"child": 1.0}, len(states))
                 sys.stderr = open(os.devnull, "w")
-                if end == "raise":
-                    raise ValueError("in the child")
-                if end == "stop":
-                    run.stop()
-                if end == "with":
-                    with run:
-                        raise SystemExit(0)
-                if end == "terminate":
-                    os.kill(os.getpid(), signal.SIGTERM)
+                run.log_metrics({"child": 1.0}, step)
+                exec(end)
                 sys.exit(0)
             codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
             states.append(run["sys/state"].fetch())
@@ -157,8 +153,7 @@ def test_uploaded_file_survives_a_kill(tmp_path):
         """
         run = begin()
         with open("big.bin", "wb") as file:
-            for number in range(64):
-                file.write(bytes([number]) * (1 << 20))
+            file.write(bytes(range(256)) * (1 << 18))
         run["early"].upload("big.bin")
         os.unlink("big.bin")
         run["late"].append(1.0)
@@ -168,62 +163,52 @@ def test_uploaded_file_survives_a_kill(tmp_path):
         code=-signal.SIGKILL,
     )
     assert out == "taken"
-    data = read(tmp_path)["early"].fetch_bytes()
-    assert len(data) == 64 << 20
-    assert all(data[number << 20] == number for number in range(64))
+    assert read(tmp_path)["early"].fetch_bytes() == bytes(range(256)) * (1 << 18)
 
 
-def test_handlers_that_log_lose_and_double_nothing(tmp_path):
-    """They interrupt the training anywhere, and each other."""
-    told = script(
-        tmp_path,
-        """
-        run = begin()
-        handled = depth = 0
+def test_handlers_that_record_lose_and_double_nothing(tmp_path):
+    """They strike all over our code, and each other: a timer at each few of its calls."""
+    run = init_run("p", root=tmp_path / "root", custom_run_id="job", **QUIET)
+    ours, calls, handled, depth = str(Path(seamark.__file__).parent), 0, 0, 0
 
-        def again():
-            # On a slow machine a handler takes longer than the timer. That they interrupt each
-            # other is wanted; that they do so without end, and nothing else runs, is not.
-            at = 0.0001 if handled < 2000 and depth < 20 else 0
-            signal.setitimer(signal.ITIMER_REAL, at)
+    def strike(frame, event, _):
+        nonlocal calls
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(ours):
+            calls += 1
+            if calls % 7 == 0 and depth < 3 and handled < 1000:
+                signal.raise_signal(signal.SIGUSR1)
 
-        def handler(number, frame):
-            global handled, depth
-            # No call between: handlers interrupt each other too.
-            mine, handled, depth = handled, handled + 1, depth + 1
-            again()
-            run.log_metrics({"signals": mine}, mine)
-            if mine % 100 == 0:
-                run["log"].append(f"signal {mine}")
-                run[f"atoms/{mine}"] = mine
-            depth -= 1
-            again()
+    def handler(*_):
+        nonlocal handled, depth
+        mine, handled, depth = handled, handled + 1, depth + 1
+        run.log_metrics({"signals": mine}, mine)
+        if mine % 10 == 0:
+            run["log"].append(f"signal {mine}")
+            run[f"atoms/{mine}"] = mine
+        depth -= 1
 
-        signal.signal(signal.SIGALRM, handler)
-        again()
-        step = 0
-        while handled < 2000:
+    before = signal.signal(signal.SIGUSR1, handler)
+    sys.setprofile(strike)
+    try:
+        for step in range(40):
             run.log_metrics({"loss": step, "acc": 0.5}, step)
-            if step % 7 == 0:
-                run["column"].extend([1.0, 2.0])
-            step += 1
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
-        run.stop()
-        print(json.dumps([handled, step, run.session.recorder.writer.dropped]))
-        """,
-    )
-    handled, rows, dropped = told
-    assert dropped == {}
-    assert handled >= 2000
+            run["column"].extend([1.0, 2.0])
+            run["value"] = step
+    finally:
+        sys.setprofile(None)
+        signal.signal(signal.SIGUSR1, before)
+    run.stop()
+    assert handled == 1000
+    assert run.session.recorder.writer.dropped == {}
     assert len(headers(tmp_path)) == 1
     reader = read(tmp_path)
-    for path, count in (("signals", handled), ("loss", rows)):
+    for path, count in (("signals", handled), ("loss", 40)):
         points = reader[path].fetch_points()
         assert points.step.tolist() == points.value.tolist() == list(range(count))
-    assert len(steps(reader, "acc")) == rows
-    assert steps(reader, "column") == list(range(2 * len(range(0, rows, 7))))
+    assert steps(reader, "column") == list(range(80))
+    assert reader["value"].fetch() == 39
     logged = len(reader.session.recorded.view().texts("log"))
-    assert len(reader["atoms"].fetch()) == logged == len(range(0, handled, 100))
+    assert len(reader["atoms"].fetch()) == logged == len(range(0, handled, 10))
 
 
 def test_exception_of_a_signal_handler_is_never_swallowed(tmp_path):

@@ -1,4 +1,4 @@
-"""Many readers beside a trainer; an index that is damaged, of the future, or gone; damaged runs."""
+"""An index that is damaged, replaced or gone."""
 
 from __future__ import annotations
 
@@ -49,47 +49,27 @@ def overwrite_middle(path):
         file.write(os.urandom(path.stat().st_size - 8192))
 
 
-def remove(path):
-    for part in path.parent.iterdir():
-        part.unlink()
-
-
 def other_tables(path):
     path.unlink()
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE journal (something TEXT)")
 
 
-def future(path):
-    with contextlib.closing(sqlite3.connect(path)) as database, database:
-        rows = database.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
-        for (table,) in rows:
-            columns = [column[1] for column in database.execute(f"PRAGMA table_info({table})")]
-            if "version" in columns:
-                database.execute(f"UPDATE {table} SET version = 999")
-            else:
-                database.execute(f"ALTER TABLE {table} ADD COLUMN from_the_future")
-
-
 def folder_instead(path):
-    remove(path)
+    path.unlink()
     path.mkdir()
 
 
 HARMS = {
     "rubbish": lambda path: path.write_bytes(os.urandom(path.stat().st_size)),
     "overwritten": overwrite_middle,
-    "cut": lambda path: os.truncate(path, path.stat().st_size // 2 + 100),
-    "empty": lambda path: path.write_bytes(b""),
-    "removed": remove,
     "other tables": other_tables,
-    "future": future,
     "folder": folder_instead,
 }
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_damaged_index_or_one_of_the_future_costs_nothing(run, harm):
+def test_damaged_or_replaced_index_costs_nothing(run, harm):
     """It is a cache: everything is read, and no error is shown."""
     path = index_file()
     for extra in ("-wal", "-shm", "-journal"):
@@ -108,21 +88,3 @@ def test_reader_reads_on_while_the_index_is_removed(run):
         more["later"] = 5
     assert reader["later"].fetch() == 5
     assert reader["m3"].fetch_points().value.tolist()[:3] == [3, 4, 5]
-
-
-def test_odd_files_among_journals_raise_nothing(run):
-    path = run.folder.journals()[0].path
-    data = path.read_bytes()
-    path.write_bytes(os.urandom(32) + data[32:])  # another file header
-    (path.parent / "other-1-aa").write_bytes(b"")
-    (path.parent / f"other-1-aa.{'0' * 32}").write_bytes(os.urandom(100_000))
-    (path.parent / "notes.txt").write_text("somebody's notes" * 20)
-    (path.parent / "folder").mkdir()
-    for size, rows in ((len(data), 1500), (len(data) // 2, 600)):
-        os.truncate(path, size)
-        reader = init_run("p", root=run.root, with_id=run.id, mode="read-only")
-        values = reader["m3"].fetch_points().value.tolist()
-        assert values[:rows] == [step + 3 for step in range(rows)]
-        assert (len(values) == 1500) == (size == len(data))
-        reader.get_structure()
-        init_project("p", root=run.root).fetch_runs_table().to_rows()

@@ -6,17 +6,13 @@ import contextlib
 import json
 
 import numpy as np
-import psutil
 import pytest
 from asking import answering as answering_http
-from recording import QUIET
 
-import seamark
 from seamark.reading.catalog import Changes
 from seamark.reading.codec import SeriesPart, WireError, pack
 from seamark.reading.points import Points
 from seamark.reading.reader import Answer
-from seamark.remote import shipper
 from seamark.remote.http import asking
 from seamark.remote.http.catalog import RemoteCatalog
 from seamark.remote.http.connection import Connection
@@ -134,24 +130,3 @@ def test_a_series_that_begins_again_replaces_its_earlier_part():
 def test_a_start_gets_an_error_of_an_empty_answer(answer):
     with answering(lambda *_: answer) as connection, pytest.raises(RemoteError):
         HttpRemote(connection).opening(RunKey("p", "r"), 5.0)
-
-
-def test_an_edit_is_seen_by_every_later_reader_of_the_process(server, there):
-    """The server waits for it: here in vain, since nothing is folded."""
-    with seamark.init_run(**QUIET, **there("one")) as run:
-        run["number"] = 1
-    assert shipper.flush(server.url, 60)
-    with RemoteCatalog.open(server.url, server.token) as reading:
-        reading.names()
-        assert not reading.behind
-    workers = [psutil.Process(pid) for pid in server.workers()]
-    (folding,) = [worker for worker in workers if "fold" in worker.cmdline()]
-    folding.suspend()
-    try:
-        with RemoteCatalog.open(server.url, server.token) as editing:
-            editing.edit((run.project, run.id), {"trashed": True})
-        with RemoteCatalog.open(server.url, server.token) as reading:
-            reading.names()
-            assert reading.behind
-    finally:
-        folding.resume()

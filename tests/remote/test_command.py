@@ -14,16 +14,7 @@ from recording import QUIET
 from scripts import run_script
 
 from seamark import init_run
-from seamark.cli._printed import OutputReader
-from seamark.cli._runs import Runs
-from seamark.cli.watch import WatchedRun
-from seamark.reading.codec import pack
-from seamark.reading.reader import Answer
 from seamark.remote import shipper
-from seamark.remote.http.catalog import RemoteCatalog
-from seamark.remote.http.connection import Connection
-
-UNCHANGED = pack(Answer(unchanged=True))
 
 
 @pytest.fixture
@@ -110,36 +101,3 @@ def test_runs_are_edited_trashed_and_purged(call, project, server):
         "copies on the machines that recorded them remain" in CliRunner().invoke(app, words).stderr
     )
     assert count() == 1
-
-
-def test_looking_again_costs_a_few_short_answers(project, server, monkeypatch):
-    """`watch` and `logs --follow` ask each second: what did not change is not sent again."""
-    answers: list[tuple[str, bytes]] = []
-    ask = Connection.ask
-
-    def counting(self, method, path, **rest):
-        answer = ask(self, method, path, **rest)
-        answers.append((path.rpartition("/")[2], answer.body))
-        return answer
-
-    with RemoteCatalog.open(server.url) as catalog:
-        runs = Runs(catalog)
-        looker = WatchedRun(runs, runs.find(f"{project}/steep"), [])
-        first = list(looker.look().series)
-        curve = looker.curve("val/loss", 48)
-        printing = OutputReader({0})
-        assert list(printing.new(runs.view(looker.ref))) == []
-        looker.look()
-        with monkeypatch.context() as patch:
-            patch.setattr(Connection, "ask", counting)
-            again = looker.look()
-            assert looker.curve("val/loss", 48) is curve
-            runs.index.refresh(looker.ref.project, looker.ref.run)
-            view = runs.view(looker.ref)
-            assert view.state == "completed"
-            assert list(printing.new(view)) == []
-    assert again.series == first
-    whole = [name for name, body in answers if body != UNCHANGED]
-    assert set(whole) <= {"ranks"}, answers  # what changes with time alone
-    assert len(answers) <= 6, answers
-    assert sum(len(body) for _, body in answers) < 1 << 10

@@ -1,4 +1,4 @@
-"""Every remote keeps the promises of the contract: ours, and one of another package."""
+"""Every remote of ours keeps the promises of the contract; those of other packages are found."""
 
 from __future__ import annotations
 
@@ -14,52 +14,18 @@ from seamark.remote.places import canonical, check_uri, open_remote, schemes
 from seamark.remote.sync import sync_run, unsent_data
 from seamark.testing import RemoteContract
 
-THIRD_PARTY = '''
-import hashlib
-import threading
+THIRD_PARTY = """
+from pathlib import Path
+from types import SimpleNamespace
 
-from seamark.remote.protocol import Diverged, Gap, Sent
+from seamark.remote.file import FileRemote
 
-_lock = threading.Lock()
-
-
-class Dictionary:
-    """Keeps everything in memory."""
-
-    def __init__(self, uri):
-        self.uri, self.kept, self.files = uri, {}, {}
-
-    def journals(self, run):
-        return {name: len(data) for (of, name), data in self.kept.items() if of == run}
-
-    def send(self, run, journal, offset, data):
-        with _lock:
-            known = self.kept.get((run, journal), b"")
-            if offset > len(known):
-                raise Gap("bytes are missing", len(known))
-            overlap = known[offset : offset + len(data)]
-            if overlap != data[: len(overlap)]:
-                raise Diverged("other bytes", len(known))
-            self.kept[run, journal] = known + data[len(overlap) :]
-            return Sent(len(self.kept[run, journal]), sum(self.journals(run).values()))
-
-    def send_gap(self, run, journal, offset, length):
-        return self.send(run, journal, offset, bytes(length))
-
-    def missing_blobs(self, run, digests):
-        return {digest for digest in digests if (run.project, digest) not in self.files}
-
-    def put_blob(self, run, digest, size, file):
-        data = file.read(size)
-        assert hashlib.sha256(data).hexdigest() == digest
-        self.files[run.project, digest] = data
-
-    def close(self):
-        pass
+SIX = ("journals", "send", "send_gap", "missing_blobs", "put_blob", "close")
 
 
-def open_dictionary(uri, token):
-    return Dictionary(uri)
+def open_folder(uri, token):
+    remote = FileRemote(Path(uri.partition("://")[2]))
+    return SimpleNamespace(**{name: getattr(remote, name) for name in SIX})
 
 
 def open_broken(uri, token):
@@ -72,7 +38,7 @@ def open_needy(uri, token):
 
 def open_partly(uri, token):
     return object()
-'''
+"""
 
 
 @pytest.fixture
@@ -82,7 +48,7 @@ def third_party(tmp_path, monkeypatch):
     info.mkdir(parents=True)
     (info.parent / "lab_remotes.py").write_text(THIRD_PARTY)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-remotes\nVersion: 1.0\n")
-    openers = {"dict": "dictionary", "https": "broken"}
+    openers = {"lab": "folder", "https": "broken"}
     openers |= {name: name for name in ("broken", "needy", "partly")}
     points = [f"{scheme} = lab_remotes:open_{what}\n" for scheme, what in openers.items()]
     (info / "entry_points.txt").write_text("[seamark.remotes]\n" + "".join(points))
@@ -133,13 +99,23 @@ class TestHttp(RemoteContract):
 
 @pytest.mark.usefixtures("third_party")
 class TestThirdParty(RemoteContract):
-    @pytest.fixture
-    def remote(self, third_party):
-        assert "dict" in schemes()
-        return open_remote("dict://anything")
+    """As in `docs/howto/remotes.md`: six methods, and nothing but the fixture."""
 
-    def stored_journal(self, remote, run, journal):
-        return remote.kept[run, journal]
+    @pytest.fixture
+    def remote(self, third_party, tmp_path):
+        return open_remote(f"lab://{tmp_path}/there", None)
+
+
+@pytest.mark.usefixtures("third_party")
+def test_runs_are_sent_to_a_remote_of_another_package(tmp_path):
+    with seamark.init_run("p", root=tmp_path / "here", remote=f"lab://{tmp_path}/there") as run:
+        run["loss"].append(1.0)
+    there = RunFolder(tmp_path / "there", "p", run.id)
+    for here in run.folder.journals():
+        assert (there.journal_dir / here.path.name).read_bytes() == here.path.read_bytes()
+    assert "lab" in schemes()
+    with pytest.raises(ArgumentError, match="did you mean lab://"):
+        check_uri("lap://there")
 
 
 @pytest.mark.usefixtures("third_party")

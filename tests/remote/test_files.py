@@ -16,6 +16,11 @@ from seamark.remote.files import FileSender, files_of
 from seamark.remote.protocol import Unreachable
 
 
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch):
+    monkeypatch.setattr("seamark.remote.files._FIRST_WAIT_S", 0.01)
+
+
 def folders(tmp_path):
     return RunFolder(tmp_path / "here", "p", "r"), RunFolder(tmp_path / "there", "p", "r")
 

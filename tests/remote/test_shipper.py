@@ -163,45 +163,30 @@ def test_an_outage_writes_two_lines_and_loses_nothing(begin, keeper, caplog):
     assert "is available again" in told[1]
 
 
-def _trouble(name, *, thorough=True, **given):
-    marks = [pytest.mark.thorough] if thorough else []
-    return pytest.param(Trouble(**given), id=name, marks=marks)
-
-
 @pytest.mark.parametrize(
     "trouble",
     [
-        _trouble("cut", after_sent=700, thorough=False),
-        _trouble("half-answer", after_answered=60, reset=True, thorough=False),
-        _trouble("reset", after_sent=700, reset=True),
-        _trouble("no-answer", after_answered=0),
-        _trouble("half-open", after_answered=0, silent=True),
-        _trouble("slow", bytes_per_s=100_000),
+        Trouble(after_sent=700),
+        Trouble(after_answered=60, reset=True),
+        pytest.param(Trouble(after_answered=0, silent=True), marks=pytest.mark.thorough),
     ],
+    ids=["cut", "half-answer", "half-open"],
 )
 def test_cut_connections_lose_and_duplicate_nothing(begin, keeper, trouble, monkeypatch):
     if trouble.silent:
         monkeypatch.setattr(Connection, "_timeout", lambda *_: Timeout(connect=5, read=1))
-    cut = 10**9 if trouble.bytes_per_s else 3
-    with proxied(keeper.address, lambda number: trouble if number < cut else None) as proxy:
+    with proxied(keeper.address, lambda number: trouble if number < 3 else None) as proxy:
         run = begin(remote=proxy.url)
-        run["noise"] = os.urandom(150_000).hex() if trouble.bytes_per_s else "little"
         record(run, 500)
         run.stop()
-        assert proxy.count > 3 or trouble.bytes_per_s
+        assert proxy.count > 3
         assert kept_like(run, keeper)
 
 
-@pytest.mark.parametrize(
-    "status",
-    [500, 429, *(pytest.param(each, marks=pytest.mark.thorough) for each in (502, 503, 504))],
-)
+@pytest.mark.parametrize("status", [500, 429])
 def test_a_server_that_fails_is_asked_again(begin, keeper, status):
-    left = iter(range(3))
-    headers = {"Retry-After": "0.05"}
-    keeper.meddle = lambda *_: (
-        (status, {"error": "x"}, headers) if next(left, None) is not None else None
-    )
+    left = iter([(status, {"error": "x"}, {"Retry-After": "0.05"})] * 3)
+    keeper.meddle = lambda *_: next(left, None)
     run = begin(remote=keeper.url)
     record(run)
     run.stop()
@@ -437,25 +422,18 @@ def test_an_error_in_a_plugin_ends_no_training(begin, keeper, caplog):
     until(lambda: any("in a plugin" in line for line in warnings(caplog)))
 
 
-def test_new_journals_may_appear_while_journals_are_counted(tmp_path):
+def test_journals_are_counted_while_new_ones_appear(tmp_path):
+    """Another thread may be counting: their mapping is replaced, never changed."""
     folder = RunFolder(tmp_path, "p", "run1")
     folder.journal_dir.mkdir(parents=True)
     shipment, written = Shipment(folder), Written()
     shipment.add(written, written)
-
-    def begin(number):
-        writer = f"host-{os.getpid()}-{number:08x}"
+    for number in range(3):
+        writer, counted = f"host-{os.getpid()}-{number:08x}", shipment.tails
         (folder.journal_dir / f"{writer}.{number:032x}").write_bytes(b"x" * 10)
         written.writers = (*written.writers, writer)
         assert shipment.look(number)
-
-    for number in range(3):
-        begin(number)
-    seen = 0
-    for tail in shipment.tails.values():
-        seen += tail.left
-        begin(100 + seen)
-    assert (seen, shipment.left) == (30, 60)
+        assert (len(counted), shipment.left) == (number, 10 * (number + 1))
 
 
 # --------------------------------------------------------------------- processes
@@ -486,53 +464,38 @@ def test_data_sent_before_a_kill_is_a_prefix_of_the_data_on_disk(keeper, tmp_pat
         assert journals(tmp_path)[name].startswith(bytes(kept))
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.thorough)])
-def test_each_process_sends_its_own_journal(keeper, tmp_path, method):
-    # A file, since spawn imports the module of the function that it calls.
-    (tmp_path / "train.py").write_text(
-        SCRIPT
-        + f"""
-import multiprocessing, threading
-def child(run):
-    own = [t.name for t in threading.enumerate() if "shipper" in t.name]
-    assert not own or {method!r} == "spawn", own  # there the script has begun a run of its own
+FORK = """
+import threading
+run["parent"] = 1
+if not (pid := os.fork()):
+    assert not [each for each in threading.enumerate() if "shipper" in each.name]
     run["child"] = os.getpid()
-    for n in range(50): run.log_metrics({{"child/a": n}}, step=n)
+    for n in range(50):
+        run.log_metrics({"child/a": n}, step=n)
     run.stop()
-if __name__ == "__main__":
-    run["parent"] = 1
-    context = multiprocessing.get_context({method!r})
-    process = context.Process(target=child, args=(run,))
-    process.start(); process.join()
-    assert process.exitcode == 0
-    run.stop()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+run.stop()
 """
-    )
-    code = "import runpy, sys; runpy.run_path(sys.argv.pop(1), run_name='__main__')"
-    out, _ = run_script(code, str(tmp_path / "train.py"), str(tmp_path / "root"), keeper.url)
-    kept = keeper.journals["p", out.split()[0]]
+
+
+def test_each_process_sends_its_own_journal(keeper, tmp_path):
+    out, _ = run_script(SCRIPT + FORK, str(tmp_path / "root"), keeper.url)
+    kept = keeper.journals["p", out.strip()]
     # What a process wrote as it ended may be sent after its end.
     until(lambda: {name: bytes(data) for name, data in kept.items()} == journals(tmp_path))
     assert len(kept) >= 2
 
 
-def test_stopping_one_object_of_a_run_keeps_sending_for_the_others(begin, keeper, monkeypatch):
-    leave, looks = Shipper._stop_if_idle, [False]
-
-    def look(self):
-        left = leave(self)
-        if self.uri == keeper.url:  # and not one of another test
-            looks.append(left)
-        return left
-
-    monkeypatch.setattr(Shipper, "_stop_if_idle", look)
+def test_stopping_one_object_of_a_run_keeps_sending_for_the_others(begin, keeper):
     first = begin(remote=keeper.url, custom_run_id="x")
     second = begin(remote=keeper.url, custom_run_id="x")
     first["a"], second["b"] = 1, 1
     first.stop()
-    before = len(looks)
-    until(lambda: looks[-1] or len(looks) > before + 3)  # nothing is left to be sent
-    assert not any(looks)
+    (shipper,) = shippers.known(keeper.url)
+    assert shipper.wait(60)
+    shipper._stop_if_idle()  # nothing is left to be sent
+    assert len(shipper._shipments) == 1
     second["b"] = 2
     second.stop()
     assert first.id == second.id

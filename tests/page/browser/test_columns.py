@@ -42,15 +42,14 @@ def awake(tab, name):
     expect(head(tab, name).locator(".grip")).to_be_attached()
 
 
-def drag(tab, name, to, part, *, drop=True):
+def drag(tab, name, to, part):
     """Drag a head to a part of the width of another one."""
     awake(tab, name)
     start, end = box(tab, name), box(tab, to)
     tab.mouse.move(start["x"] + start["width"] / 2, start["y"] + 14)
     tab.mouse.down()
     tab.mouse.move(end["x"] + part * end["width"], end["y"] + 14, steps=6)
-    if drop:
-        tab.mouse.up()
+    tab.mouse.up()
 
 
 def menu(tab, name):
@@ -82,14 +81,9 @@ def test_columns_are_dragged_and_pinned(main_page, wide):
     drag(wide, LR, SEED, 0.9)
     heads(wide, [AGE, LOSS, SEED, LR, "Ran for", "Tags"])
     drag(wide, SEED, AGE, 0.1)
-    moved = [SEED, AGE, LOSS, LR, "Ran for", "Tags"]
-    heads(wide, moved)
+    heads(wide, [SEED, AGE, LOSS, LR, "Ran for", "Tags"])
     expect(head(wide, AGE)).to_have_attribute("aria-sort", "descending")
     assert "sort=" not in wide.url
-    drag(wide, AGE, LR, 0.9, drop=False)
-    wide.keyboard.press("Escape")
-    wide.mouse.up()
-    heads(wide, moved)
     head(wide, LOSS).get_by_role("button").first.click()  # a click sorts, as before
     expect(head(wide, LOSS)).to_have_attribute("aria-sort", "ascending")
 
@@ -147,11 +141,6 @@ def test_columns_are_sized_and_remembered(main_page, wide):
     assert box(wide, LR)["width"] < before + 50  # another project
     wide.goto(link)
     has_width(wide, LR, before + 60)
-    wide.get_by_role("link", name="seamark").first.click()  # a table that was not pointed at yet
-    fifth = wide.locator("thead th").nth(4)
-    until(lambda: "q=" not in wide.url and fifth.bounding_box()["width"] > 41)
-    assert wide.locator("thead .grip").count() == 0
-    wide.go_back()
     awake(wide, LR)
     edge = box(wide, LR)
     wide.mouse.dblclick(edge["x"] + edge["width"] - 3, edge["y"] + 14)

@@ -145,18 +145,14 @@ def test_mistakes_of_templates_are_found():
     for text, told in {
         "<input type='a b' checked />": [],
         "<\0 a=\0 ...\0>\0<//>": [],
-        "<a href=x/y>b</a><b/>": [],
         '<p class="a \0">a -> b</p>': ["line 1: > stands alone"],
         "<br>": ["line 1: <br> is not closed"],
         "<p>\n<b></p>": ["line 2: </p> closes <b> of line 2", "line 1: <p> is not closed"],
         "</p>": ["line 1: </p> closes nothing"],
-        "<p a=1 a=2 />": ["line 1: <p> has a twice"],
-        "<p a= />": ["line 1: a of <p> has no value"],
         "<p a='1>": ["line 1: a of <p> is not ended"],
         "a < b": ["line 1: < begins no tag"],
         "a&nbsp;b": ["line 1: htm knows no entities: write the character itself"],
         "<p style='color: red' />": ["line 1: a style as text is refused by the page's policy"],
-        "<p style=\0 />": [],
     }.items():
         template = Template(1, "html", text, ["x"] * text.count("\0"))
         assert list(mistakes(template)) == told, text

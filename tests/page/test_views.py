@@ -7,8 +7,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from at_once import at_once
 from databases import fresh_database
 from humble import humbly
 from page_served import client_of, page
@@ -183,6 +182,7 @@ from pathlib import Path
 from seamark.page.views import FolderViews
 from seamark.server.views import View
 views, me = FolderViews(Path(sys.argv[1])), sys.argv[2]
+print("ready", flush=True)
 sys.stdin.readline()
 for number in range(20):
     def work(before):
@@ -195,20 +195,7 @@ for number in range(20):
 
 def test_processes_that_save_at_once_lose_nothing(tmp_path):
     """Each change of one view begins with the one before."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", SAVING, str(tmp_path), f"w{number}"],
-            stdin=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(3)
-    ]
-    for one in started:
-        one.stdin.write("\n")
-        one.stdin.flush()
-    for one in started:
-        one.communicate(timeout=60)
-        assert one.returncode == 0
+    at_once(SAVING, *((tmp_path, f"w{number}") for number in range(3)))
     found = {name: one.address for name, one in FolderViews(tmp_path).read("p").items()}
     wanted = {f"w{number}-{n}": "?1" for number in range(3) for n in range(20)}
     assert found == {**wanted, "shared": "60"}

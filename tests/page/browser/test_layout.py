@@ -121,12 +121,10 @@ def test_a_phone_has_one_pane_at_a_time(main_page, new_profile):
     tab.goto(opening(main_page, "?project=sweep"))
     row = tab.locator("tbody tr").first
     expect(row).to_be_visible()
-    assert box(tab, "tbody tr")["height"] >= 40
     heads = tab.locator("table.runs thead button:visible")
     assert [one.get_attribute("aria-label") for one in heads.all()] == ["Name", "State", "Created"]
     at = tab.get_by_role("tablist", name="Runs or charts").bounding_box()
     assert at["y"] + at["height"] == 844
-    assert at["height"] >= 40
     tab.get_by_role("tab", name="Charts").tap()
     plotted(tab, "val/loss")
     expect(row).to_be_hidden()
@@ -176,14 +174,7 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
     expect(wide.locator(".run-head").get_by_role("heading", name="one")).to_be_visible()
     plotted(wide, "val/loss")
     expect(wide.locator(".overview-curves .charts-slot")).to_have_count(6)
-    assert box(wide, ".run-head")["height"] <= 60
-    assert box(wide, ".run-tabs")["height"] == 36
-    values, curves = box(wide, ".overview-values"), box(wide, ".overview-curves")
-    assert values["width"] == 528
-    assert curves["x"] > values["x"] + values["width"]
     shown = wide.locator(".overview-values")
-    cut = "(all) => all.some((one) => one.scrollWidth > one.clientWidth)"
-    assert not shown.locator(".scroll").evaluate_all(cut)
     heads = shown.locator("h2").all_inner_texts()
     assert [head.split()[-2] for head in heads[:2]] == ["parameters", "Metrics"]
     for path, best in {"val/acc": "6", "val/loss": "0.05", "test/x": ""}.items():
@@ -201,12 +192,8 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
     assert about.locator("li").all_inner_texts() == ["one", "<img src=x onerror=alert(1)>"]
     expect(about).to_contain_text("2 * 3 * 4, __init__")
     assert findings(wide) == []
-    wide.set_viewport_size({"width": 1440, "height": 500})
-    wide.locator("main").evaluate("(one) => one.scrollTo(0, 400)")
-    assert box(wide, ".run-tabs")["y"] == 44
     wide.get_by_role("link", name="All 11 charts").click()
     expect(wide.get_by_role("tab", name="Charts", selected=True)).to_be_visible()
-    assert box(wide, ".run-tabs")["y"] >= 44
     wide.get_by_role("tab", name="System").click()
     expect(wide.get_by_text("No numbers of this kind were recorded.")).to_be_visible()
 

@@ -179,14 +179,6 @@ def test_recorded_texts_stay_text(main_page, tab):
     assert tab.locator("img[src=x], script:not([src])").count() == 0
 
 
-def test_projects_link_to_their_failed_runs(main_page, tab):
-    tab.goto(opening(main_page, "?screen=projects"))
-    expect(tab.get_by_role("columnheader", name="Failed")).to_be_visible()
-    tab.get_by_role("row").filter(has_text="box").get_by_role("link", name="1", exact=True).click()
-    expect(rows(tab)).to_have_count(1)
-    expect(rows(tab)).to_contain_text("failed")
-
-
 COPIED = """
 () => {
   getSelection().selectAllChildren(document.querySelector("table.runs tbody"));

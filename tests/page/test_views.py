@@ -124,10 +124,7 @@ def test_wrong_views_are_refused(root):
 
 
 def test_viewers_open_views_and_save_none(tmp_path):
-    with (
-        served(tmp_path) as there,
-        client_of(f"{there.url}/api/v1/") as client,
-    ):
+    with served(tmp_path) as there, client_of(f"{there.url}/api/v1/") as client:
         admin = {"Authorization": f"Bearer {there.token}"}
         for role, saves in (("contributor", True), ("viewer", False)):
             body = {"user": role, "project": PROJECT, "role": role, "service": True}

@@ -55,6 +55,7 @@ def test_tags_and_trash_can_be_undone(recorded, serve_here, tab):
     tab.goto(opening(page, "?project=sweep"))
     more(tab, "sweep-000", "Tags")
     add_tags(tab, "good")
+    expect(tab.locator(".toasts[role=status]")).to_contain_text("Tags of 1 run changed.")
     expect(row(tab, "sweep-000")).to_contain_text("good")
     tab.get_by_role("checkbox", name="Select all rows").check()
     tab.get_by_role("button", name="Edit").click()

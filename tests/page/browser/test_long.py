@@ -26,11 +26,6 @@ NODES = """() => {
   return count;
 }"""
 
-HIDE = """(state) => {
-  Object.defineProperty(document, "hidden", { value: state === "hidden", configurable: true });
-  document.dispatchEvent(new Event("visibilitychange"));
-}"""
-
 
 @pytest.fixture
 def live(tmp_path):
@@ -54,16 +49,12 @@ def live(tmp_path):
 
 
 class Asked:
-    """The requests of a page, and how often there was something new."""
+    """The polls of a page, and how often there was something new."""
 
     def __init__(self, tab):
         self.tab = tab
-        self.polls = self.news = self.requests = 0
-        tab.on("request", self._asked)
+        self.polls = self.news = 0
         tab.on("response", self._answered)
-
-    def _asked(self, _):
-        self.requests += 1
 
     def _answered(self, response):
         if response.url.endswith("/read/changes"):
@@ -72,12 +63,6 @@ class Asked:
 
     def until(self, holds):
         until(lambda: self.tab.wait_for_timeout(10) or holds())
-
-    def is_quiet(self):
-        """Return whether nothing is asked for some hundreds of what is a second otherwise."""
-        before = self.requests
-        self.tab.wait_for_timeout(600)
-        return self.requests == before
 
 
 def held(tab, session):
@@ -124,12 +109,3 @@ def test_an_open_page_keeps_nothing(rounds, live, serve, tab):
         assert min(one[name] for one in taken[-2:]) - taken[0][name] <= room, (name, taken)
     # It was no page that stood still.
     plotted(tab, "train/loss", lambda found: found["x"]["max"] > began)
-
-    tab.evaluate(HIDE, "hidden")
-    until(asked.is_quiet)
-    before = asked.requests
-    record()
-    assert asked.is_quiet()
-    assert asked.requests == before
-    tab.evaluate(HIDE, "visible")
-    asked.until(lambda: asked.requests > before)

@@ -68,9 +68,26 @@ def mode(path):
     return path.stat().st_mode & 0o777
 
 
-def test_a_page_prints_its_address_and_ends_well(root, state, tmp_path):
+@contextlib.contextmanager
+def held_index(root):
+    """Hold the lock of a root's index, so that a page cannot read the runs."""
+    with Index.open(root) as index:
+        file = index.file
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as held:
+        held.execute("BEGIN IMMEDIATE")
+        yield
+        held.execute("ROLLBACK")
+
+
+def test_a_page_prints_its_address_before_it_has_read_the_runs_and_ends_well(root, state, tmp_path):
     other = record(tmp_path / "others" / ".seamark")
-    with running_page(root) as page:
+    with contextlib.ExitStack() as stack:
+        with held_index(root):
+            page = stack.enter_context(running_page(root))
+            assert page.ask("GET", "/")[0] == 200
+        page.settle()
+        with Index.open(root) as index:
+            assert len(index.runs()) == 1
         assert str(root) in page.lines[0]
         token = page.token
         assert len(token) > 40
@@ -200,20 +217,6 @@ def test_the_folder_of_the_token_is_closed_to_others(state):
         assert "set XDG_STATE_HOME to another folder" in found.stderr
         os.chown(state, 0, -1)
     assert roots.keep() == kept
-
-
-def test_a_page_answers_before_it_has_read_the_runs(root):
-    """Another connection holds the index, so that it cannot."""
-    with Index.open(root) as index:
-        file = index.file
-    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as held:
-        held.execute("BEGIN IMMEDIATE")
-        with running_page(root) as page:
-            assert page.greeting()["roots"]
-            assert page.ask("GET", "/")[0] == 200
-            held.execute("ROLLBACK")
-            with Index.open(root) as index:
-                until(index.runs)
 
 
 @pytest.mark.thorough

@@ -144,7 +144,7 @@ def test_the_bars_of_rich_become_their_last_states():
 @pytest.mark.parametrize(
     "text",
     [
-        *(f"\x1b[999999999{end}" * 10_000 for end in ("A", "B\n", "Gx\n", "Cx\x1b[2K")),
+        *(f"\x1b[999999999{end}" * 10_000 for end in ("A", "Gx\n")),
         "\x1b[" + "9" * 125_000,
         "\x1b[" + "9" * 125_000 + "A",
         *("\r" * 300_000, "\b" * 300_000, "\x1b" * 125_000, "\x1b]" * 75_000),

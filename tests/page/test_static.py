@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import graphlib
 import gzip
 import json
@@ -101,12 +102,17 @@ def test_styles_have_no_lasting_animations():
             assert "animation:" not in line or line.strip().startswith(waited_for), line
 
 
-def served(path):
-    """Return what a browser gets of a file."""
+@functools.cache
+def page_files():
     pytest.importorskip("fastapi")
     from seamark.page.files import PageFiles
 
-    files = PageFiles(STATIC)
+    return PageFiles(STATIC)
+
+
+def served(path):
+    """Return what a browser gets of a file."""
+    files = page_files()
     answer = files.file(files.version, path.relative_to(STATIC).as_posix())
     assert answer is not None
     return bytes(answer.body)

@@ -181,7 +181,7 @@ from seamark.server.views import View
 views, me = FolderViews(Path(sys.argv[1])), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
-for number in range(20):
+for number in range(10):
     def work(before):
         counted = int(before["shared"].address if "shared" in before else 0) + 1
         new = [View(name=f"{me}-{number}", address="?1"), View(name="shared", address=str(counted))]
@@ -194,8 +194,8 @@ def test_processes_that_save_at_once_lose_nothing(tmp_path):
     """Each change of one view begins with the one before."""
     at_once(SAVING, *((tmp_path, f"w{number}") for number in range(3)))
     found = {name: one.address for name, one in FolderViews(tmp_path).read("p").items()}
-    wanted = {f"w{number}-{n}": "?1" for number in range(3) for n in range(20)}
-    assert found == {**wanted, "shared": "60"}
+    wanted = {f"w{number}-{n}": "?1" for number in range(3) for n in range(10)}
+    assert found == {**wanted, "shared": "30"}
     left = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {".json", ".lock"}
 

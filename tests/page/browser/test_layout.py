@@ -71,33 +71,6 @@ def test_the_handle_is_moved_by_mouse_and_keys_and_remembered(main_page, wide):
     until(lambda: box(wide, ".left")["height"] == height + 16)
 
 
-def test_the_menu_of_a_row_is_shown_over_the_name_when_needed(main_page, wide):
-    wide.goto(opening(main_page, "?project=sweep&cols=parameters/seed,val/loss,parameters/lr"))
-    row = wide.locator("tbody tr").first
-    expect(row).to_contain_text("completed")
-    expect(row.locator(".state")).to_have_attribute("title", "completed")
-    more = row.get_by_role("button", name="More about sweep-209")
-    expect(more).to_have_css("opacity", "0")
-    row.get_by_role("link").hover()
-    expect(more).to_have_css("opacity", "1")
-    wide.mouse.move(800, 600)
-    row.focus()
-    wide.keyboard.press("Tab")
-    expect(more).to_be_focused()
-    expect(more).to_have_css("opacity", "1")
-    wide.keyboard.press("Enter")
-    expect(wide.get_by_role("menuitem", name="Open")).to_be_focused()
-    wide.keyboard.press("Escape")
-    expect(more).to_be_focused()
-    row = wide.locator("tbody tr").nth(25)
-    row.get_by_role("link").hover()
-    row.get_by_role("button", name="More about").click()
-    assert wide.get_by_role("menu").bounding_box()["y"] >= 0
-    for part in (wide.get_by_role("menu"), wide.get_by_role("menuitem").last):
-        at = part.bounding_box()
-        assert at["y"] + at["height"] <= 900
-
-
 def test_names_are_shortened_in_the_middle(recorded, serve_here, wide):
     root = recorded("few")
     names = [f"resnet18-cifar10-augmented-{end}" for end in ("seed1", "seed2", "🙂🙂🙂🙂🙂")]

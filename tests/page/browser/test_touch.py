@@ -1,4 +1,4 @@
-"""The page under a finger, and as a screen reader is told of it."""
+"""The page under a finger."""
 
 from __future__ import annotations
 
@@ -56,16 +56,3 @@ def test_a_finger_selects_rows_and_parts_of_charts(main_page, phone):
     expect(phone.get_by_role("heading", name="Metrics")).to_be_visible()
     expect(phone.locator(".scroll[tabindex='0']").first).to_be_visible()
     assert findings(phone) == []
-
-
-def test_readers_are_told_how_many_runs_match(main_page, tab):
-    tab.goto(opening(main_page, "?project=vision/digits"))
-    expect(tab.get_by_role("heading", level=1, name="vision/digits")).to_be_attached()
-    told = tab.locator(".found[role=status]")
-    expect(told).to_have_text("8 runs")
-    tab.get_by_role("combobox", name="Query").fill("sys/name = quick-otter")
-    tab.keyboard.press("Enter")
-    expect(told).to_have_text("1 of 8")
-    tab.get_by_role("checkbox", name="Select quick-otter").check()
-    tab.get_by_role("button", name="Clear", exact=True).click()
-    expect(tab.locator("tbody tr").first).to_be_focused()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import json
 import os
 import pty
@@ -22,10 +21,11 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 psutil = pytest.importorskip("psutil")
 
+from click.testing import CliRunner  # noqa: E402
+from command import app  # noqa: E402
 from page_process import ask, page_environment, running_page, until  # noqa: E402
 from recording import QUIET  # noqa: E402
 
-from seamark.cli import main  # noqa: E402
 from seamark.cli import ui as cli_ui  # noqa: E402
 from seamark.index.index import Index  # noqa: E402
 from seamark.page import roots, start  # noqa: E402
@@ -54,14 +54,8 @@ def record(root):
 
 def command(*words):
     """Call the command in this process, without a screen; it ends by itself."""
-    found = page_environment()
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in set(os.environ) - set(found):
-            patch.delenv(name)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(["ui", *map(str, words)])
-    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+    gone = dict.fromkeys({*os.environ} - {*page_environment()})
+    return CliRunner().invoke(app, ["ui", *map(str, words)], env=gone)
 
 
 def mode(path):
@@ -175,7 +169,7 @@ def test_a_port_that_is_taken_is_an_error_if_it_was_given(root, monkeypatch):
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
         found = command(root, "--port", port)
-        assert (found.returncode, found.stdout) == (1, "")
+        assert (found.exit_code, found.stdout) == (1, "")
         assert f"--port {port}: another program listens there" in found.stderr
         monkeypatch.setattr(start, "DEFAULT_PORT", port)
         with contextlib.closing(start.bind("127.0.0.1", None)) as mine:
@@ -199,7 +193,7 @@ def test_wrong_roots_are_refused_with_the_one_that_may_be_meant(root, tmp_path):
     }
     for words, said in cases.items():
         found = command(*words)
-        assert (found.returncode in (1, 2), found.stdout) == (True, ""), words
+        assert (found.exit_code in (1, 2), found.stdout) == (True, ""), words
         assert said in found.stderr
 
 
@@ -212,7 +206,7 @@ def test_the_folder_of_the_token_is_closed_to_others(state):
     if os.geteuid() == 0:
         os.chown(state, 54321, -1)
         found = command("--print-token")
-        assert (found.returncode, found.stdout) == (1, "")
+        assert (found.exit_code, found.stdout) == (1, "")
         assert f"{state} belongs to uid 54321, not to " in found.stderr
         assert "set XDG_STATE_HOME to another folder" in found.stderr
         os.chown(state, 0, -1)
@@ -244,6 +238,6 @@ def test_a_page_needs_the_extra_ui_and_no_more(root, monkeypatch):
     for name in ("fastapi", "uvicorn"):
         monkeypatch.setitem(sys.modules, name, None)
     found = command(root, "--port", 0)
-    assert found.returncode == 2
+    assert found.exit_code == 2
     assert "needs fastapi, uvicorn" in found.stderr
     assert 'pip install "seamark[ui]"' in found.stderr

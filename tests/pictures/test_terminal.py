@@ -83,12 +83,6 @@ def test_collapsed_text_looks_the_same(pieces, cuts):
     assert all(len(new) <= len(old) for new, old in zip(less, chunks, strict=True))
 
 
-@given(KNOWN, st.lists(st.integers(0, 100), max_size=8))
-def test_collapsed_text_looks_the_same_on_another_terminal(pieces, cuts):
-    less = "".join(map(collapse, cut(pieces, cuts)))
-    assert seen(less) == seen("".join(pieces))
-
-
 @given(PIECES, st.lists(st.integers(0, 400), max_size=8))
 def test_lines_do_not_depend_on_where_texts_are_cut(pieces, cuts):
     assert shown(cut(pieces, cuts), colours=True) == shown(["".join(pieces)], colours=True)

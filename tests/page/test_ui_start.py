@@ -78,6 +78,7 @@ def test_a_page_prints_its_address_before_it_has_read_the_runs_and_ends_well(roo
     with contextlib.ExitStack() as stack:
         with held_index(root):
             page = stack.enter_context(running_page(root))
+            assert page.greeting()["roots"]
             assert page.ask("GET", "/")[0] == 200
         page.settle()
         with Index.open(root) as index:

@@ -231,14 +231,19 @@ def test_an_index_that_cannot_be_written_is_in_a_temporary_folder(root, tmp_path
     until(lambda: not [*temporary.iterdir()])
 
 
-def test_a_page_needs_the_extra_ui_and_no_more(root, monkeypatch):
-    others = ["alembic", "psycopg", "torch", "pandas", "matplotlib", "PIL"]
-    code = f"import sys\nsys.modules.update(dict.fromkeys({others}))\n"
-    code += "import seamark.page.app, seamark.page.start, seamark.page.watch\n"
-    subprocess.run([sys.executable, "-c", code], env=page_environment(), check=True, timeout=120)
-    for name in ("fastapi", "uvicorn"):
-        monkeypatch.setitem(sys.modules, name, None)
-    found = command(root, "--port", 0)
-    assert found.exit_code == 2
+def run_without(modules, code):
+    """Run code in a process where some modules cannot be imported."""
+    hidden = f"import sys\nsys.modules.update(dict.fromkeys({modules}))\n"
+    given = {"env": page_environment(), "capture_output": True, "text": True, "timeout": 120}
+    return subprocess.run([sys.executable, "-c", hidden + code], check=False, **given)
+
+
+def test_a_page_needs_the_extra_ui_and_no_more():
+    code = 'from seamark.cli import main\nsys.exit(main(["ui", "--port", "0"]))'
+    found = run_without(["fastapi", "uvicorn"], code)
+    assert found.returncode == 2
     assert "needs fastapi, uvicorn" in found.stderr
     assert 'pip install "seamark[ui]"' in found.stderr
+    others = ["alembic", "psycopg", "torch", "pandas", "matplotlib", "PIL"]
+    code = "import seamark.page.app, seamark.page.start, seamark.page.watch\n"
+    assert run_without(others, code).returncode == 0

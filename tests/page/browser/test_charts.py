@@ -44,6 +44,28 @@ def test_every_spike_and_every_nan_is_on_the_chart(main_page, tab, run_of):
         until(lambda shown=shown: chart(tab, "spiky").evaluate(INK, shown) == [])
 
 
+def test_a_selected_run_is_not_without_points_while_answers_are_awaited(main_page, tab):
+    tab.goto(opening(main_page, "?project=sweep"))
+    plotted(tab, "val/loss")
+    held = []
+
+    def hold(route):
+        held.append(route)
+
+    for number, last in enumerate(["series_paths", "attempts", "curves"], 13):
+        tab.route(f"**/read/{last}", hold)
+        tab.get_by_role("checkbox", name=f"Select sweep-{number:03}").check()
+        until(lambda: tab.wait_for_timeout(20) or held)
+        tab.wait_for_timeout(300)  # the others are answered and drawn
+        expect(tab.get_by_text("no points")).to_have_count(0)
+        for route in held:
+            route.continue_()
+        held.clear()
+        tab.unroute_all()
+        plotted(tab, "val/loss", lambda found, n=number: found["data"][1][-1] == n + 0.2)
+        tab.get_by_role("checkbox", name=f"Select sweep-{number:03}").uncheck()
+
+
 def test_points_means_replaced_points_and_logarithmic_axes(main_page, tab, run_of):
     """Few points are those of Python; of many, each place has the mean of its points."""
     otter = run_of("otter")
@@ -71,6 +93,13 @@ def test_points_means_replaced_points_and_logarithmic_axes(main_page, tab, run_o
     dashes = [dash for _, _, dash, _ in chart(tab, "train/loss").evaluate(STYLED)]
     assert [dash != "" for dash in dashes] == [False, True]
     assert "attempts=1" in tab.url
+    for name in ("log x", "robust"):
+        tab.get_by_label(name).check()
+        expect(tab).to_have_url(re.compile(f"{name.replace(' ', '')}=1"))
+        tab.get_by_label(name).uncheck()
+    tab.get_by_role("button", name="Fold all sections").click()
+    expect(tab.locator(".chart")).to_have_count(0)
+    tab.get_by_role("button", name="Unfold all sections").click()
     tab.keyboard.press("Escape")
 
     plotted(tab, "val/loss")
@@ -303,7 +332,7 @@ SWATCHES = """
 """
 
 
-def test_runs_are_coloured_by_a_value(main_page, tab, run_of):
+def test_runs_and_groups_are_coloured_by_a_value(main_page, tab, run_of):
     runs = [run_of(f"s{number:03}", "sweep") for number in range(6)]
     tab.goto(opened(main_page, *runs, more="&cols=parameters/lr&q=val/loss < 6"))
     plotted(tab, "val/loss", lambda found: len(found["data"]) == 7)
@@ -333,6 +362,13 @@ def test_runs_are_coloured_by_a_value(main_page, tab, run_of):
     tab.get_by_role("button", name="By run").click()
     until(lambda: chart(tab, "val/loss").evaluate(STROKES) == each)
     expect(key).to_have_count(0)
+
+    asked = "?project=sweep&group=parameters/lr,parameters/seed&by=parameters/lr"
+    tab.goto(opening(main_page, asked))
+    plotted(tab, "val/loss", lambda found: len(found["data"]) > 5)
+    until(lambda: len(key.evaluate(LEGEND)) > 1)
+    of = {colour for _, colour in key.evaluate(LEGEND)}
+    until(lambda: set(chart(tab, "val/loss").evaluate(STROKES)) == of)
 
 
 def test_few_of_a_thousand_charts_are_drawn_at_a_time(recorded, serve_here, tab):
@@ -400,6 +436,8 @@ def test_a_chart_can_be_sized_and_fill_the_screen(main_page, wide, run_of):
     corner = place.get_by_label("Size of val/loss").bounding_box()
     wide.mouse.move(corner["x"] + 12, corner["y"] + 12)
     wide.mouse.down()
+    wide.mouse.move(corner["x"] + 12, corner["y"] + 880)
+    has_size((442, 600))
     wide.mouse.move(corner["x"] + 12, corner["y"] + 92)
     wide.mouse.up()
     has_size((442, 276))

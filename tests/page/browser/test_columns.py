@@ -42,13 +42,15 @@ def awake(tab, name):
     expect(head(tab, name).locator(".grip")).to_be_attached()
 
 
-def drag(tab, name, to, part):
+def drag(tab, name, to, part, *, drop=True):
     """Drag a head to a part of the width of another one."""
     awake(tab, name)
     start, end = box(tab, name), box(tab, to)
     tab.mouse.move(start["x"] + start["width"] / 2, start["y"] + 14)
     tab.mouse.down()
     tab.mouse.move(end["x"] + part * end["width"], end["y"] + 14, steps=6)
+    if not drop:
+        tab.keyboard.press("Escape")
     tab.mouse.up()
 
 
@@ -81,7 +83,10 @@ def test_columns_are_dragged_and_pinned(main_page, wide):
     drag(wide, LR, SEED, 0.9)
     heads(wide, [AGE, LOSS, SEED, LR, "Ran for", "Tags"])
     drag(wide, SEED, AGE, 0.1)
-    heads(wide, [SEED, AGE, LOSS, LR, "Ran for", "Tags"])
+    moved = [SEED, AGE, LOSS, LR, "Ran for", "Tags"]
+    heads(wide, moved)
+    drag(wide, AGE, LR, 0.9, drop=False)
+    heads(wide, moved)
     expect(head(wide, AGE)).to_have_attribute("aria-sort", "descending")
     assert "sort=" not in wide.url
     head(wide, LOSS).get_by_role("button").first.click()  # a click sorts, as before
@@ -93,6 +98,7 @@ def test_columns_are_dragged_and_pinned(main_page, wide):
     drag(wide, LOSS, LR, 0.1)  # between pinned ones it is one of them
     pinned = [LOSS, LR, SEED, AGE, "Ran for", "Tags"]
     heads(wide, pinned)
+    expect(wide.get_by_role("status").filter(has_text="column 1 of 6, pinned")).to_be_attached()
     wide.locator(".sheet").evaluate("(one) => one.scrollTo(150, 0)")
 
     def end(one):
@@ -169,8 +175,11 @@ def test_columns_are_moved_and_sized_by_keys(main_page, wide):
     has_width(wide, LR, before)
     pick(wide, LOSS, "Hide")
     heads(wide, [LR, AGE, SEED, "Ran for", "Tags"])
-    wide.get_by_role("button", name="Columns", exact=True).click()
+    columns = wide.get_by_role("button", name="Columns", exact=True)
+    columns.click()
     expect(wide.get_by_role("group", name="Columns").get_by_label(LOSS)).not_to_be_checked()
+    wide.keyboard.press("Escape")
+    expect(columns).to_be_focused()
 
 
 def test_wrong_columns_in_addresses_and_storage_are_ignored(main_page, wide):

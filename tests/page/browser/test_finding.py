@@ -71,6 +71,10 @@ def test_parameters_of_groups_are_not_averaged(main_page, tab):
     tab.goto(address(main_page, "?project=vision/digits&group=sys/state&cols=parameters/optimizer"))
     expect(rows(tab).filter(has_text="completed")).to_contain_text("2 values")
     expect(rows(tab).filter(has_text="failed")).to_contain_text("SGD")
+    # A number of no known kind is a parameter, one series more is not.
+    tab.goto(opening(main_page, "?project=box&group=parameters/width&cols=model/encoder/depth,lr"))
+    expect(rows(tab).filter(has_text="48")).to_contain_text(f"0{DASH}3")
+    expect(rows(tab).filter(has_text="48")).to_contain_text("± 0")
 
 
 def test_groups_show_medians_errors_and_ranges(main_page, tab):
@@ -82,7 +86,10 @@ def test_groups_show_medians_errors_and_ranges(main_page, tab):
     row, drawn = rows(tab), tab.get_by_label("Groups that are drawn")
     expect(row).to_have_count(1)
     expect(row).to_contain_text(f"70.2± {values.std(ddof=1):.0f}")
-    expect(drawn).to_contain_text("seed 0 (n = 3)")
+    hide = drawn.get_by_role("button", name="seed 0 (n = 3)")
+    hide.click()
+    expect(tab).to_have_url(re.compile("hidden=seed.{1,3}0(?![0-9A-Za-z%+ (])"))  # whatever n is
+    hide.click()
     expect(drawn).to_contain_text("mean ± standard deviation")
     tab.keyboard.press("g")
     show, band = (tab.get_by_role("combobox", name=name, exact=True) for name in ("Show", "±"))
@@ -122,7 +129,7 @@ def test_groups_show_medians_errors_and_ranges(main_page, tab):
 def test_a_wrong_query_leaves_what_the_one_before_found(more, main_page, tab, watched):
     watched.allow("422", "400")
     tab.goto(opening(main_page, f"?project=sweep&q=val/loss < 3{more}"))
-    told = tab.locator(".found")
+    told = tab.locator(".found[role=status]")
     expect(told).to_have_text("3 of 210")
     expect(tab.locator(".chart").first).to_be_visible()
     expect(rows(tab)).to_have_count(3)
@@ -181,9 +188,14 @@ def test_a_link_may_come_before_its_run(main_page, tab, watched):
             route.continue_()
 
     tab.route("**/read/overview", answer)
-    tab.goto(opening(main_page, found))
+    tab.goto(opening(main_page, f"{found}&root=elsewhere"))
     expect(tab.get_by_role("heading", name="sweep-209")).to_be_visible()
     assert len(asked) > 1
+    expect(tab.get_by_role("alert")).to_contain_text("no folder called elsewhere")
     tab.unroute("**/read/overview")
     tab.goto(opening(main_page, "?project=sweep&run=nosuchrun"))
     expect(tab.get_by_role("alert").first).to_contain_text("nosuchrun")
+    tab.goto(address(main_page, "?project=sweep&selected=nosuchrun"))
+    tab.get_by_role("button", name="Forget it").click()
+    expect(tab).not_to_have_url(re.compile("nosuchrun"))
+    expect(rows(tab)).to_have_count(200)

@@ -25,6 +25,12 @@ def test_runs_left_charts_right_and_only_they_scroll(main_page, wide):
     assert box(wide, ".left") == {"x": 0, "y": 88, "width": 528, "height": 812}
     assert box(wide, ".right")["x"] == 533
     assert wide.evaluate(SCROLLS) == [0, 0]
+    last = wide.locator("tbody tr").nth(25)
+    last.get_by_role("link").hover()
+    last.get_by_role("button", name="More about").click()
+    at = wide.get_by_role("menu").bounding_box()
+    assert 0 <= at["y"] <= 900 - at["height"]
+    wide.keyboard.press("Escape")
     wide.locator(".sheet").evaluate("(one) => one.scrollTo(60, 1500)")
     assert box(wide, "thead .first")["y"] == 88
     assert [box(wide, f"thead {place}")["x"] for place in (".tick", ".first")] == [0, 52]
@@ -98,6 +104,7 @@ def test_a_phone_has_one_pane_at_a_time(main_page, new_profile):
     assert [one.get_attribute("aria-label") for one in heads.all()] == ["Name", "State", "Created"]
     at = tab.get_by_role("tablist", name="Runs or charts").bounding_box()
     assert at["y"] + at["height"] == 844
+    assert min(at["height"], box(tab, "tbody tr")["height"]) >= 40
     tab.get_by_role("tab", name="Charts").tap()
     plotted(tab, "val/loss")
     expect(row).to_be_hidden()
@@ -165,8 +172,12 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
     assert about.locator("li").all_inner_texts() == ["one", "<img src=x onerror=alert(1)>"]
     expect(about).to_contain_text("2 * 3 * 4, __init__")
     assert findings(wide) == []
+    wide.set_viewport_size({"width": 1440, "height": 500})
+    wide.locator("main").evaluate("(one) => one.scrollTo(0, 400)")
+    assert box(wide, ".run-tabs")["y"] == 44
     wide.get_by_role("link", name="All 11 charts").click()
     expect(wide.get_by_role("tab", name="Charts", selected=True)).to_be_visible()
+    assert box(wide, ".run-tabs")["y"] >= 44
     wide.get_by_role("tab", name="System").click()
     expect(wide.get_by_text("No numbers of this kind were recorded.")).to_be_visible()
 

@@ -25,6 +25,10 @@ NODES = """() => {
   while (walker.nextNode()) count += 1;
   return count;
 }"""
+HIDE = """(state) => {
+  Object.defineProperty(document, "hidden", { value: state === "hidden", configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 @pytest.fixture
@@ -109,3 +113,11 @@ def test_an_open_page_keeps_nothing(rounds, live, serve, tab):
         assert min(one[name] for one in taken[-2:]) - taken[0][name] <= room, (name, taken)
     # It was no page that stood still.
     plotted(tab, "train/loss", lambda found: found["x"]["max"] > began)
+
+    tab.evaluate(HIDE, "hidden")
+    tab.wait_for_timeout(500)  # a poll may be on its way
+    polls = asked.polls
+    tab.wait_for_timeout(500)
+    assert asked.polls == polls
+    tab.evaluate(HIDE, "visible")
+    asked.until(lambda: asked.polls > polls)

@@ -167,7 +167,9 @@ def test_pictures_of_charts_have_bands_and_a_size(saved_page, tab, tmp_path):
     assert tab.get_by_label("What colours stand for").count() == 0
 
 
-def test_a_saved_page_has_the_meaning_of_colours(saved_page, tab, new_profile, watched, tmp_path):
+def test_a_saved_page_has_the_meaning_of_colours_and_the_best(
+    saved_page, compare_page, tab, new_profile, watched, tmp_path
+):
     watched.allow("asked elsewhere: file:")
     tab.goto(opening(saved_page, "?project=saved&by=parameters/width&cols=parameters/width"))
     expect(tab.get_by_label("What colours stand for")).to_be_visible()
@@ -176,3 +178,10 @@ def test_a_saved_page_has_the_meaning_of_colours(saved_page, tab, new_profile, w
     away.goto(save(tab, "HTML", tmp_path).as_uri())
     keys = away.locator("body > .keys li")
     expect(keys).to_have_text(["parameters/width: 16", "parameters/width: 32"])
+
+    tab.goto(opening(compare_page, "?project=many&screen=compare&q=parameters/seed < 2&selected=*"))
+    expect(tab.locator("td.best").first).to_be_visible()
+    away.goto(save(tab, "HTML", tmp_path).as_uri())
+    assert away.title() == "Compare 2 runs"
+    mark = "(one) => getComputedStyle(one, '::before').content"
+    assert "▲" in away.locator("td.best").first.evaluate(mark)

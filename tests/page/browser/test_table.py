@@ -118,6 +118,8 @@ def test_a_selection_survives_turning_the_page(main_page, tab):
     tab.get_by_role("button", name="Select all 210 that match").click()
     expect(tab.get_by_text("210 selected")).to_be_visible()
     assert len(tab.url) < 2_000
+    tab.get_by_role("button", name="Clear", exact=True).click()
+    expect(rows(tab).first).to_be_focused()
 
 
 def test_every_row_follows_the_order(main_page, tab):

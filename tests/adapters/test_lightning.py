@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -220,9 +218,3 @@ def test_arguments_reach_the_run_and_misspelt_ones_are_refused(tmp_path):
         assert getattr(logger.own_run.session.options, name) == value
         with pytest.raises(TypeError, match=f"did you mean '{name}'"):
             SeamarkLogger(**{name + "_": value})
-
-
-def test_core_does_not_load_the_adapter():
-    code = "import seamark, seamark.run.run, sys; print('seamark.lightning' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

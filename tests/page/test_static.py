@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import graphlib
 import gzip
 import json
@@ -101,12 +102,17 @@ def test_styles_have_no_lasting_animations():
             assert "animation:" not in line or line.strip().startswith(waited_for), line
 
 
-def served(path):
-    """Return what a browser gets of a file."""
+@functools.cache
+def page_files():
     pytest.importorskip("fastapi")
     from seamark.page.files import PageFiles
 
-    files = PageFiles(STATIC)
+    return PageFiles(STATIC)
+
+
+def served(path):
+    """Return what a browser gets of a file."""
+    files = page_files()
     answer = files.file(files.version, path.relative_to(STATIC).as_posix())
     assert answer is not None
     return bytes(answer.body)
@@ -145,18 +151,14 @@ def test_mistakes_of_templates_are_found():
     for text, told in {
         "<input type='a b' checked />": [],
         "<\0 a=\0 ...\0>\0<//>": [],
-        "<a href=x/y>b</a><b/>": [],
         '<p class="a \0">a -> b</p>': ["line 1: > stands alone"],
         "<br>": ["line 1: <br> is not closed"],
         "<p>\n<b></p>": ["line 2: </p> closes <b> of line 2", "line 1: <p> is not closed"],
         "</p>": ["line 1: </p> closes nothing"],
-        "<p a=1 a=2 />": ["line 1: <p> has a twice"],
-        "<p a= />": ["line 1: a of <p> has no value"],
         "<p a='1>": ["line 1: a of <p> is not ended"],
         "a < b": ["line 1: < begins no tag"],
         "a&nbsp;b": ["line 1: htm knows no entities: write the character itself"],
         "<p style='color: red' />": ["line 1: a style as text is refused by the page's policy"],
-        "<p style=\0 />": [],
     }.items():
         template = Template(1, "html", text, ["x"] * text.count("\0"))
         assert list(mistakes(template)) == told, text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import json
 import os
 import pty
@@ -22,10 +21,11 @@ pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 psutil = pytest.importorskip("psutil")
 
+from click.testing import CliRunner  # noqa: E402
+from command import app  # noqa: E402
 from page_process import ask, page_environment, running_page, until  # noqa: E402
 from recording import QUIET  # noqa: E402
 
-from seamark.cli import main  # noqa: E402
 from seamark.cli import ui as cli_ui  # noqa: E402
 from seamark.index.index import Index  # noqa: E402
 from seamark.page import roots, start  # noqa: E402
@@ -54,23 +54,35 @@ def record(root):
 
 def command(*words):
     """Call the command in this process, without a screen; it ends by itself."""
-    found = page_environment()
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        for name in set(os.environ) - set(found):
-            patch.delenv(name)
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(["ui", *map(str, words)])
-    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
+    gone = dict.fromkeys({*os.environ} - {*page_environment()})
+    return CliRunner().invoke(app, ["ui", *map(str, words)], env=gone)
 
 
 def mode(path):
     return path.stat().st_mode & 0o777
 
 
-def test_a_page_prints_its_address_and_ends_well(root, state, tmp_path):
+@contextlib.contextmanager
+def held_index(root):
+    """Hold the lock of a root's index, so that a page cannot read the runs."""
+    with Index.open(root) as index:
+        file = index.file
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as held:
+        held.execute("BEGIN IMMEDIATE")
+        yield
+        held.execute("ROLLBACK")
+
+
+def test_a_page_prints_its_address_before_it_has_read_the_runs_and_ends_well(root, state, tmp_path):
     other = record(tmp_path / "others" / ".seamark")
-    with running_page(root) as page:
+    with contextlib.ExitStack() as stack:
+        with held_index(root):
+            page = stack.enter_context(running_page(root))
+            assert page.greeting()["roots"]
+            assert page.ask("GET", "/")[0] == 200
+        page.settle()
+        with Index.open(root) as index:
+            assert len(index.runs()) == 1
         assert str(root) in page.lines[0]
         token = page.token
         assert len(token) > 40
@@ -158,7 +170,7 @@ def test_a_port_that_is_taken_is_an_error_if_it_was_given(root, monkeypatch):
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as other:
         port = other.getsockname()[1]
         found = command(root, "--port", port)
-        assert (found.returncode, found.stdout) == (1, "")
+        assert (found.exit_code, found.stdout) == (1, "")
         assert f"--port {port}: another program listens there" in found.stderr
         monkeypatch.setattr(start, "DEFAULT_PORT", port)
         with contextlib.closing(start.bind("127.0.0.1", None)) as mine:
@@ -182,7 +194,7 @@ def test_wrong_roots_are_refused_with_the_one_that_may_be_meant(root, tmp_path):
     }
     for words, said in cases.items():
         found = command(*words)
-        assert (found.returncode in (1, 2), found.stdout) == (True, ""), words
+        assert (found.exit_code in (1, 2), found.stdout) == (True, ""), words
         assert said in found.stderr
 
 
@@ -195,25 +207,11 @@ def test_the_folder_of_the_token_is_closed_to_others(state):
     if os.geteuid() == 0:
         os.chown(state, 54321, -1)
         found = command("--print-token")
-        assert (found.returncode, found.stdout) == (1, "")
+        assert (found.exit_code, found.stdout) == (1, "")
         assert f"{state} belongs to uid 54321, not to " in found.stderr
         assert "set XDG_STATE_HOME to another folder" in found.stderr
         os.chown(state, 0, -1)
     assert roots.keep() == kept
-
-
-def test_a_page_answers_before_it_has_read_the_runs(root):
-    """Another connection holds the index, so that it cannot."""
-    with Index.open(root) as index:
-        file = index.file
-    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as held:
-        held.execute("BEGIN IMMEDIATE")
-        with running_page(root) as page:
-            assert page.greeting()["roots"]
-            assert page.ask("GET", "/")[0] == 200
-            held.execute("ROLLBACK")
-            with Index.open(root) as index:
-                until(index.runs)
 
 
 @pytest.mark.thorough
@@ -235,18 +233,17 @@ def test_an_index_that_cannot_be_written_is_in_a_temporary_folder(root, tmp_path
 
 def run_without(modules, code):
     """Run code in a process where some modules cannot be imported."""
-    hidden = f"import sys\nfor name in {modules}:\n    sys.modules[name] = None\n"
+    hidden = f"import sys\nsys.modules.update(dict.fromkeys({modules}))\n"
     given = {"env": page_environment(), "capture_output": True, "text": True, "timeout": 120}
     return subprocess.run([sys.executable, "-c", hidden + code], check=False, **given)
 
 
 def test_a_page_needs_the_extra_ui_and_no_more():
-    code = 'sys.argv = ["seamark", "ui", "--port", "0"]\nimport runpy\n'
-    code += 'runpy.run_module("seamark", run_name="__main__", alter_sys=True)\n'
+    code = 'from seamark.cli import main\nsys.exit(main(["ui", "--port", "0"]))'
     found = run_without(["fastapi", "uvicorn"], code)
     assert found.returncode == 2
     assert "needs fastapi, uvicorn" in found.stderr
     assert 'pip install "seamark[ui]"' in found.stderr
-    names = ["alembic", "psycopg", "torch", "pandas", "matplotlib", "PIL"]
+    others = ["alembic", "psycopg", "torch", "pandas", "matplotlib", "PIL"]
     code = "import seamark.page.app, seamark.page.start, seamark.page.watch\n"
-    assert run_without(names, code).returncode == 0
+    assert run_without(others, code).returncode == 0

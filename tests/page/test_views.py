@@ -7,8 +7,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from at_once import at_once
 from databases import fresh_database
 from humble import humbly
 from page_served import client_of, page
@@ -125,10 +124,7 @@ def test_wrong_views_are_refused(root):
 
 
 def test_viewers_open_views_and_save_none(tmp_path):
-    with (
-        served(tmp_path) as there,
-        client_of(f"{there.url}/api/v1/") as client,
-    ):
+    with served(tmp_path) as there, client_of(f"{there.url}/api/v1/") as client:
         admin = {"Authorization": f"Bearer {there.token}"}
         for role, saves in (("contributor", True), ("viewer", False)):
             body = {"user": role, "project": PROJECT, "role": role, "service": True}
@@ -183,8 +179,9 @@ from pathlib import Path
 from seamark.page.views import FolderViews
 from seamark.server.views import View
 views, me = FolderViews(Path(sys.argv[1])), sys.argv[2]
+print("ready", flush=True)
 sys.stdin.readline()
-for number in range(20):
+for number in range(10):
     def work(before):
         counted = int(before["shared"].address if "shared" in before else 0) + 1
         new = [View(name=f"{me}-{number}", address="?1"), View(name="shared", address=str(counted))]
@@ -195,23 +192,10 @@ for number in range(20):
 
 def test_processes_that_save_at_once_lose_nothing(tmp_path):
     """Each change of one view begins with the one before."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", SAVING, str(tmp_path), f"w{number}"],
-            stdin=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(3)
-    ]
-    for one in started:
-        one.stdin.write("\n")
-        one.stdin.flush()
-    for one in started:
-        one.communicate(timeout=60)
-        assert one.returncode == 0
+    at_once(SAVING, *((tmp_path, f"w{number}") for number in range(3)))
     found = {name: one.address for name, one in FolderViews(tmp_path).read("p").items()}
-    wanted = {f"w{number}-{n}": "?1" for number in range(3) for n in range(20)}
-    assert found == {**wanted, "shared": "60"}
+    wanted = {f"w{number}-{n}": "?1" for number in range(3) for n in range(10)}
+    assert found == {**wanted, "shared": "30"}
     left = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {".json", ".lock"}
 

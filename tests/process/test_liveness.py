@@ -80,14 +80,13 @@ KILLED = (
     "anon-rss:64256kB, file-rss:6360kB, shmem-rss:0kB, UID:0 pgtables:188kB oom_score_adj:0"
 )
 OLD = "Killed process {pid} (python) total-vm:75260kB, anon-rss:64256kB, file-rss:6360kB"
-GLOBAL = "Out of memory: Killed process {pid} (python) total-vm:75260kB, anon-rss:64256kB"
 SEGFAULT = "python[{pid}]: segfault at 0 ip 00007f6a2c sp 00007ffd1 error 4 in libfoo.so[7f6a+10]"
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        *((line, "out of memory") for line in (MEMCG, KILLED, OLD, GLOBAL)),
+        *((line, "out of memory") for line in (MEMCG, KILLED, OLD)),
         (SEGFAULT, "segmentation fault"),
         (KILLED.replace("{pid}", "{other}"), "process gone"),
         # The name that somebody gave a process says nothing.

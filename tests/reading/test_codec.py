@@ -17,15 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import msgpack
 
-from seamark.process.liveness import Crash
 from seamark.reading.attributes import Attribute, JournalInfo, SeriesSummary, SeriesTail
 from seamark.reading.catalog import Changes
 from seamark.reading.codec import Attempts, Overview, SeriesPart, Table, WireError, pack, unpack
-from seamark.reading.curves import Curve, Drawing, RunCurve
+from seamark.reading.curves import Drawing, RunCurve
 from seamark.reading.groups import GroupCurve, RunGroup
-from seamark.reading.names import RunName
 from seamark.reading.points import FilePoint, HistogramPoint, Points, TextPage, TextPoint
-from seamark.reading.rank_words import RankTiming
 from seamark.reading.ranks import RankStatus
 from seamark.reading.reader import Answer
 from seamark.reading.tables import RunsTable, StringList
@@ -139,13 +136,13 @@ MORE: dict[Any, dict[str, st.SearchStrategy[Any]]] = {
     GroupCurve: by,
 }
 CLASSES = (
-    *(Attribute, JournalInfo, Points, TextPoint, FilePoint, TextPage, Curve, Drawing, RunCurve),
-    *(RunGroup, GroupCurve, RunName, Crash, RankStatus, RankTiming, RunsTable, Overview),
-    *(SeriesPart, Table, Attempts, Changes),
+    *(Attribute, JournalInfo, Points, FilePoint, TextPage, RunCurve, RunGroup, GroupCurve),
+    *(RankStatus, RunsTable, Overview, SeriesPart, Table, Attempts, Changes),
+    *(list[Attribute], list[HistogramPoint]),
 )
-LISTS = (Attribute, JournalInfo, TextPoint, FilePoint, RunName, RankStatus, HistogramPoint)
+"""Those that take other ways through the code, or hold other kinds of fields."""
 KINDS: dict[Any, st.SearchStrategy[Any]] = {
-    **{kind: of(kind) for kind in (*CLASSES, *(list[kind] for kind in LISTS))},
+    **{kind: of(kind) for kind in CLASSES},
     list[tuple[int, str, Any]]: st.lists(st.tuples(whole, texts, text_or_file), max_size=3),
     Any: plain | of(HistogramPoint),
 }

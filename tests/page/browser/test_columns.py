@@ -49,8 +49,9 @@ def drag(tab, name, to, part, *, drop=True):
     tab.mouse.move(start["x"] + start["width"] / 2, start["y"] + 14)
     tab.mouse.down()
     tab.mouse.move(end["x"] + part * end["width"], end["y"] + 14, steps=6)
-    if drop:
-        tab.mouse.up()
+    if not drop:
+        tab.keyboard.press("Escape")
+    tab.mouse.up()
 
 
 def menu(tab, name):
@@ -84,12 +85,10 @@ def test_columns_are_dragged_and_pinned(main_page, wide):
     drag(wide, SEED, AGE, 0.1)
     moved = [SEED, AGE, LOSS, LR, "Ran for", "Tags"]
     heads(wide, moved)
+    drag(wide, AGE, LR, 0.9, drop=False)
+    heads(wide, moved)
     expect(head(wide, AGE)).to_have_attribute("aria-sort", "descending")
     assert "sort=" not in wide.url
-    drag(wide, AGE, LR, 0.9, drop=False)
-    wide.keyboard.press("Escape")
-    wide.mouse.up()
-    heads(wide, moved)
     head(wide, LOSS).get_by_role("button").first.click()  # a click sorts, as before
     expect(head(wide, LOSS)).to_have_attribute("aria-sort", "ascending")
 
@@ -109,7 +108,6 @@ def test_columns_are_dragged_and_pinned(main_page, wide):
     cell = wide.locator("tbody tr").nth(2).locator("td").nth(2)
     assert cell.bounding_box()["x"] == pytest.approx(box(wide, LOSS)["x"], abs=1)
     assert box(wide, LR)["x"] == end(box(wide, LOSS))
-    assert box(wide, SEED)["x"] < box(wide, LR)["x"] + box(wide, LR)["width"]
     head(wide, LR).get_by_role("button", name=f"Column {LR}").click()
     assert findings(wide) == []
     wide.keyboard.press("Escape")
@@ -147,11 +145,6 @@ def test_columns_are_sized_and_remembered(main_page, wide):
     assert box(wide, LR)["width"] < before + 50  # another project
     wide.goto(link)
     has_width(wide, LR, before + 60)
-    wide.get_by_role("link", name="seamark").first.click()  # a table that was not pointed at yet
-    fifth = wide.locator("thead th").nth(4)
-    until(lambda: "q=" not in wide.url and fifth.bounding_box()["width"] > 41)
-    assert wide.locator("thead .grip").count() == 0
-    wide.go_back()
     awake(wide, LR)
     edge = box(wide, LR)
     wide.mouse.dblclick(edge["x"] + edge["width"] - 3, edge["y"] + 14)
@@ -182,8 +175,11 @@ def test_columns_are_moved_and_sized_by_keys(main_page, wide):
     has_width(wide, LR, before)
     pick(wide, LOSS, "Hide")
     heads(wide, [LR, AGE, SEED, "Ran for", "Tags"])
-    wide.get_by_role("button", name="Columns", exact=True).click()
+    columns = wide.get_by_role("button", name="Columns", exact=True)
+    columns.click()
     expect(wide.get_by_role("group", name="Columns").get_by_label(LOSS)).not_to_be_checked()
+    wide.keyboard.press("Escape")
+    expect(columns).to_be_focused()
 
 
 def test_wrong_columns_in_addresses_and_storage_are_ignored(main_page, wide):

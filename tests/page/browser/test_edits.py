@@ -31,6 +31,7 @@ def test_two_tabs_do_not_overwrite_each_other_unseen(recorded, serve_here, tab, 
     for each in (tab, other):
         each.goto(opening(page, "?project=sweep"))
         more(each, "sweep-001", "Name and description")
+        expect(each.get_by_role("textbox", name="Name")).to_be_focused()
         expect(each.get_by_role("textbox", name="Description")).to_be_enabled()
     tab.get_by_role("textbox", name="Description").fill("from <b>one</b>")
     tab.get_by_role("textbox", name="Name").fill("renamed")
@@ -54,7 +55,10 @@ def test_tags_and_trash_can_be_undone(recorded, serve_here, tab):
     page = serve_here(recorded("few"))
     tab.goto(opening(page, "?project=sweep"))
     more(tab, "sweep-000", "Tags")
+    told = tab.locator(".toasts[role=status]")
+    expect(told).to_have_text("")  # one that came along with its words would be silent
     add_tags(tab, "good")
+    expect(told).to_contain_text("Tags of 1 run changed.")
     expect(row(tab, "sweep-000")).to_contain_text("good")
     tab.get_by_role("checkbox", name="Select all rows").check()
     tab.get_by_role("button", name="Edit").click()

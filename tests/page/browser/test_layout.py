@@ -11,18 +11,6 @@ SCROLLS = """
   one.scrollHeight - one.clientHeight)
 """
 """The distance by which the page itself could be scrolled."""
-CUT = """
-() => [...document.querySelectorAll("table.runs td.numeric")].filter((cell) => {
-  const box = cell.getBoundingClientRect();
-  const sheet = cell.closest(".sheet").getBoundingClientRect();
-  if (box.right > sheet.right || box.bottom > sheet.bottom) return false;
-  const range = document.createRange();
-  range.selectNodeContents(cell);
-  const text = range.getBoundingClientRect();
-  return !cell.contains(document.elementFromPoint(text.right - 1, box.top + box.height / 2));
-}).map((cell) => cell.textContent)
-"""
-"""The numbers of which something else covers the right end."""
 
 
 def box(tab, place):
@@ -32,13 +20,17 @@ def box(tab, place):
 def test_runs_left_charts_right_and_only_they_scroll(main_page, wide):
     wide.goto(opening(main_page, "?project=sweep&sort=-val/loss"))
     plotted(wide, "val/loss")
-    bars = [box(wide, place) for place in (".top", ".find")]
-    assert [(bar["y"], bar["height"]) for bar in bars] == [(0, 44), (44, 44)]
+    heads = wide.locator("thead th > button")
+    expect(heads.nth(2)).to_have_attribute("aria-label", "val/loss")  # sorted by: the first column
     assert box(wide, ".left") == {"x": 0, "y": 88, "width": 528, "height": 812}
-    assert (box(wide, ".right")["x"], box(wide, ".chart")["y"] <= 176) == (533, True)
-    assert {box(wide, f"tbody tr:nth-child({number})")["height"] for number in (1, 9)} == {28}
-    assert box(wide, "tbody tr:nth-child(26)")["y"] + 28 <= box(wide, ".foot")["y"]
+    assert box(wide, ".right")["x"] == 533
     assert wide.evaluate(SCROLLS) == [0, 0]
+    last = wide.locator("tbody tr").nth(25)
+    last.get_by_role("link").hover()
+    last.get_by_role("button", name="More about").click()
+    at = wide.get_by_role("menu").bounding_box()
+    assert 0 <= at["y"] <= 900 - at["height"]
+    wide.keyboard.press("Escape")
     wide.locator(".sheet").evaluate("(one) => one.scrollTo(60, 1500)")
     assert box(wide, "thead .first")["y"] == 88
     assert [box(wide, f"thead {place}")["x"] for place in (".tick", ".first")] == [0, 52]
@@ -77,93 +69,12 @@ def test_the_handle_is_moved_by_mouse_and_keys_and_remembered(main_page, wide):
         is_at(now)
     handle.dblclick()
     is_at("528")
-
-
-def test_panes_have_the_size_that_a_window_has_room_for(main_page, tab):
-    tab.goto(opening(main_page, "?project=sweep"))
-    plotted(tab, "val/loss")
-    for width, height, *left in (
-        (1920, 1080, 640, 992),
-        (1280, 800, 469, 712),
-        (1000, 800, 1000, 320),
-    ):
-
-        def has(size):
-            found = box(tab, ".left")
-            return [found["width"], found["height"]] == size
-
-        tab.set_viewport_size({"width": width, "height": height})
-        beside = width > 1100
-        handle = tab.get_by_role("separator")
-        expect(handle).to_have_attribute("aria-orientation", "vertical" if beside else "horizontal")
-        until(lambda left=left: has(left))
-        assert tab.evaluate(SCROLLS) == [0, 0]
-        handle.press("ArrowRight" if beside else "ArrowDown")
-        left[0 if beside else 1] += 16
-        until(lambda left=left: has(left))
-        handle.dblclick()
-
-
-def test_the_menu_of_a_row_is_shown_over_the_name_when_needed(main_page, wide):
-    wide.goto(opening(main_page, "?project=sweep&cols=parameters/seed,val/loss,parameters/lr"))
-    row = wide.locator("tbody tr").first
-    expect(row).to_contain_text("completed")
-    assert row.locator(".sign-only").bounding_box()["width"] < 30
-    expect(row.locator(".state")).to_have_attribute("title", "completed")
-    assert wide.evaluate(CUT) == []
-    more = row.get_by_role("button", name="More about sweep-209")
-    expect(more).to_have_css("opacity", "0")
-    row.locator("td.numeric").first.hover()
-    expect(more).to_have_css("opacity", "0")
-    row.get_by_role("link").hover()
-    expect(more).to_have_css("opacity", "1")
-    first, menu = row.locator(".first").bounding_box(), more.bounding_box()
-    assert first["x"] <= menu["x"] <= first["x"] + first["width"] - menu["width"]
-    wide.mouse.move(800, 600)
-    expect(more).to_have_css("opacity", "0")
-    row.focus()
-    wide.keyboard.press("Tab")
-    expect(more).to_be_focused()
-    expect(more).to_have_css("opacity", "1")
-    wide.keyboard.press("Enter")
-    expect(wide.get_by_role("menuitem", name="Open")).to_be_focused()
-    wide.keyboard.press("Escape")
-    expect(more).to_be_focused()
-    row = wide.locator("tbody tr").nth(25)
-    row.get_by_role("link").hover()
-    row.get_by_role("button", name="More about").click()
-    assert wide.get_by_role("menu").bounding_box()["y"] >= 0
-    for part in (wide.get_by_role("menu"), wide.get_by_role("menuitem").last):
-        at = part.bounding_box()
-        assert at["y"] + at["height"] <= 900
-
-
-def test_sorting_and_selecting_move_nothing(main_page, wide):
-    wide.goto(opening(main_page, "?project=sweep&sort=val/loss"))
-    heads = wide.locator("thead th > button")
-    expect(heads.nth(2)).to_have_attribute("aria-label", "val/loss")  # sorted by: the first column
-    expect(wide.locator("tbody tr").first).to_contain_text("sweep-000")
-    plotted(wide, "val/loss")
-
-    def places():
-        parts = (".box", ".left", ".right", "thead .first")
-        return [one.bounding_box() for one in heads.all()], [box(wide, part) for part in parts]
-
-    before = places()
-    wide.get_by_role("columnheader", name="parameters/lr").get_by_role("button").click()
-    sorted_by = wide.get_by_role("columnheader", name="parameters/lr")
-    expect(sorted_by).to_have_attribute("aria-sort", "ascending")
-    expect(wide.locator("tbody tr").first).to_contain_text("0.0001")
-    assert places() == before
-    for checkbox in wide.get_by_role("checkbox", name="Select sweep-").all()[:2]:
-        checkbox.check()
-    chosen = wide.get_by_role("group", name="Selected runs")
-    expect(chosen).to_contain_text("2 selected")
-    expect(chosen.get_by_role("button", name="Compare")).to_be_enabled()
-    expect(wide.get_by_role("button", name="Columns")).to_have_count(0)
-    assert places() == before
-    chosen.get_by_role("button", name="Clear").click()
-    expect(wide.get_by_role("button", name="Columns")).to_be_visible()
+    wide.set_viewport_size({"width": 1000, "height": 800})
+    expect(handle).to_have_attribute("aria-orientation", "horizontal")
+    until(lambda: box(wide, ".left")["width"] == 1000)
+    height = box(wide, ".left")["height"]
+    handle.press("ArrowDown")
+    until(lambda: box(wide, ".left")["height"] == height + 16)
 
 
 def test_names_are_shortened_in_the_middle(recorded, serve_here, wide):
@@ -189,12 +100,11 @@ def test_a_phone_has_one_pane_at_a_time(main_page, new_profile):
     tab.goto(opening(main_page, "?project=sweep"))
     row = tab.locator("tbody tr").first
     expect(row).to_be_visible()
-    assert box(tab, "tbody tr")["height"] >= 40
     heads = tab.locator("table.runs thead button:visible")
     assert [one.get_attribute("aria-label") for one in heads.all()] == ["Name", "State", "Created"]
     at = tab.get_by_role("tablist", name="Runs or charts").bounding_box()
     assert at["y"] + at["height"] == 844
-    assert at["height"] >= 40
+    assert min(at["height"], box(tab, "tbody tr")["height"]) >= 40
     tab.get_by_role("tab", name="Charts").tap()
     plotted(tab, "val/loss")
     expect(row).to_be_hidden()
@@ -244,14 +154,7 @@ def test_a_runs_page_shows_curves_beside_values(recorded, serve_here, wide):
     expect(wide.locator(".run-head").get_by_role("heading", name="one")).to_be_visible()
     plotted(wide, "val/loss")
     expect(wide.locator(".overview-curves .charts-slot")).to_have_count(6)
-    assert box(wide, ".run-head")["height"] <= 60
-    assert box(wide, ".run-tabs")["height"] == 36
-    values, curves = box(wide, ".overview-values"), box(wide, ".overview-curves")
-    assert values["width"] == 528
-    assert curves["x"] > values["x"] + values["width"]
     shown = wide.locator(".overview-values")
-    cut = "(all) => all.some((one) => one.scrollWidth > one.clientWidth)"
-    assert not shown.locator(".scroll").evaluate_all(cut)
     heads = shown.locator("h2").all_inner_texts()
     assert [head.split()[-2] for head in heads[:2]] == ["parameters", "Metrics"]
     for path, best in {"val/acc": "6", "val/loss": "0.05", "test/x": ""}.items():

@@ -123,3 +123,7 @@ def test_several_roots_are_entries_of_one_list(recorded, serve_here, tab):
     for root, project in (("root-1", "extremes"), ("root-0", "sweep")):
         tab.get_by_role("link", name=root).first.click()
         expect(tab.get_by_role("row").filter(has_text=project)).to_be_visible()
+    # Numbers of any size are drawn.
+    tab.goto(opening(page, "?root=root-1&project=extremes"))
+    for path in ("huge", "tiny", "both", "near"):
+        plotted(tab, path, lambda found: None not in (found["y"]["min"], found["y"]["max"]))

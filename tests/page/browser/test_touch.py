@@ -1,4 +1,4 @@
-"""The page under a finger, and as a screen reader is told of it."""
+"""The page under a finger."""
 
 from __future__ import annotations
 
@@ -56,45 +56,3 @@ def test_a_finger_selects_rows_and_parts_of_charts(main_page, phone):
     expect(phone.get_by_role("heading", name="Metrics")).to_be_visible()
     expect(phone.locator(".scroll[tabindex='0']").first).to_be_visible()
     assert findings(phone) == []
-
-
-def test_readers_are_told_how_many_runs_match(main_page, tab):
-    tab.goto(opening(main_page, "?project=vision/digits"))
-    expect(tab.get_by_role("heading", level=1, name="vision/digits")).to_be_attached()
-    told = tab.locator(".found[role=status]")
-    expect(told).to_have_text("8 runs")
-    tab.get_by_role("combobox", name="Query").fill("sys/name = quick-otter")
-    tab.keyboard.press("Enter")
-    expect(told).to_have_text("1 of 8")
-    tab.get_by_role("checkbox", name="Select quick-otter").check()
-    tab.get_by_role("button", name="Clear", exact=True).click()
-    expect(tab.locator("tbody tr").first).to_be_focused()
-
-
-MET = """
-() => {
-  window.told = [];
-  new MutationObserver((changes) => {
-    for (const { addedNodes, target } of changes) {
-      for (const one of addedNodes) {
-        if (one.matches?.(".toast")) window.told.push(target.getAttribute("role"));
-      }
-    }
-  }).observe(document.body, { childList: true, subtree: true });
-}
-"""
-
-
-def test_messages_come_into_a_live_region_that_was_there(recorded, serve_here, tab):
-    """One that comes along with its words is silent; a name waits for the keyboard."""
-    page = serve_here(recorded("few"))
-    tab.goto(opening(page, "?project=sweep"))
-    tab.get_by_role("link", name="sweep-001").hover()
-    tab.get_by_role("button", name="More about sweep-001").click()
-    tab.get_by_role("menuitem", name="Name and description").click()
-    expect(tab.get_by_role("textbox", name="Name")).to_be_focused()
-    tab.evaluate(MET)
-    tab.keyboard.type("er")
-    tab.keyboard.press("Enter")
-    expect(tab.get_by_text("Changed.")).to_be_visible()
-    assert tab.evaluate("window.told") == ["status"]

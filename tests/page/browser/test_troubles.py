@@ -211,13 +211,3 @@ def test_a_query_without_matches_says_what_each_part_finds(main_page, tab):
     tab.go_back()
     tab.get_by_role("button", name="Clear", exact=True).click()
     expect(tab.locator("tbody tr")).to_have_count(200)
-
-
-def test_a_run_without_numbers_says_how_to_log_them(recorded, serve_here, tab):
-    root = recorded("few")
-    with page_roots.begin(str(root), "none", "none", custom_run_id="none"):
-        pass
-    tab.goto(opening(serve_here(root), "?project=none"))
-    expect(tab.locator(".right")).to_contain_text("This run has logged no numbers")
-    tab.locator("tbody").get_by_role("link", name="none").click()
-    expect(tab.locator(".overview-curves")).to_contain_text("This run has logged no numbers")

@@ -123,15 +123,12 @@ def test_mappings_and_objects_give_one_path_for_each_leaf(run, again):
 
 def test_a_mapping_is_taken_as_hyperparameters_are(run):
     """A value that cannot be kept becomes text; the values beside it stay."""
-    odd = [Colour(), 1j, lambda: 0, dict, {1, 2}, {"deep": {"er": Colour()}}, np.zeros((200, 200))]
-    for at, value in enumerate(odd):
-        path = f"a{at}"
-        run[path] = {"good": 1, "bad": value, "tags": {"x", "y"}}
-        assert run[f"{path}/good"].fetch() == 1
-        assert run[f"{path}/tags"].fetch() == {"x", "y"}
-        kept = parameters({"bad": value}, path).items()
-        expected = {each: decode_atom(*atom) for each, atom in kept}
-        assert {each: run[each].fetch() for each in expected} == expected
+    odd = {"a": Colour(), "b": dict, "c": {1, 2}, "d": {"e": 1j}, "f": np.zeros((200, 200))}
+    run["all"] = {"good": 1, "tags": {"x", "y"}, **odd}
+    assert run["all/good"].fetch() == 1
+    assert run["all/tags"].fetch() == {"x", "y"}
+    expected = {path: decode_atom(*atom) for path, atom in parameters(odd, "all").items()}
+    assert {path: run[path].fetch() for path in expected} == expected
     run["b"] = stringify_unsupported({"good": 1, "bad": odd})  # is not needed, and does no harm
     assert run["b/good"].fetch() == 1
 
@@ -169,9 +166,16 @@ def test_slashes_too_many_in_a_path_are_ignored(run):
     assert "b/" in run["a"]
     assert sorted(run["a/"]) == ["b", "c"]
     assert run.get_attribute_type("/a/b") == "float_series"
+    run["a/"].log_metrics({"acc": 0.9, "inner/f1": 0.8}, step=3)
+    assert run["a/inner/f1"].fetch_points().step.tolist() == [3]
+    assert run["/a/"].path == "a"
+    assert repr(run["a"]) == f"<Handler 'a' of {run!r}>"
+    assert run["a"].get_root_object() is run
     run["/a"].pop("/c/")
+    del run["a"]["inner"]
     run.pop("config/")
-    assert [path for path in ("config", "a/b", "a/c") if run.exists(path)] == ["a/b"]
+    there = ("config", "a/b", "a/c", "a/inner/f1")
+    assert [path for path in there if run.exists(path)] == ["a/b"]
 
 
 def test_a_path_may_have_1024_bytes_of_any_characters_but_control_characters(run, again):
@@ -207,21 +211,6 @@ def test_neither_derived_fields_nor_series_are_written_below_sys(run, again, cap
     assert not again().exists("sys/mine")
     assert again()["sys/tags"].fetch() == set()
     assert len(again()["loss"].fetch_points()) == 3
-
-
-def test_a_handler_of_a_namespace_has_every_verb(run):
-    model = run["model"]
-    model["layer"]["size"] = 64
-    model["loss"].append(0.5)
-    model.log_metrics({"acc": 0.9, "inner/f1": 0.8}, step=3)
-    assert model["layer/size"].fetch() == 64
-    assert run["model/loss"].fetch_points().value.tolist() == [0.5]
-    assert run["model/inner/f1"].fetch_points().step.tolist() == [3]
-    assert model.get_root_object() is run
-    assert model.path == "model"
-    assert "model" in repr(model)
-    del model["layer"]
-    assert not run.exists("model/layer/size")
 
 
 # -------------------------------------------------------------------- long and odd texts

@@ -7,8 +7,6 @@ import math
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -27,12 +25,16 @@ from seamark.run.run import make_run
 HEAD = f"import seamark, os, signal, sys; from seamark import *; quiet = {QUIET!r}\n"
 
 
-def script(code):
-    """Run a script and return its exit status."""
-    command = [sys.executable, "-c", HEAD + textwrap.dedent(code)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode
+@pytest.fixture
+def script(forks):
+    """Return a function that runs a script and returns its exit status."""
+
+    def script(code):
+        (done,) = forks.run(HEAD + textwrap.dedent(code), environments=[{}])
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.code
+
+    return script
 
 
 def test_every_verb_adds_to_what_is_kept():
@@ -151,7 +153,7 @@ def test_loading_a_checkpoint_hides_what_came_after_it():
     assert (found.count, found.sum, found.last) == (5, 15.0, 5.0)
 
 
-def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing():
+def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing(script):
     code = """
     run = seamark.init_run(**quiet, custom_run_id="killed", keep={"a": Statistics()})
     for at in range(100):
@@ -188,7 +190,7 @@ def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing():
     assert seamark.init_run(custom_run_id="ended", mode="read-only")["a"].fetch().count == 1000
 
 
-def test_process_that_ends_writes_what_is_kept_by_each_object():
+def test_process_that_ends_writes_what_is_kept_by_each_object(script):
     """Also of a run that was opened twice or is not owned, and of what is no run."""
     for name in ("added", "waiting"):
         seamark.init_run(**QUIET, custom_run_id=name).stop()

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
-import subprocess
-import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -31,11 +30,17 @@ def open_below(folder):
     return [path for path in found if path.is_relative_to(folder) and not path.is_dir()]
 
 
-def in_python(code, *args, ok=True):
-    words = [sys.executable, "-c", f"quiet = {QUIET!r}\n{textwrap.dedent(code)}", *map(str, args)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert not ok or done.returncode == 0, done.stderr
-    return done
+@pytest.fixture
+def in_python(forks):
+    """Return a function that runs a script and returns how it ended."""
+
+    def in_python(code, *args, ok=True):
+        code = f"quiet = {QUIET!r}\n{textwrap.dedent(code)}"
+        (done,) = forks.run(code, *map(str, args), environments=[{}])
+        assert not ok or done.code == 0, done.stderr
+        return done
+
+    return in_python
 
 
 def reopened(root, run_id):
@@ -95,29 +100,7 @@ def as_rank_1(monkeypatch):
         yield
 
 
-@pytest.mark.once
-@pytest.mark.thorough
-def test_a_process_may_hold_a_thousand_finished_runs(tmp_path):
-    code = """
-        import resource, sys, threading
-        from seamark import init_run
-        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-        runs = []
-        for trial in range(1000):
-            run = init_run("p", root=sys.argv[1], **quiet)
-            run.log_metrics({"loss": trial}, 0)
-            run.session.rest()
-            runs.append(run)
-        runs[0].log_metrics({"loss": 1.0}, 1)
-        open(__import__("os").devnull).close()
-        assert threading.active_count() < 20, threading.enumerate()
-    """
-    done = in_python(code, tmp_path)
-    assert "were lost" not in done.stderr
-    assert len(list((tmp_path / "p").iterdir())) == 1000
-
-
-def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path):
+def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path, in_python):
     """An error of the process does not fail it."""
     code = """
         import sys
@@ -136,7 +119,7 @@ def test_losses_of_a_run_at_rest_are_told_at_the_end_of_the_process(tmp_path):
 @pytest.mark.parametrize(
     "later", ["run.session.recorder.writer.rotate()", "run.log_metrics({'a': 1}, 1)"]
 )
-def test_exit_handlers_of_a_training_record_before_its_run_ends(tmp_path, later):
+def test_exit_handlers_of_a_training_record_before_its_run_ends(tmp_path, in_python, later):
     """Also after another journal was begun for a remote, and in a run that is reopened."""
     code = f"""
         import atexit, sys
@@ -201,14 +184,12 @@ def test_what_is_known_is_answered_before_the_first_record(tmp_path):
 def left(root, state):
     """Leave a run with a point behind, in a state; return its id."""
     if state == "crashed":
-        code = """
-            import os, sys, seamark
-            run = seamark.init_run('p', root=sys.argv[1], **quiet)
-            run.log_metrics({'loss': 1.0}, 0)
-            print(run.id, flush=True)
+        if not (child := os.fork()):
+            run = init_run("p", root=root, custom_run_id=state, **QUIET)
+            run.log_metrics({"loss": 1.0}, 0)
             os._exit(0)
-        """
-        return in_python(code, root).stdout.strip()
+        os.waitpid(child, 0)
+        return init_run("p", root=root, custom_run_id=state, mode="read-only").id
     run = init_run("p", root=root, start=state != "created", **QUIET)
     if state != "created":
         run.log_metrics({"loss": 1.0}, 0)

@@ -7,12 +7,8 @@ run over a process group are skipped where torch is missing.
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 import textwrap
-import threading
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import journals
@@ -21,7 +17,6 @@ from recording import QUIET
 
 from seamark import Run, init_run
 from seamark.errors import ArgumentError
-from seamark.journal.headers import header_of
 from seamark.run.run import make_run
 
 HEAD = f"""
@@ -39,7 +34,6 @@ def join():
 
 
 def on_ranks(forks, code, *args, size=2):
-    """Run a script on every rank at once."""
     environments = [{"RANK": str(rank), "WORLD_SIZE": str(size)} for rank in range(size)]
     ended = forks.run(HEAD + textwrap.dedent(code), *args, environments=environments)
     assert [each.code for each in ended] == [0] * size, [each.stderr for each in ended]
@@ -47,7 +41,6 @@ def on_ranks(forks, code, *args, size=2):
 
 
 def begin(root, **given):
-    """Begin the run of a test on this rank."""
     return init_run("p", root=root, ranks="all", **{"custom_run_id": "one", **QUIET, **given})
 
 
@@ -149,8 +142,6 @@ def test_every_rank_writes_its_series_beside_those_of_rank_0(forks, tmp_path):
 
 @pytest.fixture
 def become(monkeypatch):
-    """Make this process a rank."""
-
     def become(rank, size=2):
         monkeypatch.setenv("RANK", str(rank))
         monkeypatch.setenv("WORLD_SIZE", str(size))
@@ -176,25 +167,6 @@ def test_files_of_other_ranks_are_not_stored(tmp_path, become):
     assert not any(b"1" in blob.read_bytes()[:10] for blob in blobs)
 
 
-def test_each_rank_notes_how_it_ended(tmp_path, become):
-    """Also one that failed, whose word does not decide the run's state."""
-    settings = {"capture_traceback": True, "capture": QUIET["capture"] | {"host": True}}
-    for rank in range(2):
-        become(rank)
-        run = begin(tmp_path, **settings)
-        run.log_metrics({"loss": 1}, 0)
-        if rank:
-            run.__exit__(ValueError, ValueError("rank one"), None)
-        run.stop()
-    assert run["sys/state"].fetch() == "completed"
-    assert not run.exists("sys/failed")
-    told = {one.rank: (one.state, one.why) for one in run.session.recorded.view().ranks()}
-    assert told == {0: ("completed", ""), 1: ("failed", "ValueError: rank one")}
-    header = headers(run)[1]
-    assert "rank one" in run[f"monitoring/{header['writer']}/traceback"].fetch()
-    assert run[f"monitoring/{header['writer']}/pid"].fetch() == header["pid"]
-
-
 @pytest.mark.parametrize("known", [{"RANK": "0"}, {"RANK": "1"}, {"NODE_RANK": "1"}])
 def test_ranks_that_cannot_agree_are_told_and_write_nothing(tmp_path, monkeypatch, known):
     for name, value in {"WORLD_SIZE": "2", **known}.items():
@@ -216,56 +188,6 @@ def test_one_process_alone_records_the_same_as_without_ranks(tmp_path):
         told.append([(frame.kind, frame.payload) for frame in journal.frames[1:]])
         assert journal.header["owner"] is True
     assert told[0] == told[1]
-
-
-def test_a_rank_reads_little_before_its_first_record(tmp_path, become, monkeypatch):
-    """With hundreds of ranks it waits for that: of each journal the ends are read."""
-    for other in (2, 3, 4):
-        become(other, 5)
-        with begin(tmp_path) as run:
-            for step in range(1000):
-                run.log_metrics({"loss": step}, step)
-    header_of.cache_clear()  # as in a process of its own
-    become(1, 5)
-    read, me, really_read = Counter(), threading.get_ident(), os.pread
-
-    def pread(fd, *args):
-        found = really_read(fd, *args)
-        if threading.get_ident() == me:  # others may take their time
-            read[Path(f"/proc/self/fd/{fd}").readlink()] += len(found)
-        return found
-
-    journals = [journal.path for journal in run.folder.journals()]
-    monkeypatch.setattr(os, "pread", pread)
-    with begin(tmp_path) as run:
-        run.log_metrics({"loss": 1.0}, 0)
-    assert max(read[path] for path in journals) < 16_384 < journals[0].stat().st_size
-    assert min(read[path] for path in journals) > 0
-
-
-@pytest.mark.parametrize("mode", ["disabled", "read-only", "debug"])
-def test_other_ranks_write_nothing_in_modes_that_write_nothing(tmp_path, become, mode):
-    with begin(tmp_path) as run:
-        run["x"] = 1
-    before = sorted(tmp_path.rglob("*"))
-    become(1)
-    again = begin(None if mode == "debug" else tmp_path, mode=mode)
-    again.log_metrics({"loss": 1}, 0)
-    again.stop()
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_an_opened_run_goes_on_where_this_rank_was(tmp_path, become):
-    given: dict[str, Any] = {}
-    for _ in range(2):
-        for rank in range(2):
-            become(rank)
-            with begin(tmp_path, **given) as run:
-                run.log_metrics({"loss": 1})
-                run["note"].append("x")
-        given = {"with_id": run.id, "custom_run_id": None}
-    for path in ("loss", "ranks/1/loss"):
-        assert run[path].fetch_points().step.tolist() == [0, 1]
 
 
 def test_a_pickled_run_takes_the_rank_of_its_process(tmp_path, become):
@@ -374,10 +296,9 @@ def test_loggers_agree_once_the_ranks_can_talk(torch_forks, tmp_path):
         silent = make_run(**given)
         try:
             lazy.session.agree()
+            raise AssertionError
         except ArgumentError as error:
             assert "init_process_group" in str(error)
-        else:
-            raise AssertionError
         assert lazy.session.recording == (os.environ["RANK"] == "0")  # whose id it will be
         assert agreed_run(silent) is silent  # nobody else records
         assert not os.path.exists(sys.argv[1])
@@ -386,13 +307,11 @@ def test_loggers_agree_once_the_ranks_can_talk(torch_forks, tmp_path):
             lazy.log_metrics({"early": 1.0}, 0)
             lazy["early"].append("x")
             assert lazy.writer is None
-        agreed = agreed_run(lazy)
-        assert agreed is lazy
-        assert agreed_run(agreed) is agreed
+        assert agreed_run(agreed_run(lazy)) is lazy
         for step in range(2):
-            agreed.log_metrics({"loss": 1.0}, step)
-        agreed.stop()
-        print(agreed.id)
+            lazy.log_metrics({"loss": 1.0}, step)
+        lazy.stop()
+        print(lazy.id)
         assert agreed_run(silent).id == agreed_run(silent).id
         dist.destroy_process_group()
     """
@@ -426,26 +345,6 @@ def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
 
 
 # -------------------------------------------------------------------- ranks that record nothing
-
-
-@pytest.mark.parametrize(
-    ("told", "changed"),
-    [
-        ({"RANK": "1", "WORLD_SIZE": "2"}, True),
-        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, False),
-    ],
-)
-def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypatch, told, changed):
-    """A variable that somebody may change is looked at each time; that of a launcher is not."""
-    with monkeypatch.context() as launched:
-        for name, value in told.items():
-            launched.setenv(name, value)
-        run = make_run(project="p", root=tmp_path, **QUIET)
-        run.log_metrics({"loss": 1.0}, 0)
-        run.log_metrics({"loss": 1.0}, 1)
-    run.log_metrics({"loss": 1.0}, 2)
-    assert (run.writer is not None) == changed
-    run.stop()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import pytest
@@ -163,18 +162,6 @@ def test_a_block_that_cannot_be_recorded_raises_nothing(caplog):
     with again.chrono("late"):
         pass
     assert not again.exists("chronos/late")
-
-
-def test_a_forked_child_keeps_its_own_times(run):
-    with run.chrono("both"):
-        if not (child := os.fork()):
-            with run.chrono("child"):
-                pass
-            run.stop()
-            os._exit(0)
-        os.waitpid(child, 0)
-    assert run["chronos/both"].fetch().count == 1
-    assert run["chronos/both/child"].fetch().count == 1
 
 
 def test_without_a_device_wall_time_is_taken_and_one_warning_says_so(run, clock, caplog):

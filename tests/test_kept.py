@@ -27,8 +27,6 @@ HEAD = f"import seamark, os, signal, sys; from seamark import *; quiet = {QUIET!
 
 @pytest.fixture
 def script(forks):
-    """Return a function that runs a script and returns its exit status."""
-
     def script(code):
         (done,) = forks.run(HEAD + textwrap.dedent(code), environments=[{}])
         assert "Traceback" not in done.stderr, done.stderr
@@ -191,11 +189,9 @@ def test_killed_process_loses_its_last_second_and_a_terminated_one_nothing(scrip
 
 
 def test_process_that_ends_writes_what_is_kept_by_each_object(script):
-    """Also of a run that was opened twice or is not owned, and of what is no run."""
     for name in ("added", "waiting"):
         seamark.init_run(**QUIET, custom_run_id=name).stop()
     seamark.init_model(key="NET").stop()
-    seamark.init_model_version(model="NET").stop()
     code = """
     twice = [seamark.init_run(**quiet, custom_run_id=f"{at // 2}") for at in range(4)]
     for opened in (
@@ -204,7 +200,6 @@ def test_process_that_ends_writes_what_is_kept_by_each_object(script):
         seamark.init_run(**quiet, custom_run_id="waiting", start=False),
         seamark.init_project(),
         seamark.init_model("NET"),
-        seamark.init_model_version("NET-1"),
     ):
         opened["a"].keep(Statistics())
         opened["a"].extend([1.0] * 10)
@@ -219,7 +214,6 @@ def test_process_that_ends_writes_what_is_kept_by_each_object(script):
         *((seamark.init_run(custom_run_id=name, **given), 10) for name in ("added", "waiting")),
         (seamark.init_project(**given), 10),
         (seamark.init_model("NET", **given), 10),
-        (seamark.init_model_version("NET-1", **given), 10),
     ):
         assert opened["a"].fetch().count == count
         assert count == 10 or opened["sys/state"].fetch() == "completed"
@@ -237,8 +231,6 @@ def test_ranks_add_to_one_path(monkeypatch):
                 run.log_metrics({"gpu/power": float(rank), "loss": 1.0})
             run["own"].keep(Last())
             run["own"].append(5.0)
-    with seamark.init_run(mode="disabled", keep={"a": Last()}) as run:
-        run["b"].keep(Ring(1)).append(1.0)
     with seamark.init_run(**QUIET, keep={"a": Statistics()}) as run:  # a silent rank
         run["b"].keep(Last())
         run["b"].append(1.0)

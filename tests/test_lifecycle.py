@@ -32,8 +32,6 @@ def open_below(folder):
 
 @pytest.fixture
 def in_python(forks):
-    """Return a function that runs a script and returns how it ended."""
-
     def in_python(code, *args, ok=True):
         code = f"quiet = {QUIET!r}\n{textwrap.dedent(code)}"
         (done,) = forks.run(code, *map(str, args), environments=[{}])
@@ -199,7 +197,6 @@ def left(root, state):
 
 
 def add(run, verb):
-    """Add a point to a series that the run had."""
     if verb == "log_metrics":
         run.log_metrics({"loss": 0.5}, 1)
     elif verb == "append":
@@ -258,17 +255,6 @@ def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, cap
 # --------------------------------------------------------------------- other processes
 
 
-def test_a_run_with_something_of_its_own_does_not_go_over_to_that_of_a_checkpoint(tmp_path):
-    with init_run("p", root=tmp_path, **QUIET) as first:
-        first.log_metrics({"loss": 1.0}, 0)
-        state = first.checkpoint_state()
-    own = init_run("p", root=tmp_path, **QUIET)
-    own["note"] = "mine"
-    assert own.resumed(state) is own
-    own.stop()
-    assert own["origin/run_id"].fetch() == first.id
-
-
 @pytest.mark.parametrize("told", [None, "failed", "completed"])
 def test_a_process_that_turns_out_to_be_another_rank_stops_recording(
     tmp_path, monkeypatch, caplog, told
@@ -301,36 +287,3 @@ def test_a_copy_that_turns_out_to_be_another_rank_leaves_the_state(tmp_path, mon
     assert state_of(tmp_path, run.id) == "running"
     run.stop()
     assert state_of(tmp_path, run.id) == "completed"
-
-
-def test_a_point_of_a_pickled_copy_does_not_make_an_opened_run_go_on(tmp_path):
-    name = left(tmp_path, "interrupted")
-    opened = init_run("p", root=tmp_path, with_id=name, **QUIET)
-    helper = pickle.loads(pickle.dumps(opened))
-    helper.log_metrics({"aug": 1.0}, 0)
-    helper.stop()
-    assert state_of(tmp_path, name) == "interrupted"
-    opened.log_metrics({"loss": 1.0}, 1)
-    assert state_of(tmp_path, name) == "running"
-    opened.stop()
-
-
-def test_points_of_threads_that_meet_as_a_run_is_reopened(tmp_path):
-    """All of them are numbered after what the run had, in the journal of the owner."""
-    name = left(tmp_path, "interrupted")
-    opened = pickle.loads(pickle.dumps(make_run(project="p", root=tmp_path, with_id=name, **QUIET)))
-    gate = threading.Barrier(8)
-
-    def add_point():
-        gate.wait()
-        opened.log_metrics({"loss": 0.5})
-
-    threads = [threading.Thread(target=add_point) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    opened.stop()
-    seen = reopened(tmp_path, name)
-    assert seen["loss"].fetch_points().step.tolist() == list(range(9))
-    assert seen["sys/state"].fetch() == "completed"

@@ -62,7 +62,6 @@ def root_place(tmp_path):
 
 @pytest.fixture(params=["root", "server"])
 def place(request, tmp_path, monkeypatch):
-    """Another root, and a server."""
     if request.param == "root":
         yield request.getfixturevalue("root_place")
         return
@@ -90,6 +89,13 @@ def command(*words):
     return CliRunner().invoke(app, [*given, "--root", str(ROOT)], prog_name="seamark")
 
 
+def synced(*words):
+    """Call the command, which has to succeed; return what it says."""
+    done = command("sync", *words)
+    assert done.exit_code == 0, done.output
+    return done.stderr
+
+
 def test_a_name_that_is_taken_is_settled_in_four_ways(place):
     first, second, third, last = (record() for _ in range(4))
     (moved,) = seamark.sync(first, place.uri, root=ROOT, conflict="error")
@@ -102,12 +108,9 @@ def test_a_name_that_is_taken_is_settled_in_four_ways(place):
     assert place.run(first)["file"].fetch_bytes() == b"content"
     (moved,) = seamark.sync(second, place.uri, root=ROOT)
     assert moved.name == "one-2"
-    done = command("sync", third, "--to", place.uri)
-    assert done.exit_code == 0, done.output
-    assert "is called 'one-3' at" in done.stderr
+    assert "is called 'one-3' at" in synced(third, "--to", place.uri)
     place.shows({first: "one", second: "one-2", third: "one-3"})
-    done = command("sync", last, "--to", place.uri, "--conflict", "replace")
-    assert done.exit_code == 0, done.output
+    synced(last, "--to", place.uri, "--conflict", "replace")
     place.shows({last: "one", second: "one-2", third: "one-3"})
     assert place.run(first)["sys/trashed"].fetch() is True
     assert place.run(last)["loss"].fetch_points().value.tolist() == [3.0, 2.0, 1.0]
@@ -206,15 +209,14 @@ def test_the_name_of_an_artifact_is_settled_in_four_ways(place):
     until(lambda: versions(place) == every)
 
 
-def test_an_artifact_replaces_another(place):
+def test_an_artifact_replaces_another(root_place):
     elsewhere = Path("elsewhere")
     old = artifact("first"), artifact("second")
     new = artifact("other", elsewhere), artifact("last", elsewhere)
-    seamark.sync(ROOT / "team", place.uri)
-    until(lambda: versions(place) == {one.digest for one in old})
-    seamark.sync(elsewhere, place.uri, conflict="replace")
-    until(lambda: versions(place) == {one.digest for one in new})
-    assert versions(place, trashed=None) == {one.digest for one in (*old, *new)}
+    seamark.sync(ROOT / "team", root_place.uri)
+    seamark.sync(elsewhere, root_place.uri, conflict="replace")
+    assert versions(root_place) == {one.digest for one in new}
+    assert versions(root_place, trashed=None) == {one.digest for one in (*old, *new)}
 
 
 @pytest.mark.parametrize("conflict", CONFLICTS)
@@ -457,8 +459,7 @@ def test_everything_is_moved_into_the_project_that_is_named(place):
     assert run.lineage().nodes[read.digest].project.startswith("team/other")
     with seamark.init_run("team/p", with_id=run.id, root=ROOT, **QUIET) as more:
         more["loss"].append(1.0)
-    done = command("sync", run.id, "--to", place.uri, "--to-project", "lab/q")
-    assert done.exit_code == 0, done.output
+    synced(run.id, "--to", place.uri, "--to-project", "lab/q")
     until(lambda: len(there["loss"].fetch_points()) == 3)
     seamark.sync(run, place.uri)  # both are kept
     place.shows({run.id: "one"})

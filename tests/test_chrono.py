@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from recording import QUIET
@@ -84,16 +85,13 @@ def test_an_exception_inside_a_block_goes_on_and_its_time_counts(run, clock):
 def test_blocks_of_threads_are_not_nested(run):
     chrono, barrier = run.chrono("work"), threading.Barrier(4)
 
-    def work():
+    def work(_):
         for _ in range(50):
             with chrono:
                 barrier.wait()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert run["chronos/work"].fetch().count == 200
     assert sorted(run["chronos"]) == ["work"]
 

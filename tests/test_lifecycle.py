@@ -287,3 +287,15 @@ def test_a_copy_that_turns_out_to_be_another_rank_leaves_the_state(tmp_path, mon
     assert state_of(tmp_path, run.id) == "running"
     run.stop()
     assert state_of(tmp_path, run.id) == "completed"
+
+
+def test_a_point_of_a_pickled_copy_does_not_make_an_opened_run_go_on(tmp_path):
+    name = left(tmp_path, "interrupted")
+    opened = init_run("p", root=tmp_path, with_id=name, **QUIET)
+    helper = pickle.loads(pickle.dumps(opened))
+    helper.log_metrics({"aug": 1.0}, 0)
+    helper.stop()
+    assert state_of(tmp_path, name) == "interrupted"
+    opened.log_metrics({"loss": 1.0}, 1)
+    assert state_of(tmp_path, name) == "running"
+    opened.stop()

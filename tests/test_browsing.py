@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import re
+import signal
 from html.parser import HTMLParser
 
 import numpy as np
@@ -350,3 +351,21 @@ def test_a_run_that_cannot_be_read_is_shown_without_an_error(run, monkeypatch):
     monkeypatch.setattr(run.session.recorded, "reader", broken)
     assert run._repr_html_() == f"<code>&lt;seamark.Run team/x/{run.id} running&gt;</code>"
     assert run._ipython_key_completions_() == []
+
+
+def test_a_time_limit_passes_through_a_look(run, monkeypatch):
+    """An exception of a signal handler is meant for the cell."""
+
+    def limit(*_):
+        raise TimeoutError
+
+    def interrupted(*_):
+        signal.raise_signal(signal.SIGUSR1)
+
+    monkeypatch.setattr(run.session.recorded, "reader", interrupted)
+    before = signal.signal(signal.SIGUSR1, limit)
+    try:
+        with pytest.raises(TimeoutError):
+            run._repr_html_()
+    finally:
+        signal.signal(signal.SIGUSR1, before)

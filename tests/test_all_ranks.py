@@ -349,10 +349,7 @@ def test_a_group_that_moves_no_text_is_left_alone(torch_forks, tmp_path):
 
 @pytest.mark.parametrize(
     ("told", "changed"),
-    [
-        ({"RANK": "1", "WORLD_SIZE": "2"}, True),
-        ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, False),
-    ],
+    [({"RANK": "1", "WORLD_SIZE": "2"}, True), ({"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2"}, False)],
 )
 def test_what_a_launcher_gave_at_the_start_is_not_asked_again(tmp_path, monkeypatch, told, changed):
     """A variable that somebody may change is looked at each time; that of a launcher is not."""

@@ -399,13 +399,6 @@ def test_a_kill_leaves_a_draft_or_a_version(forks, tmp_path):
     assert ends == {0, 1}
 
 
-def test_purge_leaves_the_draft_of_a_living_process(given, data):
-    artifact = seamark.init_artifact(name="x", **given)
-    artifact.add_dir(data)
-    output_of("purge", "--root", str(given["root"]))
-    assert artifact.save().version == 1
-
-
 def test_purge_leaves_contents_that_another_version_or_a_draft_has(given):
     """Versions share the bytes of common contents; another project has its own."""
     one, two = {"both": "b" * 5000, "one": "1" * 6000}, {"both": "b" * 5000, "two": "2" * 7000}
@@ -551,11 +544,7 @@ def test_inputs_and_outputs_are_recorded_by_what_they_are(given, data):
         for act, error, why in (
             (lambda: run.mark_input(one, name="code"), ArgumentError, "give this one a name="),
             (lambda: run.mark_input("nothing"), FileMissingError, "expected an existing path"),
-            (
-                lambda: run.mark_input("digits:7"),
-                RunNotFoundError,
-                "no artifact 'digits:7'.*no su",
-            ),
+            (lambda: run.mark_input("digits:7"), RunNotFoundError, "no artifact 'digits:7'.*no su"),
             (lambda: run.mark_output(7), ArgumentError, "expected a container"),
             (lambda: run.mark_input(draft), InactiveRunError, r"save\(\)"),
             (lambda: seamark.Reference("s3://x/y", "?"), ArgumentError, "kind: expected one of"),

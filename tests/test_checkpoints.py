@@ -156,7 +156,7 @@ def test_only_what_this_callback_recorded_is_removed(run, files, keep):
     Path(path).unlink()
     update(files)
     assert sorted(one.path for one in run.session.recorded.attributes("model")) == [
-        *("model/checkpoints/a/b", "model/checkpoints/note", "model/other/checkpoints/a"),
+        *("model/checkpoints/a/b", "model/checkpoints/note", "model/other/checkpoints/a")
     ]
 
 

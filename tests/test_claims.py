@@ -159,21 +159,6 @@ def test_a_claim_lapses_when_its_process_was_silent_for_90_s(caplog):
         run.stop()
 
 
-def test_a_killed_claimant_has_no_claim(forks):
-    (only,) = begin()
-    script = (
-        "import os, seamark\n"
-        "run = seamark.init_project('team/x').claim('todo = true', set={'worker': 1})\n"
-        "os.kill(os.getpid(), 9)\n"
-    )
-    (done,) = forks.run(script, environments=[{}])
-    assert done.code == -signal.SIGKILL
-    with seamark.init_project("team/x") as project:
-        run = claim(project, "worker = 1")
-        assert run.id == only
-        run.stop()
-
-
 WORKER = """
 import os, random, seamark
 quiet = {f"capture_{n}": False for n in ("stdout", "stderr", "hardware_metrics", "traceback")}

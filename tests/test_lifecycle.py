@@ -228,8 +228,7 @@ def test_whoever_opens_a_run_that_has_not_ended_goes_on_with_it(tmp_path, caplog
 
 
 @pytest.mark.parametrize(
-    ("state", "verb"),
-    [("completed", "log_metrics"), ("failed", "append"), ("running", "extend")],
+    ("state", "verb"), [("completed", "log_metrics"), ("failed", "append"), ("running", "extend")]
 )
 def test_whoever_opens_a_run_that_ended_or_has_an_owner_adds_to_it(tmp_path, caplog, state, verb):
     """Its points are recorded, the state stays, and it is told once how to own the run."""

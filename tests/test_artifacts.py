@@ -336,6 +336,7 @@ import seamark
 import seamark.index.index  # now, and not in each child
 import seamark.registry.artifacts
 
+LOOKED_AT = "draft.py", "reservations.py", "artifacts.py", "segment.py", "stream.py", "safe.py"
 root, parts = Path(sys.argv[1]), int(sys.argv[2])
 for name in "abc":
     Path(name).write_text(name)
@@ -346,14 +347,17 @@ def save(at, kill_at):
 
     def trace(frame, event, argument):
         nonlocal seen
+        if not frame.f_code.co_filename.endswith(LOOKED_AT):
+            return None
         seen += 1
-        if seen == kill_at:
+        if seen == kill_at or kill_at < 0 and any(name[0] != "." for name in os.listdir(place)):
             os.kill(os.getpid(), signal.SIGKILL)
-        return trace if "seamark" in frame.f_code.co_filename else None
+        return trace
 
     artifact = seamark.init_artifact(name="x", project="p", root=root / str(at), tags=["t"])
     for name in "abc":
         artifact.add_file(name)
+    place = artifact.folder.path.parent
     sys.settrace(trace)
     artifact.save()
     sys.settrace(None)
@@ -362,9 +366,10 @@ def save(at, kill_at):
 
 
 events = save("whole", 0)
-for at in range(parts):
+points = [1 + at * events // (parts - 1) for at in range(parts - 1)]
+for at, point in enumerate([*points, -1]):  # the last: the first moment at which there is a version
     if (pid := os.fork()) == 0:
-        save(at, (at + 1) * events // parts)
+        save(at, point)
         os._exit(0)
     print(os.waitpid(pid, 0)[1])
 """
@@ -373,10 +378,10 @@ for at in range(parts):
 @pytest.mark.once
 def test_a_kill_leaves_a_draft_or_a_version(forks, tmp_path):
     """Whenever it comes; whoever saves the same content then has the whole version."""
-    roots, parts = tmp_path / "roots", 12
+    roots, parts = tmp_path / "roots", 8
     (done,) = forks.run(_KILLED, str(roots), str(parts), environments=[{}])
     assert done.code == 0, done.stderr
-    assert set(done.stdout.split()[: parts // 2]) == {"9"}  # they died on the way
+    assert done.stdout.split().count("9") > parts // 2, done.stdout  # they died on the way
     ends = set()
     for root in (roots / str(at) for at in range(parts)):
         where = {"project": "p", "root": root}
@@ -407,8 +412,9 @@ def test_purge_leaves_contents_that_another_version_or_a_draft_has(given):
     saved_files(elsewhere, "data", one)
     with seamark.init_artifact(name="data", **given) as draft:
         draft.add_file("both")
-        for words in (["trash"], ["purge", "--yes"]):
-            output_of(*words, "team/p/data:1", "--root", str(given["root"]))
+        draft["rows"] = 7  # says that its process lives
+        for words in (["purge"], ["trash", "team/p/data:1"], ["purge", "team/p/data:1", "--yes"]):
+            output_of(*words, "--root", str(given["root"]))
         draft.add_file("two", "more")
     assert not list(first.folder.path.glob("blobs/*"))
     assert {path.stat().st_nlink for path in second.folder.blobs_dir.iterdir()} == {2}

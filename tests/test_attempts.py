@@ -150,6 +150,15 @@ def test_a_run_whose_checkpoint_is_of_a_run_not_found_names_its_origin(caplog):
         make_run(resume="must", **QUIET).resumed(state)
 
 
+def test_a_run_with_something_of_its_own_does_not_go_over_to_that_of_a_checkpoint():
+    with seamark.init_run(**QUIET) as first:
+        state = went_on(first)
+    with seamark.init_run(**QUIET) as own:
+        own["note"] = "mine"
+        assert own.resumed(state) is own
+    assert own["origin/run_id"].fetch() == first.id
+
+
 def test_evaluating_a_checkpoint_is_no_attempt():
     """Also where it has to go over to the run of the checkpoint: nothing of that is hidden."""
     with seamark.init_run(**QUIET) as run:

@@ -67,11 +67,13 @@ def test_crash_is_a_change_once(tmp_path, project):
         run["lr"] = 1.0
         os.write(writes, run.id.encode())
         signal.pause()
-    run = os.read(reads, 100).decode()
-    found = project.fetch_changes(cursor)
-    assert told(found) == [(run, "running")]
-    os.kill(training, signal.SIGKILL)
-    os.waitpid(training, 0)
+    try:
+        run = os.read(reads, 100).decode()
+        found = project.fetch_changes(cursor)
+        assert told(found) == [(run, "running")]
+    finally:
+        os.kill(training, signal.SIGKILL)
+        os.waitpid(training, 0)
     later = project.fetch_changes(found.cursor)
     assert told(later) == [(run, "crashed")]
     assert project.fetch_changes(later.cursor).runs == []

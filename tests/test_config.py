@@ -88,6 +88,7 @@ MISTAKES = (
     ("inputs: {d: nowhere.csv}\n", "inputs: expected an existing file .*nowhere"),
     ("params:\n  lr: 1\n  lr: 2\n", r"each key once, got 'lr' again \(line 3, column 3\)$"),
     ("tags: [a]\nlabels: [b]\n", "expected one of 'tags' and 'labels', got both"),
+    ("labels: [b]\ntags: [a]\n", "expected one of 'tags' and 'labels', got both"),
     ("params: {api_token: hunter2\n", r"expected ',' or '}', .* \(line 2, column 1\)$"),
     ("name: !!python/object:os.system x\n", "could not determine a constructor"),
     ("a: &a [*a]\n", "found unconstructable recursive node"),

@@ -38,7 +38,7 @@ def test_a_real_process_group_is_described(group):
         assert (told["strategy"], told["world_size"]) == ("DataParallel", 1)
 
 
-def test_classes_of_libraries_that_are_not_here_are_known_by_name():
+def test_classes_of_libraries_that_are_not_here_are_known_by_name(monkeypatch):
     """A class of that name in a package of that name is asked for plain facts only."""
 
     class MirroredStrategy:
@@ -60,10 +60,18 @@ def test_classes_of_libraries_that_are_not_here_are_known_by_name():
         def train_batch_size(self):
             raise RuntimeError
 
+    class DataParallel:
+        device_ids = (0, 1)
+
     DeepSpeedEngine.__module__ = "deepspeed.runtime.engine"
+    DataParallel.__module__ = "torch.nn.parallel.data_parallel"
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "4")
     with seamark.init_run() as run:
         told = run.log_distribution(MirroredStrategy())
         assert told == {"strategy": "MirroredStrategy", "world_size": 4, **told}
+        told = run.log_distribution(DataParallel())  # one process, whatever the environment says
+        assert (told["strategy"], told["world_size"], told["devices"]) == ("DataParallel", 1, 2)
         run.log_distribution(DeepSpeedEngine())
         found = run["distributed"].fetch()
         assert found["strategy"] == "DeepSpeed"

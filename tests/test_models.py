@@ -143,6 +143,11 @@ def test_models_have_the_verbs_of_a_run_and_are_no_runs(given, tmp_path):
     (row,) = model.fetch_model_versions_table(columns=["acc", "sys/*"]).to_rows()
     assert (row["sys/version"], row["sys/model_id"], row["acc"]) == (1, "RESNET", 1.0)
     assert (row["sys/stage"], row["sys/name"], row["sys/id"]) == ("none", "first", version.id)
+    with seamark.init_run(**given) as run:  # lineage names them as people do
+        run.mark_input(model)
+        run.mark_output(version)
+        labels = [one.label for one in run.lineage().nodes.values()]
+    assert labels[1:] == ["team/p/RESNET", "team/p/RESNET-1"]
 
 
 def test_disabled_and_debug_models_leave_nothing(given):

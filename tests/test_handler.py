@@ -257,9 +257,11 @@ def test_points_keep_their_steps_and_times(run, again):
     assert points.time_ns.tolist()[1:] == [1_600_000_000_250_000_000, 1_577_836_800_123_457_000]
     assert run["a"].fetch() == run["a"].fetch_last() == 2.5
     run["log"].append("first")
+    run["log"].append("second", step=5, timestamp=1.5)
     run["weights"].append(Histogram([0, 0.5, 1], [3, 4]), step=2)
     run["weights"].append(Histogram(np.array([0.0, 1.0]), np.array([7])))
     reader = again()
+    assert reader["log"].fetch() == "second"
     last = reader["weights"].fetch_last()
     assert (last.step, list(last.edges), list(last.counts)) == (3, [0, 1], [7])
     types = [reader.get_attribute_type(path) for path in ("a", "log", "weights")]
